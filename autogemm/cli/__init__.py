@@ -1,0 +1,87 @@
+"""The command line: parse, one library call, print. The only layer that prints.
+
+Commands are imported when they are called, so that ``autogemm -h`` starts at once.
+"""
+
+import importlib
+import sys
+
+import click
+
+from autogemm import __version__
+from autogemm.errors import AutogemmError
+
+# Command name -> (module, attribute, one line for the overview).
+COMMANDS: dict[str, tuple[str, str]] = {
+    "tune": ("autogemm.cli.tune", "Find the fastest kernel for a problem on a GPU."),
+    "export": ("autogemm.cli.export", "Write the best kernel as one CUDA file."),
+    "db": ("autogemm.cli.db", "Ask the tuning database."),
+    "space": ("autogemm.cli.space", "Show a family's parameters and count its legal configs."),
+    "render": ("autogemm.cli.render", "Print the CUDA source of one config."),
+    "gpus": ("autogemm.cli.gpus", "List the attached GPUs, known GPUs and recordings."),
+}
+
+
+class AutogemmGroup(click.Group):
+    """Imports a command when it is needed; shows our own errors as one line."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of use."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command object, from the module named after it."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command = getattr(module, cmd_name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """One line a command, without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run; an AutogemmError becomes one line and its exit code, anything else is a bug."""
+        try:
+            return super().invoke(ctx)
+        except AutogemmError as error:
+            raise OneLine(error) from error
+        except BrokenPipeError:
+            # `autogemm db list | head`: the reader has seen enough.
+            sys.stderr.close()
+            sys.exit(0)
+
+
+class OneLine(click.ClickException):
+    """One of our errors as click shows it: one line, its own exit code."""
+
+    def __init__(self, error: AutogemmError) -> None:
+        super().__init__(one_line(str(error)))
+        self.exit_code = error.exit_code  # type: ignore[misc]  # click declares a class variable
+
+
+def one_line(text: str) -> str:
+    """The text with its line breaks folded."""
+    return " ".join(text.split())
+
+
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(cls=AutogemmGroup, context_settings=CONTEXT_SETTINGS)
+@click.version_option(__version__, prog_name="autogemm")
+def main() -> None:
+    """Find the fastest GEMM kernel for your GPU and sizes, prove it right, get one CUDA file.
+
+    \b
+    Examples:
+      autogemm tune --gpu auto --size 4096
+      autogemm export best.cu
+      autogemm db best
+    """
+
+
+__all__ = ["AutogemmGroup", "main"]

@@ -1,0 +1,1 @@
+"""The one Jinja environment: render and export. Values in, text out."""

@@ -1,0 +1,1 @@
+"""Text in, cubin and resource use out, with no GPU."""

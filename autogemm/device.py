@@ -1,0 +1,53 @@
+"""What is known of a GPU: the facts that constraints, the launcher and the tables read."""
+
+from dataclasses import dataclass, fields
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """One GPU. Limits are those of the CUDA programming guide, appendix on compute capabilities.
+
+    ``arch`` is the compute capability as one number: 90 for 9.0. ``max_smem_per_block_bytes`` is
+    the opt-in maximum (above 48 KB a kernel must ask for it). Clocks are maxima.
+    """
+
+    name: str
+    arch: int
+    num_sms: int
+    max_threads_per_block: int
+    max_threads_per_sm: int
+    max_blocks_per_sm: int
+    max_registers_per_thread: int
+    registers_per_sm: int
+    max_smem_per_block_bytes: int
+    smem_per_sm_bytes: int
+    reserved_smem_per_block_bytes: int
+    l2_bytes: int
+    memory_bytes: int
+    sm_clock_mhz: int
+    memory_clock_mhz: int
+    memory_bus_bits: int
+    fp32_cores_per_sm: int
+
+    @property
+    def sm(self) -> str:
+        """The architecture as the compilers spell it: ``sm_90``."""
+        return f"sm_{self.arch}"
+
+    @property
+    def peak_f32_tflops(self) -> float:
+        """FP32 cores x clock x 2 operations of a fused multiply-add."""
+        return self.num_sms * self.fp32_cores_per_sm * self.sm_clock_mhz * 2 * 1e-6
+
+    @property
+    def peak_bandwidth_gb_s(self) -> float:
+        """2 x memory clock x bus width / 8 (double data rate)."""
+        return 2 * self.memory_clock_mhz * self.memory_bus_bits / 8 * 1e-3
+
+    def limits(self) -> dict[str, int]:
+        """The integer facts by name: what ``device.*`` means in a search space."""
+        return {
+            field.name: value
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), int)
+        }

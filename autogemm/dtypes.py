@@ -1,0 +1,31 @@
+"""Element types, one row each."""
+
+from enum import Enum
+from typing import Self
+
+from autogemm.errors import UsageError
+
+
+class DType(Enum):
+    """An element type: its name, size, CUDA spelling and unit roundoff."""
+
+    F32 = ("f32", 4, "float", 2.0**-24)
+    F64 = ("f64", 8, "double", 2.0**-53)
+
+    def __init__(self, label: str, size_bytes: int, ctype: str, unit_roundoff: float) -> None:
+        self.label = label
+        self.size_bytes = size_bytes
+        self.ctype = ctype
+        self.unit_roundoff = unit_roundoff
+
+    def __str__(self) -> str:
+        return self.label
+
+    @classmethod
+    def parse(cls, label: str) -> Self:
+        """The element type of that name. Raises UsageError for a name that is none."""
+        for dtype in cls:
+            if dtype.label == label:
+                return dtype
+        known = ", ".join(dtype.label for dtype in cls)
+        raise UsageError(f"unknown dtype {label!r}; known: {known}")

@@ -1,0 +1,85 @@
+"""A kernel on its way from text to the card: source, launch plan, cubin, resource use."""
+
+import hashlib
+from dataclasses import dataclass, field
+
+from autogemm.config import Config
+from autogemm.problem import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch: symbol, grid and block extents (x, y, z), dynamic shared memory."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    smem_bytes: int
+
+    @property
+    def num_threads(self) -> int:
+        """Threads per block."""
+        return self.threads[0] * self.threads[1] * self.threads[2]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """The launches that make one GEMM, in order, and the device workspace they share."""
+
+    launches: tuple[Launch, ...]
+    workspace_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """Emitted CUDA text. What is timed is what is exported: identity is the text's sha256."""
+
+    family: str
+    template_sha256: str
+    config: Config
+    layout: Layout
+    text: str
+    sha256: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha256", hashlib.sha256(self.text.encode()).hexdigest())
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one kernel uses per thread (registers, spills, stack) and block (shared memory)."""
+
+    kernel: str
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    static_smem_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """Machine code of one source for one architecture."""
+
+    source_sha256: str
+    arch: str
+    cubin: bytes = field(repr=False)
+    resources: tuple[Resources, ...]
+    log: str = field(repr=False)
+    compiler: str
+    options: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One config made ready for a target; ``compiled`` is None where none is needed."""
+
+    source: KernelSource
+    plan: LaunchPlan
+    compiled: CompiledKernel | None
+
+    @property
+    def config(self) -> Config:
+        """The config that the source was rendered from."""
+        return self.source.config

@@ -1,0 +1,1 @@
+"""Optuna samplers over enumerated legal configs; the only place that imports optuna."""

@@ -1,0 +1,1 @@
+"""A family's YAML: parameters, constraints, and the legal configs as NumPy columns."""

@@ -1,0 +1,1 @@
+"""The tuning database; the only place that imports sqlalchemy."""

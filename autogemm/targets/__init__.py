@@ -1,0 +1,51 @@
+"""Where a candidate runs: ``cuda`` (a card), ``recorded`` (a file of measured times), ``emulator``.
+
+The tuner knows targets only through :class:`Target`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from autogemm.device import Device
+from autogemm.kernel import Candidate
+from autogemm.outcome import CacheState, Environment, Finals, Outcome, Provenance
+from autogemm.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureOptions:
+    """How a target times candidates. ``deadline_s`` bounds one candidate, load to last sample."""
+
+    l2: CacheState = CacheState.WARM
+    seed: int = 0
+    deadline_s: float = 30.0
+    max_samples: int = 20
+    # A candidate slower than this multiple of the best so far is timed once and let go.
+    hopeless_ratio: float = 1.5
+
+
+class Target(Protocol):
+    """A place where candidates are verified and timed. Not thread-safe: one caller at a time."""
+
+    device: Device
+    environment: Environment
+    provenance: Provenance
+    needs_cubin: bool
+    """Whether ``Candidate.compiled`` must be there."""
+
+    def prepare(self, problem: Problem, options: MeasureOptions) -> None:
+        """Get ready for one problem: inputs, reference, baseline.
+
+        Raises UsageError when the problem does not fit the card, RecordingError when no recording
+        holds it, DeviceError when there is no usable card.
+        """
+
+    def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
+        """Verify, then time. What the candidate did wrong is the outcome's status."""
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+        """Re-time candidates and baseline interleaved, in random order, round after round."""
+
+    def close(self) -> None:
+        """Free the card and end the worker. May be called twice."""

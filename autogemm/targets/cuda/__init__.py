@@ -1,0 +1,1 @@
+"""A card, reached through a worker process; the only place that imports cupy."""

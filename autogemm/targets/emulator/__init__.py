@@ -1,0 +1,1 @@
+"""Emitted CUDA run and checked on the CPU."""

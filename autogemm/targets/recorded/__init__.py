@@ -1,0 +1,1 @@
+"""Times read from a recording, for machines with no GPU."""

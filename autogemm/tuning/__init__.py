@@ -1,0 +1,1 @@
+"""The tuner: space + search + workers + store, and the finals."""
