@@ -1,0 +1,38 @@
+"""The one Jinja environment. Templates read like the kernel; Jinja only chooses code."""
+
+from functools import cache
+from pathlib import Path
+
+from jinja2 import FileSystemLoader, StrictUndefined, Undefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from autogemm.resources import data_folder
+
+
+@cache
+def environment(family_folder: Path | None = None) -> ImmutableSandboxedEnvironment:
+    """The environment over the shipped templates, and before them a family's own folder.
+
+    Sandboxed, because a family may come from somebody else. A name that is not in the context
+    raises, and so does anything but text and integers between ``{{`` and ``}}``.
+    """
+    shipped = data_folder("templates")
+    folders = [shipped] if family_folder in (None, shipped) else [family_folder, shipped]
+    return ImmutableSandboxedEnvironment(
+        loader=FileSystemLoader([str(folder) for folder in folders]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+        finalize=_only_text_and_integers,
+    )
+
+
+def _only_text_and_integers(value: object) -> object:
+    """``8 / 2`` would print 4.0 and a missing value None: both are bugs of a template."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | Undefined):
+        return value
+    raise TypeError(f"a template printed {value!r}; only text and integers may be printed")

@@ -1,0 +1,37 @@
+"""Config in, CUDA text out: no GPU, no clock, no file but the template, no environment."""
+
+from jinja2 import TemplateError
+
+from autogemm.codegen.environment import environment
+from autogemm.config import Config
+from autogemm.errors import FamilyError
+from autogemm.kernel import KernelSource
+from autogemm.problem import Problem
+from autogemm.space import Family, derive_values
+
+# What a kernel template may read. Sizes are not among them: kernels take M, N and K at run time,
+# so one text serves all problems that need the same guards and vector widths.
+CONTEXT_NAMES = frozenset({"family", "config", "derived", "layout", "trans_a", "trans_b"})
+
+
+def render(family: Family, config: Config, problem: Problem) -> KernelSource:
+    """The CUDA source of one config, specialised for the problem's layout, edges and alignment.
+
+    Raises FamilyError when the template is broken, naming the template and the line.
+    """
+    folder = family.template_path.parent
+    context = {
+        "family": family.name,
+        "config": config.as_dict(),
+        "derived": derive_values(family, config, problem),
+        "layout": str(problem.layout),
+        "trans_a": problem.layout.trans_a,
+        "trans_b": problem.layout.trans_b,
+    }
+    try:
+        text = environment(folder).get_template(family.template_path.name).render(context)
+    except (TemplateError, TypeError) as error:
+        line = getattr(error, "lineno", None)
+        place = f"{family.template_path}:{line}" if line else str(family.template_path)
+        raise FamilyError(f"template {place}: {error}") from error
+    return KernelSource(family.name, family.template_sha256, config, problem.layout, text)
