@@ -1,0 +1,170 @@
+"""Emitted CUDA to machine code: options, threads, the cache, and what is kept of a failure."""
+
+import logging
+import os
+import re
+import threading
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from autogemm.compile import nvrtc
+from autogemm.compile.cubin_cache import CubinCache, write_atomically
+from autogemm.compile.ptxas_log import first_error, parse_resources
+from autogemm.errors import KernelCompileError, UsageError
+from autogemm.kernel import CompiledKernel, KernelSource
+from autogemm.resources import cache_folder
+
+# No --use_fast_math: FMA contraction is NVRTC's default, and nothing else may change results.
+_LANGUAGE = "--std=c++17"
+# Makes ptxas print registers, spills and shared memory into the log.
+_RESOURCE_USE = "--ptxas-options=-v"
+_NAME_IN_LOG = "kernel.cu"
+
+_log = logging.getLogger(__name__)
+
+
+class Compiler:
+    """NVRTC in a pool of threads, with a cache on disk. Needs no GPU and no driver.
+
+    ``version`` is ``nvrtc 12.9.86``; ``threads`` kernels compile at a time. Files go to
+    ``cache_dir`` (default: the user's cache folder): ``cubins/`` holds compiled kernels,
+    ``failed/`` the sources that did not compile.
+
+    Safe to use from several threads. Raises CompilerMissingError without NVRTC, AutogemmError when
+    the cache folder cannot be written, UsageError for fewer than one thread.
+    """
+
+    def __init__(self, cache_dir: Path | None = None, threads: int | None = None) -> None:
+        if threads is not None and threads < 1:
+            raise UsageError(f"compiling needs at least 1 thread, got {threads}")
+        self.version = nvrtc.version()
+        folder = cache_dir or cache_folder()
+        self._failed_folder = folder / "failed"
+        self._cache = CubinCache(folder / "cubins")
+        self._cache_full = False
+        self.threads = threads or _usable_cores()
+        self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="nvrtc")
+        self._lock = threading.Lock()
+        self._in_flight: dict[str, Future[CompiledKernel]] = {}
+
+    def compile(self, source: KernelSource, arch: str) -> CompiledKernel:
+        """Machine code and resource use of one source, for ``arch`` such as ``sm_90``.
+
+        ``seconds`` is the time spent in the compiler: 0 when the kernel came from the cache.
+        Raises KernelCompileError, which names the file that holds the source; UsageError for an
+        architecture that this NVRTC does not know.
+        """
+        options = (f"--gpu-architecture={_checked(arch)}", _LANGUAGE, _RESOURCE_USE)
+        key = CubinCache.key(source.sha256, options, self.version)
+        with self._lock:
+            pending = self._in_flight.get(key)
+            if pending is None:
+                mine: Future[CompiledKernel] = Future()
+                self._in_flight[key] = mine
+        if pending is not None:
+            # Another thread is at it: its kernel, or its error, is ours too.
+            return pending.result()
+        try:
+            kernel = self._cache.load(key) or self._build(key, source, arch, options)
+        except BaseException as error:
+            mine.set_exception(error)
+            raise
+        else:
+            mine.set_result(kernel)
+            return kernel
+        finally:
+            with self._lock:
+                del self._in_flight[key]
+
+    def submit(self, source: KernelSource, arch: str) -> Future[CompiledKernel]:
+        """:meth:`compile` in a thread of the pool."""
+        return self._pool.submit(self.compile, source, arch)
+
+    def supported_archs(self) -> tuple[str, ...]:
+        """``sm_75``, ``sm_80``, ... as this NVRTC compiles for."""
+        return nvrtc.supported_archs()
+
+    def close(self) -> None:
+        """Drop what has not begun, wait for what has. May be called twice."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _build(
+        self, key: str, source: KernelSource, arch: str, options: tuple[str, ...]
+    ) -> CompiledKernel:
+        begin = time.perf_counter()
+        build = nvrtc.to_cubin(source.text, _NAME_IN_LOG, options)
+        seconds = time.perf_counter() - begin
+        if build.code is None:
+            raise _failure(build, source, arch, self._failed_folder)
+        kernel = CompiledKernel(
+            source_sha256=source.sha256,
+            arch=arch,
+            cubin=build.code,
+            resources=parse_resources(build.log),
+            log=build.log,
+            compiler=self.version,
+            options=options,
+            seconds=seconds,
+        )
+        self._keep(key, kernel)
+        return kernel
+
+    def _keep(self, key: str, kernel: CompiledKernel) -> None:
+        try:
+            self._cache.store(key, kernel)
+        except OSError as error:
+            # The kernel is good; only the next run has to compile it again.
+            if not self._cache_full:
+                _log.warning("compiled kernels are not kept: %s", error)
+            self._cache_full = True
+
+
+def ptx(source: KernelSource, arch: str) -> str:
+    """PTX of one source for ``arch`` such as ``sm_90``. Errors as :meth:`Compiler.compile`."""
+    virtual = _checked(arch).replace("sm_", "compute_")
+    options = (f"--gpu-architecture={virtual}", _LANGUAGE)
+    build = nvrtc.to_ptx(source.text, _NAME_IN_LOG, options)
+    if build.code is None:
+        raise _failure(build, source, arch, cache_folder() / "failed")
+    return build.code.rstrip(b"\0").decode()
+
+
+def _checked(arch: str) -> str:
+    """The architecture as it is; ``sm_90a`` and ``sm_100f`` pass where their number does."""
+    supported = nvrtc.supported_archs()
+    if not re.fullmatch(r"sm_\d+[af]?", arch) or arch.rstrip("af") not in supported:
+        raise UsageError(
+            f"{nvrtc.version()} does not compile for {arch!r}; it does for {', '.join(supported)}"
+        )
+    return arch
+
+
+def _failure(
+    build: nvrtc.Build, source: KernelSource, arch: str, folder: Path
+) -> KernelCompileError:
+    """The error to raise, once source and log lie in ``folder``."""
+    reason = first_error(build.log) or build.error
+    path = folder / f"{source.sha256}.cu"
+    try:
+        write_atomically(path, source.text.encode())
+        write_atomically(path.with_suffix(".log"), f"{build.log}\n".encode())
+    except OSError as error:
+        return KernelCompileError(
+            f"the kernel does not compile for {arch}: {reason} (its source could not be kept: "
+            f"{error})",
+            log=build.log,
+        )
+    return KernelCompileError(
+        f"the kernel does not compile for {arch}: {reason}; its source is {path}",
+        log=build.log,
+        source_path=path,
+    )
+
+
+def _usable_cores() -> int:
+    """Cores that this process may run on: fewer than the machine has under taskset or a batch
+    system."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,89 @@
+"""Compiled kernels on disk, one file each, found by what they were compiled from and with."""
+
+import hashlib
+import json
+import os
+import tempfile
+import zlib
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from autogemm.errors import AutogemmError
+from autogemm.kernel import CompiledKernel, Resources
+
+# Part of every key: a change of what an entry holds makes old entries unknown, not wrong.
+_FORMAT = 1
+
+
+class CubinCache:
+    """A folder of entries ``KEY.cubin``: the sha256 of the rest, a JSON line, the machine code
+    (zlib; a third of its size, and a large search keeps thousands).
+
+    Several processes may use one folder. Raises AutogemmError if nothing can be written to it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder):
+                pass
+        except OSError as error:
+            raise AutogemmError(
+                f"the cache folder {folder} cannot be written ({error.strerror}): "
+                "set AUTOGEMM_CACHE to a folder that can"
+            ) from error
+
+    @staticmethod
+    def key(source_sha256: str, options: tuple[str, ...], compiler: str) -> str:
+        """Identity of a compilation: same key, same machine code. Options name the arch."""
+        identity = json.dumps([_FORMAT, source_sha256, options, compiler])
+        return hashlib.sha256(identity.encode()).hexdigest()
+
+    def load(self, key: str) -> CompiledKernel | None:
+        """The kernel stored under ``key``; None if there is none or its file is damaged.
+
+        ``seconds`` is 0: nothing was compiled.
+        """
+        try:
+            digest, _, payload = self._path(key).read_bytes().partition(b"\n")
+        except OSError:
+            return None
+        if hashlib.sha256(payload).hexdigest().encode() != digest:
+            return None
+        header, _, packed = payload.partition(b"\n")
+        values = json.loads(header)
+        values["resources"] = tuple(Resources(**each) for each in values["resources"])
+        values["options"] = tuple(values["options"])
+        return CompiledKernel(**values, cubin=zlib.decompress(packed), seconds=0.0)
+
+    def store(self, key: str, kernel: CompiledKernel) -> None:
+        """Keep a kernel. Raises OSError, for example when the disk is full."""
+        header = {
+            field.name: getattr(kernel, field.name)
+            for field in fields(kernel)
+            if field.name not in ("cubin", "resources", "seconds")
+        }
+        header["resources"] = [asdict(each) for each in kernel.resources]
+        payload = json.dumps(header).encode() + b"\n" + zlib.compress(kernel.cubin)
+        digest = hashlib.sha256(payload).hexdigest().encode()
+        write_atomically(self._path(key), digest + b"\n" + payload)
+
+    def _path(self, key: str) -> Path:
+        return self._folder / f"{key}.cubin"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file that others see whole or not at all. Raises OSError; leaves nothing behind."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        # A rename within one folder is atomic: a reader, or another process that compiles the
+        # same kernel, never sees half a file.
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise

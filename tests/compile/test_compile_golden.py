@@ -1,0 +1,56 @@
+"""Every golden source and a random sample of legal configs compile for every architecture."""
+
+import numpy as np
+import pytest
+from golden_cases import GOLDEN_CASES, GoldenCase
+
+from autogemm.codegen import render
+from autogemm.compile import Compiler
+from autogemm.device_catalogue import find_device
+from autogemm.problem import Layout, Problem
+from autogemm.space import build_space, load_family
+
+pytestmark = pytest.mark.compile
+
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+# One card per architecture whose limits differ: the legal space is that card's own.
+CARDS = ("t4", "a100", "rtx3090", "l40s", "h100", "b200")
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    return Compiler(cache_dir=tmp_path_factory.mktemp("cache"))
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("case", GOLDEN_CASES, ids=lambda case: case.name)
+def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> None:
+    if arch not in compiler.supported_archs():
+        pytest.skip(f"{compiler.version} does not know {arch}")
+    source = render(load_family(case.family), case.config, case.problem)
+    compiled = compiler.compile(source, arch)
+    (resources,) = compiled.resources
+    assert resources.kernel == "gemm_kernel"
+    assert resources.registers >= case.config["TM"] * case.config["TN"]
+    # With 512 threads of 64 accumulators some compilers keep a few bytes outside the registers.
+    assert resources.spill_store_bytes <= 64
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_sampled_legal_configs_compile(compiler: Compiler, card: str) -> None:
+    device = find_device(card)
+    if device.sm not in compiler.supported_archs():
+        pytest.skip(f"{compiler.version} does not know {device.sm}")
+    family = load_family("sgemm_simt")
+    rng = np.random.default_rng(device.arch)
+    problems = [Problem(1023, 1000, 77, layout=Layout.TT), Problem(1024, 1024, 1024)]
+    futures = []
+    for problem in problems:
+        space = build_space(family, problem, device)
+        for index in rng.choice(len(space), size=3, replace=False):
+            source = render(family, space.config(int(index)), problem)
+            futures.append(compiler.submit(source, device.sm))
+    for future in futures:
+        (resources,) = future.result().resources
+        assert resources.registers <= 255
+        assert resources.static_smem_bytes == 0

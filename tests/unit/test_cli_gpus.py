@@ -1,0 +1,81 @@
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from autogemm.cli import main
+from autogemm.device_catalogue import find_device, known_devices
+from autogemm.targets import cuda, recorded
+
+
+@pytest.fixture(autouse=True)
+def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "attached_devices", list)
+    monkeypatch.setattr(cuda, "why_no_device", lambda: "no NVIDIA driver")
+    monkeypatch.setattr(recorded, "list_recordings", list)
+
+
+@pytest.fixture
+def attached(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = replace(find_device("h100"), name="[red]Card[/red]", num_sms=131)
+    monkeypatch.setattr(cuda, "attached_devices", lambda: [device])
+
+
+def test_without_a_card_says_why_and_lists_the_catalogue() -> None:
+    result = CliRunner().invoke(main, ["gpus"])
+    assert result.exit_code == 0
+    assert result.stderr == "No attached GPU: no NVIDIA driver\n"
+    assert "no NVIDIA driver" not in result.stdout
+    lines = result.stdout.splitlines()
+    for short_name, device in known_devices().items():
+        assert any(line.startswith(short_name) and device.name in line for line in lines)
+    (h100,) = (line.split() for line in lines if line.startswith("h100 "))
+    assert h100[-7:] == ["sm_90", "132", "80", "3352", "66.91", "50", "227"]
+
+
+@pytest.mark.usefixtures("attached")
+def test_an_attached_card_comes_first_and_its_name_is_no_markup() -> None:
+    result = CliRunner().invoke(main, ["gpus"])
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert result.stdout.index("[red]Card[/red]") < result.stdout.index("Known GPUs")
+
+
+@pytest.mark.usefixtures("attached")
+def test_json_is_one_list_with_the_kind_of_each() -> None:
+    result = CliRunner().invoke(main, ["gpus", "--json"])
+    rows = json.loads(result.stdout)
+    assert [row["kind"] for row in rows] == ["attached"] + ["known"] * len(known_devices())
+    assert (rows[0]["name"], rows[0]["num_sms"]) == ("[red]Card[/red]", 131)
+    # Full precision, where the table rounds.
+    assert rows[0]["peak_f32_tflops"] == pytest.approx(131 * 128 * 2 * 1980e-6, rel=1e-12)
+
+
+def test_csv_holds_the_same_columns() -> None:
+    result = CliRunner().invoke(main, ["gpus", "--csv"])
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert len(rows) == len(known_devices())
+    assert (rows[0]["kind"], rows[0]["short_name"], rows[0]["arch"]) == ("known", "t4", "sm_75")
+
+
+def test_json_and_csv_exclude_each_other() -> None:
+    assert CliRunner().invoke(main, ["gpus", "--json", "--csv"]).exit_code == 2
+
+
+def test_recordings_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = SimpleNamespace(
+        path=Path("db/recordings/x.json.gz"),
+        device_name="NVIDIA H100 80GB HBM3",
+        problem_label="1024 nn f32",
+        num_configs=3210,
+        date="2026-11-20",
+    )
+    monkeypatch.setattr(recorded, "list_recordings", lambda: [recording])
+    output = CliRunner().invoke(main, ["gpus"]).stdout
+    (line,) = (line for line in output.splitlines() if "x.json.gz" in line)
+    assert all(text in line for text in ("NVIDIA H100 80GB HBM3", "1024 nn f32", "3210"))

@@ -1,0 +1,75 @@
+import pytest
+import yaml
+
+from autogemm.device_catalogue import CATALOGUE_PATH, find_device, known_devices
+from autogemm.errors import NotFoundError
+
+# Vendor datasheets: peak FP32 TFLOP/s without tensor cores, memory bandwidth in GB/s.
+DATASHEET = {
+    "t4": (8.1, 320),
+    "v100": (15.7, 900),
+    "a100": (19.5, 1555),
+    "a100-80gb": (19.5, 2039),
+    "a5000": (27.8, 768),
+    "a10": (31.2, 600),
+    "l4": (30.3, 300),
+    "l40s": (91.6, 864),
+    "rtx3060ti": (16.2, 448),
+    "rtx3090": (35.6, 936),
+    "rtx4090": (82.6, 1008),
+    "gtx1650": (2.98, 128),
+    "h100": (67, 3350),
+    "h200": (67, 4800),
+    "b200": (75, 8000),
+}
+
+
+def test_every_card_agrees_with_its_datasheet() -> None:
+    # Clocks, cores, SMs and bus width all enter: a slip in one of them shows here.
+    devices = known_devices()
+    assert list(devices) == list(DATASHEET)
+    for short_name, (tflops, bandwidth_gb_s) in DATASHEET.items():
+        device = devices[short_name]
+        assert device.peak_f32_tflops == pytest.approx(tflops, rel=0.02), short_name
+        assert device.peak_bandwidth_gb_s == pytest.approx(bandwidth_gb_s, rel=0.03), short_name
+
+
+def test_h100_limits() -> None:
+    device = find_device("h100")
+    assert (device.num_sms, device.sm, device.l2_bytes) == (132, "sm_90", 50 * 2**20)
+    assert (device.max_smem_per_block_bytes, device.smem_per_sm_bytes) == (232448, 233472)
+    assert (device.max_threads_per_sm, device.max_blocks_per_sm) == (2048, 32)
+    assert device.reserved_smem_per_block_bytes == 1024
+
+
+@pytest.mark.parametrize("name", ["h100", "H100", "NVIDIA H100 80GB HBM3", "nvidia h100 80gb hbm3"])
+def test_found_by_short_or_full_name(name: str) -> None:
+    assert find_device(name) is known_devices()["h100"]
+
+
+def test_spelling_with_spaces_is_found() -> None:
+    assert find_device("RTX 3060 Ti").name == "NVIDIA GeForce RTX 3060 Ti"
+
+
+@pytest.mark.parametrize("name", ["h10", "", "[red]h100[/red]"])
+def test_unknown_name_lists_the_short_names(name: str) -> None:
+    with pytest.raises(NotFoundError) as caught:
+        find_device(name)
+    assert all(short_name in str(caught.value) for short_name in DATASHEET)
+    assert repr(name) in str(caught.value)
+
+
+def test_names_do_not_collide() -> None:
+    devices = known_devices()
+    assert all(find_device(short) is device for short, device in devices.items())
+    assert all(find_device(device.name) is device for device in devices.values())
+
+
+def test_the_catalogue_cannot_be_changed_by_a_caller() -> None:
+    known_devices().clear()
+    assert known_devices()
+
+
+def test_every_card_states_its_source() -> None:
+    cards = yaml.safe_load(CATALOGUE_PATH.read_text())["cards"]
+    assert all(len(card["source"]) > 10 for card in cards.values())
