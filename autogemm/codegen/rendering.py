@@ -14,13 +14,9 @@ from autogemm.space import Family, derive_values
 CONTEXT_NAMES = frozenset({"family", "config", "derived", "layout", "trans_a", "trans_b"})
 
 
-def render(family: Family, config: Config, problem: Problem) -> KernelSource:
-    """The CUDA source of one config, specialised for the problem's layout, edges and alignment.
-
-    Raises FamilyError when the template is broken, naming the template and the line.
-    """
-    folder = family.template_path.parent
-    context = {
+def template_context(family: Family, config: Config, problem: Problem) -> dict[str, object]:
+    """What a kernel template may read, by name (CONTEXT_NAMES)."""
+    return {
         "family": family.name,
         "config": config.as_dict(),
         "derived": derive_values(family, config, problem),
@@ -28,6 +24,15 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
         "trans_a": problem.layout.trans_a,
         "trans_b": problem.layout.trans_b,
     }
+
+
+def render(family: Family, config: Config, problem: Problem) -> KernelSource:
+    """The CUDA source of one config, specialised for the problem's layout, edges and alignment.
+
+    Raises FamilyError when the template is broken, naming the template and the line.
+    """
+    folder = family.template_path.parent
+    context = template_context(family, config, problem)
     try:
         text = environment(folder).get_template(family.template_path.name).render(context)
     except (TemplateError, TypeError) as error:

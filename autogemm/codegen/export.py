@@ -1,0 +1,265 @@
+"""One kernel as one CUDA file: provenance, the measured bytes, a launcher, a main that tests it."""
+
+import hashlib
+import json
+import math
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import date
+
+from autogemm.codegen.environment import environment
+from autogemm.codegen.rendering import render
+from autogemm.errors import ExportError
+from autogemm.kernel import KernelSource
+from autogemm.outcome import CacheState, Environment, Provenance, Verification
+from autogemm.problem import Problem
+from autogemm.space import Expression, Family, derive_values, parse_expression
+from autogemm.stored_kernel import StoredKernel
+
+# How every CUDA and PTX file from here begins, so that it is known as ours when it is overwritten.
+SIGNATURE = "// Written by autogemm "
+
+# Columns of the emitted text (.clang-format).
+WIDTH = 100
+
+
+def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: date) -> str:
+    """The whole CUDA file; ``file_name`` appears in the commands that its header recommends.
+
+    Raises ExportError when the family no longer emits this kernel: its launch geometry may then
+    have changed too.
+    """
+    source, problem = kernel.source, kernel.problem
+    if render(family, source.config, problem).sha256 != source.sha256:
+        raise ExportError(
+            f"kernel {kernel.kernel_id} was emitted by another version of the family "
+            f"{family.name}: tune again, or install the version that tuned it"
+        )
+    host = _Host(family, source, problem)
+    context = {
+        "header": "\n".join(_header(kernel, file_name, written)),
+        "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
+        f"sha256={source.sha256}",
+        "kernel": source.text,
+        "kernel_end": "// autogemm:kernel:end",
+        "trans_a": problem.layout.trans_a,
+        "trans_b": problem.layout.trans_b,
+        "layout": str(problem.layout),
+        "preconditions": host.preconditions(),
+        "vectors": host.vectors(),
+        "launches": host.launches(),
+        "workspace_bytes": host.workspace_bytes(),
+        "problem": _problem_literals(problem),
+        "arch": kernel.device.arch,
+        "device_name": json.dumps(_printable(kernel.device.name)),
+    }
+    return environment().get_template("export/standalone.cu.jinja").render(context)
+
+
+def extract_kernel(text: str) -> str:
+    """The kernel as it was measured, from the text of an exported CUDA file.
+
+    Raises ExportError when there is none, or it is not what its sha256 says.
+    """
+    begin = re.search(r"^// autogemm:kernel:begin bytes=(\d+) sha256=([0-9a-f]{64})\n", text, re.M)
+    if begin is None:
+        raise ExportError("this is no CUDA file that autogemm exported: it marks no kernel")
+    kernel = text[begin.end() :].encode()[: int(begin[1])]
+    if hashlib.sha256(kernel).hexdigest() != begin[2]:
+        raise ExportError("the kernel in this file was edited: it does not have its sha256")
+    return kernel.decode()
+
+
+def export_json(kernel: StoredKernel, written: date) -> str:
+    """Config, problem, device, environment, measurement and source as one JSON object."""
+    source, problem = kernel.source, kernel.problem
+    content = {
+        "autogemm": kernel.environment.autogemm,
+        "written": written.isoformat(),
+        "kernel_id": kernel.kernel_id,
+        "run_id": kernel.run_id,
+        "family": source.family,
+        "config": source.config.as_dict(),
+        "problem": {
+            **asdict(problem),
+            "layout": str(problem.layout),
+            "dtype": str(problem.dtype),
+        },
+        "device": asdict(kernel.device),
+        "environment": asdict(kernel.environment),
+        "measurement": {
+            "provenance": str(kernel.provenance),
+            "measured_at": kernel.measured_at.isoformat(),
+            "time_us": kernel.time_us,
+            "tflops": problem.tflops(kernel.time_us) if kernel.time_us else None,
+            "ratio_to_cublas": kernel.ratio,
+            "ratio_low": kernel.ratio_low,
+            "ratio_high": kernel.ratio_high,
+            "verification": asdict(kernel.verification) if kernel.verification else None,
+        },
+        "source_sha256": source.sha256,
+        "template_sha256": source.template_sha256,
+        "source": source.text,
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+class _Host:
+    """What the launcher needs of a family, as C++ expressions over M N K lda ldb ldc.
+
+    ``guard_*`` and ``vec_*`` are what the kernel was specialised for by its problem. They hold
+    their values of then, and are what the launcher checks.
+    """
+
+    def __init__(self, family: Family, source: KernelSource, problem: Problem) -> None:
+        self._family = family
+        derived = derive_values(family, source.config, problem)
+        self._special = {
+            name: value
+            for name, value in derived.items()
+            if name.startswith(("guard_", "vec_")) and isinstance(value, int)
+        }
+        self._constants = source.config.as_dict() | {
+            "trans_a": int(problem.layout.trans_a),
+            "trans_b": int(problem.layout.trans_b),
+        }
+
+    def preconditions(self) -> list[str]:
+        """Expressions that must be 0: edges for which no code was emitted."""
+        left_out = [name for name, value in self._special.items() if value == 0]
+        guards = (self._family.derive[name] for name in left_out if name.startswith("guard_"))
+        return [text for guard in guards if (text := self._c_text(guard)) != "0"]
+
+    def vectors(self) -> list[tuple[str, int]]:
+        """Matrix and floats per access, for those that are accessed by vectors."""
+        widths = ((name, self._special.get(f"vec_{name.lower()}", 1)) for name in "ABC")
+        return [(name, width) for name, width in widths if width > 1]
+
+    def launches(self) -> list[dict[str, object]]:
+        """Kernel, grid extents, block extents and shared memory of each launch."""
+        return [
+            {
+                "kernel": rule.kernel,
+                "grid": [*map(self._c_text, rule.grid), "1", "1"][:3],
+                "threads": [self._c_text(extent) for extent in rule.threads],
+                "smem_bytes": self._c_text(rule.smem_bytes),
+            }
+            for rule in self._family.launch
+        ]
+
+    def workspace_bytes(self) -> str:
+        """Empty where none is needed."""
+        text = self._c_text(self._family.workspace_bytes)
+        return "" if text == "0" else text
+
+    def _c_text(self, expression: Expression) -> str:
+        # From what was written: derived quantities that are put in place already could no longer
+        # be held at the values that the kernel's text has.
+        written = parse_expression(expression.text, expression.origin)
+        needed, _ = self._family.derived_for(written)
+        for name in reversed(needed):
+            if name not in self._special:
+                written = written.substitute({name: self._family.derive[name]})
+        return written.to_c(self._constants | self._special)
+
+
+def _header(kernel: StoredKernel, file_name: str, written: date) -> Iterator[str]:
+    problem, device, source = kernel.problem, kernel.device, kernel.source
+    made_by = kernel.environment.autogemm or "(version not recorded)"
+    yield f"{SIGNATURE}{_printable(made_by)} on {written.isoformat()}."
+    yield "//"
+    if kernel.provenance is Provenance.RECORDED:
+        yield "// RECORDED, NOT MEASURED ON THIS MACHINE: the time below was read from a recording."
+        yield "//"
+    for label, value in (
+        ("problem", f"C = alpha * op(A) * op(B) + beta * C, {problem.label}, row-major"),
+        ("GPU", f"{device.name} ({device.sm})"),
+        ("time", _speed(kernel)),
+        ("error", _error(kernel.verification)),
+        ("with", _versions(kernel.environment)),
+        ("from", f"kernel {kernel.kernel_id}, run {kernel.run_id}, {kernel.measured_at:%Y-%m-%d}"),
+        ("family", f"{source.family}, template sha256 {source.template_sha256}"),
+        ("config", source.config.label),
+        ("kernel", f"sha256 {source.sha256}"),
+    ):
+        yield from _comment(f"{label + ':':9}", value)
+    arch, name = device.sm, _printable(file_name)
+    program = name.removesuffix(".cu")
+    yield "//"
+    yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
+    yield f"//     nvcc -O3 -arch={arch} {name} -o {program} && ./{program}"
+    yield "// As a library, without main; autogemm_sgemm below is the function to call:"
+    yield f"//     nvcc -O3 -arch={arch} -DAUTOGEMM_LIBRARY -c {name}"
+    yield "// Two of these in one program need other names: -Dautogemm_sgemm=... -Dgemm_kernel=..."
+
+
+def _speed(kernel: StoredKernel) -> str:
+    if kernel.time_us is None:
+        return "none: this kernel did not run correctly"
+    text = f"{kernel.time_us:.2f} us, {kernel.problem.tflops(kernel.time_us):.2f} TFLOP/s"
+    if kernel.l2 is CacheState.COLD:
+        text += " with a cold L2 cache (main below times with a warm one)"
+    if kernel.ratio is None:
+        return f"{text}; not compared with cuBLAS side by side"
+    text += f"; {kernel.ratio:.4f} times the speed of cuBLAS"
+    if kernel.provenance is Provenance.MEASURED:
+        text += f" [{kernel.ratio_low:.4f}, {kernel.ratio_high:.4f}], timed side by side"
+    return text
+
+
+def _error(verification: Verification | None) -> str:
+    if verification is None:
+        return "not verified"
+    return (
+        f"largest {verification.max_abs_error:.3g}, {verification.max_error_ratio:.3g} of the "
+        f"bound; relative (Frobenius) {verification.relative_frobenius:.3g}"
+    )
+
+
+def _versions(environment: Environment) -> str:
+    parts = {
+        "driver": environment.driver,
+        "CUDA": environment.cuda_runtime,
+        "": environment.compiler,
+        "cuBLAS": environment.cublas,
+        "CuPy": environment.cupy,
+        "Python": environment.python,
+    }
+    return ", ".join(f"{name} {version}".strip() for name, version in parts.items() if version)
+
+
+def _comment(label: str, text: str) -> list[str]:
+    """Comment lines of at most WIDTH columns, the later ones indented under the first."""
+    return textwrap.wrap(
+        _printable(text) or "-",
+        WIDTH,
+        initial_indent=f"// {label}",
+        subsequent_indent=f"// {' ' * len(label)}",
+        break_on_hyphens=False,
+    )
+
+
+def _printable(text: str) -> str:
+    """One line of text that can not end a comment, continue it or run on in another direction."""
+    folded = " ".join(text.split()).replace("\\", "/")
+    return "".join(letter if letter.isprintable() else "?" for letter in folded)
+
+
+def _problem_literals(problem: Problem) -> list[tuple[str, str]]:
+    sizes = {"M": problem.m, "N": problem.n, "K": problem.k}
+    strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc}
+    factors = {"alpha": problem.alpha, "beta": problem.beta}
+    return [
+        *((name, str(value)) for name, value in (sizes | strides).items()),
+        *((name, _float_literal(value)) for name, value in factors.items()),
+    ]
+
+
+def _float_literal(value: float) -> str:
+    """``1.0f``; nine digits tell all FP32 values apart. Raises ExportError for nan and inf."""
+    if not math.isfinite(value):
+        raise ExportError(f"alpha and beta must be finite numbers to be exported, got {value}")
+    text = f"{value:.9g}"
+    return f"{text}f" if re.search(r"[.e]", text) else f"{text}.0f"

@@ -1,0 +1,77 @@
+"""The emitted sources that are kept as files: chosen so that every branch of the template is taken.
+
+``tests/unit/test_golden.py`` compares them, ``tests/compile/test_compile_golden.py`` compiles them.
+"""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from autogemm.config import Config, Value
+from autogemm.problem import Layout, Problem
+from autogemm.space import load_family
+
+GOLDEN_FOLDER = Path(__file__).parent / "golden"
+
+
+@dataclass(frozen=True)
+class GoldenCase:
+    """A config, as changes to the family's first seed, and the problem it is rendered for."""
+
+    name: str
+    problem: Problem
+    changes: dict[str, Value] = field(default_factory=dict)
+    family: str = "sgemm_simt"
+
+    @property
+    def path(self) -> Path:
+        return GOLDEN_FOLDER / f"{self.family}_{self.name}.cu"
+
+    @property
+    def config(self) -> Config:
+        first_seed = load_family(self.family).seeds[0].as_dict()
+        return Config.of(self.family, first_seed | self.changes)
+
+
+def square(size: int, layout: Layout = Layout.NN) -> Problem:
+    return Problem(size, size, size, layout=layout)
+
+
+TILE_32: dict[str, Value] = {
+    **{"BM": 32, "BN": 32, "BK": 8, "WM": 16, "WN": 8, "TM": 2, "TN": 2, "STAGES": 1},
+    **{"VEC_LOAD": 1, "VEC_STORE": 1, "REG_STAGES": 1, "LANE_MAP": "rows"},
+}
+TILE_64: dict[str, Value] = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "TN": 4}
+
+GOLDEN_CASES = (
+    GoldenCase("pipeline", square(4096)),
+    GoldenCase(
+        "pipeline_any_size",
+        square(1023),
+        {"VEC_LOAD": 1, "VEC_STORE": 1},
+    ),
+    GoldenCase(
+        "pipeline_one_fragment",
+        Problem(1024, 1000, 1024, layout=Layout.TT),
+        TILE_64
+        | {"BK": 8, "PAD_A": 0, "PAD_B": 4, "STAGES": 4, "REG_STAGES": 1, "LANE_MAP": "rows"},
+    ),
+    GoldenCase(
+        "pipeline_one_fragment_any_k",
+        Problem(1024, 1024, 1000, layout=Layout.TN),
+        TILE_64
+        | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "REG_STAGES": 1}
+        | {"FMA_ORDER": "rows"},
+    ),
+    GoldenCase(
+        "double_buffer",
+        square(4096, Layout.NT),
+        TILE_64 | {"BK": 8, "PAD_B": 4, "STAGES": 2, "GROUP_M": 1, "VEC_STORE": 4},
+    ),
+    GoldenCase(
+        "double_buffer_any_size",
+        Problem(1000, 1002, 1004, layout=Layout.TN),
+        TILE_64 | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "STAGES": 2},
+    ),
+    GoldenCase("single_buffer", square(1024), TILE_32),
+    GoldenCase("single_buffer_any_size", Problem(1000, 1024, 1001), TILE_32),
+)

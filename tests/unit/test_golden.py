@@ -1,0 +1,125 @@
+"""What the templates emit, reviewed as files."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from golden_cases import GOLDEN_CASES, GOLDEN_FOLDER, GoldenCase
+from jinja2 import BaseLoader, Environment, meta
+
+from autogemm.codegen import render
+from autogemm.codegen.environment import environment
+from autogemm.codegen.rendering import CONTEXT_NAMES, template_context
+from autogemm.device_catalogue import find_device
+from autogemm.resources import data_folder
+from autogemm.space import broken_constraints, load_family
+
+KERNEL_TEMPLATES = sorted(data_folder("templates").glob("*.cu.jinja"))
+
+
+def by_name(case: GoldenCase) -> str:
+    return case.name
+
+
+def emitted(case: GoldenCase) -> str:
+    return render(load_family(case.family), case.config, case.problem).text
+
+
+@pytest.mark.parametrize("case", GOLDEN_CASES, ids=by_name)
+def test_emitted_source_matches_golden(case: GoldenCase, update_golden: bool) -> None:
+    source = emitted(case)
+    if update_golden:
+        case.path.write_text(source)
+    assert source == case.path.read_text(), (
+        f"review the diff, then rerun with --update-golden: {case.path}"
+    )
+
+
+@pytest.mark.parametrize("case", GOLDEN_CASES, ids=by_name)
+def test_golden_configs_are_legal(case: GoldenCase) -> None:
+    family = load_family(case.family)
+    assert broken_constraints(family, case.config, case.problem, find_device("h100")) == []
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert set(GOLDEN_FOLDER.glob("*.cu")) == {case.path for case in GOLDEN_CASES}
+
+
+def test_emitted_source_is_a_fixed_point_of_clang_format() -> None:
+    formatter = Path(sys.executable).parent / "clang-format"
+    if not formatter.exists():
+        pytest.skip("clang-format is not installed in this environment")
+    paths = [str(case.path) for case in GOLDEN_CASES]
+    subprocess.run([formatter, "--dry-run", "--Werror", *paths], check=True)
+
+
+def test_emitted_source_has_no_trace_of_jinja_and_at_most_100_columns() -> None:
+    for case in GOLDEN_CASES:
+        for number, line in enumerate(emitted(case).splitlines(), 1):
+            place = f"{case.path.name}:{number}"
+            assert not re.search(r"\{%|\{\{|\}\}|%\}|None|Undefined", line), place
+            assert len(line) <= 100, place
+            assert line == line.rstrip(), place
+
+
+class MarkingLoader(BaseLoader):
+    """Puts a mark into each arm of each ``{% if %}``, so that a render tells which arms it took."""
+
+    def __init__(self) -> None:
+        self.arms: set[str] = set()
+
+    def get_source(self, environment: Environment, template: str) -> tuple[str, None, None]:
+        lines = (data_folder("templates") / template).read_text().splitlines(keepends=True)
+        marked: list[str] = []
+        open_ifs: list[bool] = []  # whether the innermost if has met its else
+        for number, line in enumerate(lines, 1):
+            here = f"{template}:{number}"
+            tag = re.match(r"\s*\{% (if|elif|else|endif)\b.*%\}\n$", line)
+            word = tag.group(1) if tag else ""
+            if word == "endif" and not open_ifs.pop():
+                # An if without an else: not taking it is an arm too.
+                marked.append("{% else %}\n" + self._mark(f"{here} (not taken)"))
+            marked.append(line)
+            if word == "if":
+                open_ifs.append(False)
+            if word == "else":
+                open_ifs[-1] = True
+            if word in ("if", "elif", "else"):
+                marked.append(self._mark(f"{here} {line.strip()}"))
+        return "".join(marked), None, None
+
+    def _mark(self, arm: str) -> str:
+        self.arms.add(arm)
+        return "{{ mark(" + repr(arm) + ") }}"
+
+
+def test_goldens_take_every_branch_of_the_templates() -> None:
+    loader = MarkingLoader()
+    overlay = environment().overlay(loader=loader, cache_size=0)
+    taken: set[str] = set()
+
+    def mark(arm: str) -> str:
+        taken.add(arm)
+        return ""
+
+    for case in GOLDEN_CASES:
+        family = load_family(case.family)
+        context = template_context(family, case.config, case.problem)
+        overlay.get_template(family.template_path.name).render(context, mark=mark)
+    never = sorted(loader.arms - taken)
+    assert loader.arms
+    assert not never, f"no golden case takes: {never}"
+
+
+@pytest.mark.parametrize("path", KERNEL_TEMPLATES, ids=lambda path: path.name)
+def test_templates_read_only_what_the_renderer_gives(path: Path) -> None:
+    read = meta.find_undeclared_variables(environment().parse(path.read_text()))
+    assert read <= CONTEXT_NAMES
+
+
+def test_no_template_holds_a_brace_pair_that_jinja_would_eat() -> None:
+    # `float acc[2] = {{0}};` renders `= 0;` without an error.
+    for path in data_folder("templates").rglob("*.jinja"):
+        assert not re.search(r"\{\{\s*\d+\s*[,}]", path.read_text()), path
