@@ -1,1 +1,27 @@
 """A family's YAML: parameters, constraints, and the legal configs as NumPy columns."""
+
+from autogemm.space.build import build_space
+from autogemm.space.derived import broken_constraints, derive_values, launch_plan
+from autogemm.space.expression import Expression
+from autogemm.space.family import Constraint, Family, LaunchRule, Parameter
+from autogemm.space.legal import Space
+from autogemm.space.loading import list_families, load_family
+from autogemm.space.narrowing import parse_fix
+from autogemm.space.parsing import parse_expression
+
+__all__ = [
+    "Constraint",
+    "Expression",
+    "Family",
+    "LaunchRule",
+    "Parameter",
+    "Space",
+    "broken_constraints",
+    "build_space",
+    "derive_values",
+    "launch_plan",
+    "list_families",
+    "load_family",
+    "parse_expression",
+    "parse_fix",
+]

@@ -1,0 +1,122 @@
+"""Options that several commands share, and what becomes of them."""
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autogemm.errors import UsageError
+from autogemm.problem import Layout, Problem
+
+if TYPE_CHECKING:
+    from autogemm.device import Device
+
+Command = Callable[..., Any]
+
+# What `--gpu auto` means to commands that only need a card's facts, where none is attached.
+FALLBACK_GPU = "h100"
+
+
+def problem_options(command: Command) -> Command:
+    """Adds ``--size --layout --lda --ldb --ldc --alpha --beta``: pass them to `problem_from`."""
+    options = (
+        click.option(
+            "--size", default="4096", show_default=True, help="M=N=K as one number, or MxNxK."
+        ),
+        click.option(
+            "--layout",
+            type=click.Choice([layout.value for layout in Layout]),
+            default=Layout.NN.value,
+            show_default=True,
+            help="op(A) then op(B): n as stored, t transposed; all row-major.",
+        ),
+        click.option("--lda", default=0, help="Leading dimension of A; 0 is packed."),
+        click.option("--ldb", default=0, help="Leading dimension of B; 0 is packed."),
+        click.option("--ldc", default=0, help="Leading dimension of C; 0 is packed."),
+        click.option("--alpha", default=1.0, show_default=True, help="Factor of op(A) op(B)."),
+        click.option("--beta", default=0.0, show_default=True, help="Factor of the old C."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def problem_from(  # noqa: PLR0913, PLR0917  # one parameter for each option of problem_options
+    size: str, layout: str, lda: int, ldb: int, ldc: int, alpha: float, beta: float
+) -> Problem:
+    """The problem that `problem_options` describe. Raises UsageError for what is none."""
+    for name, factor in (("alpha", alpha), ("beta", beta)):
+        if not math.isfinite(factor):
+            raise UsageError(f"--{name} must be a finite number, got {factor}")
+    m, n, k = Problem.parse_size(size)
+    return Problem(
+        m, n, k, layout=Layout(layout), lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta
+    )
+
+
+def family_option(command: Command) -> Command:
+    """Adds ``--family NAME|PATH``, passed on as ``family`` for `autogemm.space.load_family`."""
+    return click.option(
+        "--family",
+        metavar="NAME|PATH",
+        default="sgemm_simt",
+        show_default=True,
+        help="A family that ships, or a folder with NAME.yaml and NAME.cu.jinja.",
+    )(command)
+
+
+def fix_option(command: Command) -> Command:
+    """Adds ``--fix BM=128,256``, a tuple of texts ``fix`` for `autogemm.space.parse_fix`."""
+    return click.option(
+        "--fix",
+        multiple=True,
+        metavar="NAME=V[,V]",
+        help="Narrow a parameter to these values; repeatable.",
+    )(command)
+
+
+def gpu_option(command: Command) -> Command:
+    """Adds ``--gpu NAME|auto``, passed on as ``gpu``."""
+    return click.option(
+        "--gpu",
+        metavar="NAME|auto",
+        default="auto",
+        show_default=True,
+        help="A GPU by its short name (see `autogemm gpus`); auto takes the attached one.",
+    )(command)
+
+
+def db_option(command: Command) -> Command:
+    """Adds ``--db URL|PATH``, passed on as ``db`` (None: the default place)."""
+    return click.option(
+        "--db",
+        metavar="URL|PATH",
+        envvar="AUTOGEMM_DB",
+        show_envvar=True,
+        default=None,
+        help="Tuning database: a SQLite file or a database URL. Default: autogemm.db in the "
+        "user's data folder (Linux: ~/.local/share/autogemm).",
+    )(command)
+
+
+def device_facts(gpu: str) -> "Device":
+    """The facts of a known GPU. ``auto`` is the attached one, else an H100, said on stderr.
+
+    For commands that read limits only; nothing runs on the card. Raises NotFoundError for an
+    unknown name.
+    """
+    from autogemm.device_catalogue import find_device
+
+    if gpu != "auto":
+        return find_device(gpu)
+    from autogemm.targets.cuda import attached_devices
+
+    attached = attached_devices()
+    if attached:
+        return attached[0]
+    device = find_device(FALLBACK_GPU)
+    click.echo(
+        f"no GPU is attached: using the limits of {device.name} (choose with --gpu)", err=True
+    )
+    return device

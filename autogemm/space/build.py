@@ -1,0 +1,220 @@
+"""Builds the legal space by a progressive join.
+
+Partial configs are extended parameter by parameter, in blocks, and every constraint is applied as
+soon as all that it reads is there: what an early constraint excludes is never built. The idea is
+that of a relational join with its selections pushed down.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from autogemm.config import Value
+from autogemm.device import Device
+from autogemm.errors import EmptySpaceError, FamilyError, UsageError
+from autogemm.problem import Problem
+from autogemm.space.evaluation import Mask, Operand
+from autogemm.space.family import Family, device_values, problem_values
+from autogemm.space.legal import Keys, Radix, Space
+from autogemm.space.narrowing import narrowed
+
+# Rows per block: a column of int64 fits the second-level cache, and NumPy's overhead is small.
+BLOCK_ROWS = 2**17
+SAMPLE_ROWS = 4096
+MAX_LEGAL = 20_000_000
+# Partial configs looked at: minutes. Beyond it the constraints are too weak to be of use.
+MAX_VISITED = 4_000_000_000
+# Keys are int64.
+MAX_RAW = 2**62
+ADVICE = "narrow it with --fix NAME=VALUE"
+
+
+def build_space(
+    family: Family,
+    problem: Problem,
+    device: Device,
+    fix: Mapping[str, Sequence[Value]] | None = None,
+) -> Space:
+    """Every legal config of the family for this problem and device.
+
+    ``fix`` narrows parameters to some of their values. Raises EmptySpaceError when no config is
+    legal, UsageError for an unknown name or value in ``fix`` or a space too large to enumerate,
+    FamilyError when a constraint cannot be evaluated.
+    """
+    fix = fix or {}
+    radix = Radix(narrowed(family, fix))
+    if radix.count > MAX_RAW:
+        raise UsageError(
+            f"{family.name} has {radix.count} raw configs, at most {MAX_RAW} can be; {ADVICE}"
+        )
+    join = _Join(family, problem, device, radix)
+    keys = join.legal_keys()
+    removed = tuple(zip(family.constraints, join.removed, strict=True))
+    if not len(keys):
+        constraint, count = max(removed, key=lambda pair: pair[1])
+        raise EmptySpaceError(
+            f"no config of {family.name} is legal for {problem.label} on {device.name}: of "
+            f"{radix.count} configs {count} break '{constraint}'; fix fewer values or choose "
+            "another family, size or GPU"
+        )
+    chosen = {p.name: p.values for p in radix.parameters if p.name in fix}
+    return Space(family, problem, device, chosen, removed, radix, keys)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A constraint, with the parameters (positions) and derived names that it needs."""
+
+    position: int
+    parameters: frozenset[int]
+    derived: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """Extend by a parameter (none at the start), then apply the rules that now can be."""
+
+    parameter: int | None
+    rules: tuple[_Rule, ...]
+    # Raw configs that one partial config stands for after this step.
+    weight: int
+
+
+class _Join:
+    def __init__(self, family: Family, problem: Problem, device: Device, radix: Radix) -> None:
+        self._family = family
+        self._radix = radix
+        self._visited = 0
+        self.removed = [0] * len(family.constraints)
+        self._scalars: dict[str, Operand] = {**problem_values(problem), **device_values(device)}
+        single = [p for p in radix.parameters if len(p.values) == 1]
+        self._scalars |= {p.name: p.values[0] for p in single}
+
+    def legal_keys(self) -> Keys:
+        """Keys of the legal configs, ascending. Counts ``removed`` on the way."""
+        steps = self._steps()
+        blocks: Iterable[Keys] = iter([np.zeros(1, dtype=np.int64)])
+        for step in steps:
+            blocks = self._extended(blocks, step)
+        found: list[Keys] = []
+        count = 0
+        for block in blocks:
+            found.append(block)
+            count += len(block)
+            if count > MAX_LEGAL:
+                raise UsageError(
+                    f"{self._family.name} has more than {MAX_LEGAL} legal configs here; {ADVICE}"
+                )
+        keys = np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+        keys.sort()
+        return keys
+
+    def _rules(self) -> list[_Rule]:
+        positions = {
+            p.name: i for i, p in enumerate(self._radix.parameters) if p.name not in self._scalars
+        }
+        rules = []
+        for i, constraint in enumerate(self._family.constraints):
+            derived, names = self._family.derived_for(constraint.require)
+            parameters = frozenset(positions[name] for name in names & positions.keys())
+            rules.append(_Rule(i, parameters, derived))
+        return rules
+
+    def _steps(self) -> list[_Step]:
+        """In the order that keeps the number of partial configs low; free parameters come last.
+
+        What completes a rule is ranked by (net growth - 1) / cost, as for ordering joins in Ibaraki
+        and Kameda, On the optimal nesting order, ACM TODS 9 (1984): a group of parameters with g
+        combinations, of which a share s is legal, has the cost g and the net growth s g.
+        """
+        sizes = self._radix.sizes
+        waiting = self._rules()
+        kept = self._sampled(waiting)
+        missing = {i for i, size in enumerate(sizes) if size > 1}
+
+        def step(parameter: int | None) -> _Step:
+            nonlocal waiting
+            missing.discard(-1 if parameter is None else parameter)
+            ready = tuple(rule for rule in waiting if not rule.parameters & missing)
+            waiting = [rule for rule in waiting if rule.parameters & missing]
+            return _Step(parameter, ready, math.prod(sizes[i] for i in missing))
+
+        def rank(group: frozenset[int]) -> float:
+            done = [rule.position for rule in waiting if rule.parameters & missing <= group]
+            return float(kept[done].all(axis=0).mean()) - 1 / math.prod(sizes[i] for i in group)
+
+        steps = [step(None)]
+        while waiting:
+            group = min((rule.parameters & missing for rule in waiting), key=rank)
+            steps.extend(step(parameter) for parameter in sorted(group))
+        return steps + [step(parameter) for parameter in sorted(missing)]
+
+    def _sampled(self, rules: Sequence[_Rule]) -> Mask:
+        """Which of some random raw configs keep each rule, of shape [rules, configs]."""
+        keys = np.random.default_rng(0).integers(self._radix.count, size=SAMPLE_ROWS)
+        given = dict(self._scalars)
+        kept = np.ones((len(rules), SAMPLE_ROWS), dtype=np.bool_)
+        for rule in rules:
+            # A rule may divide by what another rule would have excluded: nothing is known then.
+            with suppress(FamilyError):
+                kept[rule.position] = self._kept(keys, rule, given)
+        return kept
+
+    def _extended(self, blocks: Iterable[Keys], step: _Step) -> Iterator[Keys]:
+        """Blocks of legal partial keys; small ones are gathered, so that a block stays worth it."""
+        offsets = np.zeros(1, dtype=np.int64)
+        if step.parameter is not None:
+            size, stride = self._radix.sizes[step.parameter], self._radix.strides[step.parameter]
+            offsets = np.arange(size, dtype=np.int64) * stride
+        rows = max(1, BLOCK_ROWS // len(offsets))
+        gathered: list[Keys] = []
+        num_gathered = 0
+        for block in blocks:
+            for start in range(0, len(block), rows):
+                keys = (block[start : start + rows, np.newaxis] + offsets).ravel()
+                legal = self._legal(keys, step)
+                if len(legal):
+                    gathered.append(legal)
+                    num_gathered += len(legal)
+                if num_gathered >= BLOCK_ROWS:
+                    yield np.concatenate(gathered)
+                    gathered, num_gathered = [], 0
+        if gathered:
+            yield np.concatenate(gathered)
+
+    def _legal(self, keys: Keys, step: _Step) -> Keys:
+        """The keys that keep all of the step's rules; the others are counted as removed."""
+        self._visited += len(keys)
+        if self._visited > MAX_VISITED:
+            raise UsageError(
+                f"{self._family.name} is too large to enumerate here: {MAX_VISITED:.0e} partial "
+                f"configs were tried; {ADVICE}, or constrain fewer parameters at once"
+            )
+        given = dict(self._scalars)
+        for rule in step.rules:
+            if not len(keys):
+                break
+            kept = self._kept(keys, rule, given)
+            lost = len(keys) - int(np.count_nonzero(kept))
+            if lost:
+                self.removed[rule.position] += lost * step.weight
+                keys = keys[kept]
+                for name, value in given.items():
+                    if isinstance(value, np.ndarray):
+                        given[name] = value[kept]
+        return keys
+
+    def _kept(self, keys: Keys, rule: _Rule, given: dict[str, Operand]) -> Mask:
+        """Row by row whether the rule holds; what had to be computed for it stays in ``given``."""
+        for i in rule.parameters:
+            name = self._radix.parameters[i].name
+            if name not in given:
+                given[name] = self._radix.values(keys, i)
+        for name in rule.derived:
+            if name not in given:
+                given[name] = self._family.derive[name].evaluate(given)
+        kept = self._family.constraints[rule.position].require.holds(given)
+        return np.full(len(keys), kept) if isinstance(kept, bool) else kept

@@ -1,0 +1,204 @@
+"""What a family's YAML must keep beyond its form: names that exist, one type, no cycles."""
+
+import re
+from collections.abc import Iterable, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from autogemm.config import Config, Value
+from autogemm.dtypes import DType
+from autogemm.errors import FamilyError, UsageError
+from autogemm.space.expression import Expression
+from autogemm.space.family import (
+    DEVICE_NAMES,
+    PROBLEM_NAMES,
+    Constraint,
+    Family,
+    LaunchRule,
+    Parameter,
+)
+from autogemm.space.naming import did_you_mean
+from autogemm.space.nodes import FUNCTIONS
+from autogemm.space.parsing import KEYWORDS, parse_expression
+from autogemm.space.schema import FamilyForm, LaunchForm
+
+# Names that mean something else in an expression, or stand in every kernel's signature.
+RESERVED = {*KEYWORDS, *FUNCTIONS, *PROBLEM_NAMES, "device", "A", "B", "C", "alpha", "beta"}
+RESERVED |= {"workspace"}
+
+_ARCHITECTURE = re.compile(r"\s*(>=|<=|==|>|<)\s*(\d{2,3})\s*")
+_OPERANDS = ("a", "b", "c", "accumulate")
+
+
+def family_of(
+    form: FamilyForm,
+    *,
+    yaml_path: Path,
+    template_path: Path,
+    yaml_sha256: str,
+    template_sha256: str,
+) -> Family:
+    """The family that a well-formed file describes. Raises FamilyError naming file and field."""
+    check = _Check(form, yaml_path)
+    check.dtypes()
+    parameters = check.parameters()
+    derive = check.derive()
+    return Family(
+        name=form.family,
+        summary=form.summary,
+        dtypes=form.dtypes,
+        architectures=form.architectures,
+        parameters=parameters,
+        derive=derive,
+        constraints=(*check.architectures(), *check.constraints()),
+        launch=tuple(check.launch(i, rule, derive) for i, rule in enumerate(form.launch)),
+        workspace_bytes=check.inlined("workspace_bytes", form.workspace_bytes, derive),
+        seeds=check.seeds(parameters),
+        yaml_path=yaml_path,
+        template_path=template_path,
+        yaml_sha256=yaml_sha256,
+        template_sha256=template_sha256,
+    )
+
+
+class _Check:
+    """One file on its way to a family. ``_kinds`` has the type of every name known so far."""
+
+    def __init__(self, form: FamilyForm, yaml_path: Path) -> None:
+        self._form = form
+        self._yaml_path = yaml_path
+        self._kinds: dict[str, type] = dict.fromkeys(PROBLEM_NAMES, int)
+
+    def _error(self, field: str, rule: str) -> FamilyError:
+        return FamilyError(f"{self._yaml_path}: {field}: {rule}")
+
+    def dtypes(self) -> None:
+        """Names the operands' element types."""
+        if set(self._form.dtypes) != set(_OPERANDS):
+            found = " ".join(self._form.dtypes) or "none"
+            raise self._error("dtypes", f"name the types of {' '.join(_OPERANDS)}, got {found}")
+        for operand, label in self._form.dtypes.items():
+            try:
+                DType.parse(label)
+            except UsageError as error:
+                raise self._error(f"dtypes.{operand}", str(error)) from None
+
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Their values are distinct and of one type."""
+        parameters = []
+        for name, form in self._form.parameters.items():
+            field = f"parameters.{name}"
+            self._check_free(field, name)
+            kinds = {type(value) for value in form.values}
+            if len(kinds) > 1:
+                text = next(value for value in form.values if isinstance(value, str))
+                raise self._error(field, f"values are all integers or all texts, got also {text!r}")
+            for earlier, value in enumerate(form.values):
+                if value in form.values[:earlier]:
+                    raise self._error(field, f"the value {value!r} is there twice, list it once")
+            self._kinds[name] = kinds.pop()
+            parameters.append(Parameter(name, tuple(form.values), form.doc))
+        return tuple(parameters)
+
+    def derive(self) -> dict[str, Expression]:
+        """Ordered so that each reads earlier ones only."""
+        texts = self._form.derive
+        for name in texts:
+            self._check_free(f"derive.{name}", name)
+        known = {*self._kinds, *texts}
+        parsed = {name: self._parsed(f"derive.{name}", texts[name], known) for name in texts}
+        needs = {name: sorted(parsed[name].names & texts.keys()) for name in texts}
+        try:
+            order = list(TopologicalSorter(needs).static_order())
+        except CycleError as error:
+            cycle = " needs ".join(reversed(error.args[1]))
+            raise self._error("derive", f"a cycle: {cycle}; break it") from None
+        for name in order:
+            self._kinds[name] = parsed[name].kind(self._kinds)
+        return {name: parsed[name] for name in order}
+
+    def architectures(self) -> tuple[Constraint, ...]:
+        """``>=80`` or ``>=80, <100`` as constraints on the device."""
+        constraints = []
+        for part in self._form.architectures.split(","):
+            match = _ARCHITECTURE.fullmatch(part)
+            if match is None:
+                raise self._error(
+                    "architectures",
+                    f"write comparisons like '>=80' or '>=80, <100', got {part.strip()!r}",
+                )
+            text = f"device.arch {match[1]} {match[2]}"
+            rule = parse_expression(text, f"{self._yaml_path}: architectures")
+            constraints.append(Constraint(rule, "the architectures that the family is written for"))
+        return tuple(constraints)
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Their expressions are numbers and may read the device."""
+        known = {**self._kinds, **dict.fromkeys(DEVICE_NAMES, int)}
+        constraints = []
+        for position, form in enumerate(self._form.constraints, start=1):
+            field = f"constraints.{position}"
+            rule = self._parsed(field, form.require, known)
+            self._check_number(rule, known)
+            constraints.append(Constraint(rule, form.because))
+        return tuple(constraints)
+
+    def launch(self, i: int, form: LaunchForm, derive: dict[str, Expression]) -> LaunchRule:
+        """Grid, block and shared memory as expressions of parameters and the problem."""
+        field = f"launch.{i + 1}"
+        return LaunchRule(
+            kernel=form.kernel,
+            grid=tuple(self.inlined(f"{field}.grid", text, derive) for text in form.grid),
+            threads=tuple(self.inlined(f"{field}.threads", text, derive) for text in form.threads),
+            smem_bytes=self.inlined(f"{field}.smem_bytes", form.smem_bytes, derive),
+        )
+
+    def inlined(self, field: str, text: str, derive: dict[str, Expression]) -> Expression:
+        """With derived names replaced, so that the exported host code can compute it."""
+        expression = self._parsed(field, text, self._kinds)
+        self._check_number(expression, self._kinds)
+        for name in reversed(derive):
+            if name in expression.names:
+                expression = expression.substitute({name: derive[name]})
+        return expression
+
+    def seeds(self, parameters: tuple[Parameter, ...]) -> tuple[Config, ...]:
+        """Each names every parameter once, with one of its values."""
+        seeds = []
+        for position, seed in enumerate(self._form.seeds, start=1):
+            for name in seed.keys() - self._form.parameters.keys():
+                hint = did_you_mean(name, self._form.parameters)
+                raise self._error(f"seeds.{position}", f"no parameter is named {name!r}{hint}")
+            values = {p.name: self._seed_value(position, seed, p) for p in parameters}
+            seeds.append(Config.of(self._form.family, values))
+        return tuple(seeds)
+
+    def _seed_value(self, position: int, seed: Mapping[str, Value], parameter: Parameter) -> Value:
+        field = f"seeds.{position}.{parameter.name}"
+        if parameter.name not in seed:
+            raise self._error(field, "a seed names every parameter, this one is missing")
+        value = seed[parameter.name]
+        if value not in parameter.values:
+            listed = " ".join(map(str, parameter.values))
+            raise self._error(field, f"{value!r} is none of its values: {listed}")
+        return value
+
+    def _parsed(self, field: str, text: str, known: Iterable[str]) -> Expression:
+        expression = parse_expression(text, f"{self._yaml_path}: {field}")
+        for name in sorted(expression.names.difference(known)):
+            if name in DEVICE_NAMES:
+                rule = f"{name} is for constraints only: kernels and launches are the same on all"
+                raise expression.error(rule)
+            hint = did_you_mean(name, known) or f"; known: {' '.join(sorted(known))}"
+            raise expression.error(f"unknown name {name!r}{hint}")
+        return expression
+
+    def _check_number(self, expression: Expression, kinds: Mapping[str, type]) -> None:
+        if expression.kind(kinds) is not int:
+            raise expression.error("must be a number, is a text")
+
+    def _check_free(self, field: str, name: str) -> None:
+        if name in RESERVED:
+            raise self._error(field, f"the name {name!r} is reserved, choose another")
+        if name in self._kinds:
+            raise self._error(field, f"the name {name!r} is taken by a parameter, choose another")

@@ -1,0 +1,89 @@
+"""What follows from one config: derived quantities, broken constraints, the launch plan."""
+
+from autogemm.config import Config, Value
+from autogemm.device import Device
+from autogemm.errors import FamilyError, UsageError
+from autogemm.kernel import Launch, LaunchPlan
+from autogemm.problem import Problem
+from autogemm.space.evaluation import Operand
+from autogemm.space.expression import Expression
+from autogemm.space.family import Family, device_values, problem_values
+
+
+def derive_values(family: Family, config: Config, problem: Problem) -> dict[str, Value]:
+    """Every derived quantity of the family, as Python integers and texts.
+
+    Raises UsageError for a config that is none of the family's, FamilyError where a quantity
+    cannot be computed.
+    """
+    given = _given(family, config, problem)
+    return {
+        name: _single(family.value_of(expression, given))
+        for name, expression in family.derive.items()
+    }
+
+
+def broken_constraints(
+    family: Family, config: Config, problem: Problem, device: Device
+) -> list[str]:
+    """``rule: reason`` for every constraint that the config breaks; empty for a legal one.
+
+    A rule that cannot be evaluated counts as broken beside others (a division by a tile that does
+    not fit); alone it raises FamilyError. Raises UsageError for a config that is none of the
+    family's.
+    """
+    given = _given(family, config, problem)
+    given.update(device_values(device))
+    broken = []
+    failure: FamilyError | None = None
+    for constraint in family.constraints:
+        try:
+            if not family.value_of(constraint.require, given):
+                broken.append(str(constraint))
+        except FamilyError as error:
+            failure = error
+    if failure is not None and not broken:
+        raise failure
+    return broken
+
+
+def launch_plan(family: Family, config: Config, problem: Problem) -> LaunchPlan:
+    """The launches of one config on one problem, and the workspace in bytes.
+
+    Raises FamilyError for a grid or block below 1 or a negative number of bytes, UsageError for a
+    config that is none of the family's.
+    """
+    given = _given(family, config, problem)
+
+    def number(expression: Expression, least: int) -> int:
+        value = family.value_of(expression, given)
+        assert isinstance(value, int)
+        if value < least:
+            raise expression.error(f"must be at least {least}, is {value} for {config}")
+        return value
+
+    def extents(expressions: tuple[Expression, ...]) -> tuple[int, int, int]:
+        x, y, z = ([number(expression, 1) for expression in expressions] + [1, 1])[:3]
+        return (x, y, z)
+
+    launches = tuple(
+        Launch(rule.kernel, extents(rule.grid), extents(rule.threads), number(rule.smem_bytes, 0))
+        for rule in family.launch
+    )
+    return LaunchPlan(launches, number(family.workspace_bytes, 0))
+
+
+def _given(family: Family, config: Config, problem: Problem) -> dict[str, Operand]:
+    values = config.as_dict()
+    names = [parameter.name for parameter in family.parameters]
+    if config.family != family.name or sorted(values) != sorted(names):
+        raise UsageError(
+            f"{config.label!r} of family {config.family!r} is no config of {family.name!r}, "
+            f"which has the parameters {' '.join(names)}"
+        )
+    return {**problem_values(problem), **values}
+
+
+def _single(value: Operand) -> Value:
+    assert isinstance(value, int | str)
+    return value

@@ -1,0 +1,102 @@
+"""A family of kernels as values: parameters, derived quantities, constraints, launches, seeds."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from autogemm.config import Config, Value
+from autogemm.device import Device
+from autogemm.problem import Problem
+from autogemm.space.evaluation import Operand
+from autogemm.space.expression import Expression
+
+PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "trans_a", "trans_b")
+DEVICE_NAMES = tuple(f"device.{field.name}" for field in fields(Device) if field.type is int)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What is searched: a name, its values in the order of their rank, and what it means."""
+
+    name: str
+    values: tuple[Value, ...]
+    doc: str
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the values are integers; otherwise they are texts."""
+        return isinstance(self.values[0], int)
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """A rule that legal configs keep, and why."""
+
+    require: Expression
+    because: str
+
+    def __str__(self) -> str:
+        return f"{self.require.text}: {self.because}"
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRule:
+    """One kernel launch. Grid and block have one to three extents (x, y, z), in blocks and threads.
+
+    Derived quantities are put in place: the expressions read parameters and the problem only.
+    """
+
+    kernel: str
+    grid: tuple[Expression, ...]
+    threads: tuple[Expression, ...]
+    smem_bytes: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """``NAME.yaml`` and ``NAME.cu.jinja``. ``derive`` is ordered: each reads earlier ones only.
+
+    ``template_sha256`` covers the template and the shared parts that it may include.
+    """
+
+    name: str
+    summary: str
+    dtypes: dict[str, str]
+    architectures: str
+    parameters: tuple[Parameter, ...]
+    derive: dict[str, Expression]
+    constraints: tuple[Constraint, ...]
+    launch: tuple[LaunchRule, ...]
+    workspace_bytes: Expression
+    seeds: tuple[Config, ...]
+    yaml_path: Path
+    template_path: Path
+    yaml_sha256: str
+    template_sha256: str
+
+    def derived_for(self, expression: Expression) -> tuple[tuple[str, ...], frozenset[str]]:
+        """The derived names that an expression needs, in order, and all names below them."""
+        needed = set(expression.names)
+        for name in reversed(self.derive):
+            if name in needed:
+                needed |= self.derive[name].names
+        derived = tuple(name for name in self.derive if name in needed)
+        return derived, frozenset(needed.difference(self.derive))
+
+    def value_of(self, expression: Expression, given: dict[str, Operand]) -> Operand:
+        """The expression, with the derived names that it needs added to ``given``."""
+        for name in self.derived_for(expression)[0]:
+            if name not in given:
+                given[name] = self.derive[name].evaluate(given)
+        return expression.evaluate(given)
+
+
+def problem_values(problem: Problem) -> dict[str, int]:
+    """What a search space can read of a problem: sizes, leading dimensions, transpositions."""
+    values = (problem.m, problem.n, problem.k, problem.lda, problem.ldb, problem.ldc)
+    transposed = (int(problem.layout.trans_a), int(problem.layout.trans_b))
+    return dict(zip(PROBLEM_NAMES, (*values, *transposed), strict=True))
+
+
+def device_values(device: Device) -> dict[str, int]:
+    """What a constraint can read of a device: its limits as ``device.<limit>``."""
+    return {f"device.{name}": value for name, value in device.limits().items()}

@@ -1,0 +1,194 @@
+"""The legal configs of one family, problem and device, as NumPy columns."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from autogemm.config import Config, Value
+from autogemm.device import Device
+from autogemm.problem import Problem
+from autogemm.space.evaluation import Column, Operand
+from autogemm.space.family import Constraint, Family, Parameter, problem_values
+
+Keys = npt.NDArray[np.int64]
+
+# Configs looked at to see which features vary at all.
+FEATURE_SAMPLE = 20_000
+FEATURE_BLOCK = 2**13
+
+
+class Radix:
+    """Configs as integers: one mixed-radix digit per parameter, the first counting most.
+
+    So the order of the integers is the order of the configs, parameter by parameter.
+    """
+
+    def __init__(self, parameters: tuple[Parameter, ...]) -> None:
+        self.parameters = parameters
+        self.sizes = tuple(len(parameter.values) for parameter in parameters)
+        self.strides = tuple(
+            math.prod(self.sizes[position + 1 :]) for position in range(len(self.sizes))
+        )
+        self.columns = tuple(_column(parameter.values) for parameter in parameters)
+
+    @property
+    def count(self) -> int:
+        """How many integers there are: the raw configs."""
+        return math.prod(self.sizes)
+
+    def digits(self, keys: Keys, position: int) -> Keys:
+        """Index into the values of the parameter at ``position``, for every key."""
+        quotients = keys // self.strides[position]
+        # What % would give; NumPy divides by a constant far faster than it takes remainders.
+        return quotients - quotients // self.sizes[position] * self.sizes[position]
+
+    def values(self, keys: Keys, position: int) -> Column:
+        """Values of the parameter at ``position``, for every key."""
+        return self.columns[position][self.digits(keys, position)]
+
+
+@dataclass(frozen=True, eq=False)
+class Space:
+    """The legal configs, in the order of their parameters' values: first parameter slowest.
+
+    ``removed`` has, for every constraint, how many raw configs it was the first to exclude; its sum
+    and the legal configs make ``raw_count``. ``keys`` are the legal configs as `radix` numbers,
+    ascending. Made by :func:`autogemm.space.build_space`.
+    """
+
+    family: Family
+    problem: Problem
+    device: Device
+    fix: Mapping[str, tuple[Value, ...]]
+    removed: tuple[tuple[Constraint, int], ...]
+    radix: Radix = field(repr=False)
+    keys: Keys = field(repr=False)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """The family's parameters with the values that ``fix`` leaves."""
+        return self.radix.parameters
+
+    @property
+    def raw_count(self) -> int:
+        """All combinations of the parameters' values, legal or not."""
+        return self.radix.count
+
+    @cached_property
+    def codes(self) -> npt.NDArray[np.uint8 | np.uint16]:
+        """Indices into the parameters' values, of shape [legal configs, parameters]."""
+        dtype = np.uint8 if max(self.radix.sizes) <= 256 else np.uint16
+        # Columns lie together: they are written and read one by one.
+        codes = np.empty((len(self), len(self.parameters)), dtype=dtype, order="F")
+        for position in range(len(self.parameters)):
+            codes[:, position] = self.radix.digits(self.keys, position)
+        return codes
+
+    def config(self, index: int) -> Config:
+        """The legal config at that index. Raises IndexError beyond the last."""
+        key = int(self.keys[index])
+        radix = self.radix
+        values = {
+            parameter.name: parameter.values[key // stride % size]
+            for parameter, stride, size in zip(
+                radix.parameters, radix.strides, radix.sizes, strict=True
+            )
+        }
+        return Config.of(self.family.name, values)
+
+    def index(self, config: Config) -> int | None:
+        """The index of a config, None if it is not legal here or none of this family."""
+        values = config.as_dict()
+        if config.family != self.family.name or len(values) != len(self.parameters):
+            return None
+        key = 0
+        for parameter, stride in zip(self.parameters, self.radix.strides, strict=True):
+            if values.get(parameter.name) not in parameter.values:
+                return None
+            key += parameter.values.index(values[parameter.name]) * stride
+        found = int(np.searchsorted(self.keys, key))
+        return found if found < len(self) and self.keys[found] == key else None
+
+    def nearest(self, config: Config) -> int:
+        """The index of the legal config closest to this one; the lowest if several are.
+
+        The distance is the sum over the parameters of the steps between the two values in the
+        family's list, or 1 for two different texts.
+        """
+        found = self.index(config)
+        if found is not None:
+            return found
+        distances = np.zeros(len(self), dtype=np.int32)
+        for position, full in enumerate(self.family.parameters):
+            steps = _steps(full, self.parameters[position].values, config[full.name])
+            distances += steps[self.codes[:, position]]
+        return int(distances.argmin())
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Indices of the family's seeds, each moved to the nearest legal config, distinct."""
+        return list(dict.fromkeys(self.nearest(seed) for seed in self.family.seeds))
+
+    def features(
+        self, rows: npt.NDArray[np.intp] | Sequence[int] | None = None
+    ) -> tuple[list[str], npt.NDArray[np.float64]]:
+        """Names and columns, of shape [rows, features], for models of run time.
+
+        ``rows`` are indices of legal configs, None for all. Numeric parameters and derived
+        quantities as log2 (anything below 1/2 counts as 1/2), texts as one column for each value.
+        The columns do not depend on ``rows``: left out are those that are constant over 20,000
+        configs spread evenly over the space.
+        """
+        spread = np.unique(np.linspace(0, len(self) - 1, FEATURE_SAMPLE, dtype=np.intp))
+        varied = [
+            name
+            for name, column in self._feature_columns(self.keys[spread])
+            if (column != column[0]).any()
+        ]
+        keys = self.keys if rows is None else self.keys[np.asarray(rows, dtype=np.intp)]
+        matrix = np.empty((len(keys), len(varied)))
+        # In blocks: writing a column of a long matrix misses the cache at every row.
+        for start in range(0, len(keys), FEATURE_BLOCK):
+            block = matrix[start : start + FEATURE_BLOCK]
+            for name, column in self._feature_columns(keys[start : start + FEATURE_BLOCK]):
+                if name in varied:
+                    block[:, varied.index(name)] = column
+        return varied, matrix
+
+    def _feature_columns(self, keys: Keys) -> Iterator[tuple[str, npt.NDArray[np.float64]]]:
+        given: dict[str, Operand] = dict(problem_values(self.problem))
+        for position, parameter in enumerate(self.parameters):
+            column = self.radix.values(keys, position)
+            given[parameter.name] = column
+            if parameter.is_numeric:
+                yield parameter.name, _log2(column)
+            else:
+                for value in parameter.values:
+                    yield f"{parameter.name}={value}", (column == value).astype(np.float64)
+        for name, expression in self.family.derive.items():
+            given[name] = derived = expression.evaluate(given)
+            if isinstance(derived, np.ndarray) and derived.dtype == np.int64:
+                yield name, _log2(derived)
+
+
+def _column(values: Sequence[Value]) -> Column:
+    return np.array(values, dtype=np.int64 if isinstance(values[0], int) else None)
+
+
+def _log2(column: Column) -> npt.NDArray[np.float64]:
+    return np.asarray(np.log2(np.maximum(column, 0.5)))
+
+
+def _steps(full: Parameter, values: Sequence[Value], wanted: Value) -> npt.NDArray[np.int32]:
+    """Distance of each of ``values`` from the wanted one, both within the family's full list."""
+    if not full.is_numeric:
+        return np.array([value != wanted for value in values], dtype=np.int32)
+    rank = full.values.index(wanted)
+    return np.array([abs(full.values.index(value) - rank) for value in values], dtype=np.int32)

@@ -1,0 +1,121 @@
+"""From NAME.yaml and NAME.cu.jinja to a `Family`. A file is data: bounded, checked, never run."""
+
+import hashlib
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from autogemm.errors import FamilyError, NotFoundError
+from autogemm.resources import data_folder
+from autogemm.space.checking import family_of
+from autogemm.space.family import Family
+from autogemm.space.naming import did_you_mean
+from autogemm.space.schema import FamilyForm, FamilyLoader, first_problem
+
+MAX_YAML_BYTES = 256 * 1024
+TEMPLATE_SUFFIX = ".cu.jinja"
+
+
+def list_families() -> list[str]:
+    """Names of the families that ship."""
+    return sorted(path.stem for path in data_folder("search_spaces").glob("*.yaml"))
+
+
+def load_family(name_or_path: str | Path) -> Family:
+    """The family that ships under that name, or one's own: a folder with one NAME.yaml, or the
+    file itself. NAME.cu.jinja lies beside the file.
+
+    Raises NotFoundError when there is no such family, FamilyError when it is broken.
+    """
+    yaml_path = _yaml_path(name_or_path)
+    data = _read(yaml_path)
+    form = _form(yaml_path, data)
+    if form.family != yaml_path.stem:
+        raise FamilyError(
+            f"{yaml_path}: family: the file must be named after its family, got "
+            f"{form.family!r}; rename one of them"
+        )
+    template_path = _template_path(yaml_path)
+    return family_of(
+        form,
+        yaml_path=yaml_path,
+        template_path=template_path,
+        yaml_sha256=hashlib.sha256(data).hexdigest(),
+        template_sha256=_template_sha256(template_path),
+    )
+
+
+def _yaml_path(name_or_path: str | Path) -> Path:
+    shipped = list_families()
+    if name_or_path in shipped:
+        return data_folder("search_spaces") / f"{name_or_path}.yaml"
+    path = Path(name_or_path).absolute()
+    try:
+        if path.is_file():
+            return path
+        found = sorted(path.glob("*.yaml")) if path.is_dir() else []
+    except (OSError, ValueError) as error:
+        raise NotFoundError(f"family {str(name_or_path)!r} cannot be read: {error}") from None
+    if path.is_dir() and len(found) != 1:
+        raise NotFoundError(f"{path}: a family's folder holds one .yaml, this has {len(found)}")
+    if not found:
+        raise NotFoundError(
+            f"no family {str(name_or_path)!r}{did_you_mean(str(name_or_path), shipped)}; known: "
+            f"{', '.join(shipped)}, or give a folder with NAME.yaml and NAME{TEMPLATE_SUFFIX}"
+        )
+    return found[0]
+
+
+def _template_path(yaml_path: Path) -> Path:
+    """Beside the file; in ../templates for the families that ship."""
+    name = yaml_path.stem + TEMPLATE_SUFFIX
+    folders = (yaml_path.parent, yaml_path.parent.parent / "templates")
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    raise FamilyError(f"{yaml_path}: its template {name} is missing; put it into {folders[0]}")
+
+
+def _template_sha256(template_path: Path) -> str:
+    """Of the template and of every part that it could include, wherever they are installed."""
+    shipped = data_folder("templates").resolve()
+    own = template_path.parent.resolve()
+    folders = [shipped] if own == shipped else [shipped, own]
+    parts = [path for folder in folders for path in sorted((folder / "parts").glob("*.jinja"))]
+    try:
+        digest = hashlib.sha256(template_path.read_bytes())
+        for path in parts:
+            digest.update(f"\n{path.name}\n".encode())
+            digest.update(path.read_bytes())
+    except OSError as error:
+        raise FamilyError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    return digest.hexdigest()
+
+
+def _read(yaml_path: Path) -> bytes:
+    try:
+        with yaml_path.open("rb") as file:
+            data = file.read(MAX_YAML_BYTES + 1)
+    except OSError as error:
+        raise FamilyError(f"{yaml_path}: cannot be read: {error.strerror}") from None
+    if len(data) > MAX_YAML_BYTES:
+        raise FamilyError(
+            f"{yaml_path}: a family may have {MAX_YAML_BYTES} bytes, this file is larger"
+        )
+    return data
+
+
+def _form(yaml_path: Path, data: bytes) -> FamilyForm:
+    try:
+        return FamilyForm.model_validate(yaml.load(data, FamilyLoader))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        raise FamilyError(f"{yaml_path}: {place}{error.problem or error.context}") from None
+    except ValidationError as error:
+        raise FamilyError(f"{yaml_path}: {first_problem(error)}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise FamilyError(f"{yaml_path}: no YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise FamilyError(f"{yaml_path}: lists or mappings are nested too deep") from None

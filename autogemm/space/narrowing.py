@@ -1,0 +1,59 @@
+"""``--fix``: a family's parameters narrowed to some of their values."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from autogemm.config import Value
+from autogemm.errors import UsageError
+from autogemm.space.family import Family, Parameter
+from autogemm.space.naming import did_you_mean
+
+
+def parse_fix(family: Family, texts: Sequence[str]) -> dict[str, tuple[Value, ...]]:
+    """``["BM=128,256", "FMA_ORDER=snake"]`` as values by parameter, in the family's order.
+
+    Raises UsageError for a text of another form, and for unknown names and values.
+    """
+    fix: dict[str, list[Value]] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not equals or not values:
+            raise UsageError(f"--fix takes NAME=VALUE[,VALUE...], as in BM=128,256, got {text!r}")
+        name = name.strip()
+        if name in fix:
+            raise UsageError(f"--fix {name} is there twice; give all its values at once")
+        fix[name] = [_value(value.strip()) for value in values.split(",")]
+    return {p.name: p.values for p in narrowed(family, fix) if p.name in fix}
+
+
+def narrowed(family: Family, fix: Mapping[str, Sequence[Value]]) -> tuple[Parameter, ...]:
+    """The parameters, each with those of its values that ``fix`` leaves, in the family's order.
+
+    Raises UsageError for unknown names and values, and for an empty choice.
+    """
+    names = [parameter.name for parameter in family.parameters]
+    for name in fix:
+        if name not in names:
+            raise UsageError(
+                f"{family.name} has no parameter {name!r}{did_you_mean(name, names)}; "
+                f"its parameters: {' '.join(names)}"
+            )
+    return tuple(
+        _chosen(parameter, fix[parameter.name]) if parameter.name in fix else parameter
+        for parameter in family.parameters
+    )
+
+
+def _chosen(parameter: Parameter, wanted: Sequence[Value]) -> Parameter:
+    listed = " ".join(map(str, parameter.values))
+    for value in wanted:
+        if value not in parameter.values:
+            raise UsageError(f"{parameter.name} has no value {value!r}; its values: {listed}")
+    if not wanted:
+        raise UsageError(f"{parameter.name} needs at least one value; its values: {listed}")
+    kept = tuple(value for value in parameter.values if value in wanted)
+    return Parameter(parameter.name, kept, parameter.doc)
+
+
+def _value(text: str) -> Value:
+    return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else text

@@ -1,0 +1,164 @@
+"""The form of a family's YAML: which fields there are and what type each has."""
+
+import re
+from typing import Annotated, Any
+
+import yaml
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+
+from autogemm.space.naming import did_you_mean
+
+# Values become `constexpr int`.
+MAX_VALUE = 2**31 - 1
+MAX_VALUES = 10_000
+
+IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]*$"
+# A text value is a word: it can be given to --fix and stands in tables and file names.
+WORD = re.compile(r"[A-Za-z0-9_.+-]{1,60}")
+
+
+def _int_or_text(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise ValueError("YAML reads on, off, yes, no as booleans: write 0 or 1, or quote the word")
+    if not isinstance(value, int | str):
+        raise ValueError("write an integer or a text")
+    return value
+
+
+def _parameter_value(value: Any) -> Any:
+    value = _int_or_text(value)
+    if isinstance(value, int) and abs(value) > MAX_VALUE:
+        raise ValueError("a value must fit 32 bits")
+    if isinstance(value, str) and not WORD.fullmatch(value):
+        raise ValueError("a text value is one word of letters, digits and _ . + -")
+    return value
+
+
+def _expression(value: Any) -> Any:
+    """An expression is written as a text or as a plain number."""
+    return str(_int_or_text(value))
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list) else [value]
+
+
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+Identifier = Annotated[str, StringConstraints(pattern=IDENTIFIER, max_length=60)]
+ParameterValue = Annotated[int | str, BeforeValidator(_parameter_value)]
+ExpressionText = Annotated[str, BeforeValidator(_expression)]
+Extents = Annotated[
+    list[ExpressionText], BeforeValidator(_listed), Field(min_length=1, max_length=3)
+]
+
+
+class _Form(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+
+class ParameterForm(_Form):
+    """``BM: {values: [16, 32], doc: ...}``."""
+
+    values: Annotated[list[ParameterValue], Field(min_length=1, max_length=MAX_VALUES)]
+    doc: Text
+
+
+class ConstraintForm(_Form):
+    """``{require: BM % WM == 0, because: ...}``."""
+
+    require: ExpressionText
+    because: Text
+
+
+class LaunchForm(_Form):
+    """``{kernel: gemm_kernel, threads: ..., grid: ..., smem_bytes: ...}``."""
+
+    kernel: Identifier
+    threads: Extents
+    grid: Extents
+    smem_bytes: ExpressionText = "0"
+
+
+class FamilyForm(_Form):
+    """A whole file."""
+
+    family: Identifier
+    summary: Text
+    dtypes: dict[str, str]
+    architectures: Text
+    parameters: Annotated[dict[Identifier, ParameterForm], Field(min_length=1, max_length=64)]
+    derive: Annotated[dict[Identifier, ExpressionText], Field(max_length=500)] = {}
+    constraints: Annotated[list[ConstraintForm], Field(max_length=500)] = []
+    launch: Annotated[list[LaunchForm], Field(min_length=1, max_length=16)]
+    workspace_bytes: ExpressionText = "0"
+    seeds: Annotated[list[dict[str, ParameterValue]], Field(max_length=1000)] = []
+
+
+class FamilyLoader(yaml.SafeLoader):
+    """Safe YAML without aliases (a small file could mean a huge one) and without repeated keys,
+    of which YAML would silently keep the last.
+    """
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Refuses aliases."""
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(
+                problem=f"the alias *{event.anchor} is not allowed, write the value out",
+                problem_mark=event.start_mark,
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        """Refuses repeated keys."""
+        seen: set[str] = set()
+        names = (key for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        for key in names:
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(
+                    problem=f"{key.value!r} is there twice, name each once",
+                    problem_mark=key.start_mark,
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_FORMS: dict[object, type[BaseModel]] = {
+    "parameters": ParameterForm,
+    "constraints": ConstraintForm,
+    "launch": LaunchForm,
+}
+
+
+def first_problem(error: ValidationError) -> str:
+    """Field, rule and value of one problem, and how many more there are. Positions count from 1."""
+    # A misspelt field is missing under its right name as well: the misspelling says more.
+    problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] == "missing")
+    first, place = problems[0], problems[0]["loc"]
+    if not place:
+        return f"a family is a mapping with the fields {' '.join(FamilyForm.model_fields)}"
+    parts = (str(part + 1 if isinstance(part, int) else part) for part in place if part != "[key]")
+    rule = _rule(first["type"], first["msg"], place, first["input"])
+    more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
+    return f"{'.'.join(parts)}: {rule}{more}"
+
+
+def _rule(kind: str, message: str, place: tuple[int | str, ...], value: object) -> str:
+    if kind == "missing":
+        return "this field must be there"
+    if kind == "extra_forbidden":
+        known = (FamilyForm if len(place) == 1 else _FORMS[place[0]]).model_fields
+        hint = did_you_mean(str(place[-1]), known) or f"; known: {' '.join(known)}"
+        if value is None:
+            hint += " (a comma ends a text between { and }: quote the text)"
+        return f"there is no such field{hint}"
+    shown = repr(value)
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return f"{message.removeprefix('Value error, ')}, got {shown}"

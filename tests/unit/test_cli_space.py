@@ -1,0 +1,168 @@
+"""``autogemm space``, and the options that commands share."""
+
+import csv
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from space_families import SMALL, write_family
+
+from autogemm.cli import main
+from autogemm.cli.options import problem_from
+from autogemm.device_catalogue import find_device
+from autogemm.errors import UsageError
+from autogemm.problem import Layout, Problem
+from autogemm.targets import cuda
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    return write_family(tmp_path / "mine")
+
+
+def space(*args: object) -> Result:
+    return CliRunner().invoke(main, ["space", *map(str, args)])
+
+
+def test_prints_parameters_constraints_and_counts(mine: Path) -> None:
+    result = space(mine, "--gpu", "h100", "--size", "100")
+    assert result.exit_code == 0, result.output
+    assert "rows of C per warp" in result.output
+    assert "a block tile is a whole number of warp tiles" in result.output
+    assert "72 raw configs, 45 legal" in result.output
+    assert "for 100 nn f32 on NVIDIA H100" in result.output
+    row = next(line for line in result.output.splitlines() if line.startswith("BM % WM"))
+    assert row.split()[-1] == "18"
+
+
+def test_shipped_family_is_the_default() -> None:
+    result = space("--gpu", "h100", "--fix", "BM=128", "--fix", "BN=128", "--fix", "STAGES=2,3")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("sgemm_simt: ")
+    assert " 0 legal" not in result.output
+
+
+def test_fix_narrows(mine: Path) -> None:
+    result = space(mine, "--gpu", "h100", "--fix", "BM=128,64", "--fix", "ORDER=rows")
+    assert "18 raw configs, 18 legal" in result.output
+
+
+def test_json_and_csv_hold_the_same_rows(mine: Path) -> None:
+    rows = json.loads(space(mine, "--gpu", "h100", "--json").stdout)
+    assert rows[0] == {
+        "kind": "parameter",
+        "name": "BM",
+        "values": "16 32 64 128",
+        "doc": "rows of C per block",
+        "configs": None,
+    }
+    counts = {row["name"]: row["configs"] for row in rows if row["kind"] == "count"}
+    removed = sum(row["configs"] for row in rows if row["kind"] == "constraint")
+    assert counts == {"raw": 72, "legal": 72 - removed}
+    from_csv = list(csv.DictReader(io.StringIO(space(mine, "--gpu", "h100", "--csv").stdout)))
+    assert [row["name"] for row in from_csv] == [row["name"] for row in rows]
+
+
+def test_names_from_a_file_are_not_markup(tmp_path: Path) -> None:
+    text = SMALL.replace("rows of C per block", "'[red]rows[/red] [/nothing]'")
+    result = space(write_family(tmp_path / "mine", text), "--gpu", "h100")
+    assert result.exit_code == 0, result.output
+    assert "[red]rows[/red] [/nothing]" in result.output
+
+
+def test_auto_without_a_card_says_what_it_assumes(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cuda, "attached_devices", list)
+    result = space(mine, "--json")
+    assert result.exit_code == 0
+    assert result.stderr.count("\n") == 1
+    assert "no GPU is attached: using the limits of NVIDIA H100" in result.stderr
+    json.loads(result.stdout)
+
+
+def test_auto_takes_the_attached_card(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cuda, "attached_devices", lambda: [find_device("t4")])
+    result = space(mine)
+    assert result.stderr == ""
+    assert "on Tesla T4" in result.output
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--size", "0"], "M must be from 1 to"),
+        (["--size", "-5"], "a size is one positive integer (4096) or MxNxK"),
+        (["--size", "4096x"], "a size is one positive integer"),
+        (["--size", "4096x4096"], "a size is one positive integer"),
+        (["--layout", "xx"], "is not one of"),
+        (["--lda", "7"], "lda must be at least the 4096 columns stored"),
+        (["--ldc", "-1"], "ldc must be at least"),
+        (["--alpha", "inf"], "--alpha must be a finite number"),
+        (["--gpu", "h1000"], "h1000"),
+        (["--fix", "BQ=1"], "no parameter 'BQ'; did you mean 'BM'"),
+        (["--fix", "BM=1"], "BM has no value 1"),
+        (["--fix", "BM"], "NAME=VALUE"),
+        (["--json", "--csv"], "choose one"),
+    ],
+)
+def test_wrong_options_are_one_line_and_exit_code_2(
+    mine: Path, args: list[str], message: str
+) -> None:
+    options = args if "--gpu" in args else ["--gpu", "h100", *args]
+    result = space(mine, *options)
+    assert result.exit_code == 2
+    error = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(error) == 1
+    assert message in error[0]
+    assert result.stdout == ""
+
+
+def test_unknown_family_is_exit_code_2() -> None:
+    result = space("sgemm_smit", "--gpu", "h100")
+    assert result.exit_code == 2
+    assert "did you mean 'sgemm_simt'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("BM % WM == 0", "BM % WMM == 0", "unknown name 'WMM'; did you mean 'WM'"),
+        ("BM % WM == 0", "BM % WM == 3", "no config of mine is legal"),
+        ("BM % WM == 0", "BM % (WM - 16) == 0", "division by zero"),
+        ("BM // WM", "threads", "a cycle"),
+        ("summary:", "summary: [", "line"),
+    ],
+)
+def test_broken_families_are_one_line_and_exit_code_1(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    result = space(write_family(tmp_path / "mine", SMALL.replace(old, new)), "--gpu", "h100")
+    assert result.exit_code == 1
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith("Error: ")
+    assert message in result.stderr
+
+
+def test_problem_from_options() -> None:
+    problem = problem_from("5x6x7", "tn", 10, 0, 8, 2.0, 0.5)
+    assert problem == Problem(5, 6, 7, layout=Layout.TN, lda=10, ldb=6, ldc=8, alpha=2.0, beta=0.5)
+    with pytest.raises(UsageError, match="--beta must be a finite number"):
+        problem_from("5", "nn", 0, 0, 0, 1.0, float("nan"))
+
+
+def test_help_imports_nothing_heavy() -> None:
+    script = (
+        "import sys\nfrom autogemm.cli import main\n"
+        "try: main(['space', '-h'])\nexcept SystemExit: pass\n"
+        "print(sorted({'numpy', 'yaml', 'pydantic', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert "Examples:" in done.stdout
+    assert done.stdout.rstrip().endswith("[]")
