@@ -56,6 +56,13 @@ GOLDEN_CASES = (
         | {"BK": 8, "PAD_A": 0, "PAD_B": 4, "STAGES": 4, "REG_STAGES": 1, "LANE_MAP": "rows"},
     ),
     GoldenCase(
+        "pipeline_sliced",
+        square(128),
+        TILE_32
+        | {"WN": 32, "TM": 4, "TN": 4, "BK": 32, "SLICE_K": 4, "PAD_A": 4}
+        | {"STAGES": 3, "REG_STAGES": 2},
+    ),
+    GoldenCase(
         "pipeline_one_fragment_any_k",
         Problem(1024, 1024, 1000, layout=Layout.TN),
         TILE_64

@@ -43,6 +43,7 @@ static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are al
 constexpr int STAGES = 3;
 constexpr int STAGE = SLAB_A + SLAB_B;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
+static_assert(MAX_PENDING_COPIES >= 1, "a pipeline has three stages or more");
 
 // Floats per access to global memory. The threads of a block stand LANES side by side along a
 // stored row, and cover ROWS stored rows in one pass.

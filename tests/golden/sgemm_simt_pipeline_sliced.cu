@@ -1,0 +1,301 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
+//
+// Valid for:
+//   M: multiples of BM, N: multiples of BN, K: multiples of BK
+//   A: any leading dimension; accessed float by float
+//   B: any leading dimension; accessed float by float
+//   C: any leading dimension; accessed float by float
+
+// Tile of C owned by one thread block, and the depth of one shared-memory slab.
+constexpr int BM = 32;
+constexpr int BN = 32;
+constexpr int BK = 32;
+
+// Tile of C owned by one warp, and by one thread.
+constexpr int WM = 16;
+constexpr int WN = 32;
+constexpr int TM = 4;
+constexpr int TN = 4;
+
+// Groups of warps that share the block tile: each multiplies its DEPTH of a slab.
+constexpr int SLICE_K = 4;
+constexpr int DEPTH = BK / SLICE_K;
+
+// Warps across the block tile, lanes across the warp tile.
+constexpr int WARPS_N = BN / WN;
+constexpr int WARPS = BM / WM * WARPS_N;
+constexpr int THREADS = 32 * WARPS * SLICE_K;
+constexpr int LANES_M = WM / TM;
+constexpr int LANES_N = WN / TN;
+static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
+
+// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
+// lanes interleave, so that a warp's read is contiguous.
+constexpr int PIECE_M = 4;
+constexpr int PIECE_N = 4;
+using PieceM = float4;
+using PieceN = float4;
+
+// A slab of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+constexpr int STRIDE_A = BM + 4;
+constexpr int STRIDE_B = BN + 0;
+constexpr int SLAB_A = BK * STRIDE_A;
+constexpr int SLAB_B = BK * STRIDE_B;
+static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are aligned vectors");
+
+// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+constexpr int STAGES = 3;
+constexpr int STAGE = SLAB_A + SLAB_B;
+constexpr int MAX_PENDING_COPIES = STAGES - 2;
+static_assert(MAX_PENDING_COPIES >= 1, "a pipeline has three stages or more");
+
+// Floats per access to global memory. The threads of a block stand LANES side by side along a
+// stored row, and cover ROWS stored rows in one pass.
+constexpr int VEC_A = 1;
+constexpr int VEC_B = 1;
+constexpr int VEC_C = 1;
+constexpr int LANES_A = 8;
+constexpr int LANES_B = 32;
+constexpr int ROWS_A = THREADS / LANES_A;
+constexpr int ROWS_B = THREADS / LANES_B;
+static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a slab");
+using VectorC = float;
+
+__device__ __forceinline__ void unpack(float from, float* to) {
+    to[0] = from;
+}
+
+__device__ __forceinline__ void pack(const float* from, float& to) {
+    to = from[0];
+}
+
+__device__ __forceinline__ void unpack(float4 from, float* to) {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
+}
+
+__device__ __forceinline__ void pack(const float* from, float4& to) {
+    to = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Starts copying 4 bytes from global to shared memory.
+__device__ __forceinline__ void copy_async_4(float* shared, const float* global) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(global));
+#else  // built for an older card: copied at once
+    for (int i = 0; i < 1; ++i) {
+        shared[i] = global[i];
+    }
+#endif
+}
+
+// Closes the group of copies started since the last call.
+__device__ __forceinline__ void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+
+// Waits until at most MAX_PENDING_COPIES groups of this thread are still in flight.
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
+#endif
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Starts copying the slab of op(A) to shared memory, transposed.
+// `a` and `shared` point to what this thread copies first.
+__device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int lda) {
+    #pragma unroll
+    for (int m = 0; m < BM; m += ROWS_A) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_A) {
+            copy_async_4(shared + k * STRIDE_A + m, a + (long long)m * lda + k);
+        }
+    }
+}
+
+// Starts copying the slab of op(B) to shared memory.
+// `b` and `shared` point to what this thread copies first.
+__device__ __forceinline__ void copy_slab_b(float* shared, const float* b, int ldb) {
+    #pragma unroll
+    for (int k = 0; k < BK; k += ROWS_B) {
+        copy_async_4(shared + k * STRIDE_B, b + (long long)k * ldb);
+    }
+}
+
+// One k of the slab: TM values of A and TN values of B, from shared memory into registers.
+__device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
+                                               float (&frag_a)[TM], float (&frag_b)[TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; i += PIECE_M) {
+        const float* piece = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const PieceM*>(piece), frag_a + i);
+    }
+    #pragma unroll
+    for (int j = 0; j < TN; j += PIECE_N) {
+        const float* piece = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const PieceN*>(piece), frag_b + j);
+    }
+}
+
+// sums += frag_a * frag_b^T.
+__device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
+                                                   const float (&frag_b)[TN],
+                                                   float (&sums)[TM][TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int step = 0; step < TN; ++step) {
+            // Turn round at each row's end: the next row begins with the operand just used.
+            const int j = i % 2 == 0 ? step : TN - 1 - step;
+            sums[i][j] = fmaf(frag_a[i], frag_b[j], sums[i][j]);
+        }
+    }
+}
+
+// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+    float result[VEC_C] = {};
+    if (beta != 0.0f) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int i = 0; i < VEC_C; ++i) {
+        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    extern __shared__ __align__(16) float shared[];
+
+    // Which tile of C: down GROUP_M rows of tiles, then one column on, so that the blocks in flight
+    // share rows of A and columns of B in L2.
+    constexpr int GROUP_M = 8;
+    const int blocks_n = (N + BN - 1) / BN;
+    const int blocks_m = (M + BM - 1) / BM;
+    const int first_m = (int)blockIdx.x / (GROUP_M * blocks_n) * GROUP_M;
+    const int rows = min(GROUP_M, blocks_m - first_m);
+    const int in_group = (int)blockIdx.x % (GROUP_M * blocks_n);
+    const int m0 = (first_m + in_group % rows) * BM;
+    const int n0 = in_group / rows * BN;
+
+    // Where this thread's part of the tile begins.
+    const int thread = (int)threadIdx.x;
+    const int warp = thread / 32;
+    const int lane = thread % 32;
+    const int lane_m = lane / LANES_N;
+    const int lane_n = lane % LANES_N;
+    const int slice = warp / WARPS;
+    const int thread_m = warp % WARPS / WARPS_N * WM + lane_m * PIECE_M;
+    const int thread_n = warp % WARPS_N * WN + lane_n * PIECE_N;
+
+    // What this thread copies first of each slab; the pointers advance from slab to slab.
+    const int copy_m = thread / LANES_A;
+    const int copy_ka = thread % LANES_A * VEC_A;
+    A += (long long)(m0 + copy_m) * lda + copy_ka;
+    constexpr int advance_a = BK;
+    const int copy_n = thread % LANES_B * VEC_B;
+    const int copy_kb = thread / LANES_B;
+    B += (long long)copy_kb * ldb + n0 + copy_n;
+    const long long advance_b = (long long)BK * ldb;
+    float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
+    float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    const float* const read_from_a = shared + slice * DEPTH * STRIDE_A + thread_m;
+    const float* const read_from_b = shared + SLAB_A + slice * DEPTH * STRIDE_B + thread_n;
+
+    float sums[TM][TN] = {};
+    const int num_slabs = (K + BK - 1) / BK;
+
+    // Start: all stages but one in flight, one group of copies each.
+    #pragma unroll
+    for (int slab = 0; slab < STAGES - 1; ++slab) {
+        if (slab < num_slabs) {
+            copy_slab_a(copy_to_a + slab * STAGE, A, lda);
+            copy_slab_b(copy_to_b + slab * STAGE, B, ldb);
+            A += advance_a;
+            B += advance_b;
+        }
+        commit_copies();
+    }
+    int read = 0;
+    int write = (STAGES - 1) * STAGE;
+
+    // Wait for the first slab and read its first fragments.
+    wait_for_copies();
+    __syncthreads();
+    float frag_a[2][TM];
+    float frag_b[2][TN];
+    load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
+
+    for (int slab = 0; slab < num_slabs; ++slab) {
+        #pragma unroll
+        for (int k = 0; k < DEPTH; ++k) {
+            // Wait: the last fragments of this slab are in registers, the next slab must be here.
+            if (k == DEPTH - 1) {
+                wait_for_copies();
+                __syncthreads();
+                read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
+            }
+            // Read the next fragments while multiplying these.
+            if (k + 1 < DEPTH || slab + 1 < num_slabs) {
+                load_fragments(read_from_a + read, read_from_b + read, (k + 1) % DEPTH,
+                               frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
+            }
+            // Copy: the stage that was read last is free since the barrier above.
+            if (k == 0) {
+                if (slab + STAGES - 1 < num_slabs) {
+                    copy_slab_a(copy_to_a + write, A, lda);
+                    copy_slab_b(copy_to_b + write, B, ldb);
+                    A += advance_a;
+                    B += advance_b;
+                }
+                commit_copies();
+                write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
+            }
+            multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
+        }
+    }
+
+    // Add up: the other slices hand their sums to the first through shared memory.
+    constexpr int SLICE_THREADS = 32 * WARPS;
+    float* const handed = shared + thread % SLICE_THREADS;
+    __syncthreads();
+    if (slice > 0) {
+        #pragma unroll
+        for (int i = 0; i < TM * TN; ++i) {
+            handed[((slice - 1) * TM * TN + i) * SLICE_THREADS] = sums[i / TN][i % TN];
+        }
+    }
+    __syncthreads();
+    if (slice > 0) {
+        return;
+    }
+    for (int giver = 0; giver < SLICE_K - 1; ++giver) {
+        #pragma unroll
+        for (int i = 0; i < TM * TN; ++i) {
+            sums[i / TN][i % TN] += handed[(giver * TM * TN + i) * SLICE_THREADS];
+        }
+    }
+
+    // Store.
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int m = m0 + thread_m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        #pragma unroll
+        for (int j = 0; j < TN; j += VEC_C) {
+            const int n = n0 + thread_n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+            float* c = C + (long long)m * ldc + n;
+            update(c, &sums[i][j], alpha, beta);
+        }
+    }
+}
