@@ -142,13 +142,18 @@ class FinalsEntry:
 
 @dataclass(frozen=True, slots=True)
 class Finals:
-    """Interleaved re-timing of the best candidates and the baseline. ``entries`` are best first."""
+    """Interleaved re-timing of the best candidates and the baseline. ``entries`` are best first.
+
+    ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
+    """
 
     entries: tuple[FinalsEntry, ...]
     baseline: FinalsEntry
     rounds: int
     provenance: Provenance
     telemetry: Telemetry = Telemetry()
+    method: str = "events"
+    launches_per_sample: int = 1
 
     @property
     def winner(self) -> FinalsEntry:

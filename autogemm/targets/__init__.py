@@ -33,6 +33,8 @@ class Target(Protocol):
     provenance: Provenance
     needs_cubin: bool
     """Whether ``Candidate.compiled`` must be there."""
+    baseline_us: float | None
+    """A provisional time of the baseline for progress lines, once prepared; finals decide."""
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Get ready for one problem: inputs, reference, baseline.

@@ -1,0 +1,174 @@
+"""What the worker does with a card: prepare a problem, measure candidates, run finals."""
+
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from autogemm import __version__
+from autogemm.errors import DeviceError, UsageError
+from autogemm.kernel import Candidate
+from autogemm.outcome import CacheState, Environment, Outcome, Status, Telemetry
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda.bench import Bench, Checked, KernelContestant
+from autogemm.targets.cuda.card import Card
+from autogemm.targets.cuda.cublas import STRICT_FP32, Cublas
+from autogemm.targets.cuda.final_rounds import run_finals
+from autogemm.targets.cuda.launching import CandidateError
+from autogemm.targets.cuda.messages import (
+    FinalsDone,
+    Measure,
+    Measured,
+    Prepare,
+    Prepared,
+    RunFinals,
+    Start,
+    Started,
+    outcome_without_times,
+)
+from autogemm.targets.cuda.timing import SHORT_LAUNCH_US, Method, adaptive_samples
+
+# The baseline is timed again after so many candidates, to follow the clocks.
+BASELINE_INTERVAL = 20
+# Share of the deadline that a candidate may use up: past it the worker would be killed.
+USABLE_DEADLINE = 0.8
+LAUNCHES_PER_SAMPLE = 2
+
+
+class CudaBackend:
+    """The worker's side of :class:`autogemm.targets.cuda.CudaTarget`."""
+
+    def __init__(self) -> None:
+        self._card: Card | None = None
+        self._cublas: Cublas | None = None
+        self._bench: Bench | None = None
+        self._baseline_us = 0.0
+        self._num_measured = 0
+
+    def start(self, request: Start) -> Started:
+        """Make the context."""
+        os.environ.update(STRICT_FP32)
+        self._card = Card(request.device_index)
+        self._cublas = Cublas(self._card)
+        return Started(self._card.device, self._environment(self._card, self._cublas))
+
+    def prepare(self, request: Prepare) -> Prepared:
+        """Inputs, references and a first time of the baseline."""
+        if self._card is None or self._cublas is None:
+            raise DeviceError("the worker has no card")
+        self._bench = None  # frees the last problem's memory before it is counted
+        bench = Bench(self._card, self._cublas, request.problem, request.options)
+        checked = bench.check(bench.baseline)
+        if checked.complaint:
+            raise DeviceError(f"cuBLAS gives a wrong result here: {checked.complaint}")
+        bench.warm_up(checked.launch_us)
+        self._bench = bench
+        self._num_measured = 0
+        self._baseline_us = bench.baseline_us()
+        return Prepared(self._baseline_us)
+
+    def measure(self, request: Measure) -> Measured:
+        """Verify and time. Raises UsageError before prepare()."""
+        bench = self._ready_bench()
+        if self._num_measured % BASELINE_INTERVAL == BASELINE_INTERVAL - 1:
+            self._baseline_us = bench.baseline_us()
+        self._num_measured += 1
+        begin = time.perf_counter()
+        try:
+            with blamed_on_candidate(bench.card):
+                outcome = measured_outcome(bench, request, begin)
+        except CandidateError as error:
+            outcome = outcome_without_times(request.candidate, error.status, error.reason)
+            return Measured(outcome, self._baseline_us, poisoned=error.poisoned)
+        poisoned = outcome.status is Status.WRONG_RESULT and not bench.intact()
+        return Measured(outcome, self._baseline_us, poisoned=poisoned)
+
+    def finals(self, request: RunFinals) -> FinalsDone:
+        """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
+        return FinalsDone(run_finals(self._ready_bench(), request))
+
+    def _ready_bench(self) -> Bench:
+        if self._bench is None:
+            raise UsageError("prepare() the target for a problem first")
+        return self._bench
+
+    @staticmethod
+    def _environment(card: Card, cublas: Cublas) -> Environment:
+        return Environment(
+            driver=card.telemetry.driver_version or cuda_version(card.runtime.driverGetVersion()),
+            cuda_runtime=cuda_version(card.runtime.runtimeGetVersion()),
+            cublas=cublas.version,
+            cupy=card.cupy.__version__,
+            python=platform.python_version(),
+            autogemm=__version__,
+        )
+
+
+def measured_outcome(bench: Bench, request: Measure, begin: float) -> Outcome:
+    """The outcome of a candidate that breaks nothing. Raises CandidateError otherwise."""
+    contestant = bench.contestant(request.candidate)
+    try:
+        checked = bench.check(contestant)
+        if checked.complaint:
+            return ended(request.candidate, Status.WRONG_RESULT, checked, checked.complaint)
+        return timed_outcome(bench, request, contestant, checked, begin)
+    finally:
+        contestant.unload()
+
+
+def timed_outcome(
+    bench: Bench, request: Measure, contestant: KernelContestant, checked: Checked, begin: float
+) -> Outcome:
+    """Time a candidate whose result is right."""
+    options = bench.options
+    once = bench.measurement((checked.launch_us,), Method(), bench.card.telemetry.read())
+    left_s = USABLE_DEADLINE * options.deadline_s - (time.perf_counter() - begin)
+    if LAUNCHES_PER_SAMPLE * 1e-6 * checked.launch_us > left_s:
+        reason = (
+            f"one launch takes {1e-6 * checked.launch_us:.3g} s, no time to repeat it within "
+            f"the deadline of {options.deadline_s:g} s"
+        )
+        return replace(ended(request.candidate, Status.TOO_SLOW, checked, reason), measurement=once)
+    outcome = ended(request.candidate, Status.OK, checked)
+    if timed_enough(checked.launch_us, options, request.best_us):
+        return replace(outcome, measurement=once)
+    stopwatch = bench.stopwatch_about(contestant, checked.launch_us)
+    readings: list[Telemetry] = []
+    samples = adaptive_samples(
+        stopwatch, options, request.best_us, lambda: readings.append(bench.card.telemetry.read())
+    )
+    return replace(outcome, measurement=bench.measurement(samples, stopwatch.method, readings[0]))
+
+
+def timed_enough(launch_us: float, options: MeasureOptions, best_us: float | None) -> bool:
+    """Whether the verified launch, timed too, already shows that the candidate is hopeless.
+
+    It shows nothing where it was not timed the way candidates are: short, or with a cold L2.
+    """
+    comparable = options.l2 is CacheState.WARM and launch_us >= SHORT_LAUNCH_US
+    return comparable and best_us is not None and launch_us > options.hopeless_ratio * best_us
+
+
+def ended(candidate: Candidate, status: Status, checked: Checked, reason: str = "") -> Outcome:
+    """The outcome of a candidate that was verified."""
+    return replace(
+        outcome_without_times(candidate, status, reason), verification=checked.verification
+    )
+
+
+@contextmanager
+def blamed_on_candidate(card: Card) -> Iterator[None]:
+    """A CUDA error that nobody expected, after a candidate ran: it broke the context."""
+    try:
+        yield
+    except card.cuda_errors as error:
+        raise CandidateError(
+            Status.CRASHED, f"the kernel crashed: {error}", poisoned=True
+        ) from error
+
+
+def cuda_version(number: int) -> str:
+    """``13.0`` for 13000."""
+    return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,0 +1,250 @@
+"""One prepared problem on a card: inputs, references, baseline, and contestants to run on them."""
+
+import ctypes
+import functools
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from autogemm.errors import DeviceError
+from autogemm.kernel import Candidate
+from autogemm.outcome import CacheState, Measurement, Provenance, Status, Telemetry, Verification
+from autogemm.problem import Problem
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda.card import Card
+from autogemm.targets.cuda.cublas import Cublas, Gemm
+from autogemm.targets.cuda.inputs import InputSet, require_memory
+from autogemm.targets.cuda.launching import Arguments, CandidateError, LoadedKernel
+from autogemm.targets.cuda.timing import SAMPLE_US, Method, Stopwatch, method_for
+from autogemm.targets.cuda.verification import CheckResult, Reference, Result
+
+WARM_UP_US = 200_000.0
+MAX_WARM_UP_LAUNCHES = 2000
+BASELINE_SAMPLES = 5
+
+
+class Contestant(Protocol):
+    """Something that computes the problem's GEMM into the bench's C."""
+
+    def queue(self, inputs: InputSet) -> None:
+        """Put one GEMM on the stream."""
+
+    def poison(self) -> None:
+        """Before a verified launch: make scratch memory that nothing wrote show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A contestant's verification: ``complaint`` is empty when it is right.
+
+    ``launch_us`` is the time of the launch on real inputs.
+    """
+
+    complaint: str
+    verification: Verification | None
+    launch_us: float
+
+
+class Bench:
+    """Buffers of one problem. Raises UsageError when they do not fit, DeviceError otherwise."""
+
+    def __init__(
+        self, card: Card, cublas: Cublas, problem: Problem, options: MeasureOptions
+    ) -> None:
+        require_memory(problem, card.free_bytes())
+        self.card, self.problem, self.options = card, problem, options
+        seeds = (2 * options.seed, 2 * options.seed + 1)
+        self.integers = InputSet(card, problem, seeds[0], integers=True)
+        self.reals = InputSet(card, problem, seeds[1], integers=False)
+        self.exact = Reference(card, cublas, problem, self.integers)
+        self.close = Reference(card, cublas, problem, self.reals)
+        self.result = Result(card, problem)
+        self.baseline = Baseline(cublas, problem, self.result.address)
+        self.flush = self._flusher() if options.l2 is CacheState.COLD else None
+
+    def contestant(self, candidate: Candidate) -> "KernelContestant":
+        """The candidate, loaded. Raises CandidateError."""
+        return KernelContestant(self, candidate)
+
+    def check(self, contestant: Contestant) -> Checked:
+        """Run on both sets of inputs and compare every element."""
+        exact, _ = self._run_checked(contestant, self.integers, self.exact)
+        complaint = exact.complaint("integer")
+        if complaint:
+            return Checked(complaint, None, 0.0)
+        close, launch_us = self._run_checked(contestant, self.reals, self.close)
+        complaint = close.complaint("real")
+        if not complaint and (self.reals.changed() or self.integers.changed()):
+            complaint = "the kernel writes to its inputs, or next to them"
+        return Checked(complaint, close.verification, launch_us)
+
+    def intact(self) -> bool:
+        """Whether inputs and references survived a wrong kernel: the baseline still passes."""
+        inputs_changed = self.reals.changed() or self.integers.changed()
+        return not inputs_changed and not self.check(self.baseline).complaint
+
+    def stopwatches(self, contestants: Sequence[Contestant], method: Method) -> list[Stopwatch]:
+        """For timing on real inputs, never zeros; all by one method, so that times compare.
+
+        Where a graph cannot be captured of one of them (a library may refuse), all are timed by
+        events around as many launches.
+        """
+        try:
+            return [self._stopwatch(contestant, method) for contestant in contestants]
+        except (DeviceError, *self.card.cuda_errors):
+            if method.name != "graph":
+                raise
+            plain = Method("events", method.launches)
+            return [self._stopwatch(contestant, plain) for contestant in contestants]
+
+    def stopwatch_about(
+        self, contestant: Contestant, launch_us: float, sample_us: float = SAMPLE_US
+    ) -> Stopwatch:
+        """A stopwatch whose method fits a contestant of which one launch took ``launch_us``.
+
+        A short launch timed alone looks longer than it is, so that a first graph may come out
+        too short; it is then made again from what it showed.
+        """
+        l2 = self.options.l2
+        first = self.stopwatches([contestant], method_for(launch_us, l2, sample_us))[0]
+        if first.method.name != "graph":
+            return first
+        better = method_for(first.samples(1)[0], l2, sample_us)
+        if better.launches <= 1.5 * first.method.launches:
+            return first
+        return self.stopwatches([contestant], better)[0]
+
+    def measurement(
+        self, samples_us: tuple[float, ...], method: Method, telemetry: Telemetry
+    ) -> Measurement:
+        """The value that outcomes keep."""
+        return Measurement(
+            samples_us=samples_us,
+            provenance=Provenance.MEASURED,
+            method=method.name,
+            launches_per_sample=method.launches,
+            l2=self.options.l2,
+            telemetry=telemetry,
+        )
+
+    def warm_up(self, launch_us: float) -> None:
+        """Bring the clocks up with baseline launches."""
+        for _ in range(min(MAX_WARM_UP_LAUNCHES, 1 + int(WARM_UP_US / max(launch_us, 1.0)))):
+            self.baseline.queue(self.reals)
+        self.card.stream.synchronize()
+
+    @functools.cached_property
+    def baseline_stopwatch(self) -> Stopwatch:
+        """Kept, so that following the baseline's drift costs only the launches."""
+        return self.stopwatch_about(self.baseline, self.check(self.baseline).launch_us)
+
+    def baseline_us(self) -> float:
+        """A quick, provisional time of the baseline, now."""
+        return statistics.median(self.baseline_stopwatch.samples(BASELINE_SAMPLES))
+
+    def _run_checked(
+        self, contestant: Contestant, inputs: InputSet, reference: Reference
+    ) -> tuple[CheckResult, float]:
+        self.result.reset(inputs)
+        contestant.poison()
+        begin = self.card.event()
+        contestant.queue(inputs)
+        end = self.card.event()
+        launch_us = self.card.microseconds(begin, end)
+        return self.result.check(reference), launch_us
+
+    def _stopwatch(self, contestant: Contestant, method: Method) -> Stopwatch:
+        # Timing starts from the C of the real inputs, whatever a check left there.
+        self.result.reset(self.reals)
+        queue = functools.partial(contestant.queue, self.reals)
+        return Stopwatch(self.card, queue, method, self.flush)
+
+    def _flusher(self) -> Callable[[], None]:
+        card, num_bytes = self.card, 2 * self.card.device.l2_bytes
+        scratch = card.allocate(num_bytes)
+        return lambda: card.runtime.memsetAsync(scratch.ptr, 0, num_bytes, card.stream.ptr)
+
+
+class Baseline:
+    """cuBLAS SGEMM."""
+
+    def __init__(self, cublas: Cublas, problem: Problem, c_address: int) -> None:
+        self._cublas, self._problem, self._c_address = cublas, problem, c_address
+
+    def queue(self, inputs: InputSet) -> None:
+        """Put one GEMM on the stream."""
+        problem = self._problem
+        self._cublas.sgemm(
+            Gemm(
+                m=problem.m,
+                n=problem.n,
+                k=problem.k,
+                trans_a=problem.layout.trans_a,
+                trans_b=problem.layout.trans_b,
+                alpha=inputs.alpha,
+                a=inputs.a.address,
+                lda=problem.lda,
+                b=inputs.b.address,
+                ldb=problem.ldb,
+                beta=inputs.beta,
+                c=self._c_address,
+                ldc=problem.ldc,
+            )
+        )
+
+    def poison(self) -> None:
+        """cuBLAS looks after its own workspace."""
+
+
+class KernelContestant:
+    """A candidate with its arguments and workspace. Raises CandidateError."""
+
+    def __init__(self, bench: Bench, candidate: Candidate) -> None:
+        self.candidate = candidate
+        self._card = bench.card
+        self._workspace_bytes = candidate.plan.workspace_bytes
+        self._workspace: Any = None
+        if self._workspace_bytes:
+            try:
+                self._workspace = bench.card.allocate(self._workspace_bytes)
+            except DeviceError as error:
+                reason = f"no room for a workspace of {self._workspace_bytes} bytes: {error}"
+                raise CandidateError(Status.LAUNCH_FAILED, reason) from error
+        self._kernel = LoadedKernel(bench.card, candidate)
+        self._arguments = {
+            inputs.integers: self._arguments_for(bench, inputs)
+            for inputs in (bench.integers, bench.reals)
+        }
+
+    def queue(self, inputs: InputSet) -> None:
+        """Put one GEMM, all launches of the plan, on the stream."""
+        self._kernel.queue(self._arguments[inputs.integers])
+
+    def poison(self) -> None:
+        """Fill the workspace with NaN."""
+        if self._workspace is not None:
+            stream = self._card.stream.ptr
+            self._card.runtime.memsetAsync(self._workspace.ptr, 0xFF, self._workspace_bytes, stream)
+
+    def unload(self) -> None:
+        """Give the machine code's memory back. The stream must be idle."""
+        self._kernel.unload()
+
+    def _arguments_for(self, bench: Bench, inputs: InputSet) -> Arguments:
+        problem = bench.problem
+        workspace = [ctypes.c_void_p(self._workspace.ptr)] if self._workspace is not None else []
+        return Arguments(
+            ctypes.c_int(problem.m),
+            ctypes.c_int(problem.n),
+            ctypes.c_int(problem.k),
+            ctypes.c_float(inputs.alpha),
+            ctypes.c_void_p(inputs.a.address),
+            ctypes.c_int(problem.lda),
+            ctypes.c_void_p(inputs.b.address),
+            ctypes.c_int(problem.ldb),
+            ctypes.c_float(inputs.beta),
+            ctypes.c_void_p(bench.result.address),
+            ctypes.c_int(problem.ldc),
+            *workspace,
+        )

@@ -1,0 +1,127 @@
+"""The finals on a card: every contestant once a round, in a fresh random order."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import numpy as np
+
+from autogemm.config import Config
+from autogemm.errors import DeviceError
+from autogemm.kernel import Candidate
+from autogemm.outcome import Finals, Provenance, Telemetry
+from autogemm.targets.cuda.bench import Bench, Checked, Contestant
+from autogemm.targets.cuda.launching import CandidateError
+from autogemm.targets.cuda.messages import RunFinals
+from autogemm.targets.cuda.telemetry import summary
+from autogemm.targets.cuda.timing import Stopwatch
+from autogemm.targets.finals import Contestant as Timed
+from autogemm.targets.finals import decide
+
+BASELINE_NAME = "cuBLAS SGEMM"
+# Longer than while searching: here a per cent decides.
+FINALS_SAMPLE_US = 2000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finalist:
+    """A contestant with what the result says of it."""
+
+    name: str
+    config: Config | None
+    kernel_sha256: str
+    runs: Contestant
+    launch_us: float
+
+
+def run_finals(bench: Bench, request: RunFinals) -> Finals:
+    """Time all, then verify all once more. Who is wrong, before or after, is left out.
+
+    Raises DeviceError when nobody is left, or the baseline is wrong. A crash ends the worker: the
+    parent then asks each candidate by itself.
+    """
+    with ExitStack() as loaded:
+        finalists = [baseline_finalist(bench)]
+        finalists += right_candidates(bench, request.candidates, loaded)
+        shortest = min(finalists, key=lambda one: one.launch_us)
+        method = bench.stopwatch_about(shortest.runs, shortest.launch_us, FINALS_SAMPLE_US).method
+        stopwatches = bench.stopwatches([one.runs for one in finalists], method)
+        samples_us, readings = interleaved(bench, stopwatches, request)
+        checks = [bench.check(one.runs) for one in finalists]
+        timed = [
+            timed_finalist(one, samples, check)
+            for one, samples, check in zip(finalists, samples_us, checks, strict=True)
+            if not check.complaint
+        ]
+        used = stopwatches[0].method
+        # Graphs hold on to the kernels that are unloaded next.
+        stopwatches.clear()
+    if checks[0].complaint:
+        raise DeviceError(f"cuBLAS gives a wrong result here: {checks[0].complaint}")
+    if len(timed) == 1:
+        raise DeviceError("no finalist gives the right result any more")
+    entries, baseline = decide(timed[0], timed[1:], request.seed)
+    return Finals(
+        entries=entries,
+        baseline=baseline,
+        rounds=request.rounds,
+        provenance=Provenance.MEASURED,
+        telemetry=summary(readings),
+        method=used.name,
+        launches_per_sample=used.launches,
+    )
+
+
+def baseline_finalist(bench: Bench) -> Finalist:
+    """cuBLAS takes part like everybody else."""
+    return Finalist(BASELINE_NAME, None, "", bench.baseline, bench.check(bench.baseline).launch_us)
+
+
+def right_candidates(
+    bench: Bench, candidates: Sequence[Candidate], loaded: ExitStack
+) -> list[Finalist]:
+    """Load and verify; ``loaded`` unloads them. Raises CandidateError when the context broke."""
+    finalists = []
+    for candidate in candidates:
+        try:
+            contestant = bench.contestant(candidate)
+            loaded.callback(contestant.unload)
+            checked = bench.check(contestant)
+        except CandidateError as error:
+            if error.poisoned:
+                raise
+            continue
+        if not checked.complaint:
+            config, sha256 = candidate.config, candidate.source.sha256
+            name = config.sha256[:12]
+            finalists.append(Finalist(name, config, sha256, contestant, checked.launch_us))
+    return finalists
+
+
+def interleaved(
+    bench: Bench, stopwatches: Sequence[Stopwatch], request: RunFinals
+) -> tuple[list[list[float]], list[Telemetry]]:
+    """One sample of each per round; telemetry is read once a round, while the card works."""
+    samples_us: list[list[float]] = [[] for _ in stopwatches]
+    readings: list[Telemetry] = []
+    generator = np.random.default_rng(request.seed)
+
+    def read() -> None:
+        readings.append(bench.card.telemetry.read())
+
+    for _ in range(request.rounds):
+        for place, index in enumerate(generator.permutation(len(stopwatches))):
+            meanwhile = read if place == 0 else None
+            samples_us[index] += stopwatches[index].samples(1, meanwhile)
+    return samples_us, readings
+
+
+def timed_finalist(finalist: Finalist, samples_us: Sequence[float], check: Checked) -> Timed:
+    """What the statistics need."""
+    return Timed(
+        name=finalist.name,
+        config=finalist.config,
+        kernel_sha256=finalist.kernel_sha256,
+        samples_us=tuple(samples_us),
+        verification=check.verification,
+    )

@@ -1,0 +1,135 @@
+"""Matrices on the card: two sets of inputs, and the memory that a problem takes."""
+
+import numpy as np
+
+from autogemm.errors import UsageError
+from autogemm.problem import Problem
+from autogemm.targets.cuda.card import Card, pointer
+
+# Elements before and after each matrix that nobody may use: NaN around inputs, canaries around C.
+# A multiple of 256 bytes, so that matrices stay as aligned as cudaMalloc makes them.
+GUARD = 1024
+NAN_BITS = 0xFFFFFFFF
+# A quiet NaN that no arithmetic produces.
+CANARY_BITS = 0x7FC0C0DE
+
+# Edge of the tiles in which float64 references are computed.
+TILE = 4096
+SPARE_BYTES = 64 * 2**20
+
+
+class Matrix:
+    """A rows x cols matrix of exactly the size needed, NaN between its rows and around it."""
+
+    def __init__(self, card: Card, rows: int, cols: int, ld: int) -> None:
+        self._card = card
+        self.rows, self.cols, self.ld = rows, cols, ld
+        self.total = num_elements(rows, cols, ld) + 2 * GUARD
+        self._buffer = card.allocate(4 * self.total)
+        self.buffer_address = int(self._buffer.ptr)
+        self.address = self.buffer_address + 4 * GUARD
+
+    def fill(self, seed: int, *, integers: bool) -> None:
+        """Random values: integers in {-3..3} without 0, or uniform on [-1, 1)."""
+        self._card.run_helper(
+            "fill_bits",
+            self.total,
+            pointer(self.buffer_address),
+            np.int64(self.total),
+            np.uint32(NAN_BITS),
+        )
+        self._card.run_helper(
+            "fill_random",
+            self.rows * self.cols,
+            pointer(self.address),
+            np.int64(self.rows),
+            np.int64(self.cols),
+            np.int64(self.ld),
+            np.uint64(seed),
+            np.int32(integers),
+        )
+
+
+class InputSet:
+    """A, B, C as it was before (None at beta = 0), alpha and beta.
+
+    With ``integers`` every product and partial sum is exact in float32, whatever the order of
+    summation: at most 9 K < 2^24 up to K = 1.8 million, and beyond that far (over 70 standard
+    deviations) below it because the signs are random. Scalars that would spoil that are replaced.
+    """
+
+    def __init__(self, card: Card, problem: Problem, seed: int, *, integers: bool) -> None:
+        self._card = card
+        self.integers = integers
+        self._seed = seed
+        alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
+        self.alpha = exact_scalar(alpha, 2.0) if integers else alpha
+        self.beta = exact_scalar(beta, 0.5) if integers else beta
+        self.a = Matrix(card, *problem.a_shape, problem.lda)
+        self.b = Matrix(card, *problem.b_shape, problem.ldb)
+        self.c0 = Matrix(card, problem.m, problem.n, problem.n) if self.beta != 0 else None
+        self._sum = card.allocate(8)
+        for number, matrix in enumerate(self._matrices()):
+            matrix.fill(4 * seed + number, integers=integers)
+        self._checksum = self.checksum()
+
+    @property
+    def c0_address(self) -> int:
+        """Of the packed C before the launch; 0 at beta = 0."""
+        return self.c0.address if self.c0 is not None else 0
+
+    def changed(self) -> bool:
+        """Whether something wrote to the inputs, their padding or the guards around them."""
+        return self.checksum() != self._checksum
+
+    def checksum(self) -> int:
+        """Of all bits and their positions."""
+        self._card.runtime.memsetAsync(self._sum.ptr, 0, 8, self._card.stream.ptr)
+        for matrix in self._matrices():
+            self._card.run_helper(
+                "add_checksum",
+                matrix.total,
+                pointer(matrix.buffer_address),
+                np.int64(matrix.total),
+                pointer(self._sum.ptr),
+            )
+        value = np.zeros(1, np.uint64)
+        self._card.read(self._sum.ptr, value)
+        return int(value[0])
+
+    def _matrices(self) -> list[Matrix]:
+        return [matrix for matrix in (self.a, self.b, self.c0) if matrix is not None]
+
+
+def exact_scalar(value: float, otherwise: float) -> float:
+    """``value`` if it is a multiple of 1/4 up to 4, so that scaling is exact; else a stand-in."""
+    return value if abs(value) <= 4 and (4 * value).is_integer() else otherwise
+
+
+def num_elements(rows: int, cols: int, ld: int) -> int:
+    """From the first element of a row-major matrix to its last."""
+    return (rows - 1) * ld + cols
+
+
+def bytes_needed(problem: Problem) -> int:
+    """Device memory that inputs (two sets), C, references and float64 tiles take together."""
+    m, n, k = problem.m, problem.n, problem.k
+    operands = num_elements(*problem.a_shape, problem.lda)
+    operands += num_elements(*problem.b_shape, problem.ldb)
+    operands += m * n if problem.beta != 0 else 0
+    tile_m, tile_n, tile_k = min(m, TILE), min(n, TILE), min(k, TILE)
+    tiles = tile_m * tile_k + tile_k * tile_n + 2 * tile_m * tile_n
+    result = num_elements(m, n, problem.ldc)
+    references = 4 + 8 + 4  # exact float32, float64, bound
+    return 4 * (2 * operands + result) + 8 * tiles + references * m * n + SPARE_BYTES
+
+
+def require_memory(problem: Problem, free_bytes: int) -> None:
+    """Raises UsageError, with both sizes, when the problem does not fit into free memory."""
+    needed = bytes_needed(problem)
+    if needed > free_bytes:
+        raise UsageError(
+            f"{problem.label} needs {needed / 2**30:.1f} GiB on the card ("
+            f"{problem.operand_bytes / 2**30:.1f} GiB of matrices, the rest to verify results), "
+            f"{free_bytes / 2**30:.1f} GiB are free: choose a smaller size"
+        )

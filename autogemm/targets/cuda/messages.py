@@ -1,0 +1,105 @@
+"""What the parent asks a worker, and what the worker answers. Frozen values, pickled."""
+
+from dataclasses import dataclass
+
+from autogemm.device import Device
+from autogemm.kernel import Candidate
+from autogemm.outcome import Environment, Finals, Outcome, Status
+from autogemm.problem import Problem
+from autogemm.targets import MeasureOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Take the card. Answer: Started."""
+
+    device_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Get ready for a problem: inputs, references, baseline. Answer: Prepared."""
+
+    problem: Problem
+    options: MeasureOptions
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Verify and time a candidate. Answer: Measured."""
+
+    candidate: Candidate
+    best_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFinals:
+    """Time candidates and baseline interleaved. Answer: FinalsDone."""
+
+    candidates: tuple[Candidate, ...]
+    rounds: int
+    seed: int
+
+
+Request = Start | Prepare | Measure | RunFinals
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The card is taken."""
+
+    device: Device
+    environment: Environment
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The problem is ready; ``baseline_us`` is a first, provisional time of the baseline."""
+
+    baseline_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A candidate's end. ``poisoned``: the worker can not be trusted with another one."""
+
+    outcome: Outcome
+    baseline_us: float
+    poisoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FinalsDone:
+    """The finals' result."""
+
+    finals: Finals
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One of our own errors, by its class name in autogemm.errors; the worker goes on."""
+
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Anything else went wrong. The worker ends after this answer."""
+
+    message: str
+
+
+Reply = Started | Prepared | Measured | FinalsDone | Refused | Broken
+
+
+def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> Outcome:
+    """How a candidate ended, before any verification or times; the reason is folded to one line."""
+    return Outcome(
+        config=candidate.config,
+        status=status,
+        reason=" ".join(reason.split()),
+        kernel_sha256=candidate.source.sha256,
+        resources=candidate.compiled.resources if candidate.compiled else (),
+        compile_seconds=candidate.compiled.seconds if candidate.compiled else 0.0,
+    )

@@ -1,0 +1,74 @@
+"""Facts of the attached cards. ``python -m autogemm.targets.cuda.probe`` prints them as JSON.
+
+Run in a process of its own by :mod:`autogemm.targets.cuda.devices`, because even asking for the
+number of cards initialises the driver.
+"""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from autogemm.device import Device
+
+# cudaDeviceAttr, by Device field; the numbers are the CUDA runtime's stable ABI.
+DEVICE_ATTRIBUTES = {
+    "num_sms": 16,
+    "max_threads_per_block": 1,
+    "max_threads_per_sm": 39,
+    "max_blocks_per_sm": 106,
+    "registers_per_sm": 82,
+    "max_smem_per_block_bytes": 97,
+    "smem_per_sm_bytes": 81,
+    "reserved_smem_per_block_bytes": 111,
+    "l2_bytes": 38,
+    "memory_bus_bits": 37,
+}
+SM_CLOCK_KHZ, MEMORY_CLOCK_KHZ = 13, 36
+COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR = 75, 76
+
+# CUDA C++ Programming Guide, arithmetic throughput table: results per clock and SM.
+FP32_CORES_PER_SM = {70: 64, 72: 64, 75: 64, 80: 64}
+NEWER_FP32_CORES_PER_SM = 128
+
+NO_DRIVER = "no NVIDIA driver is installed"
+
+# The same on every architecture since 5.0.
+MAX_REGISTERS_PER_THREAD = 255
+
+
+def device_facts(runtime: Any, index: int) -> Device:
+    """The facts of card ``index``; ``runtime`` is ``cupy.cuda.runtime``."""
+
+    def attribute(number: int) -> int:
+        return int(runtime.deviceGetAttribute(number, index))
+
+    properties = runtime.getDeviceProperties(index)
+    arch = 10 * attribute(COMPUTE_CAPABILITY_MAJOR) + attribute(COMPUTE_CAPABILITY_MINOR)
+    return Device(
+        name=properties["name"].decode(),
+        arch=arch,
+        max_registers_per_thread=MAX_REGISTERS_PER_THREAD,
+        memory_bytes=int(properties["totalGlobalMem"]),
+        sm_clock_mhz=attribute(SM_CLOCK_KHZ) // 1000,
+        memory_clock_mhz=attribute(MEMORY_CLOCK_KHZ) // 1000,
+        fp32_cores_per_sm=FP32_CORES_PER_SM.get(arch, NEWER_FP32_CORES_PER_SM),
+        **{name: attribute(number) for name, number in DEVICE_ATTRIBUTES.items()},
+    )
+
+
+def probe() -> dict[str, Any]:
+    """``devices`` as a list of field values, and ``reason`` why it is empty."""
+    try:
+        from cupy.cuda import runtime
+
+        if runtime.driverGetVersion() == 0:
+            return {"devices": [], "reason": NO_DRIVER}
+        num_devices = runtime.getDeviceCount()
+        devices = [asdict(device_facts(runtime, index)) for index in range(num_devices)]
+    except Exception as error:
+        return {"devices": [], "reason": f"CUDA does not start: {' '.join(str(error).split())}"}
+    return {"devices": devices, "reason": "" if devices else "the driver shows no GPU"}
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe()))

@@ -1,0 +1,188 @@
+"""The CUDA target: a card behind a worker process that candidates may hang, crash or poison."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from autogemm import errors
+from autogemm.errors import AutogemmError, DeviceError, UsageError
+from autogemm.kernel import Candidate
+from autogemm.outcome import Finals, Outcome, Provenance, Status
+from autogemm.problem import Problem
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda.messages import (
+    Broken,
+    FinalsDone,
+    Measure,
+    Measured,
+    Prepare,
+    Prepared,
+    Refused,
+    Reply,
+    Request,
+    RunFinals,
+    Start,
+    Started,
+    outcome_without_times,
+)
+from autogemm.targets.cuda.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
+
+CUDA_BACKEND = "autogemm.targets.cuda.backend:CudaBackend"
+
+# Generous: a first start reads CuPy and the CUDA libraries from a cold disk.
+START_DEADLINE_S = 180.0
+PREPARE_DEADLINE_S = 180.0
+# The float64 reference is two GEMMs; a card with few float64 units does 0.1 TFLOP/s and more.
+SLOW_F64_FLOPS_PER_S = 1e11
+
+
+class CudaTarget:
+    """Runs candidates on one card. This process never makes a CUDA context nor imports CuPy.
+
+    A worker that hung, crashed or was poisoned is replaced, and the problem prepared again, before
+    the next request. Raises DeviceError when there is no usable card.
+    """
+
+    provenance = Provenance.MEASURED
+    needs_cubin = True
+
+    def __init__(self, device_index: int = 0, *, backend: str = CUDA_BACKEND) -> None:
+        self._device_index = device_index
+        self._backend = backend
+        self._worker: WorkerProcess | None = None
+        self._prepare: Prepare | None = None
+        self.baseline_us: float | None = None
+        self._closed = False
+        started = self._start_worker()
+        self.device = started.device
+        self.environment = started.environment
+
+    def prepare(self, problem: Problem, options: MeasureOptions) -> None:
+        """Make inputs, float64 reference and baseline on the card."""
+        self._prepare = None
+        self.baseline_us = None
+        request = Prepare(problem, options)
+        self._ready_worker()
+        self._send_prepare(request)
+        self._prepare = request
+
+    def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
+        """Verify, then time. What the candidate did wrong is the outcome's status."""
+        options = self._prepared().options
+        worker = self._ready_worker()
+        begin = time.perf_counter()
+        try:
+            reply = worker.ask(Measure(candidate, best_us), options.deadline_s)
+            outcome = self._outcome_of(reply, candidate)
+        except WorkerHungError as error:
+            outcome = outcome_without_times(candidate, Status.TIMED_OUT, f"{error} (the deadline)")
+        except WorkerDiedError as error:
+            outcome = outcome_without_times(candidate, Status.CRASHED, str(error))
+        return replace(outcome, measure_seconds=time.perf_counter() - begin)
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+        """Re-time candidates and baseline interleaved, in random order, round after round.
+
+        A candidate that fails now is left out. Raises UsageError without candidates or rounds,
+        DeviceError when none is left.
+        """
+        if not candidates or rounds < 1:
+            raise UsageError(
+                f"finals need a candidate and a round, got {len(candidates)} and {rounds}"
+            )
+        try:
+            return self._finals(tuple(candidates), rounds, seed)
+        except (WorkerDiedError, WorkerHungError):
+            # One of them breaks the worker. Alone, each answers for itself.
+            survivors = tuple(one for one in candidates if self.measure(one, None).time_us)
+        if not survivors:
+            raise DeviceError("none of the finalists ran a second time: see their trials")
+        try:
+            return self._finals(survivors, rounds, seed)
+        except (WorkerDiedError, WorkerHungError) as error:
+            raise DeviceError(f"the finals broke off twice: {error}") from error
+
+    def close(self) -> None:
+        """Free the card and end the worker. May be called twice."""
+        self._closed = True
+        if self._worker is not None:
+            self._worker.close()
+            self._worker = None
+
+    def _finals(self, candidates: tuple[Candidate, ...], rounds: int, seed: int) -> Finals:
+        options = self._prepared().options
+        worker = self._ready_worker()
+        sample_s = 0.05 + 10e-6 * (self.baseline_us or 0.0)
+        num_samples = rounds * (len(candidates) + 1)
+        deadline_s = options.deadline_s * (len(candidates) + 2) + num_samples * sample_s
+        reply = worker.ask(RunFinals(candidates, rounds, seed), deadline_s)
+        if isinstance(reply, FinalsDone):
+            return reply.finals
+        if isinstance(reply, Broken):
+            worker.kill()
+            raise WorkerDiedError(reply.message)
+        raise self._unexpected(worker, reply)
+
+    def _outcome_of(self, reply: Reply, candidate: Candidate) -> Outcome:
+        assert self._worker is not None
+        if isinstance(reply, Measured):
+            self.baseline_us = reply.baseline_us
+            if reply.poisoned:
+                self._worker.kill()
+            return reply.outcome
+        if isinstance(reply, Broken):
+            self._worker.kill()
+            return outcome_without_times(candidate, Status.CRASHED, reply.message)
+        raise self._unexpected(self._worker, reply)
+
+    def _prepared(self) -> Prepare:
+        if self._prepare is None:
+            raise UsageError("prepare() the target for a problem first")
+        return self._prepare
+
+    def _ready_worker(self) -> WorkerProcess:
+        """A live worker, prepared for the problem; a new one if the last one is gone."""
+        if self._closed:
+            raise UsageError("this target is closed: make a new one")
+        if self._worker is None or not self._worker.alive:
+            self._start_worker()
+            if self._prepare is not None:
+                self._send_prepare(self._prepare)
+        assert self._worker is not None
+        return self._worker
+
+    def _start_worker(self) -> Started:
+        self._worker = WorkerProcess(self._backend)
+        reply = self._ask_or_fail(Start(self._device_index), START_DEADLINE_S)
+        if not isinstance(reply, Started):
+            self._worker.kill()
+            raise self._unexpected(self._worker, reply)
+        return reply
+
+    def _send_prepare(self, request: Prepare) -> None:
+        assert self._worker is not None
+        deadline_s = PREPARE_DEADLINE_S + 2 * request.problem.flops / SLOW_F64_FLOPS_PER_S
+        reply = self._ask_or_fail(request, deadline_s)
+        if not isinstance(reply, Prepared):
+            raise self._unexpected(self._worker, reply)
+        self.baseline_us = reply.baseline_us
+
+    def _ask_or_fail(self, request: Request, deadline_s: float) -> Reply:
+        """The answer where no candidate can be to blame: failures are the card's or ours."""
+        assert self._worker is not None
+        doing = type(request).__name__.lower()
+        try:
+            return self._worker.ask(request, deadline_s)
+        except (WorkerDiedError, WorkerHungError) as error:
+            raise DeviceError(f"the GPU worker failed to {doing}: {error}") from error
+
+    def _unexpected(self, worker: WorkerProcess, reply: Reply) -> AutogemmError:
+        """The error to raise for an answer that is none to the question."""
+        if isinstance(reply, Refused):
+            error_class = getattr(errors, reply.error, DeviceError)
+            error: AutogemmError = error_class(reply.message)
+            return error
+        worker.kill()
+        if isinstance(reply, Broken):
+            return DeviceError(f"the GPU worker broke: {reply.message}")
+        return DeviceError(f"the GPU worker answered with {type(reply).__name__} out of turn")

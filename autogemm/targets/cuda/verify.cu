@@ -1,0 +1,185 @@
+// Makes inputs and references on the card and checks results there: only a few numbers come back.
+// Matrices are row-major; extents and positions are 64-bit, so that no problem that fits a card
+// overflows them. All loops are grid-stride: any launch geometry is right.
+
+typedef long long int64;
+typedef unsigned long long uint64;
+
+// Values per block that check_result() writes; read as CHECK_FIELDS by verification.py.
+constexpr int NUM_FIELDS = 10;
+constexpr int MAX_THREADS = 256;
+
+__device__ int64 first_index() {
+    return static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+__device__ int64 stride() {
+    return static_cast<int64>(gridDim.x) * blockDim.x;
+}
+
+// SplitMix64's finaliser (Steele, Lea and Flood, 2014): a counter in, 64 well-mixed bits out.
+__device__ uint64 mixed(uint64 counter) {
+    uint64 z = (counter + 1) * 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+// One of -3, -2, -1, 1, 2, 3: never 0, so that each dropped or doubled product is seen.
+__device__ float small_integer(uint64 bits) {
+    const int magnitude = 1 + static_cast<int>((bits >> 32) % 3);
+    return static_cast<float>(bits & 1 ? magnitude : -magnitude);
+}
+
+// Uniform on [-1, 1), a multiple of 2^-23: 24 significant bits, so that TF32 or BF16 would lose.
+__device__ float uniform_real(uint64 bits) {
+    return static_cast<float>(bits >> 40) * 0x1p-23f - 1.0f;
+}
+
+extern "C" __global__ void fill_bits(unsigned* data, int64 count, unsigned bits) {
+    for (int64 i = first_index(); i < count; i += stride()) {
+        data[i] = bits;
+    }
+}
+
+// Random values for a rows x cols matrix; what lies between the rows stays as it is.
+extern "C" __global__ void fill_random(float* data, int64 rows, int64 cols, int64 ld, uint64 seed,
+                                       int integers) {
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const uint64 bits = mixed(mixed(seed) + static_cast<uint64>(i));
+        data[i / cols * ld + i % cols] = integers ? small_integer(bits) : uniform_real(bits);
+    }
+}
+
+// A tile of a stored matrix as packed float64, optionally each element squared.
+extern "C" __global__ void widen_tile(double* tile, const float* data, int64 ld, int64 row0,
+                                      int64 col0, int64 rows, int64 cols, int squared) {
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const double value = data[(row0 + i / cols) * ld + col0 + i % cols];
+        tile[i] = squared ? value * value : value;
+    }
+}
+
+// The reference of one tile of C, alpha * product + beta * c0, and how far a result may be off.
+//
+// allowance * sqrt(squares) bounds the rounding error of the dot product (verification.py says
+// where it comes from); 4 roundings more for alpha, beta and their sum.
+extern "C" __global__ void finish_tile(const double* product, const double* squares,
+                                       const float* c0, double alpha, double beta, double allowance,
+                                       int64 row0, int64 col0, int64 rows, int64 cols, int64 N,
+                                       double* reference, float* bound) {
+    constexpr double UNIT_ROUNDOFF = 0x1p-24;
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const int64 at = (row0 + i / cols) * N + col0 + i % cols;
+        const double scaled = alpha * product[i];
+        const double added = c0 != nullptr ? beta * c0[at] : 0.0;
+        reference[at] = scaled + added;
+        const double dot_error = fabs(alpha) * allowance * sqrt(squares[i]);
+        const double scalar_error = 4 * UNIT_ROUNDOFF * (fabs(scaled) + fabs(added));
+        // Rounded up to float; the smallest normal number covers results that underflow.
+        bound[at] = static_cast<float>((dot_error + scalar_error) * (1 + 0x1p-22)) + 0x1p-126f;
+    }
+}
+
+// As above for integer inputs, where every kernel that is right has exactly this result.
+extern "C" __global__ void finish_exact_tile(const double* product, const float* c0, double alpha,
+                                             double beta, int64 row0, int64 col0, int64 rows,
+                                             int64 cols, int64 N, float* exact) {
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const int64 at = (row0 + i / cols) * N + col0 + i % cols;
+        const double added = c0 != nullptr ? beta * c0[at] : 0.0;
+        exact[at] = static_cast<float>(alpha * product[i] + added);
+    }
+}
+
+// C as it is before a launch: c0 (or NaN, which a kernel at beta = 0 must not read) inside,
+// canaries around it and between its rows.
+extern "C" __global__ void reset_result(unsigned* buffer, int64 total, int64 guard, int64 N,
+                                        int64 ldc, const unsigned* c0, unsigned poison,
+                                        unsigned canary) {
+    for (int64 i = first_index(); i < total; i += stride()) {
+        const int64 at = i - guard;
+        const bool inside = at >= 0 && i < total - guard && at % ldc < N;
+        buffer[i] = !inside ? canary : c0 != nullptr ? c0[at / ldc * N + at % ldc] : poison;
+    }
+}
+
+// Compares C with `exact` (no error allowed) or, where that is null, with `reference` within
+// `bound`. NaN never passes. Each block writes NUM_FIELDS numbers:
+// mismatches, worst score (error / bound, or the error where none is allowed), its index, the
+// value there, the expected value, largest error, sum of squared errors, sum of squared expected
+// values, canaries overwritten, first such position in the buffer.
+extern "C" __global__ void check_result(const float* buffer, int64 total, int64 guard, int64 N,
+                                        int64 ldc, unsigned canary, const float* exact,
+                                        const double* reference, const float* bound,
+                                        double* fields) {
+    const double infinity = __longlong_as_double(0x7ff0000000000000ll);
+    double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, static_cast<double>(total)};
+    for (int64 i = first_index(); i < total; i += stride()) {
+        const int64 at = i - guard;
+        const bool inside = at >= 0 && i < total - guard && at % ldc < N;
+        if (!inside) {
+            if (__float_as_uint(buffer[i]) != canary) {
+                mine[8] += 1;
+                mine[9] = fmin(mine[9], static_cast<double>(i));
+            }
+            continue;
+        }
+        const int64 element = at / ldc * N + at % ldc;
+        const double value = buffer[i];
+        const double expected = exact != nullptr ? exact[element] : reference[element];
+        const double allowed = exact != nullptr ? 0.0 : bound[element];
+        double error = fabs(value - expected);
+        if (!(error <= infinity)) {
+            error = infinity;
+        }
+        const double score = exact != nullptr ? error : error / allowed;
+        if (!(error <= allowed)) {
+            mine[0] += 1;
+        }
+        if (score > mine[1]) {
+            mine[1] = score;
+            mine[2] = static_cast<double>(element);
+            mine[3] = value;
+            mine[4] = expected;
+        }
+        mine[5] = fmax(mine[5], error);
+        mine[6] += error * error;
+        mine[7] += expected * expected;
+    }
+
+    __shared__ double all[MAX_THREADS][NUM_FIELDS];
+    for (int field = 0; field < NUM_FIELDS; ++field) {
+        all[threadIdx.x][field] = mine[field];
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) {
+        return;
+    }
+    for (int thread = 1; thread < blockDim.x; ++thread) {
+        const double* other = all[thread];
+        mine[0] += other[0];
+        if (other[1] > mine[1]) {
+            for (int field = 1; field <= 4; ++field) {
+                mine[field] = other[field];
+            }
+        }
+        mine[5] = fmax(mine[5], other[5]);
+        mine[6] += other[6];
+        mine[7] += other[7];
+        mine[8] += other[8];
+        mine[9] = fmin(mine[9], other[9]);
+    }
+    for (int field = 0; field < NUM_FIELDS; ++field) {
+        fields[static_cast<int64>(blockIdx.x) * NUM_FIELDS + field] = mine[field];
+    }
+}
+
+// Adds a hash of the bits and their positions to `sum`: inputs must come out as they went in.
+extern "C" __global__ void add_checksum(const unsigned* data, int64 count, uint64* sum) {
+    uint64 mine = 0;
+    for (int64 i = first_index(); i < count; i += stride()) {
+        mine += mixed(static_cast<uint64>(i) ^ (static_cast<uint64>(data[i]) << 32));
+    }
+    atomicAdd(sum, mine);
+}

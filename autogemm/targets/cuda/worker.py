@@ -1,0 +1,103 @@
+"""The process that owns the card: reads requests from a pipe, answers them, may die any time.
+
+Run as ``python -m autogemm.targets.cuda.worker PIPE_FD BACKEND`` by
+:class:`autogemm.targets.cuda.worker_process.WorkerProcess`, and only by it.
+"""
+
+import importlib
+import os
+import signal
+import sys
+import threading
+import time
+from multiprocessing.connection import Connection
+from typing import Protocol
+
+from autogemm.errors import AutogemmError
+from autogemm.targets.cuda.messages import (
+    Broken,
+    FinalsDone,
+    Measure,
+    Measured,
+    Prepare,
+    Prepared,
+    Refused,
+    Reply,
+    Request,
+    RunFinals,
+    Start,
+    Started,
+)
+
+PARENT_POLL_S = 1.0
+
+
+class Backend(Protocol):
+    """What does the work in the worker. Errors of autogemm.errors reach the parent as they are."""
+
+    def start(self, request: Start) -> Started:
+        """Take the card."""
+
+    def prepare(self, request: Prepare) -> Prepared:
+        """Get ready for a problem."""
+
+    def measure(self, request: Measure) -> Measured:
+        """Verify and time one candidate."""
+
+    def finals(self, request: RunFinals) -> FinalsDone:
+        """Time candidates and baseline interleaved."""
+
+
+def main(pipe_fd: int, backend_path: str) -> None:
+    """Serve requests until the parent hangs up."""
+    # Ctrl-C is the parent's to answer: it decides what becomes of a candidate in flight.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
+    connection: Connection[Reply, Request] = Connection(pipe_fd)
+    backend = load_backend(backend_path)
+    while True:
+        try:
+            request = connection.recv()
+        except EOFError:
+            return
+        reply = answer(backend, request)
+        connection.send(reply)
+        if isinstance(reply, Broken) or (isinstance(reply, Measured) and reply.poisoned):
+            # With a poisoned context, orderly clean-up raises or hangs.
+            os._exit(1)
+
+
+def load_backend(path: str) -> Backend:
+    """``module:Class`` imported and constructed."""
+    module_name, _, class_name = path.partition(":")
+    backend: Backend = getattr(importlib.import_module(module_name), class_name)()
+    return backend
+
+
+def answer(backend: Backend, request: Request) -> Reply:
+    """The backend's answer; what it raises becomes an answer too."""
+    try:
+        match request:
+            case Start():
+                return backend.start(request)
+            case Prepare():
+                return backend.prepare(request)
+            case Measure():
+                return backend.measure(request)
+            case RunFinals():
+                return backend.finals(request)
+    except AutogemmError as error:
+        return Refused(type(error).__name__, str(error))
+    except Exception as error:
+        return Broken(f"{type(error).__name__}: {error}")
+
+
+def _die_with_parent(parent_pid: int) -> None:
+    """A killed parent must not leave a worker that spins on the card for ever."""
+    while os.getppid() == parent_pid:
+        time.sleep(PARENT_POLL_S)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

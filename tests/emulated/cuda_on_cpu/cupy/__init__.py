@@ -1,0 +1,243 @@
+"""The part of CuPy that autogemm uses, on the CPU: device memory is host memory.
+
+Work runs at once when it is queued, or is kept by a stream that captures. Machine code is C++
+source behind ``MACHINE_CODE``; its kernels take the arguments of ``gemm_kernel`` and return 0, or
+anything else to stand for an illegal address.
+"""
+
+import ctypes
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+__version__ = "0-on-cpu"
+
+MACHINE_CODE = b"C++"
+SHIM = Path(__file__).resolve().parents[1] / "shim.h"
+CTYPES = {
+    np.int32: ctypes.c_int32,
+    np.int64: ctypes.c_int64,
+    np.uint32: ctypes.c_uint32,
+    np.uint64: ctypes.c_uint64,
+    np.float64: ctypes.c_double,
+}
+int_, float_, pointer = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
+GEMM_ARGUMENTS = (
+    (int_, int_, int_, float_, pointer, int_, pointer, int_, float_, pointer, int_)
+)  # fmt: skip
+
+MAX_SMEM_BYTES = 232448
+ATTRIBUTES = {
+    1: 1024, 8: 49152, 13: 1980000, 16: 132, 36: 2619000, 37: 5120, 38: 50 * 2**20, 39: 2048,
+    75: 9, 76: 0, 81: 233472, 82: 65536, 97: MAX_SMEM_BYTES, 106: 32, 111: 1024,
+}  # fmt: skip
+
+
+def built(source: str, name: str) -> str:
+    """A shared library of that C++ source; built once per text."""
+    digest = hashlib.sha256(source.encode()).hexdigest()[:16]
+    folder = Path(os.environ["CUDA_ON_CPU_FOLDER"]) / digest
+    library = folder / name
+    if not library.exists():
+        folder.mkdir(exist_ok=True)
+        command = ["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-include", str(SHIM)]
+        command += ["-x", "c++", "-", "-o", str(library)]
+        subprocess.run(command, input=source, text=True, check=True)
+    return str(library)
+
+
+class CUDARuntimeError(RuntimeError):
+    pass
+
+
+class CUDADriverError(RuntimeError):
+    pass
+
+
+captured: list[Callable[[], object]] | None = None
+
+
+def queue(work: Callable[[], object]) -> None:
+    if captured is None:
+        work()
+    else:
+        captured.append(work)
+
+
+def cublas() -> ctypes.CDLL:
+    from cupy_backends.cuda.libs.cublas import LIBRARY
+
+    return LIBRARY
+
+
+class RawModule:
+    def __init__(self, *, code: str, options: tuple[str, ...]) -> None:
+        self._library = ctypes.CDLL(built(code, "helpers.so"))
+
+    def get_function(self, name: str) -> Callable[..., None]:
+        function, set_block = getattr(self._library, name), self._library.set_block
+
+        def launch(grid: tuple[int], block: tuple[int], arguments: tuple[Any, ...]) -> None:
+            values = [CTYPES[type(argument)](argument) for argument in arguments]
+
+            def run() -> None:
+                for index in range(grid[0]):
+                    set_block(index, grid[0])
+                    function(*values)
+
+            queue(run)
+
+        return launch
+
+
+class Memory:
+    def __init__(self, num_bytes: int) -> None:
+        self._bytes = np.full(num_bytes + 512, 0xAB, np.uint8)
+        self.ptr = -(-self._bytes.ctypes.data // 512) * 512
+
+
+class MemoryPool:
+    def malloc(self, num_bytes: int) -> Memory:
+        return Memory(num_bytes)
+
+    def free_all_blocks(self) -> None:
+        pass
+
+
+class Graph:
+    def __init__(self, work: list[Callable[[], object]], cublas_graph: int) -> None:
+        self._work, self._cublas_graph = work, cublas_graph
+
+    def launch(self, stream: "Stream") -> None:
+        for work in self._work:
+            work()
+        cublas().replay(self._cublas_graph)
+
+
+class Stream:
+    ptr = 1
+
+    def __init__(self, *, non_blocking: bool) -> None:
+        assert non_blocking, "the default stream cannot be captured"
+
+    def use(self) -> None:
+        pass
+
+    def synchronize(self) -> None:
+        assert captured is None, "waiting for a stream that captures"
+
+    def begin_capture(self) -> None:
+        global captured  # noqa: PLW0603
+        captured = []
+        cublas().begin_capture()
+
+    def end_capture(self) -> Graph:
+        global captured
+        assert captured is not None
+        graph, captured = Graph(captured, cublas().end_capture()), None
+        return graph
+
+
+class Event:
+    def record(self, stream: Stream) -> None:
+        self.time_s = time.perf_counter()
+
+    def synchronize(self) -> None:
+        pass
+
+
+def elapsed_ms(begin: Event, end: Event) -> float:
+    return 1e3 * (end.time_s - begin.time_s)
+
+
+loaded: dict[int, Any] = {}
+
+
+def module_load_data(image: bytes) -> int:
+    if not image.startswith(MACHINE_CODE):
+        raise CUDADriverError("CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid")
+    library = ctypes.CDLL(built(image[len(MACHINE_CODE) :].decode(), "kernel.so"))
+    loaded[id(library)] = library
+    return id(library)
+
+
+def module_get_function(module: int, name: str) -> int:
+    try:
+        function = getattr(loaded[module], name)
+    except AttributeError as error:
+        raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found") from error
+    loaded[id(function)] = function
+    return id(function)
+
+
+def func_set_attribute(function: int, attribute: int, value: int) -> None:
+    if value > MAX_SMEM_BYTES:
+        raise CUDADriverError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+
+
+def launch_kernel(function: int, *configuration: int) -> None:
+    *_, bx, by, bz, _smem_bytes, _stream, parameters, _extra = configuration
+    if bx * by * bz > ATTRIBUTES[1]:
+        raise CUDADriverError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+    addresses = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
+    # Copied now, as a launch does: the caller may change or free them.
+    arguments = [
+        kind(kind.from_address(addresses[place]).value) for place, kind in enumerate(GEMM_ARGUMENTS)
+    ]
+
+    def run() -> None:
+        if loaded[function](*arguments):
+            raise CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access")
+
+    queue(run)
+
+
+def namespace(name: str, **members: Any) -> ModuleType:
+    module = sys.modules[name] = ModuleType(name)
+    vars(module).update(members)
+    return module
+
+
+runtime = namespace(
+    "cupy.cuda.runtime",
+    CUDARuntimeError=CUDARuntimeError,
+    getDeviceCount=lambda: 1,
+    setDevice=lambda index: None,
+    memGetInfo=lambda: (2**32, 2**33),
+    driverGetVersion=lambda: 13000,
+    runtimeGetVersion=lambda: 12090,
+    deviceGetPCIBusId=lambda index: "0000:00:00.0",
+    deviceGetAttribute=lambda attribute, index: ATTRIBUTES[attribute],
+    getDeviceProperties=lambda index: {"name": b"a CPU", "totalGlobalMem": 2**33},
+    memsetAsync=lambda address, value, count, stream: queue(
+        lambda: ctypes.memset(address, value, count)
+    ),
+    memcpyAsync=lambda target, source, count, kind, stream: ctypes.memmove(target, source, count),
+)
+driver = namespace(
+    "cupy.cuda.driver",
+    CUDADriverError=CUDADriverError,
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+    moduleLoadData=module_load_data,
+    moduleGetFunction=module_get_function,
+    moduleUnload=lambda module: None,
+    funcSetAttribute=func_set_attribute,
+    launchKernel=launch_kernel,
+)
+cuda = namespace(
+    "cupy.cuda",
+    runtime=runtime,
+    driver=driver,
+    MemoryPool=MemoryPool,
+    Stream=Stream,
+    Event=Event,
+    get_elapsed_time=elapsed_ms,
+)

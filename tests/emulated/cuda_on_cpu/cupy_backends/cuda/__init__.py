@@ -1,0 +1,1 @@
+"""See cupy/__init__.py beside this."""

@@ -1,0 +1,244 @@
+"""The CUDA worker's own code, run on the CPU with CuPy and cuBLAS simulated (cuda_on_cpu/).
+
+What only a card can show is in tests/gpu; this holds inputs, references, bounds, checks, the
+choice of method and the finals to what they promise, on machines that have no card.
+"""
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from autogemm.config import Config
+from autogemm.errors import DeviceError, UsageError
+from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
+from autogemm.outcome import CacheState, Outcome, Status
+from autogemm.problem import Layout, Problem
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda import CudaTarget
+
+pytestmark = [
+    pytest.mark.emulated,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
+]
+
+PROBLEM = Problem(40, 31, 17, ldc=36, alpha=1.5, beta=0.5)
+OPTIONS = MeasureOptions(deadline_s=20.0)
+
+KERNEL = """
+static float tf32(float value) {
+    unsigned bits = __float_as_uint(value) & 0xffffe000u;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+#include <time.h>
+extern "C" int gemm_kernel(int M, int N, int K, float alpha, const float *A, int lda,
+                           const float *B, int ldb, float beta, float *C, int ldc) {
+    static int calls = 0;
+    ++calls;
+    BEFORE
+    for (long i = 0; i < M; ++i) {
+        for (long j = 0; j < COLUMNS; ++j) {
+            float sum = 0;
+            for (long k = 0; k < DEPTH; ++k) {
+                const float a = TRANS_A ? A[k * lda + i] : A[i * lda + k];
+                const float b = TRANS_B ? B[j * ldb + k] : B[k * ldb + j];
+                sum = fmaf(ROUND(a), ROUND(b), sum);
+            }
+            float &c = C[i * ldc + j];
+            c = alpha * sum + (beta != 0 ? beta * c : 0.0f);
+        }
+    }
+    AFTER
+    return 0;
+}
+"""
+RIGHT = {"BEFORE": "", "AFTER": "", "COLUMNS": "N", "DEPTH": "K", "ROUND": ""}
+
+
+def candidate(problem: Problem, launch: Launch | None = None, **changes: str) -> Candidate:
+    text = KERNEL
+    transposed = {
+        "TRANS_A": str(int(problem.layout.trans_a)),
+        "TRANS_B": str(int(problem.layout.trans_b)),
+    }
+    for name, value in {**RIGHT, **transposed, **changes}.items():
+        text = text.replace(name, value)
+    source = KernelSource("plain", "", Config.of("plain", dict(changes)), problem.layout, text)
+    compiled = CompiledKernel(source.sha256, "sm_90", b"C++" + text.encode(), (), "", "", (), 0.0)
+    plan = LaunchPlan((launch or Launch("gemm_kernel", (1, 1, 1), (32, 1, 1), 0),))
+    return Candidate(source, plan, compiled)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaTarget]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
+        patch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path_factory.mktemp("built")))
+        target = CudaTarget()
+        yield target
+        target.close()
+
+
+@pytest.fixture
+def prepared(target: CudaTarget) -> CudaTarget:
+    target.prepare(PROBLEM, OPTIONS)
+    return target
+
+
+def assert_fine(outcome: Outcome) -> None:
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    assert outcome.verification is not None
+    # Far inside: the bound must not be one that a right kernel may break.
+    assert 0 < outcome.verification.max_error_ratio < 0.25
+    assert outcome.verification.relative_frobenius < 1e-5
+
+
+def test_device_and_environment_are_read_from_the_card(target: CudaTarget) -> None:
+    assert (target.device.name, target.device.arch, target.device.num_sms) == ("a CPU", 90, 132)
+    assert target.device.max_smem_per_block_bytes == 227 * 1024
+    environment = target.environment
+    assert (environment.driver, environment.cuda_runtime) == ("13.0", "12.9")
+    assert (environment.cublas, environment.cupy) == ("13.0.0", "0-on-cpu")
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(1, 1, 1),
+        Problem(37, 21, 50, alpha=-0.3, beta=0.7),
+        Problem(30, 20, 40, lda=51, ldb=52, ldc=53, alpha=2.0, beta=-1.0),
+        # Deeper than a tile: the reference is summed over several.
+        Problem(3, 2, 9000, beta=1.0),
+    ],
+    ids=lambda problem: problem.label.replace(" ", "-"),
+)
+def test_a_right_kernel_passes(target: CudaTarget, problem: Problem, layout: Layout) -> None:
+    packed = problem.lda == problem.a_shape[1]
+    lda, ldb = (0, 0) if packed else (problem.lda, problem.ldb)
+    problem = replace(problem, layout=layout, lda=lda, ldb=ldb)
+    target.prepare(problem, OPTIONS)
+    assert_fine(target.measure(candidate(problem), None))
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"DEPTH": "K - 1"}, "1240 of 1240 elements are wrong on integer inputs"),
+        ({"COLUMNS": "N - 1"}, ", 30]: got"),
+        ({"AFTER": "C[(M - 2) * ldc + N] = 1;"}, "1 elements outside C"),
+        ({"AFTER": "C[(M - 1) * ldc + N + 9] = 1;"}, "1 elements outside C"),
+        ({"AFTER": "C[-1] = 1;"}, "1 elements outside C"),
+        ({"BEFORE": "if (calls > 1) alpha *= 1.001f;"}, "on real inputs"),
+        ({"ROUND": "tf32"}, "on real inputs"),
+        ({"AFTER": "C[0] = NAN;"}, "1 of 1240 elements are wrong"),
+        ({"AFTER": "const_cast<float *>(A)[0] = 1;"}, "writes to its inputs"),
+        ({"AFTER": "const_cast<float *>(B)[-1] = 1;"}, "writes to its inputs"),
+    ],
+)
+def test_a_wrong_kernel_is_found_and_described(
+    prepared: CudaTarget, changes: dict[str, str], says: str
+) -> None:
+    outcome = prepared.measure(candidate(PROBLEM, **changes), None)
+    assert outcome.status is Status.WRONG_RESULT
+    assert outcome.measurement is None
+    assert says in outcome.reason
+    assert_fine(prepared.measure(candidate(PROBLEM), None))
+
+
+@pytest.mark.parametrize(
+    ("launch", "says"),
+    [
+        (Launch("gemm_kernel", (1, 1, 1), (32, 1, 1), 300_000), "300000 bytes"),
+        (Launch("gemm_kernel", (1, 1, 1), (2048, 1, 1), 0), "2048 threads"),
+        (Launch("other_kernel", (1, 1, 1), (32, 1, 1), 0), "other_kernel"),
+    ],
+)
+def test_a_refused_launch_is_no_crash(prepared: CudaTarget, launch: Launch, says: str) -> None:
+    outcome = prepared.measure(candidate(PROBLEM, launch), None)
+    assert outcome.status is Status.LAUNCH_FAILED
+    assert says in outcome.reason
+
+
+def test_what_is_no_machine_code_is_refused(prepared: CudaTarget) -> None:
+    right = candidate(PROBLEM)
+    assert right.compiled is not None
+    for broken in (replace(right, compiled=replace(right.compiled, cubin=b"?")), None):
+        outcome = prepared.measure(broken or replace(right, compiled=None), None)
+        assert outcome.status is Status.LAUNCH_FAILED
+
+
+@pytest.mark.parametrize("crash", ["return 1;", "*(volatile int *)0 = 1;"])
+def test_a_crash_poisons_nothing_for_the_next(prepared: CudaTarget, crash: str) -> None:
+    outcome = prepared.measure(candidate(PROBLEM, BEFORE=crash), None)
+    assert outcome.status is Status.CRASHED
+    assert_fine(prepared.measure(candidate(PROBLEM), None))
+
+
+def waiting(seconds: float) -> str:
+    return f"{{ timespec t = {{0, {int(1e9 * seconds)}}}; nanosleep(&t, nullptr); }}"
+
+
+def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(prepared: CudaTarget) -> None:
+    short = prepared.measure(candidate(PROBLEM), None).measurement
+    assert short is not None
+    assert short.method == "graph"
+    assert short.launches_per_sample > 1
+    assert 5 <= len(short.samples_us) <= OPTIONS.max_samples
+    long = prepared.measure(candidate(PROBLEM, BEFORE=waiting(3e-3)), None).measurement
+    assert long is not None
+    assert (long.method, long.launches_per_sample) == ("events", 1)
+    assert 3000 < long.median_us < 30_000
+
+
+def test_a_hopeless_candidate_is_timed_once(prepared: CudaTarget) -> None:
+    for wait in ("", waiting(3e-3)):
+        outcome = prepared.measure(candidate(PROBLEM, BEFORE=wait), best_us=1e-3)
+        assert_fine(outcome)
+        assert outcome.measurement is not None
+        assert len(outcome.measurement.samples_us) == 1
+
+
+def test_a_kernel_too_slow_to_repeat_says_so(target: CudaTarget) -> None:
+    target.prepare(PROBLEM, replace(OPTIONS, deadline_s=2.0))
+    outcome = target.measure(candidate(PROBLEM, BEFORE=waiting(0.6)), None)
+    assert outcome.status is Status.TOO_SLOW
+    assert "one launch takes 0.6" in outcome.reason
+    assert outcome.measurement is not None
+    assert outcome.time_us is None
+
+
+def test_with_a_cold_cache_each_launch_is_timed_alone(target: CudaTarget) -> None:
+    target.prepare(PROBLEM, replace(OPTIONS, l2=CacheState.COLD))
+    measurement = target.measure(candidate(PROBLEM), None).measurement
+    assert measurement is not None
+    assert (measurement.method, measurement.launches_per_sample) == ("events", 1)
+    assert measurement.l2 is CacheState.COLD
+
+
+def test_finals_verify_time_and_leave_out_who_is_wrong(prepared: CudaTarget) -> None:
+    right, slow = candidate(PROBLEM), candidate(PROBLEM, BEFORE=waiting(5e-4))
+    wrong = candidate(PROBLEM, DEPTH="K - 1")
+    late = candidate(PROBLEM, BEFORE="if (calls > 9) alpha *= 2;")
+    finals = prepared.finals([slow, wrong, right, late], rounds=6, seed=1)
+    assert [entry.config for entry in finals.entries] == [right.config, slow.config]
+    assert (finals.rounds, finals.method) == (6, "graph")
+    for entry in (*finals.entries, finals.baseline):
+        assert len(entry.samples_us) == 6
+        assert entry.verification is not None
+    with pytest.raises(DeviceError, match="no finalist"):
+        prepared.finals([wrong], rounds=2, seed=1)
+
+
+def test_finals_go_on_without_one_that_crashes(prepared: CudaTarget) -> None:
+    right, crashing = candidate(PROBLEM), candidate(PROBLEM, BEFORE="return 1;")
+    finals = prepared.finals([crashing, right], rounds=2, seed=1)
+    assert [entry.config for entry in finals.entries] == [right.config]
+
+
+def test_a_problem_larger_than_the_card_names_both_sizes(target: CudaTarget) -> None:
+    with pytest.raises(UsageError, match=r"needs 17\.\d GiB .*, 4\.0 GiB are free"):
+        target.prepare(Problem(30_000, 30_000, 3), OPTIONS)

@@ -1,0 +1,121 @@
+"""A plain kernel that is right, and the same with a fault planted, for the GPU tests."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+from autogemm.compile import Compiler
+from autogemm.config import Config
+from autogemm.device import Device
+from autogemm.kernel import Candidate, KernelSource, Launch, LaunchPlan
+from autogemm.problem import Problem
+
+# One thread per element of C, 16 x 16 threads per block; capitals are replaced.
+PLAIN = """
+typedef unsigned long long uint64;
+__device__ unsigned arrivals;
+
+__device__ uint64 nanoseconds() {
+    uint64 now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    return now;
+}
+
+__device__ float tf32(float value) {
+    return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
+}
+
+extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const float* A, int lda,
+                                       const float* B, int ldb, float beta, float* C, int ldc) {
+    const int row = blockIdx.y * 16 + threadIdx.y;
+    const int col = blockIdx.x * 16 + threadIdx.x;
+    BEFORE
+    if (row >= M || col >= COLUMNS) {
+        return;
+    }
+    float sum = 0.0f;
+    for (int k = 0; k < DEPTH; ++k) {
+        const float a = TRANS_A ? A[(long long)k * lda + row] : A[(long long)row * lda + k];
+        const float b = TRANS_B ? B[(long long)col * ldb + k] : B[(long long)k * ldb + col];
+        sum = fmaf(ROUND(a), ROUND(b), sum);
+    }
+    float* c = &C[(long long)row * ldc + col];
+    *c = alpha * sum + (beta != 0.0f ? beta * *c : 0.0f);
+    AFTER
+}
+"""
+
+FIRST_LAUNCH_ONLY = """
+    __shared__ unsigned launch;
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+        launch = atomicAdd(&arrivals, 1u) / (gridDim.x * gridDim.y);
+    }
+    __syncthreads();
+    alpha = launch == 0 ? alpha : 1.001f * alpha;
+"""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is different from the right kernel."""
+
+    before: str = ""
+    after: str = ""
+    depth: str = "K"
+    columns: str = "N"
+    round: str = ""
+    smem_bytes: int = 0
+    threads: tuple[int, int, int] = (16, 16, 1)
+    kernel: str = "gemm_kernel"
+
+
+FINE = Fault()
+FAULTS = {
+    "one product too few": Fault(depth="K - 1"),
+    "last column not computed": Fault(columns="N - 1"),
+    "writes beyond N into ldc": Fault(after="if (col == N - 1) { c[1] = 1.0f; }"),
+    "writes behind C": Fault(after="if (row == M - 1 && col == N - 1) { c[70] = 1.0f; }"),
+    "writes before C": Fault(after="if (row == 0 && col == 0) { C[-3] = 1.0f; }"),
+    "right only at the first launch": Fault(before=FIRST_LAUNCH_ONLY),
+    "rounds its inputs to TF32": Fault(round="tf32"),
+    "writes to A": Fault(after="if (row == 0 && col == 0) { const_cast<float*>(A)[0] = 1.0f; }"),
+}
+HANG = Fault(before="while (clock64() != 0) {}")
+ILLEGAL_ADDRESS = Fault(after="C[1ll << 40] = 1.0f;")
+MISALIGNED = Fault(after="*reinterpret_cast<double2*>(reinterpret_cast<char*>(c) + 1) = {1, 1};")
+TRAP = Fault(before="__trap();")
+TOO_MUCH_SMEM = Fault(smem_bytes=300_000)
+TOO_MANY_THREADS = Fault(threads=(16, 128, 1))
+NO_SUCH_KERNEL = Fault(kernel="other_kernel")
+
+
+def sleeping(seconds: float) -> Fault:
+    """Right, but every block waits so long."""
+    wait = f"const uint64 end = nanoseconds() + {int(1e9 * seconds)}ull;"
+    return Fault(before=f"{wait} while (nanoseconds() < end) {{}}")
+
+
+Build = Callable[[Problem, Fault], Candidate]
+
+
+def plain_candidate(
+    problem: Problem, fault: Fault, compiler: Compiler, device: Device
+) -> Candidate:
+    """The plain kernel with that fault, compiled and with its launch plan."""
+    layout = problem.layout
+    text = PLAIN
+    replacements = {
+        "BEFORE": fault.before,
+        "AFTER": fault.after,
+        "DEPTH": fault.depth,
+        "COLUMNS": fault.columns,
+        "ROUND": fault.round,
+        "TRANS_A": str(layout.trans_a).lower(),
+        "TRANS_B": str(layout.trans_b).lower(),
+    }
+    for name, value in replacements.items():
+        text = text.replace(name, value)
+    values = {field.name: str(getattr(fault, field.name)) for field in fields(fault)}
+    source = KernelSource("plain", "", Config.of("plain", values), layout, text)
+    grid = (-(-problem.n // 16), -(-problem.m // 16), 1)
+    launch = Launch(fault.kernel, grid, fault.threads, fault.smem_bytes)
+    return Candidate(source, LaunchPlan((launch,)), compiler.compile(source, device.sm))

@@ -1,0 +1,351 @@
+"""The CUDA target on a card: right kernels are timed, wrong ones found, broken ones survived."""
+
+import functools
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from gpu_kernels import (
+    FAULTS,
+    FINE,
+    HANG,
+    ILLEGAL_ADDRESS,
+    MISALIGNED,
+    NO_SUCH_KERNEL,
+    TOO_MANY_THREADS,
+    TOO_MUCH_SMEM,
+    TRAP,
+    Build,
+    Fault,
+    plain_candidate,
+    sleeping,
+)
+
+from autogemm.codegen import render
+from autogemm.compile import Compiler
+from autogemm.errors import DeviceError, UsageError
+from autogemm.kernel import Candidate
+from autogemm.outcome import CacheState, Outcome, Provenance, Status
+from autogemm.problem import Layout, Problem
+from autogemm.space import build_space, launch_plan, load_family
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device
+
+pytestmark = pytest.mark.gpu
+
+# Padded rows of C and both scalars, so that every kind of stray access has somewhere to show.
+PROBLEM = Problem(150, 131, 77, ldc=140, alpha=1.5, beta=0.5)
+OPTIONS = MeasureOptions(deadline_s=10.0)
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[CudaTarget]:
+    target = CudaTarget()
+    yield target
+    target.close()
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
+    compiler = Compiler(tmp_path_factory.mktemp("cubins"))
+    yield compiler
+    compiler.close()
+
+
+@pytest.fixture
+def build(target: CudaTarget, compiler: Compiler) -> Build:
+    return functools.partial(plain_candidate, compiler=compiler, device=target.device)
+
+
+@pytest.fixture
+def prepared(target: CudaTarget) -> CudaTarget:
+    target.prepare(PROBLEM, OPTIONS)
+    return target
+
+
+def assert_fine(outcome: Outcome) -> None:
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    assert outcome.time_us is not None
+    assert outcome.time_us > 0
+    assert outcome.verification is not None
+    assert 0 < outcome.verification.max_error_ratio <= 1
+    assert outcome.verification.relative_frobenius < 1e-5
+
+
+def in_layout(problem: Problem, layout: Layout) -> Problem:
+    """The same problem in another layout; packed stays packed."""
+    packed = problem.lda == problem.a_shape[1]
+    lda, ldb = (0, 0) if packed else (problem.lda, problem.ldb)
+    return replace(problem, layout=layout, lda=lda, ldb=ldb)
+
+
+def test_device_facts_are_those_of_a_gpu(target: CudaTarget) -> None:
+    device = attached_devices()[0]
+    assert why_no_device() == ""
+    assert device == target.device
+    assert device.arch >= 70
+    assert device.max_threads_per_block == 1024
+    assert device.registers_per_sm == 65536
+    assert 48 * 1024 < device.max_smem_per_block_bytes <= device.smem_per_sm_bytes
+    assert 8 <= device.max_blocks_per_sm <= 32
+    assert device.reserved_smem_per_block_bytes in {0, 1024}
+    assert 500 < device.sm_clock_mhz < 5000
+    assert device.l2_bytes > 2**20
+    assert 1 < device.peak_f32_tflops < 500
+    assert 100 < device.peak_bandwidth_gb_s < 20_000
+
+
+def test_an_h100_has_its_known_facts(target: CudaTarget) -> None:
+    device = target.device
+    if "H100 80GB HBM3" not in device.name:
+        pytest.skip(f"this is a {device.name}")
+    assert (device.arch, device.num_sms, device.fp32_cores_per_sm) == (90, 132, 128)
+    assert device.max_smem_per_block_bytes == 227 * 1024
+    assert device.sm_clock_mhz == 1980
+
+
+def test_the_environment_is_filled(target: CudaTarget) -> None:
+    environment = target.environment
+    for name in ("driver", "cuda_runtime", "cublas", "cupy", "python", "autogemm"):
+        assert getattr(environment, name), name
+    assert environment.compiler == ""
+
+
+def test_a_gpu_that_does_not_exist_is_one_clear_error() -> None:
+    with pytest.raises(DeviceError, match="there is no GPU 99"):
+        CudaTarget(99)
+
+
+def test_a_problem_larger_than_the_card_names_both_sizes(target: CudaTarget) -> None:
+    with pytest.raises(UsageError, match=r"needs \d+\.\d GiB.*\d+\.\d GiB are free"):
+        target.prepare(Problem(300_000, 300_000, 300_000), OPTIONS)
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(64, 64, 64),
+        Problem(1, 1, 1),
+        Problem(127, 65, 33, alpha=-0.3, beta=0.7),
+        Problem(60, 50, 70, lda=101, ldb=102, ldc=103, alpha=2.0, beta=-1.0),
+        Problem(5, 3, 9000, beta=1.0),
+    ],
+    ids=lambda problem: problem.label.replace(" ", "-"),
+)
+def test_a_right_kernel_and_cublas_pass(
+    target: CudaTarget, build: Build, problem: Problem, layout: Layout
+) -> None:
+    problem = in_layout(problem, layout)
+    target.prepare(problem, OPTIONS)  # raises DeviceError if cuBLAS were wrong
+    assert target.baseline_us is not None
+    assert target.baseline_us > 0
+    assert_fine(target.measure(build(problem, FINE), None))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_a_wrong_result(prepared: CudaTarget, build: Build, name: str) -> None:
+    outcome = prepared.measure(build(PROBLEM, FAULTS[name]), None)
+    assert outcome.status is Status.WRONG_RESULT
+    assert outcome.measurement is None
+    assert outcome.reason
+    assert_fine(prepared.measure(build(PROBLEM, FINE), None))
+
+
+def test_wrong_results_say_where_and_how_much(prepared: CudaTarget, build: Build) -> None:
+    missing_k = prepared.measure(build(PROBLEM, FAULTS["one product too few"]), None)
+    assert f"{150 * 131} of {150 * 131} elements are wrong on integer inputs" in missing_k.reason
+    missing_col = prepared.measure(build(PROBLEM, FAULTS["last column not computed"]), None)
+    # Here and there the C that was left alone may happen to be right.
+    assert re.match(r"1[45]\d of 19650 elements", missing_col.reason)
+    assert ", 130]" in missing_col.reason
+    coarse = prepared.measure(build(PROBLEM, FAULTS["rounds its inputs to TF32"]), None)
+    assert "on real inputs" in coarse.reason
+    beyond = prepared.measure(build(PROBLEM, FAULTS["writes beyond N into ldc"]), None)
+    assert beyond.reason.startswith("150 elements")
+
+
+def test_tf32_is_rejected_at_a_large_depth_too(target: CudaTarget, build: Build) -> None:
+    problem = Problem(512, 512, 4096)
+    target.prepare(problem, OPTIONS)
+    coarse = target.measure(build(problem, FAULTS["rounds its inputs to TF32"]), None)
+    assert coarse.status is Status.WRONG_RESULT
+    assert_fine(target.measure(build(problem, FINE), None))
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (TOO_MUCH_SMEM, "300000 bytes"),
+        (TOO_MANY_THREADS, "2048 threads"),
+        (NO_SUCH_KERNEL, "other_kernel"),
+    ],
+)
+def test_a_refused_launch_is_no_crash(
+    prepared: CudaTarget, build: Build, fault: Fault, says: str
+) -> None:
+    outcome = prepared.measure(build(PROBLEM, fault), None)
+    assert outcome.status is Status.LAUNCH_FAILED
+    assert says in outcome.reason
+    assert outcome.measure_seconds < 1
+    assert_fine(prepared.measure(build(PROBLEM, FINE), None))
+
+
+def test_machine_code_of_another_kind_is_refused(prepared: CudaTarget, build: Build) -> None:
+    fine = build(PROBLEM, FINE)
+    assert fine.compiled is not None
+    broken = replace(fine, compiled=replace(fine.compiled, cubin=b"no machine code at all"))
+    outcome = prepared.measure(broken, None)
+    assert outcome.status is Status.LAUNCH_FAILED
+    assert "loading the machine code" in outcome.reason
+
+
+@pytest.mark.parametrize("fault", [ILLEGAL_ADDRESS, MISALIGNED, TRAP])
+def test_a_crash_poisons_nothing_for_the_next(
+    prepared: CudaTarget, build: Build, fault: Fault
+) -> None:
+    outcome = prepared.measure(build(PROBLEM, fault), None)
+    assert outcome.status is Status.CRASHED
+    assert "the kernel crashed: cudaError" in outcome.reason
+    assert_fine(prepared.measure(build(PROBLEM, FINE), None))
+
+
+def test_an_endless_kernel_is_killed_at_its_deadline(target: CudaTarget, build: Build) -> None:
+    target.prepare(PROBLEM, MeasureOptions(deadline_s=2.0))
+    outcome = target.measure(build(PROBLEM, HANG), None)
+    assert outcome.status is Status.TIMED_OUT
+    assert outcome.measure_seconds < 10
+    assert_fine(target.measure(build(PROBLEM, FINE), None))
+
+
+def test_a_kernel_too_slow_to_repeat_says_so(target: CudaTarget, build: Build) -> None:
+    target.prepare(PROBLEM, MeasureOptions(deadline_s=3.0))
+    outcome = target.measure(build(PROBLEM, sleeping(0.9)), None)
+    assert outcome.status is Status.TOO_SLOW
+    assert outcome.time_us is None
+    assert outcome.measurement is not None
+    assert outcome.measurement.median_us == pytest.approx(0.9e6, rel=0.1)
+
+
+def test_a_hopeless_candidate_is_timed_once(target: CudaTarget, build: Build) -> None:
+    target.prepare(PROBLEM, OPTIONS)
+    for seconds in (10e-6, 5e-3):
+        slow = target.measure(build(PROBLEM, sleeping(seconds)), best_us=1.0)
+        assert slow.status is Status.OK
+        assert slow.measurement is not None
+        assert len(slow.measurement.samples_us) == 1
+        assert slow.time_us == pytest.approx(1e6 * seconds, rel=0.9)
+
+
+def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(
+    prepared: CudaTarget, build: Build
+) -> None:
+    short = prepared.measure(build(PROBLEM, FINE), None).measurement
+    assert short is not None
+    assert short.method == "graph"
+    assert short.median_us * short.launches_per_sample == pytest.approx(1000, rel=0.5)
+    long = prepared.measure(build(PROBLEM, sleeping(2e-3)), None).measurement
+    assert long is not None
+    assert (long.method, long.launches_per_sample) == ("events", 1)
+    assert long.median_us == pytest.approx(2000, rel=0.02)
+    assert len(long.samples_us) >= 5
+    assert long.provenance is Provenance.MEASURED
+
+
+def test_a_cold_cache_is_slower_than_a_warm_one(target: CudaTarget, build: Build) -> None:
+    # A and B fit into L2 together; the kernel reads each once from there or from memory.
+    problem = Problem(16, 2048, 1024)
+    times = {}
+    for l2 in CacheState:
+        target.prepare(problem, replace(OPTIONS, l2=l2))
+        outcome = target.measure(build(problem, FINE), None)
+        assert_fine(outcome)
+        assert outcome.measurement is not None
+        assert outcome.measurement.l2 is l2
+        times[l2] = outcome.measurement.median_us
+    assert times[CacheState.COLD] > times[CacheState.WARM]
+
+
+def test_finals_of_the_same_kernel_twice_are_a_tie(prepared: CudaTarget, build: Build) -> None:
+    fine = build(PROBLEM, FINE)
+    finals = prepared.finals([fine, fine], rounds=30, seed=1)
+    first, second = finals.entries
+    # A 95 % interval misses once in twenty; then the difference must at least be tiny.
+    assert second.tied or second.ratio == pytest.approx(first.ratio, rel=0.005)
+    assert len(first.samples_us) == len(finals.baseline.samples_us) == finals.rounds == 30
+    for entry in (first, second, finals.baseline):
+        assert entry.verification is not None
+        assert entry.verification.max_error_ratio <= 1
+    assert finals.method == "graph"
+    assert finals.baseline.median_us == pytest.approx(prepared.baseline_us, rel=0.5)
+
+
+def test_finals_order_by_speed_and_leave_out_who_fails(prepared: CudaTarget, build: Build) -> None:
+    candidates = [
+        build(PROBLEM, sleeping(1e-4)),
+        build(PROBLEM, FAULTS["one product too few"]),
+        build(PROBLEM, FINE),
+        build(PROBLEM, TOO_MUCH_SMEM),
+    ]
+    finals = prepared.finals(candidates, rounds=8, seed=1)
+    assert [entry.config for entry in finals.entries] == [
+        candidates[2].config,
+        candidates[0].config,
+    ]
+    assert not finals.entries[1].tied
+    with_crash = prepared.finals([candidates[2], build(PROBLEM, TRAP)], rounds=8, seed=1)
+    assert [entry.config for entry in with_crash.entries] == [candidates[2].config]
+
+
+def family_candidate(problem: Problem, target: CudaTarget, compiler: Compiler) -> Candidate:
+    """The first seed of the family that ships."""
+    family = load_family("sgemm_simt")
+    space = build_space(family, problem, target.device)
+    config = space.config(space.seeds[0])
+    source = render(family, config, problem)
+    plan = launch_plan(family, config, problem)
+    return Candidate(source, plan, compiler.compile(source, target.device.sm))
+
+
+@pytest.mark.parametrize("layout", list(Layout))
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(512, 512, 512),
+        Problem(257, 130, 67, lda=300, ldb=301, ldc=303, alpha=0.5, beta=-0.25),
+    ],
+    ids=["aligned", "odd"],
+)
+def test_the_family_that_ships_is_right(
+    target: CudaTarget, compiler: Compiler, problem: Problem, layout: Layout
+) -> None:
+    problem = in_layout(problem, layout)
+    target.prepare(problem, OPTIONS)
+    assert_fine(target.measure(family_candidate(problem, target, compiler), None))
+
+
+def test_one_candidate_at_4096_costs_little_and_is_near_cublas(
+    target: CudaTarget, compiler: Compiler
+) -> None:
+    problem = Problem.of_size("4096")
+    target.prepare(problem, OPTIONS)
+    candidate = family_candidate(problem, target, compiler)
+    outcome = target.measure(candidate, None)
+    assert_fine(outcome)
+    assert outcome.measure_seconds < 0.5
+    finals = target.finals([candidate], rounds=10, seed=1)
+    assert 0.5 < finals.winner.ratio < 1.5
+    assert finals.winner.ratio_high - finals.winner.ratio_low < 0.05
+
+
+def test_a_module_in_the_working_folder_is_not_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, build: Build
+) -> None:
+    (tmp_path / "numpy.py").write_text("raise RuntimeError('not this one')\n")
+    monkeypatch.chdir(tmp_path)
+    target = CudaTarget()
+    target.prepare(PROBLEM, OPTIONS)
+    assert_fine(target.measure(build(PROBLEM, FINE), None))
+    target.close()
