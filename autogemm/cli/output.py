@@ -26,18 +26,22 @@ def print_rows(
     """
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other: choose one")
-    if as_json:
-        click.echo(
-            json.dumps([{name: row.get(name) for name in columns} for row in rows], indent=2)
-        )
-    elif as_csv:
-        buffer = io.StringIO()
-        writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        click.echo(buffer.getvalue(), nl=False)
+    if as_json or as_csv:
+        click.echo(rows_text(rows, columns, as_csv=as_csv), nl=False)
     else:
         print_table(rows, columns)
+
+
+def rows_text(rows: Sequence[Row], columns: Sequence[str], *, as_csv: bool = False) -> str:
+    """The rows as JSON (a list of objects) or CSV, in full precision."""
+    if not as_csv:
+        chosen = [{name: row.get(name) for name in columns} for row in rows]
+        return json.dumps(chosen, indent=2) + "\n"
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str], title: str | None = None) -> None:
@@ -46,12 +50,15 @@ def print_table(rows: Sequence[Row], columns: Sequence[str], title: str | None =
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    # Text(): names from files and databases are shown as they are, never read as markup.
+    heading = Text(title, style="table.title") if title is not None else None
+    table = Table(
+        title=heading, title_justify="left", box=None, pad_edge=False, header_style="bold"
+    )
     for name in columns:
         numeric = any(isinstance(row.get(name), int | float) for row in rows)
         table.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        # Text(): names from files and databases are shown as they are, never read as markup.
         table.add_row(*(Text(shown(row.get(name))) for name in columns))
     console = Console()
     if not console.is_terminal:
@@ -61,9 +68,15 @@ def print_table(rows: Sequence[Row], columns: Sequence[str], title: str | None =
 
 
 def shown(value: object) -> str:
-    """A cell as a person reads it: four significant digits, a dash for nothing."""
+    """A cell as a person reads it: four significant digits, a dash for nothing.
+
+    Control characters, which could drive the terminal, are shown as a replacement character.
+    """
     if value is None or value == "":
         return "-"
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
-    return str(value)
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}"
+        for letter in str(value)
+    )

@@ -1,0 +1,324 @@
+"""``autogemm db``: ask the tuning database."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autogemm.cli import db_rows
+from autogemm.cli.db_rows import Columns, FlatRow
+from autogemm.cli.files import write_output
+from autogemm.cli.options import db_option
+from autogemm.cli.output import listing_options, print_rows, print_table, rows_text, shown
+from autogemm.dtypes import DType
+from autogemm.errors import UsageError
+from autogemm.outcome import Provenance, Status
+from autogemm.problem import Layout
+
+if TYPE_CHECKING:
+    from autogemm.store import BestQuery, Store
+
+# How many rows a table shows unless told otherwise.
+TABLE_ROWS = 20
+
+# Ids have 32 bits in every database.
+MAX_NUMBER = 2**31 - 1
+
+# Names of the plain filters, as options and in BestQuery.
+FILTERS = ("gpu", "size", "layout", "dtype", "family", "run_id")
+
+Command = Callable[..., Any]
+
+
+def filter_options(command: Command) -> Command:
+    """Adds ``--gpu --size --layout --dtype --family --run --provenance`` as one ``query``."""
+    layouts = [layout.value for layout in Layout]
+    dtypes = [dtype.label for dtype in DType]
+    options = (
+        click.option("--gpu", metavar="NAME", help="Any part of the GPU's name, in any case."),
+        click.option("--size", metavar="SIZE", help="4096 or MxNxK."),
+        click.option("--layout", type=click.Choice(layouts), help="As stored (n) or transposed."),
+        click.option("--dtype", type=click.Choice(dtypes), help="Element type."),
+        click.option("--family", metavar="NAME", help="Kernel family."),
+        click.option(
+            "--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Of this run only."
+        ),
+        click.option(
+            "--provenance",
+            type=click.Choice([provenance.value for provenance in Provenance]),
+            help="Measured by autogemm, or read from a recording.",
+        ),
+    )
+
+    @functools.wraps(command)
+    def with_query(provenance: str | None, **values: Any) -> Any:
+        from autogemm.store import BestQuery
+
+        filters = {name: values.pop(name) for name in FILTERS}
+        source = Provenance(provenance) if provenance else None
+        return command(query=BestQuery(provenance=source, **filters), **values)
+
+    wrapped: Command = with_query
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+@click.group()
+def db() -> None:
+    """Ask the tuning database: the best kernels, runs, trials.
+
+    A time whose provenance is `recorded` was not measured by this run, but read from a recording.
+    db/README.md has the tables and SQL for everything else.
+
+    \b
+    Examples:
+      autogemm db best --gpu h100
+      autogemm db list
+      autogemm db show run:1
+      autogemm db export --csv -o trials.csv
+    """
+
+
+@db.command()
+@filter_options
+@db_option
+@listing_options
+def best(query: BestQuery, db: str | None, as_json: bool, as_csv: bool) -> None:
+    """The best kernel for each GPU and problem.
+
+    It is the winner of the newest finals, or the fastest trial where there were no finals.
+    ratio_to_cublas is cuBLAS time / own time: above 1 is faster than cuBLAS.
+
+    \b
+    Examples:
+      autogemm db best
+      autogemm db best --gpu h100 --size 4096 --json
+    """
+    with _open(db) as store:
+        rows = [db_rows.best_row(row) for row in store.best(query)]
+    if not rows:
+        click.echo("no results match", err=True)
+    _print(rows, db_rows.BEST, db_rows.BEST_TABLE, as_json=as_json, as_csv=as_csv)
+
+
+@db.command("list")
+@click.option("--trials", "of_trials", is_flag=True, help="List trials instead of runs.")
+@click.option(
+    "--status",
+    metavar="STATUS",
+    type=click.Choice([status.value for status in Status]),
+    help="Trials that ended so: " + ", ".join(Status) + ".",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_NUMBER),
+    help=f"At most so many, the newest. Default: {TABLE_ROWS} in a table, all in JSON and CSV.",
+)
+@filter_options
+@db_option
+@listing_options
+def list_(  # noqa: PLR0913, PLR0917  # one parameter for each option
+    query: BestQuery,
+    db: str | None,
+    of_trials: bool,
+    status: str | None,
+    limit: int | None,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Runs, or with --trials their trials, newest first.
+
+    \b
+    Examples:
+      autogemm db list
+      autogemm db list --trials --status wrong_result
+      autogemm db list --trials --run 1 --limit 100
+    """
+    if status and not of_trials:
+        raise UsageError("--status is a trial's: add --trials")
+    if limit is None and not (as_json or as_csv):
+        limit = TABLE_ROWS
+    # One more than is shown tells whether there is more.
+    fetched = None if limit is None else limit + 1
+    with _open(db) as store:
+        if of_trials:
+            wanted = Status(status) if status else None
+            trials = store.trial_rows(query, wanted, fetched)
+            rows = [db_rows.trial_row(trial) for trial in trials]
+            columns, table = db_rows.TRIAL, db_rows.TRIAL_TABLE
+        else:
+            rows = [db_rows.run_row(run) for run in store.runs(query, fetched)]
+            columns, table = db_rows.RUN, db_rows.RUN_TABLE
+    kind = "trials" if of_trials else "runs"
+    if not rows:
+        click.echo(f"no {kind} match", err=True)
+    _print(rows[:limit], columns, table, as_json=as_json, as_csv=as_csv)
+    if limit is not None and len(rows) > limit:
+        click.echo(f"only the newest {limit} {kind}: --limit shows more", err=True)
+
+
+@db.command()
+@click.argument("identifier", metavar="ID")
+@db_option
+@listing_options
+def show(db: str | None, identifier: str, as_json: bool, as_csv: bool) -> None:
+    """A kernel by number or sha256, run:N or trial:N.
+
+    For a kernel, ID is its number or the beginning of its sha256. JSON holds a run's finals and a
+    kernel's trials too.
+
+    \b
+    Examples:
+      autogemm db show 12
+      autogemm db show run:1
+      autogemm db show trial:345 --json
+    """
+    kind, _, key = identifier.rpartition(":")
+    if kind not in _FINDERS:
+        raise UsageError(f"an ID is a kernel's number, run:N or trial:N, got {identifier!r}")
+    with _open(db) as store:
+        found = _FINDERS[kind](store, key)
+    if as_json or as_csv:
+        facts, columns = found.facts, found.columns
+        if as_json and found.part_name:
+            part = [db_rows.for_json(row) for row in found.part]
+            nested = [{name: row.get(name) for name in found.part_columns} for row in part]
+            facts, columns = {**facts, found.part_name: nested}, (*columns, found.part_name)
+        _print([facts], columns, columns, as_json=as_json, as_csv=as_csv)
+    else:
+        _print_found(found)
+
+
+@db.command()
+@click.option(
+    *("-o", "--output"),
+    metavar="FILE",
+    default="-",
+    help="Write to this file; - is standard output.",
+)
+@click.option("--force", is_flag=True, help="Replace a file that is no earlier export.")
+@click.option(
+    "--status",
+    metavar="STATUS",
+    type=click.Choice([status.value for status in Status]),
+    help="Trials that ended so: " + ", ".join(Status) + ".",
+)
+@filter_options
+@db_option
+@listing_options
+def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
+    query: BestQuery,
+    db: str | None,
+    output: str,
+    force: bool,
+    status: str | None,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """All trials with all facts, as JSON (default) or CSV.
+
+    Oldest first. An infinite error is null in JSON and empty in CSV.
+
+    \b
+    Examples:
+      autogemm db export > trials.json
+      autogemm db export --csv --gpu h100 -o trials.csv
+    """
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other: choose one")
+    with _open(db) as store:
+        trials = store.trial_rows(query, Status(status) if status else None)
+    shape = db_rows.for_csv if as_csv else db_rows.for_json
+    rows = [shape(db_rows.trial_row(trial)) for trial in reversed(trials)]
+    if not rows:
+        click.echo("no trials match", err=True)
+    text = rows_text(rows, db_rows.TRIAL, as_csv=as_csv)
+    beginning = ",".join(db_rows.TRIAL) if as_csv else f'[\n  {{\n    "{db_rows.TRIAL[0]}"'
+    write_output(output, text.encode(), force=force, ours=beginning)
+
+
+@db.command()
+@db_option
+def path(db: str | None) -> None:
+    """Where the database is, or would be.
+
+    \b
+    Examples:
+      sqlite3 "$(autogemm db path)" "SELECT count(*) FROM run_trials"
+    """
+    from autogemm.store import database_place
+
+    click.echo(database_place(db))
+
+
+def _open(url: str | None) -> Store:
+    from autogemm.store import open_store
+
+    return open_store(url, create=False)
+
+
+def _print(
+    rows: Sequence[FlatRow],
+    columns: Columns,
+    table: Columns,
+    *,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    if as_json or as_csv:
+        shape = db_rows.for_csv if as_csv else db_rows.for_json
+        print_rows([shape(row) for row in rows], columns, as_json=as_json, as_csv=as_csv)
+    elif rows:
+        print_rows([db_rows.for_table(row) for row in rows], table)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One thing that was asked for: its facts, and the rows that belong to it."""
+
+    facts: FlatRow
+    columns: Columns
+    part_name: str = ""
+    part: Sequence[FlatRow] = ()
+    part_columns: Columns = ()
+
+
+def _find_kernel(store: Store, key: str) -> Found:
+    kernel = store.stored_kernel(key)
+    trials = [db_rows.trial_row(trial) for trial in store.kernel_trials(kernel.kernel_id)]
+    facts = {**db_rows.latest_resources(trials), **db_rows.kernel_row(kernel)}
+    return Found(facts, db_rows.KERNEL, "trials", trials, db_rows.KERNEL_TRIAL_TABLE)
+
+
+def _find_run(store: Store, key: str) -> Found:
+    run = store.run(_number(key, "run"))
+    finals = db_rows.finals_rows(run.finals, run.spec.problem) if run.finals else []
+    return Found(db_rows.run_row(run), db_rows.RUN, "finals", finals, db_rows.ENTRY)
+
+
+def _find_trial(store: Store, key: str) -> Found:
+    return Found(db_rows.trial_row(store.trial(_number(key, "trial"))), db_rows.TRIAL)
+
+
+_FINDERS = {"": _find_kernel, "kernel": _find_kernel, "run": _find_run, "trial": _find_trial}
+
+
+def _print_found(found: Found) -> None:
+    readable = db_rows.for_people(found.facts)
+    fields = [{"field": name, "value": shown(readable.get(name))} for name in found.columns]
+    print_table(fields, ("field", "value"))
+    if found.part:
+        click.echo()
+        rows = [db_rows.for_table(row) for row in found.part]
+        print_table(rows, found.part_columns, title=found.part_name)
+
+
+def _number(key: str, kind: str) -> int:
+    if not (key.isascii() and key.isdigit()) or int(key[:11]) > MAX_NUMBER:
+        raise UsageError(f"a {kind} has a number, as in {kind}:1; got {key!r}")
+    return int(key)

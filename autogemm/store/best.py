@@ -1,0 +1,220 @@
+"""Which kernel is the best, and everything known of it."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from sqlalchemy import case, func, select
+from sqlalchemy.orm import Session
+
+from autogemm.config import Config
+from autogemm.errors import NotFoundError, UsageError
+from autogemm.outcome import CacheState, Provenance, Status
+from autogemm.store.convert import (
+    device_of,
+    environment_of,
+    kernel_of,
+    problem_of,
+    verification_of,
+)
+from autogemm.store.models import (
+    FinalsEntryRecord,
+    FinalsRecord,
+    KernelRecord,
+    MeasurementRecord,
+    RunRecord,
+    TrialRecord,
+)
+from autogemm.store.queries import conditions
+from autogemm.store.records import BestQuery, ResultRow
+from autogemm.stored_kernel import StoredKernel
+
+# A kernel's time is that of the finals it was in, or of one of its trials.
+Timing = FinalsEntryRecord | TrialRecord
+
+# Times that may be compared with each other: not across GPUs, problems, sources, cache states.
+_GROUP = (RunRecord.device_id, RunRecord.problem_id, RunRecord.provenance, RunRecord.l2)
+
+_WINNER = 1
+
+# Ids have 32 bits; longer digits are the beginning of a sha256.
+_MAX_DIGITS = 10
+_MEASURED_FIRST = case((RunRecord.provenance == Provenance.MEASURED.value, 0), else_=1)
+
+
+def best_rows(session: Session, query: BestQuery) -> list[ResultRow]:
+    """One row for each device, problem, provenance and cache state, sorted by these."""
+    rows = [_result_row(timing) for timing in _best_timings(session, query)]
+    return sorted(
+        rows,
+        key=lambda row: (
+            *(row.device.name, row.problem.flops, row.problem.label),
+            *(row.provenance, row.l2),
+        ),
+    )
+
+
+def best_kernel(session: Session, query: BestQuery) -> StoredKernel:
+    """The best kernel of the newest match; a measured one before a recorded one.
+
+    Raises NotFoundError when nothing matches, or the source of what matches was not kept.
+    """
+    timings = list(_best_timings(session, query))
+    if not timings:
+        raise NotFoundError("no result matches: autogemm db best lists what there is")
+    chosen = max(
+        timings,
+        key=lambda timing: (_run(timing).provenance == Provenance.MEASURED, _measured_at(timing)),
+    )
+    if chosen.kernel is None:
+        raise NotFoundError(
+            f"the source of the best kernel of run {_run(chosen).id} was not kept: tune again"
+        )
+    return _stored_kernel(chosen, chosen.kernel)
+
+
+def kernel_by_id(session: Session, kernel_id: int) -> StoredKernel:
+    """A kernel with its newest finals, else its newest trial that ran well, else its newest."""
+    kernel = session.get(KernelRecord, kernel_id)
+    if kernel is None:
+        raise NotFoundError(f"no kernel {kernel_id}: autogemm db best shows kernels")
+    in_finals = (
+        select(FinalsEntryRecord)
+        .join(FinalsEntryRecord.finals)
+        .join(FinalsRecord.run)
+        .where(FinalsEntryRecord.kernel_id == kernel_id)
+        .order_by(_MEASURED_FIRST, FinalsRecord.id.desc())
+        .limit(1)
+    )
+    tried = (
+        select(TrialRecord)
+        .join(TrialRecord.run)
+        .where(TrialRecord.kernel_id == kernel_id)
+        .order_by(
+            case((TrialRecord.status == Status.OK.value, 0), else_=1),
+            _MEASURED_FIRST,
+            TrialRecord.id.desc(),
+        )
+        .limit(1)
+    )
+    timing = session.scalar(in_finals) or session.scalar(tried)
+    if timing is None:
+        raise NotFoundError(f"kernel {kernel_id} was never tried")
+    return _stored_kernel(timing, kernel)
+
+
+def find_kernel_id(session: Session, text: str) -> int:
+    """The id that ``text`` is, or the kernel whose sha256 begins with it.
+
+    Raises NotFoundError when there is none, UsageError when there are several.
+    """
+    if text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS:
+        return int(text)
+    begins = KernelRecord.source_sha256.startswith(text.lower(), autoescape=True)
+    found = list(session.scalars(select(KernelRecord.id).where(begins).limit(2)))
+    if not found or not text:
+        raise NotFoundError(
+            f"no kernel {text!r}: give its number or the beginning of its sha256 "
+            "(autogemm db best shows kernels)"
+        )
+    if len(found) > 1:
+        raise UsageError(
+            f"several kernels have a sha256 that begins with {text!r}: give more of it"
+        )
+    return found[0]
+
+
+def _best_timings(session: Session, query: BestQuery) -> Iterator[Timing]:
+    wanted = conditions(query)
+    newest = (
+        select(func.max(FinalsRecord.id)).join(FinalsRecord.run).where(*wanted).group_by(*_GROUP)
+    )
+    winners = select(FinalsEntryRecord).where(
+        FinalsEntryRecord.finals_id.in_(newest), FinalsEntryRecord.place == _WINNER
+    )
+    decided = set()
+    for winner in session.scalars(winners):
+        decided.add(_group(winner.finals.run))
+        yield winner
+    fastest_first = func.row_number().over(
+        partition_by=_GROUP, order_by=(MeasurementRecord.median_us, TrialRecord.id)
+    )
+    ranked = (
+        select(TrialRecord.id, fastest_first.label("rank"))
+        .join(TrialRecord.run)
+        .join(TrialRecord.measurement)
+        .where(TrialRecord.status == Status.OK.value, *wanted)
+        .subquery()
+    )
+    fastest = select(TrialRecord).join(ranked, ranked.c.id == TrialRecord.id)
+    for trial in session.scalars(fastest.where(ranked.c.rank == 1)):
+        if _group(trial.run) not in decided:
+            yield trial
+
+
+def _group(run: RunRecord) -> tuple[int, int, str, str]:
+    return (run.device_id, run.problem_id, run.provenance, run.l2)
+
+
+def _run(timing: Timing) -> RunRecord:
+    return timing.run if isinstance(timing, TrialRecord) else timing.finals.run
+
+
+def _measured_at(timing: Timing) -> datetime:
+    return timing.finished_at if isinstance(timing, TrialRecord) else timing.finals.measured_at
+
+
+def _ratios(timing: Timing) -> tuple[float | None, float | None, float | None]:
+    if isinstance(timing, TrialRecord):
+        return (None, None, None)
+    return (timing.ratio, timing.ratio_low, timing.ratio_high)
+
+
+def _time_us(timing: Timing) -> float | None:
+    if isinstance(timing, FinalsEntryRecord):
+        return timing.median_us
+    if timing.status == Status.OK.value and timing.measurement is not None:
+        return timing.measurement.median_us
+    return None
+
+
+def _result_row(timing: Timing) -> ResultRow:
+    run, time_us, config = _run(timing), _time_us(timing), timing.config
+    if time_us is None or config is None:
+        raise ValueError(f"the best of run {run.id} has no time or no config")
+    ratio, ratio_low, ratio_high = _ratios(timing)
+    return ResultRow(
+        device=device_of(run.device),
+        problem=problem_of(run.problem),
+        provenance=Provenance(run.provenance),
+        l2=CacheState(run.l2),
+        family=run.family,
+        config=Config.of(run.family, config),
+        time_us=time_us,
+        ratio=ratio,
+        ratio_low=ratio_low,
+        ratio_high=ratio_high,
+        kernel_id=timing.kernel_id,
+        run_id=run.id,
+        measured_at=_measured_at(timing),
+    )
+
+
+def _stored_kernel(timing: Timing, kernel: KernelRecord) -> StoredKernel:
+    run = _run(timing)
+    ratio, ratio_low, ratio_high = _ratios(timing)
+    return StoredKernel(
+        kernel_id=kernel.id,
+        source=kernel_of(kernel),
+        problem=problem_of(run.problem),
+        device=device_of(run.device),
+        environment=environment_of(run.environment),
+        provenance=Provenance(run.provenance),
+        l2=CacheState(run.l2),
+        time_us=_time_us(timing),
+        ratio=ratio,
+        ratio_low=ratio_low,
+        ratio_high=ratio_high,
+        run_id=run.id,
+        measured_at=_measured_at(timing),
+        verification=verification_of(timing),
+    )

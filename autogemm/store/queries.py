@@ -1,0 +1,200 @@
+"""What people and the tuner ask of runs and trials, as selects."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy.orm import Session
+
+from autogemm.device import Device
+from autogemm.errors import NotFoundError
+from autogemm.outcome import CacheState, Environment, Outcome, Provenance, Status
+from autogemm.problem import Problem
+from autogemm.store.convert import (
+    device_key,
+    environment_columns,
+    finals_of,
+    outcome_of,
+    problem_columns,
+    spec_columns,
+    spec_of,
+    trial_row_of,
+)
+from autogemm.store.models import (
+    DeviceRecord,
+    FinalsRecord,
+    KernelRecord,
+    MeasurementRecord,
+    RunRecord,
+    TrialRecord,
+)
+from autogemm.store.records import BestQuery, RunRow, RunSpec, RunState, TrialRow
+
+# Ends that the same kernel reaches again. The others may have been bad luck (a hang, a crash), or
+# depend on how fast the best was at that time (too slow).
+_REPEATABLE = (Status.OK, Status.COMPILE_FAILED, Status.WRONG_RESULT)
+
+Condition = ColumnElement[bool]
+
+
+def conditions(query: BestQuery) -> list[Condition]:
+    """What a run must satisfy to match. Raises UsageError for a size that is none."""
+    problem: dict[str, Any] = {"layout": query.layout, "dtype": query.dtype}
+    if query.size is not None:
+        problem |= dict(zip("mnk", Problem.parse_size(query.size), strict=True))
+    run = {"family": query.family, "id": query.run_id, "provenance": query.provenance}
+    wanted = [
+        *(RunRecord.problem.has(**{name: value}) for name, value in problem.items() if value),
+        *(getattr(RunRecord, name) == value for name, value in run.items() if value is not None),
+    ]
+    if query.gpu is not None:
+        wanted.append(RunRecord.device.has(DeviceRecord.name.icontains(query.gpu, autoescape=True)))
+    return wanted
+
+
+def same_place(
+    problem: Problem,
+    device: Device,
+    environment: Environment,
+    provenance: Provenance,
+    l2: CacheState | None,
+) -> list[Condition]:
+    """What a run must satisfy for its times to hold for these circumstances."""
+    wanted = [
+        RunRecord.problem.has(**problem_columns(problem)),
+        RunRecord.device.has(**device_key(device)),
+        RunRecord.environment.has(**environment_columns(environment)),
+        RunRecord.provenance == provenance.value,
+    ]
+    if l2 is not None:
+        wanted.append(RunRecord.l2 == l2.value)
+    return wanted
+
+
+def same_request(spec: RunSpec) -> list[Condition]:
+    """What a run must satisfy to have been asked for the same thing in the same place."""
+    return [
+        *same_place(spec.problem, spec.device, spec.environment, spec.provenance, spec.l2),
+        *(getattr(RunRecord, name) == value for name, value in spec_columns(spec).items()),
+    ]
+
+
+def unfinished_runs(session: Session, spec: RunSpec) -> Iterable[RunRecord]:
+    """The runs that ``spec`` would go on with, newest first."""
+    statement = (
+        select(RunRecord)
+        .where(RunRecord.state != RunState.FINISHED.value, *same_request(spec))
+        .order_by(RunRecord.id.desc())
+    )
+    return session.scalars(statement)
+
+
+def known_outcome(session: Session, kernel_sha256: str, where: list[Condition]) -> Outcome | None:
+    """The newest outcome of a kernel that measuring it again would repeat."""
+    statement = (
+        select(TrialRecord)
+        .join(TrialRecord.kernel)
+        .join(TrialRecord.run)
+        .where(
+            KernelRecord.source_sha256 == kernel_sha256,
+            TrialRecord.status.in_([status.value for status in _REPEATABLE]),
+            *where,
+        )
+        .order_by(TrialRecord.id.desc())
+        .limit(1)
+    )
+    found = session.scalar(statement)
+    return outcome_of(found) if found else None
+
+
+def outcomes(session: Session, run_id: int) -> list[Outcome]:
+    """A run's outcomes in the order of their numbers."""
+    statement = select(TrialRecord).filter_by(run_id=run_id).order_by(TrialRecord.number)
+    return [outcome_of(trial) for trial in session.scalars(statement)]
+
+
+def trial_rows(
+    session: Session, query: BestQuery, status: Status | None, limit: int | None
+) -> list[TrialRow]:
+    """Trials, newest first."""
+    statement = (
+        select(TrialRecord)
+        .join(TrialRecord.run)
+        .where(*conditions(query))
+        .order_by(TrialRecord.id.desc())
+        .limit(limit)
+    )
+    if status is not None:
+        statement = statement.where(TrialRecord.status == status.value)
+    return [trial_row_of(trial) for trial in session.scalars(statement)]
+
+
+def kernel_trial_rows(session: Session, kernel_id: int) -> list[TrialRow]:
+    """Trials of one kernel, newest first."""
+    statement = select(TrialRecord).filter_by(kernel_id=kernel_id).order_by(TrialRecord.id.desc())
+    return [trial_row_of(trial) for trial in session.scalars(statement)]
+
+
+def trial_row(session: Session, trial_id: int) -> TrialRow:
+    """Raises NotFoundError for a number that is no trial's."""
+    trial = session.get(TrialRecord, trial_id)
+    if trial is None:
+        raise NotFoundError(f"no trial {trial_id}: autogemm db list --trials shows the trials")
+    return trial_row_of(trial)
+
+
+def run_rows(session: Session, query: BestQuery, limit: int | None) -> list[RunRow]:
+    """Runs, newest first."""
+    statement = (
+        select(RunRecord).where(*conditions(query)).order_by(RunRecord.id.desc()).limit(limit)
+    )
+    return _with_results(session, list(session.scalars(statement)))
+
+
+def run_row(session: Session, run: RunRecord) -> RunRow:
+    """One run and what it found."""
+    return _with_results(session, [run])[0]
+
+
+def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
+    ids = [run.id for run in runs]
+    is_ok = TrialRecord.status == Status.OK.value
+    counted = (
+        select(
+            TrialRecord.run_id,
+            func.count(),
+            func.sum(case((is_ok, 1), else_=0)),
+            func.min(case((is_ok, MeasurementRecord.median_us))),
+        )
+        .outerjoin(TrialRecord.measurement)
+        .where(TrialRecord.run_id.in_(ids))
+        .group_by(TrialRecord.run_id)
+    )
+    counts = {run_id: tuple(row) for run_id, *row in session.execute(counted)}
+    newest = (
+        select(func.max(FinalsRecord.id))
+        .where(FinalsRecord.run_id.in_(ids))
+        .group_by(FinalsRecord.run_id)
+    )
+    finals = {
+        record.run_id: finals_of(record)
+        for record in session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
+    }
+    rows = []
+    for run in runs:
+        num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))
+        decided = finals.get(run.id)
+        rows.append(
+            RunRow(
+                run_id=run.id,
+                spec=spec_of(run),
+                state=RunState(run.state),
+                started_at=run.started_at,
+                finished_at=run.finished_at,
+                num_trials=num_trials,
+                num_ok=num_ok,
+                best_us=decided.winner.median_us if decided else fastest_us,
+                finals=decided,
+            )
+        )
+    return rows

@@ -1,0 +1,121 @@
+"""What goes into the store and comes out of it: frozen values, no database types."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from autogemm.config import Config, Value
+from autogemm.device import Device
+from autogemm.outcome import (
+    CacheState,
+    Environment,
+    Finals,
+    Outcome,
+    Provenance,
+)
+from autogemm.problem import Problem
+
+
+class RunState(StrEnum):
+    """How far a run got. Only FINISHED ones are not resumed."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What makes two runs the same run, so that one resumes the other; and the command typed.
+
+    ``family_sha256`` covers the search space and the template, ``fix`` the values that each
+    narrowed parameter may take. ``command`` is kept for the reader and not compared.
+    """
+
+    problem: Problem
+    device: Device
+    environment: Environment
+    family: str
+    family_sha256: str
+    fix: tuple[tuple[str, tuple[Value, ...]], ...]
+    sampler: str
+    seed: int
+    provenance: Provenance
+    command: str
+    l2: CacheState = CacheState.WARM
+
+
+@dataclass(frozen=True, slots=True)
+class BestQuery:
+    """A filter over runs, trials and results; None does not filter.
+
+    ``gpu`` is any part of the device's name, in any case. ``size`` is ``4096`` or ``MxNxK``.
+    """
+
+    gpu: str | None = None
+    size: str | None = None
+    layout: str | None = None
+    dtype: str | None = None
+    family: str | None = None
+    run_id: int | None = None
+    provenance: Provenance | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """The best kernel for one device, problem, provenance and cache state.
+
+    ``ratio`` is cuBLAS time / own time from the finals (above 1 is faster than cuBLAS) with its
+    interval; None for a run that had no finals. ``kernel_id`` is None if its source was not kept.
+    """
+
+    device: Device
+    problem: Problem
+    provenance: Provenance
+    l2: CacheState
+    family: str
+    config: Config
+    time_us: float
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    kernel_id: int | None
+    run_id: int
+    measured_at: datetime
+
+    @property
+    def tflops(self) -> float:
+        """Speed in TFLOP/s."""
+        return self.problem.tflops(self.time_us)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run and what it found. ``finals`` is the newest of its finals."""
+
+    run_id: int
+    spec: RunSpec
+    state: RunState
+    started_at: datetime
+    finished_at: datetime | None
+    num_trials: int
+    num_ok: int
+    best_us: float | None
+    finals: Finals | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One trial with the run's circumstances. ``kernel_id`` is None if no source was stored."""
+
+    trial_id: int
+    run_id: int
+    number: int
+    outcome: Outcome
+    kernel_id: int | None
+    problem: Problem
+    device: Device
+    environment: Environment
+    provenance: Provenance
+    l2: CacheState
+    finished_at: datetime

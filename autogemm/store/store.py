@@ -1,0 +1,276 @@
+"""The store as the rest of the program sees it: one method, one transaction."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+from sqlalchemy import URL, Engine
+from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.orm import Session
+
+from autogemm.device import Device
+from autogemm.errors import StoreError
+from autogemm.kernel import KernelSource
+from autogemm.outcome import CacheState, Environment, Finals, Outcome, Provenance, Status
+from autogemm.problem import Problem
+from autogemm.resources import default_database_url
+from autogemm.store import best, queries, writing
+from autogemm.store.connect import (
+    connect,
+    connect_immutable,
+    driver_errors_in_one_line,
+    is_sqlite,
+    parse_address,
+    shown_address,
+    writer,
+)
+from autogemm.store.records import (
+    BestQuery,
+    ResultRow,
+    RunRow,
+    RunSpec,
+    RunState,
+    TrialRow,
+)
+from autogemm.store.schema import create_schema, nothing_there, require_schema
+from autogemm.stored_kernel import StoredKernel
+
+Result = TypeVar("Result")
+
+_EVERYTHING = BestQuery()
+
+# How often a transaction is tried that another writer got in the way of.
+_ATTEMPTS = 5
+
+
+def open_store(url: str | None = None, *, create: bool = True, timeout_s: float = 30.0) -> "Store":
+    """Open the database, by default the one of ``resources.default_database_url()``.
+
+    A bare path is a SQLite file. With ``create`` it must be writable, and is made, with its
+    folder, if it is not there; without, nothing is made. An older schema is migrated.
+    ``timeout_s`` is how long each write waits for another process's lock.
+
+    Raises NotFoundError (without ``create``) when there is no database, StoreError when it is
+    none, is another program's, a newer version's, read-only, locked, or of an unknown kind.
+    """
+    address = parse_address(default_database_url() if url is None else url)
+    where = shown_address(address)
+    if is_sqlite(address):
+        _prepare_file(Path(str(address.database)), create)
+    engine = connect(address, timeout_s)
+    with driver_errors_in_one_line(where):
+        if create:
+            create_schema(engine, where, timeout_s)
+        else:
+            engine = _readable(engine, address)
+            require_schema(engine, where)
+    return Store(address, engine)
+
+
+def database_place(url: str | None = None) -> str:
+    """Where the database is or would be: a path, or a URL without its password."""
+    return shown_address(parse_address(default_database_url() if url is None else url))
+
+
+class Store:
+    """The tuning database, opened by `open_store`. Threads may share it.
+
+    Every method is one transaction and raises StoreError when the database fails it.
+    """
+
+    def __init__(self, address: URL, engine: Engine) -> None:
+        self.url = address.render_as_string(hide_password=False)
+        self._where = shown_address(address)
+        self._engine = engine
+        self._writer = writer(engine)
+
+    def begin_run(self, spec: RunSpec) -> int:
+        """A new run in state ``running``, owned by this process; its id."""
+        return self._write(lambda session: writing.add_run(session, spec).id)
+
+    def find_unfinished_run(self, spec: RunSpec) -> int | None:
+        """The newest run of the same request that was not finished and that nobody is writing.
+
+        The same request: all of ``spec`` but its command. Follow with `resume_run`.
+        """
+        with self._read() as session:
+            for run in queries.unfinished_runs(session, spec):
+                if not writing.is_written_elsewhere(run.owner):
+                    return run.id
+        return None
+
+    def resume_run(self, run_id: int) -> None:
+        """Go on with a run: it is ``running`` again, owned by this process."""
+        self._write(lambda session: writing.claim_run(session, run_id))
+
+    def finish_run(self, run_id: int, state: RunState) -> None:
+        """The end of a run (``finished``) or of this attempt at it (``interrupted``)."""
+        self._write(lambda session: writing.end_run(session, run_id, RunState(state)))
+
+    def record_trial(
+        self, run_id: int, trial_number: int, outcome: Outcome, source: KernelSource | None
+    ) -> int:
+        """Store one trial; its id. Committed when this returns: a killed process keeps it.
+
+        The same trial again is left as it is. Raises StoreError if that number holds another
+        config, NotFoundError if there is no such run, ValueError for a time that is not finite or
+        a source that is not the outcome's.
+        """
+        return self._write(
+            lambda session: writing.add_trial(session, run_id, trial_number, outcome, source)
+        )
+
+    def record_finals(
+        self, run_id: int, finals: Finals, sources: Mapping[str, KernelSource]
+    ) -> None:
+        """Store finals. ``sources`` by sha256; may lack those that are stored already."""
+        self._write(lambda session: writing.add_finals(session, run_id, finals, sources))
+
+    def trials(self, run_id: int) -> list[Outcome]:
+        """The outcomes of a run in the order of their trial numbers."""
+        with self._read() as session:
+            return queries.outcomes(session, run_id)
+
+    def known_outcome(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
+        self,
+        kernel_sha256: str,
+        problem: Problem,
+        device: Device,
+        environment: Environment,
+        provenance: Provenance,
+        l2: CacheState | None = None,
+    ) -> Outcome | None:
+        """What this kernel did earlier in the same place, if measuring again would repeat it.
+
+        ``ok``, ``compile_failed`` and ``wrong_result`` repeat; other ends may be bad luck. ``l2``
+        asks for times of one cache state only.
+        """
+        with self._read() as session:
+            where = queries.same_place(problem, device, environment, provenance, l2)
+            return queries.known_outcome(session, kernel_sha256, where)
+
+    def best(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
+        """The best kernel for each device, problem, provenance and cache state.
+
+        It is the winner of the newest finals, or, where there were none, the trial with the
+        smallest median.
+        """
+        with self._read() as session:
+            return best.best_rows(session, query)
+
+    def stored_kernel(self, what: BestQuery | int | str = _EVERYTHING) -> StoredKernel:
+        """One kernel with its source, by query, id, or the beginning of its sha256.
+
+        Of several results that match a query the newest is taken, measured before recorded.
+        Raises NotFoundError when there is none.
+        """
+        with self._read() as session:
+            if isinstance(what, BestQuery):
+                return best.best_kernel(session, what)
+            if isinstance(what, str):
+                what = best.find_kernel_id(session, what)
+            return best.kernel_by_id(session, what)
+
+    def runs(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[RunRow]:
+        """Runs that match, newest first."""
+        with self._read() as session:
+            return queries.run_rows(session, query, limit)
+
+    def run(self, run_id: int) -> RunRow:
+        """One run. Raises NotFoundError."""
+        with self._read() as session:
+            return queries.run_row(session, writing.get_run(session, run_id))
+
+    def trial_rows(
+        self,
+        query: BestQuery = _EVERYTHING,
+        status: Status | None = None,
+        limit: int | None = None,
+    ) -> list[TrialRow]:
+        """Trials that match, newest first."""
+        with self._read() as session:
+            return queries.trial_rows(session, query, status, limit)
+
+    def kernel_trials(self, kernel_id: int) -> list[TrialRow]:
+        """All trials of one kernel, newest first."""
+        with self._read() as session:
+            return queries.kernel_trial_rows(session, kernel_id)
+
+    def trial(self, trial_id: int) -> TrialRow:
+        """One trial. Raises NotFoundError."""
+        with self._read() as session:
+            return queries.trial_row(session, trial_id)
+
+    def close(self) -> None:
+        """Close all connections. May be called twice."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _read(self) -> Iterator[Session]:
+        with driver_errors_in_one_line(self._where), Session(self._engine) as session:
+            try:
+                yield session
+            except (ValueError, TypeError, KeyError) as error:
+                raise StoreError(
+                    f"the database {self._where} holds a row that cannot be understood, it is "
+                    f"damaged or was edited by hand: {error}"
+                ) from error
+
+    def _write(self, work: Callable[[Session], Result]) -> Result:
+        with driver_errors_in_one_line(self._where):
+            for _ in range(_ATTEMPTS - 1):
+                try:
+                    return self._transact(work)
+                except IntegrityError:
+                    # Another writer has just added a row that this one looked for in vain.
+                    continue
+            return self._transact(work)
+
+    def _transact(self, work: Callable[[Session], Result]) -> Result:
+        with Session(self._writer, expire_on_commit=False) as session, session.begin():
+            return work(session)
+
+
+def _prepare_file(path: Path, create: bool) -> None:
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder: give the path of a database file in it")
+    if path.exists():
+        return
+    if not create:
+        raise nothing_there(str(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"the folder {path.parent} for the database cannot be made ({error.strerror}): give "
+            "another path"
+        ) from error
+
+
+def _readable(engine: Engine, address: URL) -> Engine:
+    """The engine, or one that needs no lock files if the file's folder cannot take them."""
+    if not is_sqlite(address):
+        return engine
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("SELECT name FROM sqlite_master").first()
+    except OperationalError as error:
+        path = Path(str(address.database))
+        # With a log beside it the file alone is not the whole database.
+        if "readonly" not in str(error.orig) or path.with_name(f"{path.name}-wal").exists():
+            raise
+        return connect_immutable(path)
+    return engine

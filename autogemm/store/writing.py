@@ -1,0 +1,187 @@
+"""Rows that are added in one transaction: of a run, a trial, finals."""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from autogemm.errors import NotFoundError, StoreError
+from autogemm.kernel import KernelSource
+from autogemm.outcome import Finals, Outcome
+from autogemm.store.convert import (
+    device_key,
+    entry_record,
+    environment_columns,
+    kernel_columns,
+    measurement_record,
+    problem_columns,
+    resources_records,
+    spec_columns,
+    trial_columns,
+)
+from autogemm.store.models import (
+    Base,
+    DeviceRecord,
+    EnvironmentRecord,
+    FinalsRecord,
+    KernelRecord,
+    ProblemRecord,
+    RunRecord,
+    TrialRecord,
+)
+from autogemm.store.records import RunSpec, RunState
+
+Row = TypeVar("Row", bound=Base)
+
+
+def now() -> datetime:
+    """The time that rows are stamped with."""
+    return datetime.now(UTC)
+
+
+def this_process() -> str:
+    """``host:pid``, the owner of the runs that this process writes."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def is_written_elsewhere(owner: str) -> bool:
+    """Whether another process of this machine, still alive, owns a run.
+
+    Of a process on another machine nothing is known: it counts as gone.
+    """
+    host, _, pid = owner.rpartition(":")
+    if owner == this_process() or host != socket.gethostname() or os.name != "posix":
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def add_run(session: Session, spec: RunSpec) -> RunRecord:
+    """A new run, owned by this process."""
+    run = RunRecord(
+        problem=_get_or_add(session, ProblemRecord, problem_columns(spec.problem)),
+        device=_device(session, spec),
+        environment=_get_or_add(session, EnvironmentRecord, environment_columns(spec.environment)),
+        **spec_columns(spec),
+        state=RunState.RUNNING.value,
+        owner=this_process(),
+        command=spec.command,
+        started_at=now(),
+    )
+    session.add(run)
+    session.flush()
+    return run
+
+
+def get_run(session: Session, run_id: int) -> RunRecord:
+    """Raises NotFoundError for a number that is no run's."""
+    run = session.get(RunRecord, run_id)
+    if run is None:
+        raise NotFoundError(f"no run {run_id}: autogemm db list shows the runs")
+    return run
+
+
+def claim_run(session: Session, run_id: int) -> None:
+    """This process goes on with the run."""
+    run = get_run(session, run_id)
+    run.state = RunState.RUNNING.value
+    run.owner = this_process()
+    run.finished_at = None
+
+
+def end_run(session: Session, run_id: int, state: RunState) -> None:
+    """The run ends in ``state``."""
+    run = get_run(session, run_id)
+    run.state = state.value
+    run.finished_at = now()
+
+
+def add_trial(
+    session: Session, run_id: int, number: int, outcome: Outcome, source: KernelSource | None
+) -> int:
+    """The trial's id; one that is there already, with the same config, is left as it is.
+
+    Raises StoreError if it is there with another config.
+    """
+    run = get_run(session, run_id)
+    found = session.scalar(select(TrialRecord).filter_by(run_id=run_id, number=number))
+    if found is not None:
+        if found.config != outcome.config.as_dict():
+            raise StoreError(
+                f"trial {number} of run {run_id} is stored already, with another config: two "
+                "processes are writing to one run; end one of them"
+            )
+        return found.id
+    trial = TrialRecord(
+        run=run,
+        number=number,
+        kernel=_kernel(session, outcome.kernel_sha256, source),
+        measurement=measurement_record(outcome.measurement) if outcome.measurement else None,
+        resources=resources_records(outcome.resources),
+        finished_at=now(),
+        **trial_columns(outcome),
+    )
+    session.add(trial)
+    session.flush()
+    return trial.id
+
+
+def add_finals(
+    session: Session, run_id: int, finals: Finals, sources: Mapping[str, KernelSource]
+) -> None:
+    """Finals of a run. A contestant's source comes from ``sources`` or is stored already."""
+    record = FinalsRecord(
+        run=get_run(session, run_id),
+        rounds=finals.rounds,
+        method=finals.method,
+        launches_per_sample=finals.launches_per_sample,
+        provenance=finals.provenance.value,
+        measured_at=now(),
+        **asdict(finals.telemetry),
+    )
+    session.add(record)
+    for place, entry in enumerate((finals.baseline, *finals.entries)):
+        kernel = _kernel(session, entry.kernel_sha256, sources.get(entry.kernel_sha256))
+        if kernel is not None:
+            session.flush()
+        record.entries.append(entry_record(entry, place, kernel.id if kernel else None))
+
+
+def _device(session: Session, spec: RunSpec) -> DeviceRecord:
+    facts = asdict(spec.device)
+    device = _get_or_add(session, DeviceRecord, device_key(spec.device), {"facts": facts})
+    # As last seen: a newer driver or version may know better.
+    device.facts = facts
+    return device
+
+
+def _kernel(session: Session, sha256: str, source: KernelSource | None) -> KernelRecord | None:
+    if source is None:
+        return session.scalar(select(KernelRecord).filter_by(source_sha256=sha256))
+    if sha256 not in ("", source.sha256):
+        raise ValueError(f"the outcome is of source {sha256}, got source {source.sha256}")
+    columns = {**kernel_columns(source), "created_at": now()}
+    return _get_or_add(session, KernelRecord, {"source_sha256": source.sha256}, columns)
+
+
+def _get_or_add(
+    session: Session, model: type[Row], key: dict[str, Any], rest: dict[str, Any] | None = None
+) -> Row:
+    # Another writer may add the same row in between (PostgreSQL; in SQLite we hold the write
+    # lock): the transaction then fails on the unique key and Store runs it again.
+    found = session.scalar(select(model).filter_by(**key))
+    if found is not None:
+        return found
+    row = model(**key, **(rest or {}))
+    session.add(row)
+    return row

@@ -1,0 +1,33 @@
+"""A kernel together with where its time comes from: what the store knows and an export tells."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from autogemm.device import Device
+from autogemm.kernel import KernelSource
+from autogemm.outcome import CacheState, Environment, Provenance, Verification
+from autogemm.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKernel:
+    """One kernel with all that its exported file says of where its time comes from.
+
+    ``time_us`` is None for a kernel that never ran correctly; the ratio to cuBLAS (above 1 is
+    faster) and its interval are None for one that was not in the finals.
+    """
+
+    kernel_id: int
+    source: KernelSource
+    problem: Problem
+    device: Device
+    environment: Environment
+    provenance: Provenance
+    l2: CacheState
+    time_us: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    run_id: int
+    measured_at: datetime
+    verification: Verification | None

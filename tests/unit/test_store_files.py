@@ -1,0 +1,367 @@
+"""The database as a file: made, migrated, shared, killed, and what is not a database."""
+
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
+from store_samples import SPEC, fill, new_store, ok, source
+
+import autogemm.store.schema
+from autogemm.errors import NotFoundError, StoreError
+from autogemm.resources import data_folder
+from autogemm.store import BestQuery, Store, database_place, open_store
+from autogemm.store.models import Base
+from autogemm.store.schema import SCHEMA_REVISION, VERSION_TABLE
+
+# How long to wait for another process's lock.
+IMPATIENT_S = 0.1
+
+
+def error_of(url: str, create: bool = True) -> str:
+    with pytest.raises(StoreError) as caught:
+        open_store(url, create=create, timeout_s=IMPATIENT_S)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def subprocess_running(code: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *arguments],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+
+
+def is_whole(path: Path) -> bool:
+    with closing(sqlite3.connect(path)) as connection:
+        return bool(connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)])
+
+
+def test_default_place_is_made_with_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "folder" / "a.db"
+    for url in (str(path), f"sqlite:///{path}"):
+        monkeypatch.setenv("AUTOGEMM_DB", url)
+        with open_store() as store:
+            assert store.url == f"sqlite:///{path}"
+        assert path.is_file()
+        assert database_place() == str(path)
+
+
+def test_a_bare_path_may_be_relative_and_hold_odd_characters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a b.db", "100%.db", "what?x=1#y.db", "ü[red].db"):
+        open_store(name).close()
+        assert (tmp_path / name).is_file()
+        # The URL is what other programs are given.
+        open_store(name, create=False).close()
+        with open_store(open_store(name).url, create=False) as store:
+            assert store.runs() == []
+
+
+def test_a_query_makes_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "a.db"
+    with pytest.raises(NotFoundError, match=r"no database at .*a\.db: run autogemm tune first"):
+        open_store(str(path), create=False)
+    assert not path.parent.exists()
+    path.parent.mkdir()
+    path.touch()
+    with pytest.raises(NotFoundError, match="no database at"):
+        open_store(str(path), create=False)
+    assert path.stat().st_size == 0
+
+
+def test_models_and_migrations_agree(tmp_path: Path) -> None:
+    open_store(str(tmp_path / "a.db")).close()
+    engine = create_engine(f"sqlite:///{tmp_path / 'a.db'}")
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"version_table": VERSION_TABLE, "compare_type": True}
+        )
+        assert compare_metadata(context, Base.metadata) == []
+        assert context.get_current_revision() == SCHEMA_REVISION
+    engine.dispose()
+
+
+def test_the_revision_in_the_code_is_the_newest_migration() -> None:
+    scripts = ScriptDirectory(str(data_folder("db/migrations")))
+    assert scripts.get_heads() == [SCHEMA_REVISION]
+
+
+def test_migrations_are_found_wherever_the_package_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path / "100% site-packages" / "migrations"
+    shutil.copytree(data_folder("db/migrations"), installed)
+    monkeypatch.setattr(autogemm.store.schema, "data_folder", lambda name: installed)
+    with open_store(str(tmp_path / "a.db")) as store:
+        assert store.runs() == []
+
+
+def test_a_failed_migration_leaves_an_empty_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = tmp_path / "migrations"
+    shutil.copytree(data_folder("db/migrations"), broken)
+    (first,) = (broken / "versions").glob("0001*.py")
+    first.write_text(first.read_text().replace("def downgrade", "    raise OSError\n\n\ndef x"))
+    with monkeypatch.context() as patched:
+        patched.setattr(autogemm.store.schema, "data_folder", lambda name: broken)
+        with pytest.raises(OSError):
+            open_store(str(tmp_path / "a.db"))
+    with open_store(str(tmp_path / "a.db")) as store:
+        assert store.runs() == []
+
+
+def test_tables_of_optuna_do_not_get_in_the_way(tmp_path: Path) -> None:
+    optuna = pytest.importorskip("optuna")
+    with new_store(tmp_path) as store:
+        study = optuna.create_study(storage=store.url, study_name="s")
+        study.tell(study.ask(), 1.0)
+        fill(store)
+        again = optuna.load_study(storage=store.url, study_name="s")
+        assert len(again.trials) == 1
+    with open_store(store.url, create=False) as store:
+        assert len(store.runs()) == 3
+
+
+def test_not_a_database(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("dear diary " * 100)
+    for create in (True, False):
+        assert "notes.txt is not a database" in error_of(str(path), create)
+    assert path.read_text() == "dear diary " * 100
+
+
+def test_the_database_of_another_program(tmp_path: Path) -> None:
+    path = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE recipes (id)")
+    before = path.read_bytes()
+    for create in (True, False):
+        assert "belongs to another program (its tables: recipes" in error_of(str(path), create)
+    assert path.read_bytes() == before
+
+
+def test_a_newer_version(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        fill(store)
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+        connection.commit()
+    for create in (True, False):
+        message = error_of(str(tmp_path / "a.db"), create)
+        assert "newer version of autogemm (schema 9999" in message
+        assert "update autogemm" in message
+
+
+def test_a_damaged_row(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        fill(store)
+        with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+            connection.execute("UPDATE run_trials SET status = 'splendid' WHERE id = 1")
+            connection.execute("UPDATE kernels SET source = 'int x;'")
+            connection.execute("UPDATE devices SET facts = '[1' WHERE name = 'Tesla T4'")
+            connection.commit()
+        for ask in (
+            lambda: store.trials(1),
+            lambda: store.stored_kernel(1),
+            lambda: store.best(BestQuery(gpu="t4")),
+        ):
+            with pytest.raises(StoreError, match="damaged or was edited by hand"):
+                ask()
+
+
+def test_a_missing_table(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+            connection.execute("DROP TABLE finals_entries")
+        with pytest.raises(StoreError, match="no such table: finals_entries"):
+            store.best()
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mongodb://me:secret@host/name", "no database of the kind 'mongodb'"),
+        ("http://example.org/a.db", "no database of the kind 'http'"),
+        ("://", "no database of the kind ''"),
+        ("postgresql://me:secret@host:port/name", "no database of the kind 'postgresql'"),
+        ("postgresql+nodriver://me:secret@host/name", "no database of the kind"),
+        ("sqlite://", "not the path of a file"),
+        ("sqlite:///:memory:", "not the path of a file"),
+        (":memory:", "not the path of a file"),
+        ("", "not the path of a file"),
+    ],
+)
+def test_a_url_that_cannot_be_used(url: str, said: str) -> None:
+    message = error_of(url)
+    assert said in message
+    assert "secret" not in message
+
+
+def test_a_server_without_its_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg2", None)
+    message = error_of("postgresql+psycopg2://me:secret@host/name")
+    assert "pip install psycopg2" in message
+    assert "secret" not in message
+
+
+def test_a_folder(tmp_path: Path) -> None:
+    assert f"{tmp_path} is a folder" in error_of(str(tmp_path))
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert "cannot be made" in error_of(str(tmp_path / "file" / "a.db"))
+
+
+def test_locked_by_another_process(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    new_store(tmp_path).close()
+    with open_store(str(path), timeout_s=IMPATIENT_S) as store:
+        run = store.begin_run(SPEC)
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert "is locked by another process" in error_of(str(path))
+            with pytest.raises(StoreError, match="is locked by another process"):
+                store.record_trial(run, 0, ok(64, 1.0), source(64))
+            # Readers are not held up.
+            assert store.trials(run) == []
+        store.record_trial(run, 0, ok(64, 1.0), source(64))
+        assert len(store.trials(run)) == 1
+
+
+@pytest.fixture
+def plain_user() -> Iterator[Path]:
+    """A folder with a filled database; root, who may write anything, becomes someone else."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with new_store(folder) as store:
+            fill(store)
+        is_root = os.geteuid() == 0
+        if is_root:
+            for path in (folder, folder / "a.db"):
+                os.chown(path, 65534, 65534)
+            os.seteuid(65534)
+        try:
+            yield folder
+        finally:
+            folder.chmod(0o755)
+            if is_root:
+                os.seteuid(0)
+
+
+def test_a_read_only_file_and_folder(plain_user: Path) -> None:
+    path = plain_user / "a.db"
+    path.chmod(0o444)
+    assert "is read-only" in error_of(str(path))
+    plain_user.chmod(0o555)
+    assert "is read-only" in error_of(str(path))
+    path.chmod(0o644)
+    assert "is read-only" in error_of(str(path))
+    assert "cannot be opened" in error_of(str(plain_user / "new.db"))
+    assert "cannot be made" in error_of(str(plain_user / "folder" / "new.db"))
+
+
+@pytest.mark.parametrize(("file_mode", "folder_mode"), [(0o444, 0o555), (0o444, 0o755)])
+def test_queries_of_a_read_only_database(
+    plain_user: Path, file_mode: int, folder_mode: int
+) -> None:
+    (plain_user / "a.db").chmod(file_mode)
+    plain_user.chmod(folder_mode)
+    with open_store(str(plain_user / "a.db"), create=False) as store:
+        assert len(store.runs()) == 3
+
+
+def test_an_unreadable_file(plain_user: Path) -> None:
+    (plain_user / "a.db").chmod(0)
+    assert "cannot be opened" in error_of(str(plain_user / "a.db"), create=False)
+
+
+WRITE_50 = """
+import sys
+from store_samples import SPEC, ok, source
+from dataclasses import replace
+from autogemm.store import open_store
+store = open_store(sys.argv[1])
+run = store.begin_run(replace(SPEC, seed=int(sys.argv[2])))
+for number in range(50):
+    bm = 16 * number + int(sys.argv[2]) * (number % 2)
+    store.record_trial(run, number, ok(bm, 1.0 + number), source(bm))
+    print(number, flush=True)
+"""
+
+
+def test_two_processes_write_to_one_new_database(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    writers = [subprocess_running(WRITE_50, str(path), seed) for seed in "12"]
+    for writer in writers:
+        output, _ = writer.communicate(timeout=120)
+        assert (writer.returncode, len(output.split())) == (0, 50)
+    with open_store(str(path), create=False) as store:
+        assert sorted(run.num_trials for run in store.runs()) == [50, 50]
+        for run in store.runs():
+            assert [outcome.time_us for outcome in store.trials(run.run_id)] == [
+                1.0 + number for number in range(50)
+            ]
+    with closing(sqlite3.connect(path)) as connection:
+        kept = [
+            connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("devices", "kernels", "run_trials", "measurements")
+        ]
+    # Every second kernel is common to both.
+    assert kept == [1, 75, 100, 100]
+    assert is_whole(path)
+
+
+def test_what_was_recorded_survives_kill_9(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    new_store(tmp_path).close()
+    writer = subprocess_running(WRITE_50, str(path), "1")
+    assert writer.stdout is not None
+    recorded = [int(next(writer.stdout)) for _ in range(20)]
+    writer.send_signal(signal.SIGKILL)
+    recorded += [int(line) for line in writer.stdout]
+    writer.wait()
+    writer.stdout.close()
+    assert len(recorded) < 50, "killed too late to show anything"
+    with open_store(str(path)) as store:
+        run = store.runs()[0]
+        assert store.find_unfinished_run(run.spec) == run.run_id
+        stored = store.trials(run.run_id)
+        # The one in flight may have been committed and not yet reported.
+        assert len(stored) in (len(recorded), len(recorded) + 1)
+        assert [outcome.time_us for outcome in stored] == [1.0 + i for i in range(len(stored))]
+        store.record_trial(run.run_id, 60, ok(8, 1.0), source(8))
+    assert is_whole(path)
+
+
+def test_threads_share_a_store(tmp_path: Path) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    def record(store: Store, run: int, number: int) -> int:
+        return store.record_trial(run, number, ok(number, 1.0), source(number))
+
+    with new_store(tmp_path) as store, ThreadPoolExecutor(4) as pool:
+        run = store.begin_run(SPEC)
+        ids = list(pool.map(lambda number: record(store, run, number), range(40)))
+        assert len(set(ids)) == 40
+        assert len(store.trials(run)) == 40

@@ -1,0 +1,53 @@
+"""db/README.md is true: its queries run and return rows, its tables and columns are all."""
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from store_samples import fill, new_store
+
+from autogemm.store.models import Base
+
+README = Path(__file__).parents[2] / "db" / "README.md"
+QUERIES = re.findall(r"^```sql\n(.*?)^```", README.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with new_store(tmp_path) as store:
+        fill(store)
+    with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
+        yield connection
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=range(len(QUERIES)))
+def test_every_query_finds_something(database: sqlite3.Connection, query: str) -> None:
+    assert database.execute(query).fetchall()
+
+
+def test_there_are_queries() -> None:
+    assert len(QUERIES) >= 5
+
+
+def test_queries_tell_the_truth(database: sqlite3.Connection) -> None:
+    fastest = database.execute(QUERIES[0]).fetchall()
+    assert [(row[0], row[5], row[6]) for row in fastest] == [
+        ("NVIDIA H100 80GB HBM3", 1, 2700.0),
+        ("NVIDIA H100 80GB HBM3", 2, 2800.0),
+        ("Tesla T4", 1, 50.0),
+        ("Tesla T4", 2, 55.0),
+    ]
+    newest_finals = database.execute(QUERIES[1]).fetchall()
+    assert [row[6] for row in newest_finals] == ["cuBLAS", "BM=128", "BM=64"]
+
+
+def test_every_table_and_column_is_documented() -> None:
+    sections = re.split(r"^### ", README.read_text().split("\n## Queries")[0], flags=re.M)[1:]
+    documented = {section.split()[0]: set(re.findall(r"`(\w+)`", section)) for section in sections}
+    tables = {name: set(table.columns.keys()) for name, table in Base.metadata.tables.items()}
+    assert set(documented) == set(tables)
+    for name, columns in tables.items():
+        assert columns <= documented[name], f"db/README.md does not explain a column of {name}"
