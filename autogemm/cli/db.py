@@ -91,7 +91,8 @@ def db() -> None:
 def best(query: BestQuery, db: str | None, as_json: bool, as_csv: bool) -> None:
     """The best kernel for each GPU and problem.
 
-    It is the winner of the newest finals, or the fastest trial where there were no finals.
+    It is the winner with the highest ratio to cuBLAS among the finals in the newest environment
+    (driver, compiler, versions), or the fastest trial where there were no finals.
     ratio_to_cublas is cuBLAS time / own time: above 1 is faster than cuBLAS.
 
     \b

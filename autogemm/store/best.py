@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from sqlalchemy import case, func, select
+from sqlalchemy import Select, case, func, select
 from sqlalchemy.orm import Session
 
 from autogemm.config import Config
@@ -125,14 +125,8 @@ def find_kernel_id(session: Session, text: str) -> int:
 
 def _best_timings(session: Session, query: BestQuery) -> Iterator[Timing]:
     wanted = conditions(query)
-    newest = (
-        select(func.max(FinalsRecord.id)).join(FinalsRecord.run).where(*wanted).group_by(*_GROUP)
-    )
-    winners = select(FinalsEntryRecord).where(
-        FinalsEntryRecord.finals_id.in_(newest), FinalsEntryRecord.place == _WINNER
-    )
     decided = set()
-    for winner in session.scalars(winners):
+    for winner in session.scalars(_best_winners(query)):
         decided.add(_group(winner.finals.run))
         yield winner
     fastest_first = func.row_number().over(
@@ -149,6 +143,42 @@ def _best_timings(session: Session, query: BestQuery) -> Iterator[Timing]:
     for trial in session.scalars(fastest.where(ranked.c.rank == 1)):
         if _group(trial.run) not in decided:
             yield trial
+
+
+def _best_winners(query: BestQuery) -> Select[FinalsEntryRecord]:
+    """Of each group the winner of finals with the highest paired ratio to the baseline.
+
+    Ratios compare across runs, times do not; and only within the newest environment, because a
+    new driver or compiler changes both sides.
+    """
+    newest_environment = func.first_value(RunRecord.environment_id).over(
+        partition_by=_GROUP, order_by=FinalsRecord.id.desc()
+    )
+    winners = (
+        select(
+            FinalsEntryRecord.finals_id,
+            *(column.label(f"group_{place}") for place, column in enumerate(_GROUP)),
+            FinalsEntryRecord.ratio,
+            (RunRecord.environment_id == newest_environment).label("is_newest"),
+        )
+        .join(FinalsEntryRecord.finals)
+        .join(FinalsRecord.run)
+        .where(FinalsEntryRecord.place == _WINNER, *conditions(query))
+        .subquery()
+    )
+    groups = [winners.c[f"group_{place}"] for place in range(len(_GROUP))]
+    best_first = func.row_number().over(
+        partition_by=groups,
+        order_by=(winners.c.ratio.desc().nulls_last(), winners.c.finals_id.desc()),
+    )
+    ranked = (
+        select(winners.c.finals_id, best_first.label("rank")).where(winners.c.is_newest).subquery()
+    )
+    return (
+        select(FinalsEntryRecord)
+        .join(ranked, ranked.c.finals_id == FinalsEntryRecord.finals_id)
+        .where(FinalsEntryRecord.place == _WINNER, ranked.c.rank == 1)
+    )
 
 
 def _group(run: RunRecord) -> tuple[int, int, str, str]:

@@ -154,8 +154,8 @@ class Store:
     def best(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
         """The best kernel for each device, problem, provenance and cache state.
 
-        It is the winner of the newest finals, or, where there were none, the trial with the
-        smallest median.
+        It is the winner of finals with the highest ratio to the baseline among those in the newest
+        environment, or, where there were none, the trial with the smallest median.
         """
         with self._read() as session:
             return best.best_rows(session, query)

@@ -1,1 +1,19 @@
-"""The tuner: space + search + workers + store, and the finals."""
+"""The tuner: space, search, compiler, target and store made into one run."""
+
+from autogemm.tuning.choice import Chosen, choose_target
+from autogemm.tuning.events import Event, FinalsStarted, Notice, SearchStarted, TrialDone
+from autogemm.tuning.request import TuneRequest, TuneResult
+from autogemm.tuning.tuner import tune
+
+__all__ = [
+    "Chosen",
+    "Event",
+    "FinalsStarted",
+    "Notice",
+    "SearchStarted",
+    "TrialDone",
+    "TuneRequest",
+    "TuneResult",
+    "choose_target",
+    "tune",
+]

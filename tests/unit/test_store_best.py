@@ -49,13 +49,23 @@ def test_one_best_for_each_device_problem_and_provenance(filled: Store) -> None:
     assert (small.device, small.time_us, small.config["BM"]) == (T4, 50.0, 64)
 
 
-def test_the_newest_finals_decide(filled: Store) -> None:
+def test_the_best_ratio_of_all_finals_decides_not_the_best_time(filled: Store) -> None:
     run = filled.begin_run(replace(SPEC, seed=1))
     filled.record_trial(run, 0, ok(256, 2000.0), source(256))
+    filled.record_finals(run, finals(entry(256, 2000.0, ratio=0.99)), {})
     assert filled.best(BestQuery(provenance=Provenance.MEASURED))[0].config["BM"] == 128
-    filled.record_finals(run, finals(entry(256, 2700.0, ratio=0.99)), {})
-    newest = filled.best(BestQuery(provenance=Provenance.MEASURED))[0]
-    assert (newest.run_id, newest.config["BM"], newest.time_us) == (run, 256, 2700.0)
+    filled.record_finals(run, finals(entry(256, 2700.0, ratio=1.5)), {})
+    best = filled.best(BestQuery(provenance=Provenance.MEASURED))[0]
+    assert (best.run_id, best.config["BM"], best.time_us) == (run, 256, 2700.0)
+
+
+def test_finals_of_an_older_environment_do_not_count(filled: Store) -> None:
+    newer = replace(SPEC, environment=replace(SPEC.environment, driver="999.1"))
+    run = filled.begin_run(newer)
+    filled.record_trial(run, 0, ok(256, 2000.0), source(256))
+    filled.record_finals(run, finals(entry(256, 2700.0, ratio=0.5)), {})
+    best = filled.best(BestQuery(provenance=Provenance.MEASURED))[0]
+    assert (best.run_id, best.ratio) == (run, 0.5)
 
 
 def test_only_trials_that_ran_well_can_be_the_best(store: Store) -> None:

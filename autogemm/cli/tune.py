@@ -1,0 +1,230 @@
+"""``autogemm tune``: the main job."""
+
+import math
+import re
+import shlex
+import sys
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from autogemm.cli.options import (
+    db_option,
+    family_option,
+    fix_option,
+    problem_from,
+    problem_options,
+)
+from autogemm.errors import AutogemmError, CompilerMissingError, UsageError
+
+if TYPE_CHECKING:
+    from autogemm.compile import Compiler
+    from autogemm.targets import Target
+    from autogemm.tuning import TuneRequest, TuneResult
+
+# 128 + SIGINT, as shells report a program that Ctrl-C ended.
+INTERRUPTED = 130
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    """``90s``, ``2m``, ``1h`` or a number of seconds, as seconds; ``none`` as infinity.
+
+    Raises click.BadParameter for anything else, and for zero.
+    """
+    text = text.strip().lower()
+    if text == "none":
+        return math.inf
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)", text)
+    duration_s = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if not duration_s > 0:
+        raise click.BadParameter(f"{text!r} is not a time: write 90s, 2m, 1h or none")
+    return duration_s
+
+
+@click.command(short_help="Find the fastest kernel for a problem on a GPU.")
+@click.option(
+    "--gpu",
+    metavar="auto|INDEX|NAME|recorded[:FILE]",
+    default="auto",
+    show_default=True,
+    help="An attached GPU, or a recording. auto: the first GPU, without one a shipped recording.",
+)
+@click.option("--require-gpu", is_flag=True, help="Fail where auto would use a recording.")
+@problem_options
+@family_option
+@fix_option
+@click.option(
+    "--trials",
+    type=click.IntRange(min=1),
+    default=300,
+    show_default=True,
+    help="Stop the search after that many trials of the run.",
+)
+@click.option(
+    "--budget",
+    "budget_s",
+    metavar="TIME",
+    callback=seconds,
+    default="2m",
+    show_default=True,
+    help="Stop the search after that time: 90s, 2m, 1h, none.",
+)
+@click.option(
+    "--sampler",
+    metavar="NAME",
+    default="surrogate",
+    show_default=True,
+    help="surrogate, random, tpe, nsga2, qmc or exhaustive.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--finalists",
+    type=click.IntRange(min=1),
+    default=8,
+    show_default=True,
+    help="Candidates that are re-timed beside cuBLAS.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=30,
+    show_default=True,
+    help="Rounds of the finals.",
+)
+@click.option(
+    "--l2",
+    type=click.Choice(["warm", "cold"]),
+    default="warm",
+    show_default=True,
+    help="State of the L2 cache before each timed launch.",
+)
+@db_option
+@click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
+def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
+    """Find the fastest kernel for a problem on a GPU.
+
+    Searches the family's legal configs, verifies and times each candidate, keeps every trial in
+    the database, and re-times the best beside cuBLAS. Ctrl-C ends the search and prints the best so
+    far; the same command resumes.
+
+    \b
+    Examples:
+      autogemm tune --gpu auto --size 4096
+      autogemm tune --size 4096x256x1024 --layout tt --budget 5m --trials 1000
+      autogemm tune --gpu recorded --size 1024 --json
+    """
+    from autogemm.cli.tune_report import print_result, result_as_json
+    from autogemm.store import database_place
+
+    request = _request(options)
+    try:
+        result = _run(request, options["gpu"], options["require_gpu"], db, quiet)
+    except KeyboardInterrupt:
+        _exit_interrupted()
+    if as_json:
+        click.echo(result_as_json(result, database_place(db)))
+    else:
+        print_result(result, database_place(db), _export_command(result.run_id, db))
+    if result.interrupted:
+        _exit_interrupted()
+    if result.best is None:
+        raise AutogemmError(_nothing_ran(result.outcomes))
+
+
+def _run(
+    request: "TuneRequest", gpu: str, require_gpu: bool, db: str | None, quiet: bool
+) -> "TuneResult":
+    from autogemm.cli.tune_progress import progress_listener
+    from autogemm.store import open_store
+    from autogemm.tuning import choose_target
+    from autogemm.tuning import tune as run_tuner
+
+    with ExitStack() as stack:
+        store = stack.enter_context(open_store(db))
+        chosen = choose_target(gpu, request.family.name, require_gpu)
+        target = stack.enter_context(closing(chosen.target))
+        if chosen.notice:
+            click.secho(chosen.notice, err=True, bold=True)
+        compiler = _compiler_for(target)
+        if compiler is not None:
+            stack.enter_context(closing(compiler))
+        on_event = stack.enter_context(progress_listener(request, target.provenance, quiet))
+        return run_tuner(request, target, compiler, store, on_event)
+
+
+def _exit_interrupted() -> NoReturn:
+    click.echo("interrupted; the same command resumes", err=True)
+    sys.exit(INTERRUPTED)
+
+
+def _export_command(run_id: int, db: str | None) -> str:
+    """What to type next. A database from the environment is found there again."""
+    given = click.get_current_context().get_parameter_source("db")
+    is_typed = given is click.core.ParameterSource.COMMANDLINE
+    parts = ["autogemm", "export", "best.cu", "--run", str(run_id)]
+    return shlex.join([*parts, "--db", db] if is_typed and db else parts)
+
+
+def _request(options: dict[str, Any]) -> "TuneRequest":
+    from autogemm.outcome import CacheState
+    from autogemm.search import SAMPLERS
+    from autogemm.space import load_family, parse_fix
+    from autogemm.targets import MeasureOptions
+    from autogemm.tuning import TuneRequest
+
+    sampler = options["sampler"]
+    if sampler not in SAMPLERS:
+        raise UsageError(f"unknown sampler {sampler!r}; known: {', '.join(SAMPLERS)}")
+    sizes = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
+    problem = problem_from(**{name: options[name] for name in sizes})
+    family = load_family(options["family"])
+    budget_s = options["budget_s"]
+    return TuneRequest(
+        problem=problem,
+        family=family,
+        fix=parse_fix(family, options["fix"]),
+        sampler=sampler,
+        seed=options["seed"],
+        trials=options["trials"],
+        budget_s=None if math.isinf(budget_s) else budget_s,
+        finalists=options["finalists"],
+        rounds=options["rounds"],
+        measure=MeasureOptions(l2=CacheState(options["l2"]), seed=options["seed"]),
+        fresh=options["fresh"],
+        command=_command_line(),
+    )
+
+
+def _command_line() -> str:
+    """As typed, for the database."""
+    return shlex.join(["autogemm", *sys.argv[1:]])
+
+
+def _compiler_for(target: "Target") -> "Compiler | None":
+    """A compiler; None where the target does not need one and there is none."""
+    from autogemm.compile import Compiler
+
+    try:
+        return Compiler()
+    except CompilerMissingError as error:
+        if target.needs_cubin:
+            raise
+        click.echo(f"kernels are not compiled: {error}", err=True)
+        return None
+
+
+def _nothing_ran(outcomes: Any) -> str:
+    """Why there is no winner, with the first reason of the most frequent end."""
+    from collections import Counter
+
+    if not outcomes:
+        return "no candidate was tried: the time was up before the first; give more with --budget"
+    ends = Counter(outcome.status for outcome in outcomes)
+    status, _ = ends.most_common(1)[0]
+    first = next(outcome for outcome in outcomes if outcome.status is status)
+    counts = ", ".join(f"{count} {status}" for status, count in ends.most_common())
+    return f"no candidate ran correctly: {counts}; first {status}: {first.reason} ({first.config})"

@@ -1,0 +1,211 @@
+"""What a tuning run found: a table and a few lines for people, JSON for scripts."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from autogemm.cli.output import print_table
+from autogemm.config import Config
+from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, Verification
+from autogemm.tuning import TuneResult
+
+COLUMNS = ("#", "config", "time us", "TFLOP/s", "x cuBLAS", "interval", "registers", "tie")
+
+
+def print_result(result: TuneResult, database: str, next_command: str) -> None:
+    """The finals' table, the winner in words, and what to do next; on stdout."""
+    if result.finals is not None:
+        _print_finals(result, result.finals)
+    _print_best(result)
+    click.echo(_search_line(result))
+    if result.best is None:
+        return
+    click.echo(f"stored: run {result.run_id} in {database}")
+    if not result.interrupted:
+        click.echo(f"next: {next_command}")
+
+
+def _print_finals(result: TuneResult, finals: Finals) -> None:
+    configs = [entry.config for entry in finals.entries if entry.config is not None]
+    shared = _shared_names(configs)
+    registers = {
+        outcome.kernel_sha256: max(one.registers for one in outcome.resources)
+        for outcome in result.outcomes
+        if outcome.resources
+    }
+    rows = [
+        _row(str(place), entry, result, shared, registers.get(entry.kernel_sha256))
+        for place, entry in enumerate(finals.entries, 1)
+    ]
+    rows.append(_row("", finals.baseline, result, shared, None) | {"interval": None})
+    how = "recorded" if _is_recorded(result) else f"{finals.rounds} interleaved rounds"
+    title = f"{result.problem.label} on {result.device_name}: finals, {how}"
+    print_table(rows, COLUMNS, title=title)
+    if shared and configs:
+        common = " ".join(f"{name}={configs[0][name]}" for name, _ in configs[0] if name in shared)
+        click.echo(f"all of them: {common}")
+
+
+def _row(
+    place: str,
+    entry: FinalsEntry,
+    result: TuneResult,
+    shared: frozenset[str],
+    registers: int | None,
+) -> dict[str, Any]:
+    config = entry.name
+    if entry.config is not None:
+        own = [f"{name}={value}" for name, value in entry.config if name not in shared]
+        config = " ".join(own) or "(the one)"
+    return {
+        "#": place,
+        "config": config,
+        "time us": entry.median_us,
+        "TFLOP/s": result.problem.tflops(entry.median_us),
+        "x cuBLAS": f"{entry.ratio:.3f}",
+        "interval": _interval(entry),
+        "registers": registers,
+        "tie": "tied" if entry.tied else None,
+    }
+
+
+def _interval(entry: FinalsEntry) -> str | None:
+    """None where it was not measured: a recording has one median only."""
+    if entry.ratio_low == entry.ratio_high:
+        return None
+    return f"{entry.ratio_low:.3f}..{entry.ratio_high:.3f}"
+
+
+def _shared_names(configs: Sequence[Config]) -> frozenset[str]:
+    """Parameters with the same value in all configs, so that a row shows what differs."""
+    if len(configs) < 2:
+        return frozenset()
+    first = configs[0].as_dict()
+    return frozenset(
+        name for name, value in first.items() if all(config[name] == value for config in configs)
+    )
+
+
+def _print_best(result: TuneResult) -> None:
+    finals = result.finals
+    if finals is None:
+        if result.best is not None and result.best.time_us is not None:
+            click.echo(_provisional_line(result, result.best, result.best.time_us))
+        return
+    winner = finals.winner
+    assert winner.config is not None, "only the baseline has no config"
+    interval = f" ({_interval(winner)})" if _interval(winner) else ""
+    speed = result.problem.tflops(winner.median_us)
+    remarks = [
+        f"{winner.median_us:.4g} us, {speed:.4g} TFLOP/s, {winner.ratio:.3f} x cuBLAS{interval}"
+    ]
+    if any(entry.tied for entry in (*finals.entries, finals.baseline)):
+        remarks.append("no difference was shown to those marked tied")
+    if _is_recorded(result):
+        remarks.append(f"recorded on {result.device_name}")
+    click.echo(f"winner: {winner.config}")
+    click.echo(f"  {'; '.join(remarks)}")
+    if winner.verification is not None:
+        baseline = finals.baseline.verification
+        beside = f"; cuBLAS: {_errors(baseline)}" if baseline is not None else ""
+        click.echo(f"  {_errors(winner.verification)}{beside}")
+
+
+def _provisional_line(result: TuneResult, best: Outcome, time_us: float) -> str:
+    how = "recorded" if _is_recorded(result) else "without finals"
+    speed = result.problem.tflops(time_us)
+    return f"best so far ({how}): {best.config}\n  {time_us:.4g} us, {speed:.4g} TFLOP/s"
+
+
+def _errors(verification: Verification) -> str:
+    return (
+        f"largest error {verification.max_error_ratio:.2g} of its bound, "
+        f"relative Frobenius {verification.relative_frobenius:.2g}"
+    )
+
+
+def _search_line(result: TuneResult) -> str:
+    counts = ", ".join(f"{count} {status}" for status, count in result.counts.items())
+    extra = [f"{result.num_resumed} resumed"] if result.num_resumed else []
+    extra += [f"{result.num_reused} known from before"] if result.num_reused else []
+    of_them = f" ({', '.join(extra)})" if extra else ""
+    busy = "" if _is_recorded(result) else f", card busy {100 * result.gpu_busy:.0f} % of it"
+    return (
+        f"search: {result.num_trials} trials{of_them} of {result.num_legal} legal configs in "
+        f"{result.search_s:.1f} s, {result.trials_per_s:.1f}/s{busy}: {counts or 'none'}; "
+        f"finals {result.finals_s:.1f} s"
+    )
+
+
+def _is_recorded(result: TuneResult) -> bool:
+    return result.provenance is Provenance.RECORDED
+
+
+def result_as_json(result: TuneResult, database: str) -> str:
+    """The whole result but the single trials, which are in the database."""
+    problem = result.problem
+    best = result.best
+    return json.dumps(
+        {
+            "run_id": result.run_id,
+            "database": database,
+            "problem": problem.label,
+            "m": problem.m,
+            "n": problem.n,
+            "k": problem.k,
+            "layout": str(problem.layout),
+            "dtype": str(problem.dtype),
+            "gpu": result.device_name,
+            "provenance": str(result.provenance),
+            "interrupted": result.interrupted,
+            "trials": result.num_trials,
+            "resumed": result.num_resumed,
+            "reused": result.num_reused,
+            "legal_configs": result.num_legal,
+            "counts": {str(status): count for status, count in result.counts.items()},
+            "search_s": result.search_s,
+            "finals_s": result.finals_s,
+            "trials_per_s": result.trials_per_s,
+            "gpu_busy": result.gpu_busy,
+            "best": _outcome_as_dict(result, best) if best is not None else None,
+            "finals": _finals_as_dict(result, result.finals) if result.finals else None,
+        },
+        indent=2,
+    )
+
+
+def _outcome_as_dict(result: TuneResult, outcome: Outcome) -> dict[str, Any]:
+    assert outcome.time_us is not None, "the best outcome has a time"
+    return {
+        "config": outcome.config.as_dict(),
+        "kernel_sha256": outcome.kernel_sha256,
+        "time_us": outcome.time_us,
+        "tflops": result.problem.tflops(outcome.time_us),
+    }
+
+
+def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
+    return {
+        "rounds": finals.rounds,
+        "baseline": _entry_as_dict(result, finals.baseline),
+        "entries": [_entry_as_dict(result, entry) for entry in finals.entries],
+    }
+
+
+def _entry_as_dict(result: TuneResult, entry: FinalsEntry) -> dict[str, Any]:
+    checked = entry.verification
+    return {
+        "name": entry.name,
+        "config": entry.config.as_dict() if entry.config is not None else None,
+        "kernel_sha256": entry.kernel_sha256,
+        "time_us": entry.median_us,
+        "tflops": result.problem.tflops(entry.median_us),
+        "ratio": entry.ratio,
+        "ratio_low": entry.ratio_low,
+        "ratio_high": entry.ratio_high,
+        "tied": entry.tied,
+        "max_error_ratio": checked.max_error_ratio if checked else None,
+        "relative_frobenius": checked.relative_frobenius if checked else None,
+    }

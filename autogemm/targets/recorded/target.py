@@ -1,0 +1,224 @@
+"""Answers from recordings as a card would, with every time marked as recorded."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from autogemm.config import Value
+from autogemm.errors import NotFoundError, RecordingError, UsageError
+from autogemm.kernel import Candidate, Resources
+from autogemm.outcome import (
+    Finals,
+    FinalsEntry,
+    Measurement,
+    Outcome,
+    Provenance,
+    Status,
+)
+from autogemm.problem import Problem
+from autogemm.space import Family
+from autogemm.targets import MeasureOptions
+from autogemm.targets.recorded.format import Recording, read_recording
+from autogemm.targets.recorded.listing import recording_folder, recording_paths
+
+MAIN_KERNEL = "gemm_kernel"
+
+
+class RecordedTarget:
+    """Replays one recording file, or whichever of a folder's files holds the problem.
+
+    ``family`` leaves out recordings of other families. Times are medians taken when the recording
+    was made, on the device that ``device`` describes. Raises NotFoundError when there is no
+    recording there, RecordingError for a broken one.
+    """
+
+    provenance = Provenance.RECORDED
+    needs_cubin = False
+
+    def __init__(self, place: Path | None = None, family: str | None = None) -> None:
+        place = place or recording_folder()
+        if not place.exists():
+            raise NotFoundError(f"no such recording: {place}")
+        paths = recording_paths(place) if place.is_dir() else [place]
+        held = [(path, read_recording(path)) for path in paths]
+        self._held = [item for item in held if family in (None, item[1].family)]
+        if not self._held:
+            of_family = f" of the family {family!r}" if family else ""
+            raise NotFoundError(f"no recording{of_family} in {place}; a GPU is needed")
+        self._rows: dict[frozenset[tuple[str, Value]], int] = {}
+        self._use(*self._held[0])
+
+    def _use(self, path: Path, recording: Recording) -> None:
+        self.path = path
+        self.recording = recording
+        self.device = recording.source.device
+        self.environment = recording.source.environment
+        self.baseline_us: float | None = recording.baseline.median_us
+
+    def prepare(self, problem: Problem, options: MeasureOptions) -> None:
+        """Pick the recording that holds the problem. Raises UsageError if none does."""
+        fitting = [item for item in self._held if item[1].problem == problem]
+        if not fitting:
+            raise NotFoundError(self._not_held(problem))
+        path, recording = fitting[0]
+        taken = recording.source.l2
+        if taken is not options.l2:
+            raise UsageError(
+                f"the recording {path.name} was taken with --l2 {taken}, not {options.l2}"
+            )
+        self._use(path, recording)
+        self._rows = {
+            frozenset(recording.values(row).items()): row for row in range(len(recording))
+        }
+
+    def _not_held(self, problem: Problem) -> str:
+        by_device: dict[str, list[str]] = {}
+        for _, recording in self._held:
+            labels = by_device.setdefault(recording.source.device.name, [])
+            labels.append(recording.problem.label)
+        held = "; ".join(f"{', '.join(labels)} ({name})" for name, labels in by_device.items())
+        return (
+            f"no recording holds {problem.label}; held: {held}; tune one of these or run on a GPU"
+        )
+
+    def restriction(self, family: Family) -> dict[str, tuple[Value, ...]]:
+        """The values of each parameter that the recording covers, in the family's order.
+
+        Raises UsageError when the recording is of another family, RecordingError when its
+        parameters and the family's are not the same or it holds a value that the family lacks.
+        """
+        recording = self.recording
+        if recording.family != family.name:
+            raise UsageError(
+                f"the recording {self.path.name} is of family {recording.family!r}, "
+                f"not {family.name!r}"
+            )
+        names = {parameter.name for parameter in family.parameters}
+        if odd := sorted(names ^ set(recording.parameters)):
+            raise RecordingError(
+                f"the recording {self.path.name} does not fit the family {family.name!r}: "
+                f"parameter {odd[0]!r} is in one of them only; record it again"
+            )
+        covered: dict[str, tuple[Value, ...]] = {}
+        for parameter in family.parameters:
+            seen = set(recording.parameters[parameter.name])
+            if unknown := seen - set(parameter.values):
+                raise RecordingError(
+                    f"the recording {self.path.name} holds {parameter.name}={min(unknown)!r}, "
+                    f"which the family {family.name!r} does not have"
+                )
+            covered[parameter.name] = tuple(v for v in parameter.values if v in seen)
+        return covered
+
+    def caveats(self, family: Family) -> tuple[str, ...]:
+        """What a person must know before believing the times, a line each."""
+        recording = self.recording
+        lines = []
+        if recording.template_sha256 != family.template_sha256:
+            lines.append(
+                f"the recording {self.path.name} ({recording.source.date}) was made with another "
+                f"version of the template {family.name}: its times are of that version"
+            )
+        if not recording.complete:
+            lines.append(
+                f"the recording {self.path.name} is incomplete: only the {len(recording)} configs "
+                "that it holds can be chosen"
+            )
+        return tuple(lines)
+
+    def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
+        """What the recording says of this config; REJECTED if it does not hold it."""
+        config = candidate.config
+        row = self._rows.get(frozenset(config.values))
+        if row is None:
+            reason = f"not in the recording {self.path.name}"
+            return Outcome(config, Status.REJECTED, reason, candidate.source.sha256)
+        recording = self.recording
+        status = recording.status[row]
+        return Outcome(
+            config=config,
+            status=status,
+            reason="" if status is Status.OK else "recorded so",
+            kernel_sha256=candidate.source.sha256,
+            resources=self._resources(row),
+            verification=recording.verification(row),
+            measurement=self._measurement(row),
+        )
+
+    def _measurement(self, row: int) -> Measurement | None:
+        time_us = self.recording.time_us[row]
+        if time_us is None:
+            return None
+        return Measurement(
+            samples_us=(time_us,),
+            provenance=Provenance.RECORDED,
+            method=self.recording.source.method,
+            l2=self.recording.source.l2,
+        )
+
+    def _resources(self, row: int) -> tuple[Resources, ...]:
+        registers = self.recording.registers[row]
+        if registers is None:
+            return ()
+        spilled = self.recording.spill_bytes[row] or 0
+        return (
+            Resources(
+                kernel=MAIN_KERNEL,
+                registers=registers,
+                spill_store_bytes=spilled,
+                spill_load_bytes=spilled,
+                stack_bytes=0,
+                static_smem_bytes=self.recording.static_smem_bytes[row] or 0,
+            ),
+        )
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+        """Best first by recorded medians. No interval is claimed that was not measured.
+
+        ``rounds`` and ``seed`` have nothing to act on; the result says 0 rounds.
+        """
+        ranked = sorted(
+            ((self._time_us(candidate), candidate) for candidate in candidates),
+            key=lambda pair: pair[0],
+        )
+        best_us = ranked[0][0]
+        entries = tuple(
+            self._entry(candidate, time_us, is_tied=place > 0 and time_us == best_us)
+            for place, (time_us, candidate) in enumerate(ranked)
+        )
+        baseline = FinalsEntry(
+            name=self.recording.baseline.name,
+            config=None,
+            kernel_sha256="",
+            samples_us=tuple(self.recording.baseline.samples_us),
+            ratio=1.0,
+            ratio_low=1.0,
+            ratio_high=1.0,
+            tied=False,
+            verification=self.recording.baseline_verification,
+        )
+        return Finals(entries, baseline, rounds=0, provenance=Provenance.RECORDED)
+
+    def _time_us(self, candidate: Candidate) -> float:
+        time_us = self.recording.time_us[self._row(candidate)]
+        assert time_us is not None, "finalists are candidates that ran well"
+        return time_us
+
+    def _row(self, candidate: Candidate) -> int:
+        return self._rows[frozenset(candidate.config.values)]
+
+    def _entry(self, candidate: Candidate, time_us: float, *, is_tied: bool) -> FinalsEntry:
+        ratio = self.recording.baseline.median_us / time_us
+        return FinalsEntry(
+            name=candidate.config.label,
+            config=candidate.config,
+            kernel_sha256=candidate.source.sha256,
+            samples_us=(time_us,),
+            ratio=ratio,
+            ratio_low=ratio,
+            ratio_high=ratio,
+            tied=is_tied,
+            verification=self.recording.verification(self._row(candidate)),
+        )
+
+    def close(self) -> None:
+        """Nothing is held open."""

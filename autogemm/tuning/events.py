@@ -1,0 +1,57 @@
+"""What the tuner tells while it works. The library never prints: a listener draws these."""
+
+from dataclasses import dataclass
+
+from autogemm.outcome import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something a person should read: one line."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class SearchStarted:
+    """The space is built and the target ready.
+
+    ``baseline_us`` is a first time of cuBLAS, None where the target has none; the ratio that counts
+    comes from the finals.
+    """
+
+    run_id: int
+    num_resumed: int
+    num_legal: int
+    num_raw: int
+    baseline_us: float | None
+    best: Outcome | None
+
+
+@dataclass(frozen=True, slots=True)
+class TrialDone:
+    """One trial is in the store. ``num_trials`` counts the run's, those resumed included.
+
+    ``reused`` says that the outcome was known from before and nothing was measured;
+    ``baseline_us`` is the target's newest time of cuBLAS.
+    """
+
+    number: int
+    outcome: Outcome
+    best: Outcome | None
+    improved: bool
+    reused: bool
+    num_trials: int
+    elapsed_s: float
+    baseline_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class FinalsStarted:
+    """The search is over; the best are re-timed beside cuBLAS."""
+
+    num_finalists: int
+    rounds: int
+
+
+Event = Notice | SearchStarted | TrialDone | FinalsStarted

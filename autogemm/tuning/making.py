@@ -1,0 +1,52 @@
+"""From a config to something that can be measured: render, plan, compile."""
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from autogemm.codegen import render
+from autogemm.compile import Compiler
+from autogemm.config import Config
+from autogemm.device import Device
+from autogemm.kernel import Candidate, CompiledKernel, KernelSource, LaunchPlan
+from autogemm.problem import Problem
+from autogemm.space import Family, launch_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """A candidate on its way; ``compiling`` is None where no compiler is in play."""
+
+    source: KernelSource
+    plan: LaunchPlan
+    compiling: Future[CompiledKernel] | None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `candidate` returns at once."""
+        return self.compiling is None or self.compiling.done()
+
+    def candidate(self) -> Candidate:
+        """Waits for the compiler. Raises KernelCompileError."""
+        compiled = self.compiling.result() if self.compiling is not None else None
+        return Candidate(self.source, self.plan, compiled)
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Makes candidates of one family for one problem on one device."""
+
+    family: Family
+    problem: Problem
+    device: Device
+    compiler: Compiler | None
+
+    def render(self, config: Config) -> KernelSource:
+        """The source of a config. Raises FamilyError for a broken template."""
+        return render(self.family, config, self.problem)
+
+    def start(self, source: KernelSource) -> Making:
+        """Begin to compile, where there is a compiler."""
+        plan = launch_plan(self.family, source.config, self.problem)
+        if self.compiler is None:
+            return Making(source, plan, None)
+        return Making(source, plan, self.compiler.submit(source, self.device.sm))

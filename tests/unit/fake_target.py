@@ -1,0 +1,242 @@
+"""A tiny family, a target and a compiler that need no card: known times, chosen faults."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+
+from autogemm.config import Config
+from autogemm.device_catalogue import find_device
+from autogemm.errors import KernelCompileError
+from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Resources
+from autogemm.outcome import (
+    CacheState,
+    Environment,
+    Finals,
+    FinalsEntry,
+    Measurement,
+    Outcome,
+    Provenance,
+    Status,
+    Verification,
+)
+from autogemm.problem import Problem
+from autogemm.search import Search
+from autogemm.space import Family, Space, build_space, load_family
+from autogemm.targets import MeasureOptions
+from autogemm.targets.recorded import Baseline, Recording, RecordingSource
+
+YAML = """\
+family: tiny
+summary: a family for tests
+dtypes: {a: f32, b: f32, c: f32, accumulate: f32}
+architectures: ">=70"
+parameters:
+  BM: {values: [16, 32, 64], doc: rows}
+  BN: {values: [16, 32, 64], doc: columns}
+  U: {values: [1, 4], doc: unrolling}
+  ECHO: {values: [0, 1], doc: changes nothing in the text}
+derive:
+  threads: "64"
+constraints:
+  - {require: BM * BN <= 2048, because: registers}
+launch:
+  - {kernel: gemm_kernel, threads: threads, grid: "ceil_div(M, BM)", smem_bytes: 0}
+workspace_bytes: 0
+seeds:
+  - {BM: 32, BN: 32, U: 1, ECHO: 0}
+"""
+TEMPLATE = """\
+extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const float* A, int lda,
+                                       const float* B, int ldb, float beta, float* C, int ldc)
+{
+    constexpr int BM = {{ config.BM }};
+    constexpr int BN = {{ config.BN }};
+    constexpr int U = {{ config.U }};
+}
+"""
+# 8 of the 9 tiles are legal.
+NUM_LEGAL = 8 * 2 * 2
+NUM_KERNELS = 8 * 2
+CUBLAS_US = 100.0
+BEST = {"BM": 32, "BN": 64, "U": 4}
+PROBLEM = Problem(1024, 1024, 1024)
+
+Fault = Callable[[Config], Status | BaseException | None]
+
+
+def tiny_family(folder: Path) -> Family:
+    """The family, written into the folder unless it is there."""
+    folder.mkdir(exist_ok=True)
+    for name, text in (("tiny.yaml", YAML), ("tiny.cu.jinja", TEMPLATE)):
+        if not (folder / name).exists():
+            (folder / name).write_text(text)
+    return load_family(folder)
+
+
+def tiny_space(family: Family) -> Space:
+    return build_space(family, PROBLEM, find_device("h100"))
+
+
+def time_us(config: Config) -> float:
+    """Least for BEST; the same for two configs that differ in ECHO only."""
+    bm, bn, unroll = (int(config[name]) for name in ("BM", "BN", "U"))
+    return 90.0 + abs(bm - 32) / 4 + abs(bn - 64) / 3 + 7 * (4 - unroll)
+
+
+def in_memory(space: Space, sampler: str, seed: int, url: str, study: str) -> Search:
+    """A search that forgets, in place of one in the database."""
+    return Search(space, sampler, seed, None, study)
+
+
+class FakeCompiler:
+    """Compiles anything at once, but what ``broken`` names."""
+
+    def __init__(
+        self, broken: Callable[[Config], bool] = lambda config: False, registers: int = 32
+    ) -> None:
+        self.version = "fake 1.0"
+        self.threads = 2
+        self._broken = broken
+        self._registers = registers
+        self.num_compiled = 0
+
+    def submit(self, source: KernelSource, arch: str) -> "Future[CompiledKernel]":
+        future: Future[CompiledKernel] = Future()
+        self.num_compiled += 1
+        if self._broken(source.config):
+            future.set_exception(KernelCompileError("kernel.cu(3): error: no such thing"))
+        else:
+            resources = Resources("gemm_kernel", self._registers, 0, 0, 0, 0)
+            future.set_result(
+                CompiledKernel(
+                    source.sha256, arch, b"cubin", (resources,), "", self.version, (), 0.01
+                )
+            )
+        return future
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class FakeTarget:
+    """Answers with `time_us`, after ``delay_s``, unless ``fault`` says otherwise.
+
+    Each config is appended to ``log``, a line each, when it is begun.
+    """
+
+    provenance = Provenance.MEASURED
+    needs_cubin = True
+    baseline_us = CUBLAS_US
+
+    def __init__(
+        self,
+        fault: Fault = lambda config: None,
+        *,
+        delay_s: float = 0.0,
+        log: Path | None = None,
+        driver: str = "1",
+    ) -> None:
+        self.device = find_device("h100")
+        self.environment = Environment(driver=driver)
+        self._fault = fault
+        self._delay_s = delay_s
+        self._log = log
+        self.measured: list[Config] = []
+        self.finalists: list[Candidate] = []
+        self.closed = False
+        self._l2 = CacheState.WARM
+
+    def prepare(self, problem: Problem, options: MeasureOptions) -> None:
+        self._l2 = options.l2
+
+    def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
+        config = candidate.config
+        self.measured.append(config)
+        if self._log is not None:
+            with self._log.open("a") as log:
+                log.write(f"{config}\n")
+        time.sleep(self._delay_s)
+        fault = self._fault(config)
+        if isinstance(fault, BaseException):
+            raise fault
+        if fault is not None:
+            return Outcome(config, fault, "as the test wanted", candidate.source.sha256)
+        return Outcome(
+            config,
+            Status.OK,
+            kernel_sha256=candidate.source.sha256,
+            resources=candidate.compiled.resources if candidate.compiled else (),
+            verification=Verification(1e-5, 0.1, 1e-6),
+            measurement=Measurement((time_us(config),), Provenance.MEASURED, l2=self._l2),
+        )
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+        self.finalists = list(candidates)
+        entries = [
+            _entry(candidate.config.label, candidate.config, candidate.source.sha256, rounds)
+            for candidate in candidates
+        ]
+        entries.sort(key=lambda entry: entry.median_us)
+        baseline = _entry("cuBLAS", None, "", rounds)
+        return Finals(tuple(entries), baseline, rounds, Provenance.MEASURED)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _entry(name: str, config: Config | None, sha256: str, rounds: int) -> FinalsEntry:
+    own_us = CUBLAS_US if config is None else time_us(config)
+    ratio = CUBLAS_US / own_us
+    return FinalsEntry(
+        name,
+        config,
+        sha256,
+        (own_us,) * rounds,
+        ratio,
+        ratio * 0.99,
+        ratio * 1.01,
+        tied=False,
+        verification=Verification(1e-5, 0.1, 1e-6),
+    )
+
+
+def tiny_recording(family: Family, /, **changes: object) -> Recording:
+    """Every legal config of the tiny family with its time; the slowest is recorded as wrong."""
+    space = tiny_space(family)
+    configs = [space.config(index) for index in range(len(space))]
+    slowest_us = max(map(time_us, configs))
+    is_ok = [time_us(config) < slowest_us for config in configs]
+    rows = list(zip(configs, is_ok, strict=True))
+    facts: dict[str, object] = {
+        "complete": True,
+        "source": RecordingSource(
+            device=dataclasses.replace(find_device("h100"), name="Recorded Card"),
+            environment=Environment(driver="580", compiler="nvrtc 13.0"),
+            date="2026-11-20",
+            autogemm_version="0.1.0",
+            autogemm_commit="0" * 40,
+            command="record",
+            protocol="made up for a test",
+        ),
+        "family": family.name,
+        "yaml_sha256": family.yaml_sha256,
+        "template_sha256": family.template_sha256,
+        "problem": PROBLEM,
+        "fix": {},
+        "baseline": Baseline(samples_us=[99.0, 100.0, 101.0], after_configs=[0, 10, 90]),
+        "parameters": {
+            name: [config[name] for config in configs] for name in ("BM", "BN", "U", "ECHO")
+        },
+        "status": [Status.OK if ok else Status.WRONG_RESULT for ok in is_ok],
+        "time_us": [time_us(config) if ok else None for config, ok in rows],
+        "num_samples": [9 if ok else None for ok in is_ok],
+        "iqr_us": [0.5 if ok else None for ok in is_ok],
+        "registers": [40] * len(rows),
+        "spill_bytes": [0] * len(rows),
+        "static_smem_bytes": [0] * len(rows),
+        "max_error_ratio": [0.1 if ok else None for ok in is_ok],
+        "relative_frobenius": [1e-6 if ok else None for ok in is_ok],
+    }
+    return Recording.model_validate(facts | changes)

@@ -1,0 +1,288 @@
+"""`autogemm tune` as it is typed: options, errors, and what is printed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from fake_target import (
+    BEST,
+    NUM_LEGAL,
+    FakeCompiler,
+    FakeTarget,
+    in_memory,
+    tiny_family,
+    tiny_recording,
+)
+
+import autogemm.compile
+import autogemm.tuning
+import autogemm.tuning.choice
+import autogemm.tuning.tuner
+from autogemm.cli import main
+from autogemm.cli.tune import seconds
+from autogemm.cli.tune import tune as tune_command
+from autogemm.errors import CompilerMissingError
+from autogemm.outcome import Status
+from autogemm.problem import Problem
+from autogemm.search import DEFAULT_SAMPLER, SAMPLERS
+from autogemm.store import open_store
+from autogemm.targets.recorded import write_recording
+from autogemm.tuning import Chosen
+from autogemm.tuning.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS
+
+
+@pytest.fixture(autouse=True)
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
+    monkeypatch.setenv("AUTOGEMM_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
+    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(autogemm.tuning.choice, "attached_devices", list)
+    monkeypatch.setattr(autogemm.tuning.choice, "why_no_device", lambda: "no driver is loaded")
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> str:
+    return str(tiny_family(tmp_path / "tiny").yaml_path.parent)
+
+
+@pytest.fixture
+def recording(tmp_path: Path, family: str) -> Path:
+    path = tmp_path / "one.json.gz"
+    write_recording(tiny_recording(tiny_family(Path(family))), path)
+    return path
+
+
+@pytest.fixture
+def fake_card(monkeypatch: pytest.MonkeyPatch) -> FakeTarget:
+    target = FakeTarget()
+    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    return target
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["tune", *map(str, arguments)])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90s", 90.0),
+        ("2m", 120.0),
+        ("1h", 3600.0),
+        ("1.5h", 5400.0),
+        ("45", 45.0),
+        (" 2 M ", 120.0),
+    ],
+)
+def test_times(text: str, expected: float) -> None:
+    context = click.Context(tune_command)
+    assert seconds(context, tune_command.params[0], text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "0", "0s", "-5s", "soon", "1d", "1e3", "2m30s", "nan", "inf"])
+def test_what_is_no_time(family: str, text: str) -> None:
+    result = invoke("--family", family, "--budget", text)
+    assert result.exit_code == 2
+    assert "is not a time: write 90s, 2m, 1h or none" in result.output
+
+
+def test_defaults_agree_with_the_library() -> None:
+    defaults = {parameter.name: parameter.default for parameter in tune_command.params}
+    assert defaults["finalists"] == DEFAULT_FINALISTS
+    assert defaults["rounds"] == DEFAULT_ROUNDS
+    assert defaults["sampler"] == DEFAULT_SAMPLER
+    text = " ".join(invoke("-h").output.split())
+    for name in SAMPLERS:
+        assert name in text
+
+
+def test_a_run_on_a_card(family: str, fake_card: FakeTarget) -> None:
+    result = invoke("--family", family, "--size", "1024", "--sampler", "random", "--budget", "none")
+    assert result.exit_code == 0, result.output
+    assert f"{NUM_LEGAL} legal configs" in result.stderr
+    assert "about 1.111 x cuBLAS" in result.stderr
+    assert "finals: 8 candidates and cuBLAS, 30 rounds" in result.stderr
+    assert "\x1b" not in result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "1024 nn f32 on NVIDIA H100 SXM5 80GB: finals, 30 interleaved rounds" or (
+        "finals, 30 interleaved rounds" in lines[0]
+    )
+    assert any("cuBLAS" in line and "100" in line for line in lines)
+    (winner,) = [line for line in lines if line.startswith("winner:")]
+    for name, value in BEST.items():
+        assert f"{name}={value}" in winner
+    assert "1.111 x cuBLAS (1.100..1.122)" in result.stdout
+    assert "largest error 0.1 of its bound, relative Frobenius 1e-06; cuBLAS:" in result.stdout
+    assert "recorded" not in result.output
+    assert "stored: run 1 in" in result.stdout
+    assert "next: autogemm export best.cu --run 1" in result.stdout
+    assert fake_card.closed
+
+
+def test_json_is_the_only_thing_on_stdout(family: str, fake_card: FakeTarget) -> None:
+    result = invoke("--family", family, "--size", "1024", "--trials", 20, "--json")
+    assert result.exit_code == 0, result.output
+    facts: dict[str, Any] = json.loads(result.stdout)
+    assert facts["trials"] == 20
+    assert facts["provenance"] == "measured"
+    assert facts["finals"]["baseline"]["time_us"] == 100.0
+    assert facts["finals"]["entries"][0]["ratio"] >= facts["finals"]["entries"][1]["ratio"]
+    assert facts["best"]["time_us"] == facts["finals"]["entries"][0]["time_us"]
+    assert facts["counts"] == {"ok": 20}
+
+
+def test_quiet_says_nothing_on_the_way(family: str, fake_card: FakeTarget) -> None:
+    result = invoke("--family", family, "--size", "1024", "--trials", 5, "-q")
+    assert result.exit_code == 0
+    assert result.stderr == ""
+    assert "winner:" in result.stdout
+
+
+def test_the_live_display_on_a_terminal(
+    family: str, fake_card: FakeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    result = invoke("--family", family, "--size", "1024", "--trials", 10)
+    assert result.exit_code == 0, result.output
+    assert f"{NUM_LEGAL} legal configs" in result.stderr
+    assert "\x1b[?25h" in result.stderr, "the cursor is shown again"
+    assert "winner:" in result.stdout
+
+
+def test_the_next_command_names_a_database_that_was_typed(
+    family: str, fake_card: FakeTarget, tmp_path: Path
+) -> None:
+    path = tmp_path / "my own.db"
+    arguments = ("--family", family, "--size", 1024, "--trials", 5, "--db", path)
+    result = invoke(*arguments)
+    assert f"next: autogemm export best.cu --run 1 --db '{path}'" in result.stdout
+    assert path.exists()
+
+
+def test_no_candidate_that_works(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget(lambda config: Status.CRASHED)
+    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    result = invoke("--family", family, "--size", "1024", "--trials", 5)
+    assert result.exit_code == 1
+    assert "no candidate ran correctly: 5 crashed; first crashed: as the test wanted" in (
+        result.stderr
+    )
+    assert "next:" not in result.stdout
+
+
+def test_auto_without_a_gpu_says_so_once_and_marks_everything(
+    family: str, recording: Path, no_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shipped = autogemm.targets.recorded.target
+    monkeypatch.setattr(shipped, "recording_folder", lambda: recording.parent)
+    result = invoke("--family", family, "--size", "1024", "--trials", 30)
+    assert result.exit_code == 0, result.output
+    first, *rest = result.stderr.splitlines()
+    assert first == (
+        "no GPU: no driver is loaded; using the recording of Recorded Card: "
+        "every time below is recorded, not measured here"
+    )
+    assert not any("no GPU" in line for line in rest)
+    assert all("(recorded)" in line for line in rest if "TFLOP/s" in line)
+    assert "on Recorded Card: finals, recorded" in result.stdout
+    assert "; recorded on Recorded Card" in result.stdout
+    with open_store() as store:
+        assert [row.provenance for row in store.best()] == ["recorded"]
+
+
+def test_a_recording_by_name(family: str, recording: Path) -> None:
+    arguments = ("--family", family, "--gpu", f"recorded:{recording}", "--size", "1024", "--json")
+    result = invoke(*arguments)
+    assert result.exit_code == 0, result.output
+    assert "using the recording of one.json.gz, Recorded Card" in result.stderr
+    facts = json.loads(result.stdout)
+    assert facts["provenance"] == "recorded"
+    assert facts["gpu"] == "Recorded Card"
+    winner = facts["finals"]["entries"][0]
+    assert winner["ratio_low"] == winner["ratio"] == winner["ratio_high"]
+
+
+def test_a_missing_compiler_does_not_stop_a_replay(
+    family: str, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing() -> None:
+        raise CompilerMissingError("NVRTC is not installed: pip install autogemm")
+
+    monkeypatch.setattr(autogemm.compile, "Compiler", missing)
+    arguments = ("--family", family, "--size", "1024", "--trials", "5")
+    result = invoke(*arguments, "--gpu", f"recorded:{recording}")
+    assert result.exit_code == 0, result.output
+    assert "kernels are not compiled: NVRTC is not installed" in result.stderr
+    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(FakeTarget()))
+    result = invoke(*arguments)
+    assert result.exit_code == 1
+    assert "Error: NVRTC is not installed" in result.stderr
+
+
+ERRORS = [
+    (("--require-gpu",), 1, "--require-gpu: no GPU: no driver is loaded"),
+    (("--gpu", "rtx9999"), 2, "no attached GPU is 'rtx9999'; attached: none (no driver is loaded"),
+    (("--gpu", "3"), 2, "no attached GPU is '3'"),
+    (("--gpu", ""), 2, "no attached GPU is ''"),
+    (("--gpu", "recorded", "--require-gpu"), 2, "exclude each other"),
+    (("--gpu", "recorded:/nowhere/x.json.gz"), 2, "no such recording: /nowhere/x.json.gz"),
+    (("--gpu", "recorded:{recording}", "--size", "2048"), 2, "no recording holds 2048 nn f32"),
+    (("--gpu", "recorded:{family}/tiny.yaml"), 1, "cannot read the recording"),
+    (("--sampler", "magic"), 2, "unknown sampler 'magic'; known: surrogate, random"),
+    (("--size", "0"), 2, "M must be from 1"),
+    (("--size", "-5"), 2, "-5"),
+    (("--size", "4096x"), 2, "a size is one positive integer"),
+    (("--trials", "0"), 2, "--trials"),
+    (("--fix", "BX=1"), 2, "BX"),
+    (("--family", "/nowhere"), 2, "/nowhere"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), ERRORS, ids=[str(e[0]) for e in ERRORS])
+def test_errors_are_one_line(  # noqa: PLR0917
+    family: str,
+    recording: Path,
+    no_gpu: None,
+    arguments: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    places = {"family": family, "recording": recording}
+    filled = [argument.format(**places) for argument in arguments]
+    result = invoke("--family", family, "--trials", 3, *filled)
+    assert result.exit_code == code, result.output
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("Error:")]
+    assert message in line
+    assert "Traceback" not in result.output
+
+
+def test_the_held_sizes_are_named(family: str, recording: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "held"
+    folder.mkdir()
+    other = tiny_recording(tiny_family(Path(family)), problem=Problem(64, 64, 64))
+    for name, content in (("a", recording.read_bytes()),):
+        (folder / f"{name}.json.gz").write_bytes(content)
+    write_recording(other, folder / "b.json.gz")
+    result = invoke("--family", family, "--gpu", f"recorded:{folder}", "--size", "2048")
+    assert result.exit_code == 2
+    assert "held: 1024 nn f32, 64 nn f32 (Recorded Card)" in result.stderr
+
+
+def test_names_in_files_are_not_markup(family: str, tmp_path: Path) -> None:
+    odd = "[red]card[/nonsense]"
+    base = tiny_recording(tiny_family(Path(family)))
+    device = dict(base.model_dump()["source"]["device"], name=odd)
+    source = base.source.model_dump() | {"device": device}
+    path = tmp_path / "odd.json.gz"
+    write_recording(tiny_recording(tiny_family(Path(family)), source=source), path)
+    result = invoke("--family", family, "--gpu", f"recorded:{path}", "--size", 1024, "--trials", 3)
+    assert result.exit_code == 0, result.output
+    assert odd in result.stdout

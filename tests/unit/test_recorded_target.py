@@ -1,0 +1,223 @@
+"""The recorded target: answers what the recording says, and nothing else."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from fake_target import BEST, PROBLEM, time_us, tiny_family, tiny_recording, tiny_space
+
+from autogemm.codegen import render
+from autogemm.config import Config
+from autogemm.errors import NotFoundError, RecordingError, UsageError
+from autogemm.kernel import Candidate
+from autogemm.outcome import CacheState, Provenance, Status
+from autogemm.problem import Problem
+from autogemm.space import Family, launch_plan
+from autogemm.targets import MeasureOptions
+from autogemm.targets.recorded import (
+    RecordedTarget,
+    RecordingSource,
+    list_recordings,
+    read_recording,
+    write_recording,
+)
+
+COLUMNS = (
+    "status",
+    "time_us",
+    "num_samples",
+    "iqr_us",
+    "registers",
+    "spill_bytes",
+    "static_smem_bytes",
+    "max_error_ratio",
+    "relative_frobenius",
+)
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Family:
+    return tiny_family(tmp_path / "tiny")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, family: Family) -> Path:
+    folder = tmp_path / "recordings"
+    folder.mkdir()
+    write_recording(tiny_recording(family), folder / "a-1024.json.gz")
+    other = tiny_recording(family, problem=Problem(256, 512, 128))
+    write_recording(other, folder / "b-256.json.gz")
+    return folder
+
+
+def candidate(family: Family, config: Config) -> Candidate:
+    return Candidate(render(family, config, PROBLEM), launch_plan(family, config, PROBLEM), None)
+
+
+def config_of(family: Family, **values: int) -> Config:
+    return Config.of(family.name, values)
+
+
+def test_measures_what_was_recorded(family: Family, folder: Path) -> None:
+    target = RecordedTarget(folder)
+    target.prepare(PROBLEM, MeasureOptions())
+    config = config_of(family, **BEST, ECHO=0)
+    outcome = target.measure(candidate(family, config), None)
+    assert outcome.status is Status.OK
+    assert outcome.time_us == time_us(config)
+    assert outcome.measurement is not None
+    assert outcome.measurement.provenance is Provenance.RECORDED
+    assert outcome.resources[0].registers == 40
+    assert outcome.verification is not None
+    assert outcome.verification.max_error_ratio == 0.1
+
+
+def test_a_recorded_failure_stays_a_failure(family: Family, folder: Path) -> None:
+    target = RecordedTarget(folder)
+    target.prepare(PROBLEM, MeasureOptions())
+    space = tiny_space(family)
+    slowest = max((space.config(i) for i in range(len(space))), key=time_us)
+    outcome = target.measure(candidate(family, slowest), None)
+    assert (outcome.status, outcome.time_us) == (Status.WRONG_RESULT, None)
+    assert outcome.reason
+
+
+def test_a_config_outside_the_recording_is_rejected(family: Family, folder: Path) -> None:
+    target = RecordedTarget(folder)
+    target.prepare(PROBLEM, MeasureOptions())
+    outcome = target.measure(candidate(family, config_of(family, BM=64, BN=64, U=1, ECHO=0)), 1.0)
+    assert outcome.status is Status.REJECTED
+    assert "not in the recording a-1024.json.gz" in outcome.reason
+
+
+def test_the_problem_selects_the_recording(folder: Path) -> None:
+    target = RecordedTarget(folder)
+    target.prepare(Problem(256, 512, 128), MeasureOptions())
+    assert target.path.name == "b-256.json.gz"
+    assert target.baseline_us == 100.0
+    assert target.device.name == "Recorded Card"
+
+
+def test_a_size_that_is_not_held_names_those_that_are(folder: Path) -> None:
+    target = RecordedTarget(folder)
+    with pytest.raises(UsageError) as caught:
+        target.prepare(Problem(2048, 2048, 2048), MeasureOptions())
+    message = str(caught.value)
+    assert "no recording holds 2048 nn f32" in message
+    assert "1024 nn f32, 256x512x128 nn f32 (Recorded Card)" in message
+
+
+@pytest.mark.parametrize("change", [{"beta": 1.0}, {"lda": 2000}, {"alpha": 2.0}])
+def test_other_factors_or_strides_are_another_problem(folder: Path, change: dict[str, int]) -> None:
+    with pytest.raises(UsageError, match="no recording holds 1024"):
+        RecordedTarget(folder).prepare(replace(PROBLEM, **change), MeasureOptions())
+
+
+def test_a_warm_recording_does_not_answer_for_a_cold_cache(folder: Path) -> None:
+    with pytest.raises(UsageError, match="--l2 warm, not cold"):
+        RecordedTarget(folder).prepare(PROBLEM, MeasureOptions(l2=CacheState.COLD))
+
+
+def test_finals_claim_no_interval(family: Family, folder: Path) -> None:
+    target = RecordedTarget(folder)
+    target.prepare(PROBLEM, MeasureOptions())
+    slower = config_of(family, BM=16, BN=16, U=1, ECHO=0)
+    best = config_of(family, **BEST, ECHO=0)
+    finals = target.finals([candidate(family, slower), candidate(family, best)], 30, 0)
+    assert finals.provenance is Provenance.RECORDED
+    assert finals.rounds == 0
+    assert [entry.config for entry in finals.entries] == [best, slower]
+    winner = finals.winner
+    assert winner.ratio == winner.ratio_low == winner.ratio_high == 100.0 / 90.0
+    assert finals.baseline.samples_us == (99.0, 100.0, 101.0)
+
+
+def test_equal_recorded_times_are_a_tie(family: Family, folder: Path) -> None:
+    target = RecordedTarget(folder)
+    target.prepare(PROBLEM, MeasureOptions())
+    configs = [config_of(family, **BEST, ECHO=0), config_of(family, **BEST, ECHO=1)]
+    slower = config_of(family, BM=16, BN=16, U=1, ECHO=0)
+    candidates = [candidate(family, config) for config in (slower, *configs)]
+    entries = target.finals(candidates, 30, 0).entries
+    assert [entry.tied for entry in entries] == [False, True, False]
+
+
+def test_restricts_the_space_to_what_was_recorded(family: Family, folder: Path) -> None:
+    recording = read_recording(folder / "a-1024.json.gz")
+    kept = [row for row, bm in enumerate(recording.parameters["BM"]) if bm != 64]
+    columns = {name: [getattr(recording, name)[row] for row in kept] for name in COLUMNS}
+    parameters = {
+        name: [column[row] for row in kept] for name, column in recording.parameters.items()
+    }
+    narrow = tiny_recording(family, parameters=parameters, **columns)
+    write_recording(narrow, folder / "a-1024.json.gz")
+    target = RecordedTarget(folder / "a-1024.json.gz")
+    assert target.restriction(family)["BM"] == (16, 32)
+    assert target.restriction(family)["U"] == (1, 4)
+
+
+def test_values_and_parameters_that_the_family_lacks(tmp_path: Path, family: Family) -> None:
+    path = tmp_path / "x.json.gz"
+    recording = tiny_recording(family)
+    columns = dict(recording.parameters)
+    columns["U"] = [3 if value == 1 else value for value in columns["U"]]
+    write_recording(tiny_recording(family, parameters=columns), path)
+    with pytest.raises(RecordingError, match=r"holds U=3, which the family 'tiny' does not have"):
+        RecordedTarget(path).restriction(family)
+    columns["V"] = columns.pop("U")
+    write_recording(tiny_recording(family, parameters=columns), path)
+    with pytest.raises(RecordingError, match="parameter 'U' is in one of them only"):
+        RecordedTarget(path).restriction(family)
+
+
+def test_another_family_is_refused(tmp_path: Path, family: Family) -> None:
+    path = tmp_path / "x.json.gz"
+    write_recording(tiny_recording(family, family="other"), path)
+    with pytest.raises(UsageError, match="is of family 'other', not 'tiny'"):
+        RecordedTarget(path).restriction(family)
+    with pytest.raises(NotFoundError, match="no recording of the family 'tiny'"):
+        RecordedTarget(path, family="tiny")
+
+
+def test_says_so_when_the_template_has_changed_or_configs_are_missing(
+    tmp_path: Path, family: Family
+) -> None:
+    path = tmp_path / "x.json.gz"
+    write_recording(tiny_recording(family), path)
+    assert RecordedTarget(path).caveats(family) == ()
+    changed = tiny_recording(family, template_sha256="1" * 64, complete=False)
+    write_recording(changed, path)
+    older, incomplete = RecordedTarget(path).caveats(family)
+    assert "another version of the template" in older
+    assert "incomplete" in incomplete
+
+
+def test_an_empty_folder_and_a_missing_file(tmp_path: Path) -> None:
+    with pytest.raises(NotFoundError, match="no recording in"):
+        RecordedTarget(tmp_path)
+    with pytest.raises(NotFoundError, match="no such recording"):
+        RecordedTarget(tmp_path / "none.json.gz")
+
+
+def test_listing(folder: Path) -> None:
+    infos = list_recordings(folder)
+    assert [(info.problem_label, info.num_configs, info.device_name) for info in infos] == [
+        ("1024 nn f32", 32, "Recorded Card"),
+        ("256x512x128 nn f32", 32, "Recorded Card"),
+    ]
+    (folder / "c.json.gz").write_bytes(b"junk")
+    with pytest.raises(RecordingError, match=r"c\.json\.gz"):
+        list_recordings(folder)
+
+
+def test_shipped_recordings_are_complete_and_small() -> None:
+    for info in list_recordings():
+        assert read_recording(info.path).complete, info.path
+        assert info.path.stat().st_size < 2 * 2**20, info.path
+
+
+def test_the_source_keeps_every_fact(folder: Path) -> None:
+    source = read_recording(folder / "a-1024.json.gz").source
+    assert isinstance(source, RecordingSource)
+    assert source.environment.compiler == "nvrtc 13.0"
+    assert source.device.num_sms == 132
