@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import date
 
+from autogemm import __version__
 from autogemm.codegen.environment import environment
 from autogemm.codegen.rendering import render
 from autogemm.errors import ExportError
@@ -18,8 +19,10 @@ from autogemm.problem import Problem
 from autogemm.space import Expression, Family, derive_values, parse_expression
 from autogemm.stored_kernel import StoredKernel
 
-# How every CUDA and PTX file from here begins, so that it is known as ours when it is overwritten.
 SIGNATURE = "// Written by autogemm "
+
+# How the files of each text format begin, so that ours are known from others.
+BEGINNINGS = {"cuda": SIGNATURE, "ptx": SIGNATURE, "json": '{\n  "autogemm": '}
 
 # Columns of the emitted text (.clang-format).
 WIDTH = 100
@@ -39,7 +42,7 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
         )
     host = _Host(family, source, problem)
     context = {
-        "header": "\n".join(_header(kernel, file_name, written)),
+        "header": "\n".join([*_provenance(kernel, written), "//", *_usage(kernel, file_name)]),
         "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
         f"sha256={source.sha256}",
         "kernel": source.text,
@@ -72,11 +75,16 @@ def extract_kernel(text: str) -> str:
     return kernel.decode()
 
 
+def export_ptx(kernel: StoredKernel, ptx: str, written: date) -> str:
+    """The kernel's PTX below a comment that says where it comes from."""
+    return "\n".join([*_provenance(kernel, written), ptx])
+
+
 def export_json(kernel: StoredKernel, written: date) -> str:
     """Config, problem, device, environment, measurement and source as one JSON object."""
     source, problem = kernel.source, kernel.problem
     content = {
-        "autogemm": kernel.environment.autogemm,
+        "autogemm": __version__,
         "written": written.isoformat(),
         "kernel_id": kernel.kernel_id,
         "run_id": kernel.run_id,
@@ -137,13 +145,13 @@ class _Host:
         widths = ((name, self._special.get(f"vec_{name.lower()}", 1)) for name in "ABC")
         return [(name, width) for name, width in widths if width > 1]
 
-    def launches(self) -> list[dict[str, object]]:
+    def launches(self) -> list[dict[str, str]]:
         """Kernel, grid extents, block extents and shared memory of each launch."""
         return [
             {
                 "kernel": rule.kernel,
-                "grid": [*map(self._c_text, rule.grid), "1", "1"][:3],
-                "threads": [self._c_text(extent) for extent in rule.threads],
+                "grid": f"{{{self._c_texts(rule.grid)}}}",
+                "threads": self._c_texts(rule.threads),
                 "smem_bytes": self._c_text(rule.smem_bytes),
             }
             for rule in self._family.launch
@@ -153,6 +161,10 @@ class _Host:
         """Empty where none is needed."""
         text = self._c_text(self._family.workspace_bytes)
         return "" if text == "0" else text
+
+    def _c_texts(self, extents: tuple[Expression, ...]) -> str:
+        """x, y and z; extents that are not given are 1."""
+        return ", ".join([*map(self._c_text, extents), "1", "1"][:3])
 
     def _c_text(self, expression: Expression) -> str:
         # From what was written: derived quantities that are put in place already could no longer
@@ -165,10 +177,9 @@ class _Host:
         return written.to_c(self._constants | self._special)
 
 
-def _header(kernel: StoredKernel, file_name: str, written: date) -> Iterator[str]:
+def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:
     problem, device, source = kernel.problem, kernel.device, kernel.source
-    made_by = kernel.environment.autogemm or "(version not recorded)"
-    yield f"{SIGNATURE}{_printable(made_by)} on {written.isoformat()}."
+    yield f"{SIGNATURE}{__version__} on {written.isoformat()}."
     yield "//"
     if kernel.provenance is Provenance.RECORDED:
         yield "// RECORDED, NOT MEASURED ON THIS MACHINE: the time below was read from a recording."
@@ -185,9 +196,11 @@ def _header(kernel: StoredKernel, file_name: str, written: date) -> Iterator[str
         ("kernel", f"sha256 {source.sha256}"),
     ):
         yield from _comment(f"{label + ':':9}", value)
-    arch, name = device.sm, _printable(file_name)
+
+
+def _usage(kernel: StoredKernel, file_name: str) -> Iterator[str]:
+    arch, name = kernel.device.sm, _printable(file_name)
     program = name.removesuffix(".cu")
-    yield "//"
     yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
     yield f"//     nvcc -O3 -arch={arch} {name} -o {program} && ./{program}"
     yield "// As a library, without main; autogemm_sgemm below is the function to call:"
@@ -226,6 +239,7 @@ def _versions(environment: Environment) -> str:
         "cuBLAS": environment.cublas,
         "CuPy": environment.cupy,
         "Python": environment.python,
+        "autogemm": environment.autogemm,
     }
     return ", ".join(f"{name} {version}".strip() for name, version in parts.items() if version)
 

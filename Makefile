@@ -1,0 +1,39 @@
+# `make tune` sets up and runs the main job; `make test` sets up and runs every check.
+# Both work in a fresh clone. PYTHON chooses the interpreter, SIZE the problem.
+
+PYTHON ?= python3
+SIZE ?= 4096
+VENV := .venv
+BIN := $(VENV)/bin
+# Without a GPU everything but timing works, from recordings.
+EXTRA := $(if $(shell command -v nvidia-smi),cuda12)
+TUNE_STAMP := $(VENV)/.installed-$(or $(EXTRA),plain)
+
+.PHONY: tune test clean
+
+tune: $(TUNE_STAMP)
+	$(BIN)/autogemm tune --gpu auto --size $(SIZE)
+	$(BIN)/autogemm export best.cu
+	$(BIN)/autogemm db best
+
+test: $(VENV)/.installed-dev
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror tests/golden/*.cu
+	$(BIN)/pytest -n auto
+
+# Stamps: what is installed and up to date is left alone.
+$(TUNE_STAMP): pyproject.toml | $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.$(if $(EXTRA),[$(EXTRA)])'
+	touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+$(VENV):
+	$(PYTHON) -m venv $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis best.cu best

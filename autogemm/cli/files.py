@@ -1,0 +1,47 @@
+"""Where commands write what the user asked for."""
+
+import sys
+from pathlib import Path
+
+from autogemm.errors import ExportError, UsageError
+from autogemm.files import write_atomically
+
+
+def write_output(path: str, content: bytes, *, force: bool, ours: str | None = None) -> None:
+    """Write to a file, whole or not at all; ``-`` is standard output.
+
+    A file that is there is replaced if it begins with ``ours`` or ``force`` is given. Raises
+    UsageError for a place where no file can or should be written, ExportError when writing fails.
+    """
+    if path == "-":
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+        return
+    # The file that a link points to is replaced, not the link.
+    target = Path(path).resolve()
+    _require_place(path, target)
+    try:
+        if target.exists() and not force and not _begins_with(target, ours):
+            raise UsageError(
+                f"{path} is there and is not an earlier output of this command: give another "
+                "name, or --force to replace it"
+            )
+        write_atomically(target, content)
+    except OSError as error:
+        raise ExportError(f"cannot write {path}: {error.strerror}") from error
+
+
+def _require_place(path: str, target: Path) -> None:
+    if target.is_dir():
+        raise UsageError(f"{path} is a folder: give the name of a file in it")
+    if target.exists() and not target.is_file():
+        raise UsageError(f"{path} is not a regular file: write to - and redirect")
+    if not target.parent.is_dir():
+        raise UsageError(f"there is no folder {target.parent}: make it first")
+
+
+def _begins_with(target: Path, ours: str | None) -> bool:
+    if ours is None:
+        return False
+    with target.open("rb") as file:
+        return file.read(len(ours)) == ours.encode()

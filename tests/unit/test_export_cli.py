@@ -1,0 +1,256 @@
+"""``autogemm export``: what it picks, what it writes where, what it refuses."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from export_samples import split_family
+from store_samples import SPEC, VERIFIED, measurement, new_store
+
+from autogemm.cli import main
+from autogemm.codegen import extract_kernel, render
+from autogemm.config import Config
+from autogemm.kernel import KernelSource
+from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, Status
+from autogemm.problem import Problem
+from autogemm.space import load_family
+from autogemm.store import RunSpec, Store
+
+SMALL = replace(SPEC, problem=Problem(1024, 1024, 1024))
+RECORDED = replace(SPEC, problem=Problem(512, 512, 512), provenance=Provenance.RECORDED)
+
+
+def source_of(spec: RunSpec, seed: int) -> KernelSource:
+    family = load_family("sgemm_simt")
+    return render(family, family.seeds[seed], spec.problem)
+
+
+def outcome(source: KernelSource, spec: RunSpec, time_us: float) -> Outcome:
+    return Outcome(
+        config=source.config,
+        status=Status.OK,
+        kernel_sha256=source.sha256,
+        verification=VERIFIED,
+        measurement=measurement(time_us, provenance=spec.provenance),
+    )
+
+
+def add_run(store: Store, spec: RunSpec, *sources: KernelSource) -> int:
+    """A run whose first source wins the finals."""
+    run_id = store.begin_run(spec)
+    for number, source in enumerate(sources):
+        store.record_trial(run_id, number, outcome(source, spec, 100.0 + number), source)
+    winner = sources[0]
+    entry = FinalsEntry("winner", winner.config, winner.sha256, (99.0,), 1.02, 1.01, 1.03, False)
+    baseline = FinalsEntry("cuBLAS", None, "", (101.0,), 1.0, 1.0, 1.0, False)
+    store.record_finals(run_id, Finals((entry,), baseline, 1, spec.provenance), {})
+    return run_id
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder; a database with run 1 (4096), 2 (512, recorded) and 3 (1024)."""
+    with new_store(tmp_path) as store:
+        add_run(store, SPEC, source_of(SPEC, 0), source_of(SPEC, 1))
+        add_run(store, RECORDED, source_of(RECORDED, 2))
+        add_run(store, SMALL, source_of(SMALL, 3))
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
+    work = tmp_path / "work"
+    work.mkdir()
+    monkeypatch.chdir(work)
+    return work
+
+
+def export(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["export", *arguments])
+
+
+def expect_refusal(result: Result, exit_code: int, *words: str) -> None:
+    assert result.exit_code == exit_code, result.output
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+
+
+def test_exports_the_newest_measured_winner(folder: Path) -> None:
+    result = export("best.cu")
+    assert result.exit_code == 0, result.output
+    assert extract_kernel((folder / "best.cu").read_text()) == source_of(SMALL, 3).text
+    assert "1024 nn f32" in result.stdout
+    assert "1.020 times the speed of cuBLAS" in result.stdout
+    assert result.stderr == ""
+    assert [path.name for path in folder.iterdir()] == ["best.cu"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "spec", "seed"),
+    [
+        (["--size", "4096"], SPEC, 0),
+        (["--run", "1"], SPEC, 0),
+        (["--gpu", "h100", "--size", "4096", "--layout", "nn", "--family", "sgemm_simt"], SPEC, 0),
+        (["--kernel", source_of(SPEC, 1).sha256[:12]], SPEC, 1),
+    ],
+)
+def test_options_choose(folder: Path, arguments: list[str], spec: RunSpec, seed: int) -> None:
+    result = export(*arguments, "-")
+    assert result.exit_code == 0, result.output
+    assert extract_kernel(result.stdout) == source_of(spec, seed).text
+    assert list(folder.iterdir()) == []
+
+
+def test_a_recorded_time_is_loud(folder: Path) -> None:
+    result = export("--size", "512", "--no-verify", "best.cu")
+    assert result.exit_code == 0, result.output
+    assert "RECORDED" in result.stderr
+    assert "RECORDED, NOT MEASURED ON THIS MACHINE" in (folder / "best.cu").read_text()
+
+
+@pytest.mark.emulated
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_a_recorded_kernel_runs_on_the_cpu_first(folder: Path) -> None:
+    result = export("--size", "512", "best.cu")
+    assert result.exit_code == 0, result.output
+    assert re.search(r"verified on the CPU, every access checked: [1-9]\d* small", result.stderr)
+
+
+@pytest.mark.emulated
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_a_recorded_kernel_that_is_wrong_is_not_written(folder: Path, tmp_path: Path) -> None:
+    """A family whose kernel computes nothing."""
+    family = split_family(tmp_path / "split")
+    spec = replace(RECORDED, family="split", problem=Problem(64, 64, 64))
+    with new_store(tmp_path) as store:
+        add_run(store, spec, render(family, family.seeds[0], spec.problem))
+    arguments = ["--family", str(tmp_path / "split"), "best.cu"]
+    result = export(*arguments)
+    assert result.exit_code == 1
+    assert "is wrong on the CPU" in result.stderr
+    assert list(folder.iterdir()) == []
+    assert export("--no-verify", *arguments).exit_code == 0
+
+
+def test_without_a_compiler_it_says_that_it_did_not_verify(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOGEMM_GXX", "no-such-compiler")
+    result = export("--size", "512", "best.cu")
+    assert result.exit_code == 0, result.output
+    assert "not verified on the CPU: " in result.stderr
+    assert (folder / "best.cu").exists()
+
+
+def test_json_says_where_it_comes_from(folder: Path) -> None:
+    assert export("--format", "json", "best.json").exit_code == 0
+    content = json.loads((folder / "best.json").read_text())
+    assert content["source"] == source_of(SMALL, 3).text
+    assert content["run_id"] == 3
+
+
+def test_an_earlier_export_is_replaced_and_nothing_else(folder: Path) -> None:
+    path = folder / "best.cu"
+    assert export("--size", "4096", "best.cu").exit_code == 0
+    assert export("best.cu").exit_code == 0
+    assert extract_kernel(path.read_text()) == source_of(SMALL, 3).text
+    path.write_text("// my own kernel\n")
+    expect_refusal(export("best.cu"), 2, "best.cu", "--force")
+    assert path.read_text() == "// my own kernel\n"
+    assert export("--force", "best.cu").exit_code == 0
+    assert extract_kernel(path.read_text()) == source_of(SMALL, 3).text
+
+
+def test_a_link_stays_a_link(folder: Path) -> None:
+    (folder / "link.cu").symlink_to("real.cu")
+    assert export("link.cu").exit_code == 0
+    assert (folder / "link.cu").is_symlink()
+    assert extract_kernel((folder / "real.cu").read_text())
+
+
+def test_places_where_no_file_can_be(folder: Path) -> None:
+    expect_refusal(export("."), 2, "folder")
+    expect_refusal(export("no/such/best.cu"), 2, "no folder")
+    expect_refusal(export("/dev/null", "--force"), 2, "regular file")
+    assert Path("/dev/null").is_char_device()
+    if sys.platform == "linux":
+        expect_refusal(export("/proc/best.cu"), 1, "cannot write /proc/best.cu")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_failed_write_leaves_the_old_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert export("--size", "4096", "best.cu").exit_code == 0
+    before = (folder / "best.cu").read_bytes()
+
+    def no_space(path: Path, content: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(content[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", no_space)
+    expect_refusal(export("best.cu"), 1, "No space left on device")
+    assert (folder / "best.cu").read_bytes() == before
+    assert [path.name for path in folder.iterdir()] == ["best.cu"]
+
+
+def test_what_is_not_there(folder: Path) -> None:
+    expect_refusal(export("--size", "77", "best.cu"), 2, "no result matches")
+    expect_refusal(export("--run", "99", "best.cu"), 2)
+    expect_refusal(export("--kernel", "99", "best.cu"), 2, "no kernel 99")
+    expect_refusal(export("--size", "4096x", "best.cu"), 2, "4096x")
+    expect_refusal(export("--kernel", "1", "--size", "4096", "best.cu"), 2, "--kernel names one")
+    expect_refusal(export("--db", "missing.db", "best.cu"), 2, "missing.db")
+    expect_refusal(export("--family", "nonsense", "best.cu"), 2, "nonsense")
+    assert list(folder.iterdir()) == []
+
+
+def test_a_family_of_ones_own_needs_its_folder(folder: Path, tmp_path: Path) -> None:
+    family = split_family(tmp_path / "split")
+    spec = replace(SPEC, family="split", problem=Problem(64, 64, 64))
+    source = render(family, family.seeds[0], spec.problem)
+    with new_store(tmp_path) as store:
+        add_run(store, spec, source)
+    expect_refusal(export("best.cu"), 2, "split", "--family PATH")
+    result = export("--family", str(tmp_path / "split"), "best.cu")
+    assert result.exit_code == 0, result.output
+    assert extract_kernel((folder / "best.cu").read_text()) == source.text
+
+
+def test_a_kernel_of_an_older_family_is_refused(folder: Path, tmp_path: Path) -> None:
+    family = load_family("sgemm_simt")
+    old = replace(source_of(SPEC, 0), text="// an older text\n")
+    config: Config = family.seeds[0]
+    with new_store(tmp_path) as store:
+        add_run(store, SPEC, replace(old, config=config))
+    expect_refusal(export("best.cu"), 1, "another version of the family", "tune again")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.compile
+def test_compiled_formats(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOGEMM_CACHE", str(tmp_path / "cache"))
+    assert export("--format", "cubin", "best.cubin").exit_code == 0
+    assert (folder / "best.cubin").read_bytes().startswith(b"\x7fELF")
+    expect_refusal(export("--format", "cubin", "best.cubin"), 2, "--force")
+    assert export("--format", "ptx", "best.ptx").exit_code == 0
+    assert export("--format", "ptx", "best.ptx").exit_code == 0
+    text = (folder / "best.ptx").read_text()
+    assert text.startswith("// Written by autogemm")
+    assert ".entry gemm_kernel" in text
+
+
+@pytest.mark.compile
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+@pytest.mark.parametrize(
+    "options",
+    [[], ["-O3", "-arch=sm_90"], ["-O3", "-arch=sm_90", "-DAUTOGEMM_LIBRARY", "-c"]],
+    ids=["plain", "recommended", "library"],
+)
+def test_nvcc_compiles_it_without_a_warning(folder: Path, options: list[str]) -> None:
+    assert export("--size", "4096", "best.cu").exit_code == 0
+    warnings = ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra"]
+    subprocess.run(["nvcc", *options, *warnings, "best.cu", "-o", "best"], cwd=folder, check=True)

@@ -1,0 +1,300 @@
+"""The exported CUDA file: the kernel's bytes, the header, the launcher, its form."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from export_samples import SPLIT_TEMPLATE, split_family, stored_kernel
+from golden_cases import GOLDEN_CASES
+from store_samples import H100
+
+from autogemm import __version__
+from autogemm.codegen import export_cuda, export_json, export_ptx, extract_kernel
+from autogemm.config import Config
+from autogemm.errors import ExportError
+from autogemm.outcome import CacheState, Environment, Provenance
+from autogemm.problem import Layout, Problem
+from autogemm.space import Family, launch_plan, load_family
+from autogemm.stored_kernel import StoredKernel
+
+TODAY = date(2026, 11, 21)
+SQUARE = Problem(64, 64, 64)
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Family:
+    return split_family(tmp_path / "split")
+
+
+def exported(kernel: StoredKernel, family: Family) -> str:
+    return export_cuda(kernel, family, "best.cu", TODAY)
+
+
+def header(text: str) -> list[str]:
+    return text[: text.index("#include")].splitlines()
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        SPLIT_TEMPLATE,
+        SPLIT_TEMPLATE.rstrip("\n"),
+        SPLIT_TEMPLATE + "\n\n// autogemm:kernel:end\n// \u00b5s {{ config.BM }}\n",
+    ],
+    ids=["plain", "no newline at the end", "holds the end marker"],
+)
+def test_kernel_is_exported_byte_for_byte(tmp_path: Path, template: str) -> None:
+    family = split_family(tmp_path / "split", template)
+    kernel = stored_kernel(family, SQUARE)
+    kernel_text = extract_kernel(exported(kernel, family))
+    assert kernel_text == kernel.source.text
+    assert hashlib.sha256(kernel_text.encode()).hexdigest() == kernel.source.sha256
+
+
+def test_an_edited_kernel_is_noticed(family: Family) -> None:
+    text = exported(stored_kernel(family, SQUARE), family)
+    with pytest.raises(ExportError, match="was edited"):
+        extract_kernel(text.replace("BM = 16", "BM = 32"))
+    with pytest.raises(ExportError, match="marks no kernel"):
+        extract_kernel("int main() {}\n")
+
+
+def test_a_kernel_of_another_version_of_the_family_is_refused(
+    tmp_path: Path, family: Family
+) -> None:
+    kernel = stored_kernel(family, SQUARE)
+    changed = split_family(tmp_path / "split", SPLIT_TEMPLATE.replace("BM = ", "tile rows "))
+    with pytest.raises(ExportError, match="another version of the family"):
+        exported(kernel, changed)
+
+
+def test_header_tells_what_was_measured_where(family: Family) -> None:
+    text = "\n".join(header(exported(stored_kernel(family, Problem(4096, 4096, 4096)), family)))
+    for fact in (
+        f"Written by autogemm {__version__} on 2026-11-21",
+        "4096 nn f32",
+        "NVIDIA H100 80GB HBM3 (sm_90)",
+        # 2 * 4096^3 / 2655 us
+        "2655.00 us, 51.77 TFLOP/s",
+        "1.0123 times the speed of cuBLAS [1.0111, 1.0134]",
+        "driver 580.1, nvrtc 13.0.88, cuBLAS 13.1, autogemm 0.1.0",
+        "kernel 12, run 3, 2026-11-20",
+        "BM=16 SPLIT=4 VEC=4",
+        "nvcc -O3 -arch=sm_90 best.cu -o best && ./best",
+        "-DAUTOGEMM_LIBRARY",
+    ):
+        assert fact in text
+    assert "RECORDED" not in text
+
+
+def test_header_says_loudly_what_was_not_measured_here(family: Family) -> None:
+    kernel = stored_kernel(family, SQUARE, provenance=Provenance.RECORDED)
+    text = "\n".join(header(exported(kernel, family)))
+    assert "RECORDED, NOT MEASURED ON THIS MACHINE" in text
+    assert "timed side by side" not in text
+    assert "[1.0111" not in text
+
+
+def test_header_of_a_kernel_that_never_ran(family: Family) -> None:
+    kernel = stored_kernel(family, SQUARE, time_us=None, ratio=None, verification=None)
+    text = "\n".join(header(exported(kernel, family)))
+    assert "did not run correctly" in text
+    assert "not verified" in text
+
+
+def test_header_mentions_a_cold_cache(family: Family) -> None:
+    kernel = stored_kernel(family, SQUARE, l2=CacheState.COLD)
+    assert any("cold L2" in line for line in header(exported(kernel, family)))
+
+
+def test_names_from_a_database_stay_inside_the_comment(family: Family) -> None:
+    hostile = "GPU\n#error escaped\r*/ \u202e \\"
+    kernel = stored_kernel(
+        family,
+        SQUARE,
+        device=replace(H100, name=hostile),
+        environment=Environment(driver=hostile, autogemm=hostile),
+    )
+    text = exported(kernel, family)
+    for line in header(text):
+        assert line == "" or line.startswith("//")
+        assert not line.endswith("\\")
+        assert len(line) <= 100
+    assert "\u202e" not in text
+    assert "\n#error" not in text
+    ptx = export_ptx(kernel, ".version 8.7\n", TODAY)
+    assert all(line.startswith("//") for line in ptx.splitlines()[:-1])
+
+
+def test_preconditions_are_those_of_the_emitted_code(family: Family) -> None:
+    whole = exported(stored_kernel(family, Problem(64, 64, 64)), family)
+    assert "if (M % 16 != 0) {" in whole
+    assert "lda % 4 != 0" in whole
+    edges = exported(stored_kernel(family, Problem(63, 64, 63)), family)
+    assert "M % 16" not in edges
+    assert "must be a multiple" not in edges
+
+
+def test_json_holds_everything(family: Family) -> None:
+    kernel = stored_kernel(family, Problem(64, 64, 32, layout=Layout.NT))
+    content = json.loads(export_json(kernel, TODAY))
+    assert content["config"] == {"BM": 16, "SPLIT": 4, "VEC": 4}
+    assert content["problem"] == {
+        **{"m": 64, "n": 64, "k": 32, "layout": "nt", "dtype": "f32"},
+        **{"lda": 32, "ldb": 32, "ldc": 64, "alpha": 1.0, "beta": 0.0},
+    }
+    assert content["measurement"]["provenance"] == "measured"
+    assert content["measurement"]["ratio_to_cublas"] == 1.0123
+    assert content["device"]["name"] == H100.name
+    assert hashlib.sha256(content["source"].encode()).hexdigest() == content["source_sha256"]
+
+
+FORMATTED = [
+    *(stored_kernel(load_family(case.family), case.problem, case.config) for case in GOLDEN_CASES),
+    stored_kernel(load_family("sgemm_simt"), replace(SQUARE, alpha=-1e-30, beta=1 / 3)),
+]
+
+
+def test_exported_files_are_fixed_points_of_clang_format(tmp_path: Path, family: Family) -> None:
+    formatter = Path(sys.executable).parent / "clang-format"
+    if not formatter.exists():
+        pytest.skip("clang-format is not installed in this environment")
+    texts = [exported(kernel, load_family(kernel.source.family)) for kernel in FORMATTED]
+    # With a workspace. Its kernels are not formatted, but for their closing lines.
+    texts.append(exported(stored_kernel(family, SQUARE), family))
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.cu").write_text(text)
+    shutil.copy(Path(__file__).parents[2] / ".clang-format", tmp_path)
+    paths = [str(tmp_path / f"{number}.cu") for number in range(len(texts))]
+    subprocess.run([formatter, "--dry-run", "--Werror", *paths], check=True)
+
+
+# What the launcher uses of the CUDA runtime, for a plain C++ compiler: launches are printed.
+CUDA_RUNTIME = r"""
+#include <cstddef>
+#include <cstdio>
+#define __global__
+#define __host__
+#define __device__
+typedef int cudaError_t;
+typedef void* cudaStream_t;
+constexpr cudaError_t cudaSuccess = 0;
+constexpr cudaError_t cudaErrorInvalidValue = 1;
+constexpr int cudaFuncAttributeMaxDynamicSharedMemorySize = 8;
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+inline cudaError_t cudaFuncSetAttribute(const void*, int, int bytes) {
+    std::printf("attribute %d\n", bytes);
+    return cudaSuccess;
+}
+inline cudaError_t cudaLaunchKernel(const void*, dim3 grid, dim3 block, void** arguments,
+                                    size_t smem_bytes, cudaStream_t) {
+    std::printf("launch %u %u %u  %u %u %u  %zu  K=%d\n", grid.x, grid.y, grid.z, block.x, block.y,
+                block.z, smem_bytes, *(int*)arguments[2]);
+    return cudaSuccess;
+}
+"""
+
+# Calls with M N K lda ldb ldc and the offset of A in bytes, from the command line.
+CALLER = r"""
+#include <cstdlib>
+int main(int, char** text) {
+    int v[7];
+    for (int i = 0; i < 7; ++i) v[i] = std::atoi(text[i + 1]);
+    const float* a = (const float*)(4096 + (size_t)v[6]);
+    float* c = (float*)4096;
+    cudaError_t status = autogemm_sgemm(v[0], v[1], v[2], 1.0f, a, v[3], c, v[4], 0.0f, c, v[5],
+                                        nullptr, nullptr);
+    std::printf("status %d workspace %zu\n", status,
+                autogemm_sgemm_workspace_bytes(v[0], v[1], v[2]));
+}
+"""
+
+
+class Launcher:
+    """The library form of an export, compiled by g++, called with sizes."""
+
+    def __init__(self, text: str, folder: Path) -> None:
+        self._program = folder / "launcher"
+        (folder / "cuda_runtime.h").write_text(CUDA_RUNTIME)
+        (folder / "launcher.cpp").write_text(text + CALLER)
+        options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
+        options += ["-DAUTOGEMM_LIBRARY", f"-I{folder}", "-o", str(self._program)]
+        subprocess.run(["g++", *options, "launcher.cpp"], cwd=folder, check=True)
+
+    def call(self, m: int, n: int, k: int, *rest: int) -> list[str]:
+        """Lines printed. ``rest`` is lda ldb ldc and the offset of A, packed and 0 unless given."""
+        strides = [*rest, *(k, n, n, 0)[len(rest) :]]
+        arguments = [str(value) for value in (m, n, k, *strides)]
+        result = subprocess.run(
+            [self._program, *arguments], capture_output=True, text=True, check=True
+        )
+        return result.stdout.splitlines()
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_launcher_computes_the_plan_and_checks_the_preconditions(
+    tmp_path: Path, family: Family
+) -> None:
+    config = Config.of("split", {"BM": 32, "SPLIT": 4, "VEC": 4})
+    tuned = stored_kernel(family, SQUARE, config)
+    launcher = Launcher(exported(tuned, family), tmp_path)
+    for sizes in ((64, 64, 64), (32, 17, 4), (65536, 50000, 8)):
+        plan = launch_plan(family, config, Problem(*sizes))
+        first, second = plan.launches
+        assert launcher.call(*sizes) == [
+            f"attribute {first.smem_bytes}",
+            "launch {} {} {}  {} {} {}  {}  K={}".format(
+                *first.grid, *first.threads, first.smem_bytes, sizes[2]
+            ),
+            "launch {} {} {}  {} {} {}  {}  K={}".format(
+                *second.grid, *second.threads, second.smem_bytes, sizes[2]
+            ),
+            f"status 0 workspace {plan.workspace_bytes}",
+        ]
+    refused = [
+        (33, 64, 64),
+        (64, 64, 63),
+        (64, 64, 64, 66),
+        (64, 64, 64, 60),
+        (64, 64, 64, 64, 63),
+        (64, 64, 64, 64, 64, 63),
+        (64, 64, 64, 64, 64, 64, 4),
+        (0, 64, 64),
+        (64, 64, -1),
+        # 65536 blocks in y
+        (64, 16 * 65536, 64),
+    ]
+    for call in refused:
+        printed = launcher.call(*call)
+        assert len(printed) == 1, call
+        assert printed[0].startswith("status 1 "), call
+    # A leading dimension may be larger than the row.
+    assert launcher.call(64, 64, 63, 64)[-1].startswith("status 0 ")
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_launch_geometry_keeps_the_width_that_the_text_was_emitted_with(
+    tmp_path: Path, family: Family
+) -> None:
+    """A kernel emitted for odd rows keeps its scalar loads where rows would allow vectors."""
+    config = Config.of("split", {"BM": 32, "SPLIT": 1, "VEC": 4})
+    odd = stored_kernel(family, Problem(64, 64, 63), config)
+    assert "vector 1" in odd.source.text
+    launcher = Launcher(exported(odd, family), tmp_path)
+    assert launcher.call(64, 64, 64)[0] == "launch 2 4 1  32 2 1  20000  K=64"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_alpha_that_is_no_number_is_refused(family: Family, value: float) -> None:
+    kernel = stored_kernel(family, replace(SQUARE, alpha=value))
+    with pytest.raises(ExportError, match="finite"):
+        exported(kernel, family)

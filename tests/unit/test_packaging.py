@@ -1,0 +1,86 @@
+"""An installed wheel finds what a checkout finds."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+from autogemm.resources import data_folder
+
+ROOT = Path(__file__).parents[2]
+DATA_FOLDERS = ("templates", "search_spaces", "db/migrations", "db/recordings")
+
+
+# What this run was given to find the checkout must not lead the installed package there.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
+def files_below(folder: Path) -> set[str]:
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)) for path in found if "__pycache__" not in path.parts}
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of a fresh environment with the wheel; its dependencies are those of here."""
+    pytest.importorskip("build", reason="python -m build is not installed")
+    folder = tmp_path_factory.mktemp("wheel")
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
+    subprocess.run(build, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+
+    environment = folder / "environment"
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    install = ["install", "--quiet", "--no-deps", "--no-index", wheel]
+    subprocess.run([sys.executable, "-m", "pip", "--python", python, *install], check=True)
+    (site,) = environment.glob("lib/python*/site-packages")
+    # Behind the wheel; .pth files of an editable installation are not followed from here.
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return environment / "bin"
+
+
+def output(folder: Path, command: list[str | Path]) -> str:
+    result = subprocess.run(
+        command, cwd=folder, env=ENVIRONMENT, check=True, capture_output=True, text=True
+    )
+    return result.stdout
+
+
+def installed_python(installed: Path, program: str) -> str:
+    # Not in the checkout, whose package would come first.
+    command = [installed / "python", "-c", program]
+    return output(installed, command).strip()
+
+
+def test_wheel_holds_every_data_file(installed: Path) -> None:
+    package = Path(installed_python(installed, "import autogemm; print(autogemm.__path__[0])"))
+    assert package.is_relative_to(installed.parent)
+    assert files_below(ROOT / "autogemm") <= files_below(package)
+    for name in DATA_FOLDERS:
+        program = f"from autogemm.resources import data_folder; print(data_folder({name!r}))"
+        folder = Path(installed_python(installed, program))
+        assert folder.is_relative_to(package)
+        assert files_below(folder) == files_below(ROOT / name)
+
+
+def test_installed_program_runs_on_its_own_data(installed: Path) -> None:
+    def autogemm(*arguments: str) -> str:
+        return output(installed, [installed / "autogemm", *arguments])
+
+    assert "Find the fastest GEMM kernel" in autogemm("-h")
+    assert "gemm_kernel" in autogemm("render", "--gpu", "h100")
+
+
+def test_checkout_uses_its_own_data() -> None:
+    for name in DATA_FOLDERS:
+        assert data_folder(name) == ROOT / name
+
+
+def test_incomplete_installation_is_named() -> None:
+    with pytest.raises(FileNotFoundError, match="not completely installed: no folder 'nonsense'"):
+        data_folder("nonsense")
