@@ -43,7 +43,7 @@ TILE_32: dict[str, Value] = {
 TILE_64: dict[str, Value] = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "TN": 4}
 
 GOLDEN_CASES = (
-    GoldenCase("pipeline", square(4096)),
+    GoldenCase("pipeline", square(4096), {"GROUP_M": 8, "LANE_MAP": "quads"}),
     GoldenCase(
         "pipeline_any_size",
         square(1023),

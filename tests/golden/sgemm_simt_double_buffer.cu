@@ -200,8 +200,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int thread = (int)threadIdx.x;
     const int warp = thread / 32;
     const int lane = thread % 32;
-    const int lane_m = lane / (2 * LANES_N) * 2 + lane / 2 % 2;
-    const int lane_n = lane / 4 % (LANES_N / 2) * 2 + lane % 2;
+    const int lane_m = lane / LANES_N;
+    const int lane_n = lane % LANES_N;
     const int thread_m = warp / WARPS_N * WM + lane_m * PIECE_M;
     const int thread_n = warp % WARPS_N * WN + lane_n * PIECE_N;
 

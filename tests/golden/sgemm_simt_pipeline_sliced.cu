@@ -178,16 +178,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
     extern __shared__ __align__(16) float shared[];
 
-    // Which tile of C: down GROUP_M rows of tiles, then one column on, so that the blocks in flight
-    // share rows of A and columns of B in L2.
-    constexpr int GROUP_M = 8;
+    // Which tile of C: row by row.
     const int blocks_n = (N + BN - 1) / BN;
-    const int blocks_m = (M + BM - 1) / BM;
-    const int first_m = (int)blockIdx.x / (GROUP_M * blocks_n) * GROUP_M;
-    const int rows = min(GROUP_M, blocks_m - first_m);
-    const int in_group = (int)blockIdx.x % (GROUP_M * blocks_n);
-    const int m0 = (first_m + in_group % rows) * BM;
-    const int n0 = in_group / rows * BN;
+    const int m0 = (int)blockIdx.x / blocks_n * BM;
+    const int n0 = (int)blockIdx.x % blocks_n * BN;
 
     // Where this thread's part of the tile begins.
     const int thread = (int)threadIdx.x;
