@@ -39,11 +39,16 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CaseSet:
-    """The cases of one config, and how many hard problems it is not legal for."""
+    """The cases of one config, and how many hard problems were skipped as not legal for it."""
 
     config: Config
     cases: tuple[Case, ...]
     num_skipped: int
+
+    @property
+    def num_adapted(self) -> int:
+        """In how many cases the nearest legal config stands in."""
+        return sum(case.config != self.config for case in self.cases)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,219 @@
+"""``autogemm verify``: kernels run on hard problems, on the CPU or on a card."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autogemm.cli.options import db_option, device_facts, family_option, fix_option, gpu_option
+from autogemm.cli.output import listing_options, print_rows
+from autogemm.errors import AutogemmError, DeviceError, NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from autogemm.config import Config, Value
+    from autogemm.device import Device
+    from autogemm.space import Family
+    from autogemm.stored_kernel import StoredKernel
+    from autogemm.tuning.verifying import Case, CaseResult, CaseSet, Check
+
+CASE_COLUMNS = ("on", "problem", "ok", "message", "error_over_bound", "seconds", "config")
+SUMMARY_COLUMNS = (
+    *("on", "config", "problems", "adapted", "passed", "failed", "skipped", "error_over_bound"),
+)
+
+
+@click.command()
+@family_option
+@fix_option
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="N legal configs at random; without it the family's seeds, changed by --fix.",
+)
+@click.option("--seed", default=0, show_default=True, help="Of the random sample.")
+@click.option("--kernel", "kernel_key", metavar="ID", help="The config of this stored kernel.")
+@click.option(
+    "--on",
+    "places",
+    type=click.Choice(["cpu", "gpu", "both"]),
+    default="cpu",
+    show_default=True,
+    help="Where kernels run.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["check", "fast"]),
+    default="check",
+    show_default=True,
+    help="On the CPU: check every access, or only results.",
+)
+@gpu_option
+@db_option
+@listing_options
+def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
+    family: str,
+    fix: tuple[str, ...],
+    sample: int | None,
+    seed: int,
+    kernel_key: str | None,
+    places: str,
+    mode: str,
+    gpu: str,
+    db: str | None,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """Run kernels on hard problems: all layouts, edges, padded rows, short K, beta.
+
+    On the CPU every access of the emitted source is checked: data races, reads of uninitialised
+    memory, out of bounds, misaligned vectors, divergent barriers, use of data in flight. Not seen:
+    scalars never written, the memory model beyond barriers, tensor-core instructions; nothing is
+    ever timed there. A config that is not legal for a problem is replaced by its nearest legal
+    neighbour with the same tiles, counted as adapted (a stored kernel: skipped). Exit code 1 when a
+    case fails.
+
+    \b
+    Examples:
+      autogemm verify
+      autogemm verify --sample 20 --seed 1 --fix STAGES=3,4
+      autogemm verify --kernel 17 --on both
+    """
+    from autogemm.space import load_family, parse_fix
+    from autogemm.tuning.verifying import cases_of, sample_configs
+
+    if kernel_key is not None and (sample is not None or fix):
+        raise UsageError("--kernel names one config: leave out --sample and --fix")
+    loaded = load_family(family)
+    device = device_facts(gpu)
+    narrowed = parse_fix(loaded, fix)
+    if kernel_key is not None:
+        kernel = stored_kernel(db, kernel_key, loaded)
+        config, tuned_for = kernel.source.config, (kernel.problem,)
+        sets = [cases_of(loaded, config, device, adapt=False, tuned_for=tuned_for)]
+    elif sample is not None:
+        configs = sample_configs(loaded, device, sample, seed, narrowed)
+        sets = [cases_of(loaded, config, device) for config in configs]
+    else:
+        sets = [cases_of(loaded, config, device) for config in changed_seeds(loaded, narrowed)]
+    rows = []
+    for place in ("cpu", "gpu") if places == "both" else (places,):
+        with checker(loaded, place, mode) as check:
+            rows += [verified(loaded, device, case_set, place, check) for case_set in sets]
+    show(rows, as_json=as_json, as_csv=as_csv)
+
+
+def stored_kernel(db: str | None, key: str, family: Family) -> StoredKernel:
+    """A kernel of the database. Raises NotFoundError for one of another family."""
+    from autogemm.store import open_store
+
+    with open_store(db, create=False) as store:
+        kernel = store.stored_kernel(key)
+    if kernel.source.family != family.name:
+        raise NotFoundError(
+            f"kernel {key} is of the family {kernel.source.family}, not {family.name}: give "
+            "--family"
+        )
+    return kernel
+
+
+def changed_seeds(family: Family, fix: dict[str, tuple[Value, ...]]) -> list[Config]:
+    """Every seed with every combination of the values in ``fix``, each once."""
+    from autogemm.config import Config
+
+    configs = [
+        Config.of(family.name, seed.as_dict() | dict(zip(fix, values, strict=True)))
+        for seed in family.seeds
+        for values in itertools.product(*fix.values())
+    ]
+    return list(dict.fromkeys(configs))
+
+
+@contextmanager
+def checker(family: Family, place: str, mode: str) -> Iterator[Check]:
+    """What runs one case. Raises DeviceError for gpu where there is none."""
+    from autogemm.tuning.verifying import on_cpu, on_gpu
+
+    if place == "cpu":
+        from autogemm.targets.emulator import Emulator, Mode
+
+        yield on_cpu(family, Emulator(), Mode(mode))
+        return
+    from autogemm.compile import Compiler
+    from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device
+
+    if not attached_devices():
+        raise DeviceError(f"--on gpu needs a GPU: {why_no_device()}; --on cpu needs none")
+    with closing(CudaTarget()) as target, closing(Compiler()) as compiler:
+        yield on_gpu(family, target, compiler)
+
+
+def verified(
+    family: Family, device: Device, case_set: CaseSet, place: str, check: Check
+) -> dict[str, Any]:
+    """One config's cases run on one place, as a row of the summary."""
+    from autogemm.tuning.verifying import run_cases, smallest_failure
+
+    # A card takes one case at a time.
+    results = list(run_cases(check, case_set.cases, None if place == "cpu" else 1))
+    failures = [result for result in results if not result.ok]
+    return {
+        "on": place,
+        "config": case_set.config.label,
+        "problems": len(results),
+        "adapted": case_set.num_adapted,
+        "passed": len(results) - len(failures),
+        "failed": len(failures),
+        "skipped": case_set.num_skipped,
+        "error_over_bound": max((result.max_error_ratio for result in results), default=0.0),
+        "cases": results,
+        "smallest": smallest_failure(family, device, check, failures[0]) if failures else None,
+    }
+
+
+def show(rows: list[dict[str, Any]], *, as_json: bool, as_csv: bool) -> None:
+    """Print and raise when something failed, or when there was nothing to run."""
+    if as_json or as_csv:
+        cases = [case_row(row["on"], result) for row in rows for result in row["cases"]]
+        print_rows(cases, CASE_COLUMNS, as_json=as_json, as_csv=as_csv)
+    else:
+        print_rows(rows, SUMMARY_COLUMNS)
+    failed = sum(row["failed"] for row in rows)
+    total = sum(row["problems"] for row in rows)
+    for row in rows:
+        smallest: CaseResult | None = row["smallest"]
+        if smallest is not None:
+            click.echo(describe(row["on"], smallest), err=True)
+    if failed:
+        raise AutogemmError(f"{failed} of {total} cases failed")
+    if not total:
+        raise UsageError("no hard problem is legal for any of these configs: nothing was run")
+    if not (as_json or as_csv):
+        click.echo(f"\n{total} cases passed, {sum(row['skipped'] for row in rows)} skipped")
+
+
+def case_row(place: str, result: CaseResult) -> dict[str, Any]:
+    """One case for scripts."""
+    return {
+        "on": place,
+        "problem": result.case.problem.label,
+        "ok": result.ok,
+        "message": result.message,
+        "error_over_bound": result.max_error_ratio,
+        "seconds": result.seconds,
+        "config": result.case.config.as_dict(),
+    }
+
+
+def describe(place: str, failure: CaseResult) -> str:
+    """The smallest failing problem, on three lines."""
+    case: Case = failure.case
+    return (
+        f"failed on {place}, smallest problem found: {case.problem.label}\n"
+        f"  {case.config.label}\n  {failure.message}"
+    )

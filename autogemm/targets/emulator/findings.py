@@ -1,0 +1,85 @@
+"""What a run on the emulator found: kinds of error, findings with their place, the report."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+
+class FindingKind(StrEnum):
+    """What a kernel did wrong. The value is how it is told to a person."""
+
+    RACE = "data race"
+    UNINITIALISED = "read of uninitialised memory"
+    OUT_OF_BOUNDS = "out of bounds"
+    MISALIGNED = "misaligned access"
+    INPUT_WRITTEN = "write to an input"
+    READS_C = "C read although beta = 0"
+    BARRIER_DIVERGENCE = "barrier divergence"
+    WARP_DIVERGENCE = "warp divergence"
+    IN_FLIGHT = "use of data in flight"
+    NEVER_WRITTEN = "elements of C never written"
+    BAD_COPY = "bad asynchronous copy"
+    WRONG_VALUE = "wrong value"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed out"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One kind of error at one line of the emitted source.
+
+    ``line`` is 1-based, 0 where no line is to blame. ``called_from`` are the lines of the calls
+    that were inlined around it, innermost first. ``where`` names what was accessed at the first
+    occurrence (``smem float 513``, ``A[3,7]``), ``detail`` says the rest. ``count`` counts words,
+    elements or threads, as the kind has it.
+    """
+
+    kind: FindingKind
+    line: int
+    text: str
+    where: str
+    detail: str
+    count: int
+    called_from: tuple[int, ...] = ()
+    other_line: int | None = None
+
+    def __str__(self) -> str:
+        place = f"line {self.line}: " if self.line else ""
+        calls = f" [called from line {', '.join(map(str, self.called_from))}]"
+        source = f" | {self.text}{calls if self.called_from else ''}" if self.text else ""
+        times = f" ({self.count}x)" if self.count > 1 else ""
+        parts = " ".join(part for part in (self.where, self.detail) if part)
+        return f"{place}{self.kind.value}: {parts}{times}{source}"
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatorReport:
+    """What one or more runs of one kernel on one problem showed.
+
+    ``max_error_ratio`` is the largest |C - reference| / bound (at most 1 passes; inf for a NaN),
+    0 for runs on integers that were exact. ``trace`` has the accesses of the block that was traced
+    (``exchange.TRACE_RECORD``).
+    """
+
+    findings: tuple[Finding, ...]
+    max_error_ratio: float
+    wrong_elements: int
+    num_accesses: int
+    compile_seconds: float
+    seconds: float
+    trace: npt.NDArray[np.void] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def ok(self) -> bool:
+        """Nothing found and every element right."""
+        return not self.findings and self.wrong_elements == 0
+
+    @property
+    def message(self) -> str:
+        """The first finding on one line, and how many more there are; empty when all is well."""
+        if self.ok:
+            return ""
+        more = len(self.findings) - 1
+        return str(self.findings[0]) + (f" (and {more} more findings)" if more else "")

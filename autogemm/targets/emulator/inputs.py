@@ -1,0 +1,135 @@
+"""Inputs for a run, what C must be, and how far off it is."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from autogemm.problem import Problem
+from autogemm.targets.emulator.exchange import Buffer, Floats
+
+Doubles = npt.NDArray[np.float64]
+
+
+class Data(StrEnum):
+    """Integers make every partial sum exact, so that any wrong term shows. Reals round."""
+
+    INTEGERS = "integers"
+    REALS = "reals"
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Buffers as the kernel gets them, and C as it must be.
+
+    Buffers end with the last element: nothing lies behind it, not even the padding of the last row.
+    Padding between rows is NaN, and so is C when beta = 0. ``bound`` [M, N] is the largest error
+    that rounding can explain.
+    """
+
+    a: Floats
+    b: Floats
+    c: Floats
+    expected: Doubles
+    bound: Doubles
+
+    def buffers(self, problem: Problem, workspace_bytes: int, misalign_bytes: int) -> list[Buffer]:
+        """A, B, C and the workspace for one run."""
+        workspace = np.full(-(-workspace_bytes // 4), np.nan, np.float32)
+        has_old_c = problem.beta != 0.0
+        return [
+            Buffer(self.a, problem.a_shape[1], problem.lda, True, misalign_bytes),
+            Buffer(self.b, problem.b_shape[1], problem.ldb, True, misalign_bytes),
+            Buffer(self.c, problem.n, problem.ldc, has_old_c, misalign_bytes),
+            Buffer(workspace, 0, 0, False),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How C differs from what it must be. ``first_wrong`` is (row, column), or None."""
+
+    max_error_ratio: float
+    wrong_elements: int
+    first_wrong: tuple[int, int] | None
+    got: float = 0.0
+    expected: float = 0.0
+    padding_changed: int = 0
+
+
+def make_inputs(problem: Problem, data: Data, seed: int) -> Inputs:
+    """Random inputs and the reference for them, from float64."""
+    rng = np.random.default_rng([seed, problem.m, problem.n, problem.k])
+    a = _matrix(rng, problem.a_shape, data)
+    b = _matrix(rng, problem.b_shape, data)
+    c = _matrix(rng, (problem.m, problem.n), data)
+    op_a = (a.T if problem.layout.trans_a else a).astype(np.float64)
+    op_b = (b.T if problem.layout.trans_b else b).astype(np.float64)
+    # float64(float32(x)): the kernel gets its scalars as float.
+    alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
+    expected = alpha * (op_a @ op_b)
+    magnitude = abs(alpha) * (np.abs(op_a) @ np.abs(op_b))
+    if beta != 0.0:
+        expected += beta * c
+        magnitude += abs(beta) * np.abs(c)
+    exact = data is Data.INTEGERS and _is_exact(problem, float(magnitude.max()))
+    # K products and sums, alpha, beta and the last sum, each rounding once: Higham, Accuracy and
+    # Stability of Numerical Algorithms, 2002, section 3.1, whatever the order of the sums.
+    bound = np.zeros_like(expected) if exact else (problem.k + 3) * 2.0**-24 * magnitude
+    before = c if beta != 0.0 else np.full_like(c, np.nan)
+    strides = problem.lda, problem.ldb, problem.ldc
+    flat = [_stored(m, stride) for m, stride in zip((a, b, before), strides, strict=True)]
+    return Inputs(flat[0], flat[1], flat[2], expected, bound)
+
+
+def compare(problem: Problem, inputs: Inputs, c: Floats) -> Comparison:
+    """C as the kernel left it against C as it must be, element by element; padding bit by bit."""
+    got = _rows(c, problem)[:, : problem.n].astype(np.float64)
+    error = np.abs(got - inputs.expected)
+    wrong = ~(error <= inputs.bound)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(error == 0, 0.0, error / inputs.bound)
+    worst = float(np.max(np.where(np.isnan(ratio), np.inf, ratio)))
+    before, after = (_rows(x, problem)[:, problem.n :].view(np.uint32) for x in (inputs.c, c))
+    changed = int(np.count_nonzero(before != after))
+    if not wrong.any():
+        return Comparison(worst, 0, None, padding_changed=changed)
+    row, column = (int(i) for i in np.argwhere(wrong)[0])
+    return Comparison(
+        worst,
+        int(np.count_nonzero(wrong)),
+        (row, column),
+        float(got[row, column]),
+        float(inputs.expected[row, column]),
+        changed,
+    )
+
+
+def _matrix(rng: np.random.Generator, shape: tuple[int, int], data: Data) -> Floats:
+    if data is Data.INTEGERS:
+        # No zeros: a term left out must change the sum.
+        signs: Floats = rng.choice(np.array([-1.0, 1.0], np.float32), shape)
+        return rng.integers(1, 4, shape).astype(np.float32) * signs
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def _is_exact(problem: Problem, magnitude: float) -> bool:
+    """Whether sums of multiples of 1/4 stay below 2^24 such steps."""
+    quarters = all(x * 4 == int(x * 4) for x in (problem.alpha, problem.beta))
+    return quarters and magnitude * 4 < 2**22
+
+
+def _stored(matrix: Floats, stride: int) -> Floats:
+    """Row-major with that stride, NaN between the rows, ending with the last element."""
+    rows, columns = matrix.shape
+    padded = np.full((rows, stride), np.nan, np.float32)
+    padded[:, :columns] = matrix
+    return padded.reshape(-1)[: (rows - 1) * stride + columns].copy()
+
+
+def _rows(c: Floats, problem: Problem) -> Floats:
+    """C as [M, ldc]; the padding that the last row does not have is NaN."""
+    padded = np.full(problem.m * problem.ldc, np.nan, np.float32)
+    padded[: c.size] = c
+    return padded.reshape(problem.m, problem.ldc)

@@ -1,0 +1,99 @@
+"""Problems that break kernels: edges, padding, short K, scalars, each for a reason."""
+
+from dataclasses import dataclass
+
+from autogemm.problem import Layout, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class HardShape:
+    """Sizes as multiples of the block tile plus a rest, and how rows are padded.
+
+    ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of it
+    above the columns, so that there is padding. ``why`` says what the shape is hard on.
+    """
+
+    why: str
+    m: tuple[int, int]
+    n: tuple[int, int]
+    k: tuple[int, int]
+    row_multiple: int = 0
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    def problem(self, tile: tuple[int, int, int], layout: Layout) -> Problem:
+        """The problem for a block tile (BM, BN, BK)."""
+        sides = zip((self.m, self.n, self.k), tile, strict=True)
+        m, n, k = (max(1, times * side + rest) for (times, rest), side in sides)
+        packed = Problem(m, n, k, layout)
+        columns = (packed.a_shape[1], packed.b_shape[1], n)
+        lda, ldb, ldc = (self._padded(least) for least in columns)
+        return Problem(m, n, k, layout, lda=lda, ldb=ldb, ldc=ldc, alpha=self.alpha, beta=self.beta)
+
+    def _padded(self, columns: int) -> int:
+        if self.row_multiple == 0:
+            return columns
+        if self.row_multiple == 1:
+            return columns + 1 + columns % 2  # the next odd number above
+        return (columns // self.row_multiple + 1) * self.row_multiple
+
+
+# (times, rest): times * side of the block tile + rest elements.
+HARD_SHAPES: tuple[HardShape, ...] = (
+    HardShape("one element", (0, 1), (0, 1), (0, 1)),
+    HardShape("less than one tile, K < BK, beta", (1, -1), (1, -2), (1, -1), 0, 1.0, 1.0),
+    HardShape("exactly one tile, alpha and beta", (1, 0), (1, 0), (1, 0), 0, 0.5, 1.0),
+    HardShape("many slabs, no edge", (2, 0), (2, 0), (7, 0)),
+    HardShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4),
+    HardShape("odd rows, unaligned, alpha and beta", (2, 3), (1, 1), (3, 1), 1, -1.25, 0.5),
+    HardShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, 1.0, -0.5),
+    HardShape("only M has an edge", (0, 3), (2, 0), (5, 0)),
+    HardShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4),
+    HardShape("rows aligned for float2 only", (1, 2), (1, 2), (4, 2), 2),
+)
+
+# Used where the tile of a config is not known.
+DEFAULT_TILE = (32, 32, 8)
+
+
+def hard_problems(
+    tile: tuple[int, int, int] = DEFAULT_TILE,
+    layouts: tuple[Layout, ...] = tuple(Layout),
+) -> tuple[Problem, ...]:
+    """Each hard shape in each layout for a block tile (BM, BN, BK), fewest operations first."""
+    problems = [shape.problem(tile, layout) for shape in HARD_SHAPES for layout in layouts]
+    return tuple(sorted(problems, key=lambda problem: problem.flops))
+
+
+HARD_PROBLEMS: tuple[Problem, ...] = hard_problems()
+
+
+def reduced(problem: Problem, tile: tuple[int, int, int]) -> Problem:
+    """A problem of a few block tiles that is ragged and aligned where the given one is.
+
+    Extents keep their remainder by the tile; leading dimensions keep their alignment to vectors.
+    A kernel specialised for the one is right for the other.
+    """
+    m, n, k = (
+        extent if extent <= most * side else (most - 1) * side + extent % side
+        for extent, side, most in zip(
+            (problem.m, problem.n, problem.k), tile, (3, 3, 7), strict=True
+        )
+    )
+    packed = Problem(m, n, k, problem.layout)
+    columns = (packed.a_shape[1], packed.b_shape[1], n)
+    strides = (problem.lda, problem.ldb, problem.ldc)
+    lda, ldb, ldc = (
+        least + (stride - least) % 4 for least, stride in zip(columns, strides, strict=True)
+    )
+    return Problem(
+        m,
+        n,
+        k,
+        problem.layout,
+        lda=lda,
+        ldb=ldb,
+        ldc=ldc,
+        alpha=problem.alpha,
+        beta=problem.beta,
+    )

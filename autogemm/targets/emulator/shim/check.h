@@ -1,0 +1,204 @@
+// Check mode: every access looked up in the shadow; what begins and ends with a run, a launch, a block.
+#pragma once
+
+#include "copies.h"
+#include "shadow.h"
+
+namespace autogemm_emulator {
+
+inline void trace(Region region, const char* at, uint32_t size, bool write, uint64_t pc) {
+    if (exchange->trace_capacity == 0 || block_number != exchange->trace_block) {
+        return;
+    }
+    auto* records = reinterpret_cast<TraceRecord*>(file_at(exchange->trace_offset));
+    if (exchange->num_trace < exchange->trace_capacity) {
+        const auto& shadow = shadows[static_cast<int>(region)];
+        records[exchange->num_trace] = {
+            static_cast<uint32_t>(pc),
+            static_cast<uint16_t>(current->index),
+            static_cast<uint8_t>(size),
+            static_cast<uint8_t>(static_cast<uint32_t>(region) * 2 + write),
+            static_cast<uint32_t>(at - shadow.begin),
+            epoch,
+        };
+    }
+    ++exchange->num_trace;
+}
+
+// An address that is in no buffer: a zone (report and go on), the process's own data (a stack, a
+// constant table: fine to read), or nowhere.
+inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t pc);
+
+inline bool is_stack(const char* at) {
+    return at >= stacks && at < stacks + kMaxThreads * kStackBytes;
+}
+
+inline void access(const void* address, uint32_t size, bool write, bool aligned, uint64_t pc,
+                   bool atomic = false) {
+    const auto* at = static_cast<const char*>(address);
+    if (is_stack(at)) {
+        return;
+    }
+    ++exchange->num_accesses;
+    const Region region = known_region(at);
+    if (aligned && reinterpret_cast<uintptr_t>(at) % size != 0) {
+        const Place place = place_of(at);
+        report_access(Kind::kMisaligned, place.region, place.offset, size, write, pc);
+        end_process(State::kAborted);  // so does a card
+    }
+    if (region == Region::kElsewhere) {
+        access_elsewhere(at, size, write, pc);
+        return;
+    }
+    Shadow& shadow = shadows[static_cast<int>(region)];
+    const auto offset = static_cast<uint64_t>(at - shadow.begin);
+    if (offset + size > shadow.bytes) {
+        report_access(Kind::kOutOfBounds, region, static_cast<int64_t>(offset), size, write, pc);
+    }
+    trace(region, at, size, write, pc);
+    const uint64_t end = offset + size < shadow.bytes ? offset + size : shadow.bytes;
+    for (uint64_t index = offset / 4; index < (end + 3) / 4; ++index) {
+        if (write && shadow.stride != 0 && index % shadow.stride >= shadow.columns) {
+            report_access(Kind::kOutOfBounds, region, static_cast<int64_t>(4 * index), 4, write,
+                          pc);
+            continue;
+        }
+        touch_word(shadow, index, {region, pc, write, atomic});
+    }
+}
+
+extern "C" char __executable_start, etext, edata, end;
+
+inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t pc) {
+    const Place place = place_of(at);
+    if (place.region != Region::kElsewhere) {
+        report_access(Kind::kOutOfBounds, place.region, place.offset, size, write, pc);
+        return;
+    }
+    if (!write && at >= &__executable_start && at < &end) {
+        return;  // a constant table of the kernel
+    }
+    // Nearest global buffer, so that the report can say how far off it is.
+    int64_t distance = at - buffers[0].begin;
+    uint32_t nearest = 0;
+    for (uint32_t i = 1; i < kNumBuffers; ++i) {
+        const int64_t other = at - buffers[i].begin;
+        if (buffers[i].bytes > 0 &&
+            (other < 0 ? -other : other) < (distance < 0 ? -distance : distance)) {
+            distance = other;
+            nearest = i;
+        }
+    }
+    report_access(Kind::kOutOfBounds, static_cast<Region>(nearest), distance, size, write, pc);
+    end_process(State::kAborted);
+}
+
+inline void set_shadow(Region region, char* begin, uint64_t bytes, bool input, bool shared) {
+    Shadow& shadow = shadows[static_cast<int>(region)];
+    shadow.begin = begin;
+    shadow.bytes = bytes;
+    shadow.input = input;
+    shadow.shared = shared;
+    shadow.words.assign((bytes + 3) / 4, Word{});
+}
+
+inline void shadow_begin_run() {
+    for (uint32_t i = 0; i < kNumBuffers; ++i) {
+        const Buffer& buffer = buffers[i];
+        set_shadow(static_cast<Region>(i), buffer.begin, buffer.bytes, i < 2, false);
+        Shadow& shadow = shadows[i];
+        shadow.columns = buffer.spec.columns;
+        shadow.stride = buffer.spec.stride;
+        for (uint64_t w = 0; w < shadow.words.size(); ++w) {
+            const bool padding = shadow.stride != 0 && w % shadow.stride >= shadow.columns;
+            shadow.words[w].valid = buffer.spec.readable && !padding;
+        }
+    }
+}
+
+inline void shadow_begin_launch() {
+    set_shadow(Region::kDynamicShared, smem.dynamic_begin, smem.dynamic_bytes, false, true);
+    set_shadow(Region::kStaticShared, smem.static_begin, smem.static_bytes, false, true);
+}
+
+inline void set_in_flight(const Copy& copy, bool in_flight, const Touch& touch) {
+    const Region region = known_region(copy.shared);
+    if (region != Region::kDynamicShared && region != Region::kStaticShared) {
+        return;  // reported when it was issued
+    }
+    Shadow& shadow = shadows[static_cast<int>(region)];
+    const auto first = static_cast<uint64_t>(copy.shared - shadow.begin) / 4;
+    for (uint64_t i = 0; i < static_cast<uint64_t>(copy.bytes) / 4; ++i) {
+        if (first + i < shadow.words.size()) {
+            shadow.words[first + i].in_flight = in_flight;
+            shadow.words[first + i].writer = this_access(touch);
+        }
+    }
+}
+
+// Copies that nobody waited for: the next block begins with none.
+void shadow_end_block() {
+    for (uint32_t i = 0; i < num_threads; ++i) {
+        current = &threads[i];
+        const Touch touch{Region::kElsewhere, 0, true, false};
+        for (const auto& group : threads[i].groups) {
+            for (const Copy& copy : group) {
+                set_in_flight(copy, false, touch);
+            }
+        }
+        for (const Copy& copy : threads[i].uncommitted) {
+            set_in_flight(copy, false, touch);
+        }
+    }
+}
+
+// The copy may read its source and write its destination at any time from here to the wait.
+void shadow_copy_issued(const Copy& copy, uint64_t pc) {
+    const auto size = static_cast<uint32_t>(copy.bytes);
+    const bool misaligned = reinterpret_cast<uintptr_t>(copy.global) % size != 0;
+    if (misaligned) {
+        const Place place = place_of(copy.global);
+        report_access(Kind::kMisaligned, place.region, place.offset, size, false, pc);
+        end_process(State::kAborted);
+    }
+    if (copy.valid_bytes > 0) {
+        access(copy.global, static_cast<uint32_t>(copy.valid_bytes), false, false, pc);
+    }
+    const Region to = place_of(copy.shared).region;
+    const Region from = place_of(copy.global).region;
+    const bool from_global = from <= Region::kWorkspace || copy.valid_bytes == 0;
+    if ((to != Region::kDynamicShared && to != Region::kStaticShared) || !from_global) {
+        report_here(Kind::kBadCopy, pc);
+        end_process(State::kAborted);
+    }
+    access(copy.shared, size, true, true, pc);
+    set_in_flight(copy, true, {Region::kElsewhere, pc, true, false});
+}
+
+void shadow_copy_landed(const Copy& copy, uint64_t pc) {
+    set_in_flight(copy, false, {Region::kElsewhere, pc, true, false});
+}
+
+void shadow_atomic(void* address, uint64_t pc) {
+    access(address, 4, true, true, pc, true);
+}
+
+inline void shadow_end_run() {
+    const Shadow& c = shadows[static_cast<int>(Region::kC)];
+    Finding finding{};
+    finding.kind = static_cast<uint32_t>(Kind::kNeverWritten);
+    finding.region = static_cast<uint32_t>(Region::kC);
+    finding.size = 4;
+    for (uint64_t i = 0; i < c.words.size(); ++i) {
+        const bool padding = i % c.stride >= c.columns;
+        if (!padding && c.words[i].writer.thread == 0) {
+            finding.offset = finding.count == 0 ? static_cast<int64_t>(4 * i) : finding.offset;
+            ++finding.count;
+        }
+    }
+    if (finding.count > 0) {
+        report(finding);
+    }
+}
+
+}  // namespace autogemm_emulator

@@ -1,0 +1,279 @@
+// The part of CUDA C++ that emitted kernels use, for g++. Included before the kernel's own text.
+//
+// What must be told apart per thread (its index, a barrier, a shuffle) is a call into runtime.cpp.
+// Those calls are out of line, so that their return address is in the kernel's text and names its
+// line. There are no includes here: a kernel compiles in a fraction of a second.
+#pragma once
+
+#define __global__ __attribute__((visibility("default"), used, noinline))
+#define __device__
+#define __host__
+#define __constant__ static const
+// thread_local, because that is `static` in `__shared__ float tile[64];` and nothing more than a type
+// in `extern __shared__ float smem[];`. The process has one OS thread, whose thread-local storage is
+// the shared memory of the block that runs: link.S gives it its borders and the dynamic part.
+#define __shared__ thread_local
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define warpSize 32
+
+// CUDA's device compiler knows the C integer types; NVRTC knows no <stdint.h>.
+using size_t = decltype(sizeof(0));
+
+#define AUTOGEMM_VECTORS(T, name, size)                          \
+    struct __attribute__((aligned(2 * size))) name##2 {          \
+        T x, y;                                                  \
+    };                                                           \
+    struct name##3 {                                             \
+        T x, y, z;                                               \
+    };                                                           \
+    struct __attribute__((aligned(4 * size))) name##4 {          \
+        T x, y, z, w;                                            \
+    };                                                           \
+    __forceinline__ name##2 make_##name##2(T x, T y) {           \
+        return {x, y};                                           \
+    }                                                            \
+    __forceinline__ name##3 make_##name##3(T x, T y, T z) {      \
+        return {x, y, z};                                        \
+    }                                                            \
+    __forceinline__ name##4 make_##name##4(T x, T y, T z, T w) { \
+        return {x, y, z, w};                                     \
+    }
+
+AUTOGEMM_VECTORS(float, float, 4)
+AUTOGEMM_VECTORS(int, int, 4)
+AUTOGEMM_VECTORS(unsigned, uint, 4)
+#undef AUTOGEMM_VECTORS
+
+struct __attribute__((aligned(16))) double2 {
+    double x, y;
+};
+__forceinline__ double2 make_double2(double x, double y) {
+    return {x, y};
+}
+
+struct dim3 {
+    unsigned x = 1, y = 1, z = 1;
+};
+
+namespace autogemm_emulator {
+
+// Constant within one thread's run of the kernel, hence hoistable: __attribute__((const)).
+__attribute__((const)) uint3 thread_index();
+__attribute__((const)) uint3 block_index();
+__attribute__((const)) uint3 block_extent();
+__attribute__((const)) uint3 grid_extent();
+
+enum class Vote : unsigned { kAny, kAll, kBallot };
+enum class Shuffle : unsigned { kIndex, kUp, kDown, kXor };
+enum class Atomic : unsigned { kAdd, kExchange, kMin, kMax, kCompareAndSwap };
+
+unsigned shuffle(Shuffle kind, unsigned mask, unsigned value, int lane, int width);
+unsigned vote(Vote kind, unsigned mask, int predicate);
+void sync_warp(unsigned mask);
+int sync_block(int line, int predicate);
+unsigned active_mask();
+float atomic_float(Atomic kind, float* address, float value);
+int atomic_int(Atomic kind, int* address, int value, int compare);
+void copy_async(void* shared, const void* global, int bytes, int valid_bytes);
+void commit_copies();
+void wait_group(int pending);
+
+// 32-bit values travel by their bits, 64-bit values in two halves.
+template <class T>
+__forceinline__ T shuffle_value(Shuffle kind, unsigned mask, T value, int lane, int width) {
+    static_assert(sizeof(T) == 4 || sizeof(T) == 8, "shuffles move 32 or 64 bits");
+    unsigned words[sizeof(T) / 4];
+    __builtin_memcpy(words, &value, sizeof(T));
+    for (unsigned& word : words) {
+        word = shuffle(kind, mask, word, lane, width);
+    }
+    __builtin_memcpy(&value, words, sizeof(T));
+    return value;
+}
+
+}  // namespace autogemm_emulator
+
+#define threadIdx (autogemm_emulator::thread_index())
+#define blockIdx (autogemm_emulator::block_index())
+#define blockDim (autogemm_emulator::block_extent())
+#define gridDim (autogemm_emulator::grid_extent())
+
+template <class T>
+__forceinline__ T __shfl_sync(unsigned mask, T value, int lane, int width = 32) {
+    using namespace autogemm_emulator;
+    return shuffle_value(Shuffle::kIndex, mask, value, lane, width);
+}
+template <class T>
+__forceinline__ T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+    using namespace autogemm_emulator;
+    return shuffle_value(Shuffle::kUp, mask, value, (int)delta, width);
+}
+template <class T>
+__forceinline__ T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+    using namespace autogemm_emulator;
+    return shuffle_value(Shuffle::kDown, mask, value, (int)delta, width);
+}
+template <class T>
+__forceinline__ T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32) {
+    using namespace autogemm_emulator;
+    return shuffle_value(Shuffle::kXor, mask, value, lane_mask, width);
+}
+
+__forceinline__ int __any_sync(unsigned mask, int predicate) {
+    return (int)autogemm_emulator::vote(autogemm_emulator::Vote::kAny, mask, predicate);
+}
+__forceinline__ int __all_sync(unsigned mask, int predicate) {
+    return (int)autogemm_emulator::vote(autogemm_emulator::Vote::kAll, mask, predicate);
+}
+__forceinline__ unsigned __ballot_sync(unsigned mask, int predicate) {
+    return autogemm_emulator::vote(autogemm_emulator::Vote::kBallot, mask, predicate);
+}
+__forceinline__ unsigned __activemask() {
+    return autogemm_emulator::active_mask();
+}
+__forceinline__ void __syncwarp(unsigned mask = 0xffffffffu) {
+    autogemm_emulator::sync_warp(mask);
+}
+
+// The caller's line tells one barrier from another, whatever the compiler did to the code.
+__forceinline__ void __syncthreads(int line = __builtin_LINE()) {
+    autogemm_emulator::sync_block(line, 0);
+}
+__forceinline__ int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
+    return autogemm_emulator::sync_block(line, predicate != 0);
+}
+__forceinline__ int __syncthreads_or(int predicate, int line = __builtin_LINE()) {
+    return autogemm_emulator::sync_block(line, predicate != 0) != 0;
+}
+// Blocks run one after the other, and a block's threads switch only at calls: fences are no work.
+__forceinline__ void __threadfence() {}
+__forceinline__ void __threadfence_block() {}
+
+__forceinline__ float atomicAdd(float* address, float value) {
+    return autogemm_emulator::atomic_float(autogemm_emulator::Atomic::kAdd, address, value);
+}
+__forceinline__ int atomicAdd(int* address, int value) {
+    return autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kAdd, address, value, 0);
+}
+__forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
+    return (unsigned)autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kAdd, (int*)address,
+                                                   (int)value, 0);
+}
+__forceinline__ int atomicExch(int* address, int value) {
+    return autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kExchange, address, value, 0);
+}
+__forceinline__ int atomicMin(int* address, int value) {
+    return autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kMin, address, value, 0);
+}
+__forceinline__ int atomicMax(int* address, int value) {
+    return autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kMax, address, value, 0);
+}
+__forceinline__ int atomicCAS(int* address, int compare, int value) {
+    return autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kCompareAndSwap, address, value,
+                                         compare);
+}
+
+template <class T>
+__forceinline__ T __ldg(const T* address) {
+    return *address;
+}
+template <class T>
+__forceinline__ T __ldcg(const T* address) {
+    return *address;
+}
+template <class T>
+__forceinline__ T __ldcs(const T* address) {
+    return *address;
+}
+template <class T>
+__forceinline__ void __stcg(T* address, T value) {
+    *address = value;
+}
+template <class T>
+__forceinline__ void __stcs(T* address, T value) {
+    *address = value;
+}
+__forceinline__ size_t __cvta_generic_to_shared(const void* address) {
+    return (size_t)address;
+}
+
+__forceinline__ float fmaf(float a, float b, float c) {
+    return __builtin_fmaf(a, b, c);
+}
+__forceinline__ float __fmaf_rn(float a, float b, float c) {
+    return __builtin_fmaf(a, b, c);
+}
+__forceinline__ double fma(double a, double b, double c) {
+    return __builtin_fma(a, b, c);
+}
+__forceinline__ float fabsf(float value) {
+    return __builtin_fabsf(value);
+}
+__forceinline__ float fmaxf(float a, float b) {
+    return __builtin_fmaxf(a, b);
+}
+__forceinline__ float fminf(float a, float b) {
+    return __builtin_fminf(a, b);
+}
+
+__forceinline__ int __float_as_int(float value) {
+    return __builtin_bit_cast(int, value);
+}
+__forceinline__ float __int_as_float(int value) {
+    return __builtin_bit_cast(float, value);
+}
+__forceinline__ unsigned __float_as_uint(float value) {
+    return __builtin_bit_cast(unsigned, value);
+}
+__forceinline__ float __uint_as_float(unsigned value) {
+    return __builtin_bit_cast(float, value);
+}
+__forceinline__ int __popc(unsigned value) {
+    return __builtin_popcount(value);
+}
+__forceinline__ int __ffs(int value) {
+    return __builtin_ffs(value);
+}
+__forceinline__ int __clz(int value) {
+    return value == 0 ? 32 : __builtin_clz((unsigned)value);
+}
+
+#define AUTOGEMM_MIN_MAX(T)                     \
+    __forceinline__ constexpr T min(T a, T b) { \
+        return b < a ? b : a;                   \
+    }                                           \
+    __forceinline__ constexpr T max(T a, T b) { \
+        return a < b ? b : a;                   \
+    }
+AUTOGEMM_MIN_MAX(int)
+AUTOGEMM_MIN_MAX(unsigned)
+AUTOGEMM_MIN_MAX(long)
+AUTOGEMM_MIN_MAX(unsigned long)
+AUTOGEMM_MIN_MAX(long long)
+AUTOGEMM_MIN_MAX(unsigned long long)
+AUTOGEMM_MIN_MAX(float)
+#undef AUTOGEMM_MIN_MAX
+
+// Twins of the templates' asynchronous copies (templates/parts/copy_async.cu.jinja).
+__forceinline__ void copy_async_4(float* shared, const float* global, int valid_bytes = 4) {
+    autogemm_emulator::copy_async(shared, global, 4, valid_bytes);
+}
+__forceinline__ void copy_async_8(float* shared, const float* global, int valid_bytes = 8) {
+    autogemm_emulator::copy_async(shared, global, 8, valid_bytes);
+}
+__forceinline__ void copy_async_16(float* shared, const float* global, int valid_bytes = 16) {
+    autogemm_emulator::copy_async(shared, global, 16, valid_bytes);
+}
+__forceinline__ void commit_copies() {
+    autogemm_emulator::commit_copies();
+}
+
+// wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;
+// wait_for_copies(n) leaves n.
+#define AUTOGEMM_FIRST(first, ...) first
+#define wait_for_copies(...) \
+    autogemm_emulator::wait_group(AUTOGEMM_FIRST(__VA_ARGS__ __VA_OPT__(, ) MAX_PENDING_COPIES, ))

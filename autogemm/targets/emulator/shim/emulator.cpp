@@ -1,0 +1,160 @@
+// The emulator process: maps the exchange file named on its command line, runs the launches it
+// describes, and leaves results and findings there. One translation unit, linked with one kernel.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <ucontext.h>
+
+#include "cuda_on_cpu.h"
+// The kernel's words for what it runs on would get in the way from here on.
+#undef threadIdx
+#undef blockIdx
+#undef blockDim
+#undef gridDim
+#undef warpSize
+#undef wait_for_copies
+#undef __noinline__
+#undef __constant__
+
+#include "atomics.h"
+#include "block.h"
+#include "copies.h"
+#ifdef AUTOGEMM_CHECK
+#include "hooks.h"
+#endif
+
+namespace autogemm_emulator {
+
+#ifndef AUTOGEMM_CHECK
+void shadow_end_block() {}
+void shadow_copy_issued(const Copy&, uint64_t) {}
+void shadow_copy_landed(const Copy&, uint64_t) {}
+void shadow_atomic(void*, uint64_t) {}
+static void shadow_begin_run() {}
+static void shadow_begin_launch() {}
+
+static void report_span(Kind kind, uint32_t region, int64_t offset) {
+    Finding finding{};
+    finding.kind = static_cast<uint32_t>(kind);
+    finding.region = region;
+    finding.offset = offset;
+    finding.size = 4;
+    finding.write = 1;
+    finding.count = 1;
+    report(finding);
+}
+
+// Fast mode sees writes only by what they left: in the canaries around the buffers, and in A and B.
+static void shadow_end_run() {
+    for (uint32_t region = 0; region < kNumBuffers; ++region) {
+        const Buffer& buffer = buffers[region];
+        for (uint64_t i = 0; i < 2 * kCanaryBytes; i += 4) {
+            char* at = i < kCanaryBytes ? buffer.begin - kCanaryBytes + i
+                                        : buffer.begin + buffer.bytes + i - kCanaryBytes;
+            if (memcmp(at, &kPoison, 4) != 0) {
+                report_span(Kind::kOutOfBounds, region, at - buffer.begin);
+                memcpy(at, &kPoison, 4);  // neighbours may share a canary
+            }
+        }
+        if (region < 2 && memcmp(buffer.begin, file_at(buffer.spec.offset), buffer.bytes) != 0) {
+            report_span(Kind::kInputWritten, region, 0);
+        }
+    }
+    for (char* at = smem.dynamic_begin + round_up(smem.dynamic_bytes, 4); at < smem.zone_end;
+         at += 4) {
+        if (memcmp(at, &kPoison, 4) != 0) {
+            report_span(Kind::kOutOfBounds, static_cast<uint32_t>(Region::kDynamicShared),
+                        at - smem.dynamic_begin);
+            break;
+        }
+    }
+}
+#endif
+
+static void end_by_signal(int number, siginfo_t*, void* context) {
+    exchange->signal = static_cast<uint32_t>(number);
+#if defined(__x86_64__)
+    const auto* machine = &static_cast<ucontext_t*>(context)->uc_mcontext;
+    exchange->crash_pc = static_cast<uint64_t>(machine->gregs[REG_RIP]) + 1;
+#elif defined(__aarch64__)
+    exchange->crash_pc = static_cast<ucontext_t*>(context)->uc_mcontext.pc + 1;
+#endif
+    exchange->state = static_cast<uint32_t>(number == SIGALRM ? State::kTimedOut : State::kCrashed);
+    _exit(0);
+}
+
+static void catch_signals() {
+    static char signal_stack[65536];
+    stack_t stack{};
+    stack.ss_sp = signal_stack;
+    stack.ss_size = sizeof(signal_stack);
+    sigaltstack(&stack, nullptr);
+    struct sigaction action{};
+    action.sa_sigaction = end_by_signal;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM}) {
+        sigaction(number, &action, nullptr);
+    }
+    itimerval timer{};
+    timer.it_value.tv_sec = exchange->deadline_s;
+    setitimer(ITIMER_REAL, &timer, nullptr);
+}
+
+static void run_launch(const LaunchSpec& spec) {
+    launch = &spec;
+    num_threads = spec.threads[0] * spec.threads[1] * spec.threads[2];
+    kernel = reinterpret_cast<Kernel>(dlsym(RTLD_DEFAULT, spec.kernel));
+    if (kernel == nullptr) {
+        end_process(State::kNoKernel);
+    }
+    smem.dynamic_bytes = spec.smem_bytes;
+    first_epoch_of_launch = ++epoch;
+    shadow_begin_launch();
+    const uint32_t num_blocks = spec.grid[0] * spec.grid[1] * spec.grid[2];
+    std::vector<uint32_t> order(num_blocks);
+    for (uint32_t i = 0; i < num_blocks; ++i) {
+        order[i] = i;
+    }
+    for (uint32_t i = num_blocks - 1; exchange->seed != 0 && i > 0; --i) {
+        std::swap(order[i], order[random_below(i + 1)]);
+    }
+    for (uint32_t number : order) {
+        run_block(number);
+    }
+    current = nullptr;
+}
+
+static bool map_exchange(const char* path) {
+    const int file = open(path, O_RDWR);
+    struct stat status{};
+    if (file < 0 || fstat(file, &status) != 0) {
+        return false;
+    }
+    void* mapped = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ | PROT_WRITE,
+                        MAP_SHARED, file, 0);
+    exchange = static_cast<Exchange*>(mapped);
+    return mapped != MAP_FAILED && exchange->magic == kMagic &&
+           exchange->exchange_bytes == sizeof(Exchange);
+}
+
+}  // namespace autogemm_emulator
+
+int main(int argc, char** argv) {
+    using namespace autogemm_emulator;
+    if (argc != 2 || !map_exchange(argv[1])) {
+        return 3;
+    }
+    catch_signals();
+    stacks = static_cast<char*>(mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
+                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    lay_out_buffers();
+    lay_out_shared();
+    shadow_begin_run();
+    for (uint32_t i = 0; i < exchange->num_launches; ++i) {
+        run_launch(exchange->launches[i]);
+    }
+    shadow_end_run();
+    end_process(State::kFinished);
+}

@@ -1,0 +1,39 @@
+// What -fsanitize=thread and -fsanitize=bounds call in the kernel, instead of the sanitizers' own.
+#pragma once
+
+#include "check.h"
+
+#define AUTOGEMM_HERE autogemm_emulator::caller(__builtin_return_address(0))
+#define AUTOGEMM_HOOK(name, size, write, aligned)                                \
+    extern "C" void __tsan_##name##size(void* address) {                         \
+        autogemm_emulator::access(address, size, write, aligned, AUTOGEMM_HERE); \
+    }
+#define AUTOGEMM_HOOKS(size)                          \
+    AUTOGEMM_HOOK(read, size, false, true)            \
+    AUTOGEMM_HOOK(write, size, true, true)            \
+    AUTOGEMM_HOOK(volatile_read, size, false, true)   \
+    AUTOGEMM_HOOK(volatile_write, size, true, true)   \
+    AUTOGEMM_HOOK(unaligned_read, size, false, false) \
+    AUTOGEMM_HOOK(unaligned_write, size, true, false)
+AUTOGEMM_HOOKS(1)
+AUTOGEMM_HOOKS(2)
+AUTOGEMM_HOOKS(4)
+AUTOGEMM_HOOKS(8)
+AUTOGEMM_HOOKS(16)
+
+extern "C" {
+void __tsan_read_range(void* address, unsigned long size) {
+    autogemm_emulator::access(address, static_cast<uint32_t>(size), false, false, AUTOGEMM_HERE);
+}
+void __tsan_write_range(void* address, unsigned long size) {
+    autogemm_emulator::access(address, static_cast<uint32_t>(size), true, false, AUTOGEMM_HERE);
+}
+// -fsanitize=bounds: an index outside its array. What it would overwrite may be the stack: the end.
+void __ubsan_handle_out_of_bounds(void*, void*) {
+    autogemm_emulator::report_here(autogemm_emulator::Kind::kOutOfBounds, AUTOGEMM_HERE);
+    autogemm_emulator::end_process(autogemm_emulator::State::kAborted);
+}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+void __tsan_init() {}
+}

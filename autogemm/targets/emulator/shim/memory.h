@@ -1,0 +1,155 @@
+// Where everything lies: the exchange file, the arena of global buffers, shared memory; and what was
+// found. The arena keeps a zone before, between and behind the buffers, so that an access out of
+// bounds reads NaN or writes where it does no harm, and can be reported instead of suffered.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "protocol.h"
+
+extern "C" {
+// link.S
+extern thread_local char autogemm_zone_begin[];
+extern thread_local char autogemm_static_begin[];
+extern thread_local char autogemm_static_end[];
+extern thread_local char autogemm_dynamic_begin[];
+extern thread_local char autogemm_zone_end[];
+}
+
+namespace autogemm_emulator {
+
+constexpr uint64_t kZoneBytes = 1 << 20;
+constexpr uint64_t kCanaryBytes = 1 << 14;
+constexpr uint32_t kPoison = 0xffffffff;  // a NaN
+
+inline Exchange* exchange;
+
+inline char* file_at(uint64_t offset) {
+    return reinterpret_cast<char*>(exchange) + offset;
+}
+
+struct Buffer {
+    BufferSpec spec;
+    char* begin;
+    uint64_t bytes;
+};
+inline Buffer buffers[kNumBuffers];
+inline char* arena;
+inline uint64_t arena_bytes;
+
+struct SharedMemory {
+    char* static_begin;
+    uint64_t static_bytes;
+    char* dynamic_begin;
+    uint64_t dynamic_bytes;  // of the launch that runs
+    char* zone_begin;
+    char* zone_end;
+};
+inline SharedMemory smem;
+
+inline uint64_t round_up(uint64_t value, uint64_t to) {
+    return (value + to - 1) / to * to;
+}
+
+inline void fill_poison(char* begin, uint64_t bytes) {
+    memset(begin, 0xff, bytes);
+}
+
+inline void lay_out_buffers() {
+    uint64_t offset = kZoneBytes;
+    for (int i = 0; i < kNumBuffers; ++i) {
+        buffers[i].spec = exchange->buffers[i];
+        buffers[i].bytes = 4 * buffers[i].spec.words;
+        offset = round_up(offset + buffers[i].bytes + 256 + kZoneBytes, 4096);
+    }
+    arena_bytes = offset;
+    arena = static_cast<char*>(mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    offset = kZoneBytes;
+    for (Buffer& buffer : buffers) {
+        buffer.begin = arena + offset + buffer.spec.misalign;
+        fill_poison(buffer.begin - kCanaryBytes, kCanaryBytes + buffer.bytes + kCanaryBytes);
+        memcpy(buffer.begin, file_at(buffer.spec.offset), buffer.bytes);
+        offset = round_up(offset + buffer.bytes + 256 + kZoneBytes, 4096);
+    }
+}
+
+inline void lay_out_shared() {
+    smem.static_begin = autogemm_static_begin;
+    smem.static_bytes = static_cast<uint64_t>(autogemm_static_end - autogemm_static_begin);
+    smem.dynamic_begin = autogemm_dynamic_begin;
+    smem.zone_begin = autogemm_zone_begin;
+    smem.zone_end = autogemm_zone_end;
+    exchange->static_smem_bytes = smem.static_bytes;
+    fill_poison(smem.zone_begin, static_cast<uint64_t>(smem.zone_end - smem.zone_begin));
+}
+
+inline void copy_results_out() {
+    for (const Buffer& buffer : buffers) {
+        if (buffer.begin != nullptr) {
+            memcpy(file_at(buffer.spec.offset), buffer.begin, buffer.bytes);
+        }
+    }
+}
+
+[[noreturn]] inline void end_process(State state) {
+    copy_results_out();
+    exchange->state = static_cast<uint32_t>(state);
+    _exit(0);
+}
+
+// The region an address belongs to, or is nearest to. A zone belongs to the nearer neighbour.
+struct Place {
+    Region region;
+    int64_t offset;
+};
+
+inline Place place_of(const void* address) {
+    const auto* at = static_cast<const char*>(address);
+    if (at >= smem.zone_begin && at < smem.zone_end) {
+        const int64_t in_static = at - smem.static_begin;
+        const bool is_static = in_static < static_cast<int64_t>(smem.static_bytes);
+        if (is_static && (smem.static_bytes > 0 || in_static < 0)) {
+            return {smem.static_bytes > 0 ? Region::kStaticShared : Region::kDynamicShared,
+                    smem.static_bytes > 0 ? in_static : at - smem.dynamic_begin};
+        }
+        return {Region::kDynamicShared, at - smem.dynamic_begin};
+    }
+    if (at < arena || at >= arena + arena_bytes) {
+        return {Region::kElsewhere, 0};
+    }
+    int nearest = 0;
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < kNumBuffers; ++i) {
+        const Buffer& buffer = buffers[i];
+        const char* end = buffer.begin + buffer.bytes;
+        const int64_t distance = at < buffer.begin ? buffer.begin - at : at >= end ? at - end : 0;
+        if (buffer.bytes > 0 && static_cast<uint64_t>(distance) < least) {
+            least = static_cast<uint64_t>(distance);
+            nearest = i;
+        }
+    }
+    return {static_cast<Region>(nearest), at - buffers[nearest].begin};
+}
+
+// Counts a finding. The first of its kind at this line and region is kept with all it says.
+inline void report(const Finding& finding) {
+    for (uint32_t i = 0; i < exchange->num_findings; ++i) {
+        Finding& known = exchange->findings[i];
+        if (known.kind == finding.kind && known.pc == finding.pc &&
+            known.region == finding.region) {
+            known.count += finding.count;
+            return;
+        }
+    }
+    if (exchange->num_findings == kMaxFindings) {
+        ++exchange->findings_lost;
+        return;
+    }
+    exchange->findings[exchange->num_findings++] = finding;
+}
+
+}  // namespace autogemm_emulator

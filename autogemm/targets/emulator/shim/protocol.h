@@ -1,0 +1,103 @@
+// What Python and the emulator process tell each other, in one file that both map into memory.
+// runner.py repeats these structures for ctypes; both sides check kMagic and the size.
+#pragma once
+
+#include <cstdint>
+
+namespace autogemm_emulator {
+
+constexpr uint32_t kMagic = 0x41474d32;  // "AGM2"
+constexpr int kNumBuffers = 4;           // A, B, C, workspace
+constexpr int kMaxLaunches = 8;
+constexpr int kMaxFindings = 256;
+constexpr int kMaxDynamicSmem = 256 * 1024;  // link.S reserves as much
+
+enum class Region : uint32_t { kA, kB, kC, kWorkspace, kDynamicShared, kStaticShared, kElsewhere };
+
+enum class Kind : uint32_t {
+    kRace,
+    kUninitialised,
+    kOutOfBounds,
+    kMisaligned,
+    kInputWritten,
+    kReadOfC,
+    kBarrierDivergence,
+    kWarpDivergence,
+    kInFlight,
+    kNeverWritten,
+    kBadCopy,
+};
+
+enum class State : uint32_t { kRunning, kFinished, kAborted, kCrashed, kTimedOut, kNoKernel };
+
+struct BufferSpec {
+    uint64_t offset;    // of the data in the exchange file, bytes
+    uint64_t words;     // exact size, in words of 4 bytes
+    uint32_t columns;   // valid words per row
+    uint32_t stride;    // words from row to row
+    uint32_t misalign;  // bytes by which the base is off its 256-byte alignment, a multiple of 4
+    uint32_t readable;  // whether the contents count as initialised
+};
+
+struct LaunchSpec {
+    char kernel[64];
+    uint32_t grid[3];
+    uint32_t threads[3];
+    uint32_t smem_bytes;
+    uint32_t reserved;
+};
+
+struct Finding {
+    uint32_t kind;
+    uint32_t region;
+    uint64_t pc;        // return address of the access; 0 where there is none
+    uint64_t other_pc;  // the earlier access of a race
+    int64_t offset;     // bytes from the region's begin
+    uint32_t size;
+    uint32_t write;
+    uint32_t block;
+    uint32_t thread;
+    uint32_t other_block;
+    uint32_t other_thread;
+    uint64_t count;
+};
+
+// One access of one thread, for the analysis of requests.
+struct TraceRecord {
+    uint32_t pc;
+    uint16_t thread;
+    uint8_t size;
+    uint8_t region_and_write;  // region * 2 + write
+    uint32_t offset;           // bytes from the region's begin
+    uint32_t phase;            // barrier intervals since the launch began
+};
+
+struct Exchange {
+    uint32_t magic;
+    uint32_t exchange_bytes;
+    int32_t m, n, k;
+    int32_t lda, ldb, ldc;
+    float alpha, beta;
+    uint32_t seed;         // 0: threads and blocks in order; else shuffled
+    uint32_t late_copies;  // 1: asynchronous copies land at their wait; 0: at once
+    uint32_t num_launches;
+    uint32_t deadline_s;
+    uint64_t trace_offset;    // of TraceRecord[trace_capacity] in the exchange file
+    uint64_t trace_capacity;  // 0: no trace
+    uint32_t trace_block;     // the block that is traced
+    uint32_t reserved;
+    BufferSpec buffers[kNumBuffers];
+    LaunchSpec launches[kMaxLaunches];
+    // Written by the emulator process.
+    uint32_t state;
+    uint32_t signal;
+    uint64_t crash_pc;
+    uint64_t num_trace;
+    uint64_t num_accesses;
+    uint64_t static_smem_bytes;
+    uint32_t num_findings;
+    uint32_t findings_lost;
+    Finding findings[kMaxFindings];
+};
+
+}  // namespace autogemm_emulator

@@ -1,0 +1,214 @@
+"""Bugs to plant in emitted kernels: each is one text edit that a slip of the pen could make."""
+
+from dataclasses import dataclass
+
+from autogemm.config import Config, Value
+from autogemm.kernel import KernelSource, LaunchPlan
+from autogemm.problem import Layout, Problem
+from autogemm.space import Family, launch_plan
+
+
+@dataclass(frozen=True)
+class Base:
+    """A config of sgemm_simt, and problems that need the same text.
+
+    A parameter that is not named has the first of its values.
+    """
+
+    values: dict[str, Value]
+    problems: tuple[Problem, ...]
+
+    def config(self, family: Family) -> Config:
+        names = {parameter.name: parameter.values[0] for parameter in family.parameters}
+        return Config.of(family.name, names | self.values)
+
+    def plan(self, family: Family, problem: Problem) -> LaunchPlan:
+        return launch_plan(family, self.config(family), problem)
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """``old`` becomes ``new`` everywhere (or once) in the text of the base."""
+
+    base: str
+    name: str
+    old: str
+    new: str
+    once: bool = False
+
+    def apply(self, source: KernelSource) -> KernelSource:
+        """The mutant. Fails where the template no longer has the text to edit."""
+        assert self.old in source.text, f"the emitted kernel no longer has {self.old!r}"
+        text = source.text.replace(self.old, self.new, 1 if self.once else -1)
+        return KernelSource(
+            source.family, source.template_sha256, source.config, source.layout, text
+        )
+
+
+TILE: dict[str, Value] = {
+    **{"BM": 32, "BN": 64, "BK": 16, "WM": 16, "WN": 32, "TM": 4, "TN": 4, "GROUP_M": 4},
+    **{"PAD_A": 4, "PAD_B": 0, "MIN_BLOCKS": 1, "FMA_ORDER": "snake", "LANE_MAP": "quads"},
+}
+
+
+def ragged(layout: Layout, multiple: int) -> tuple[Problem, ...]:
+    """Edges everywhere, rows padded to a multiple: without C's old value, and with it."""
+    packed = Problem(67, 131, 75, layout)
+
+    def padded(columns: int) -> int:
+        return (columns // multiple + 1) * multiple
+
+    strides = {
+        "lda": padded(packed.a_shape[1]),
+        "ldb": padded(packed.b_shape[1]),
+        "ldc": padded(packed.n),
+    }
+    return (
+        Problem(67, 131, 75, layout, **strides),
+        Problem(67, 131, 75, layout, **strides, alpha=0.5, beta=-1.5),
+    )
+
+
+BASES: dict[str, Base] = {
+    "pipeline": Base(
+        TILE | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4}, ragged(Layout.NN, 4)
+    ),
+    "one fragment": Base(
+        TILE | {"STAGES": 4, "REG_STAGES": 1, "VEC_LOAD": 2, "VEC_STORE": 2, "PAD_A": 0},
+        ragged(Layout.TN, 2),
+    ),
+    "double buffer": Base(
+        TILE | {"STAGES": 2, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "PAD_B": 4},
+        ragged(Layout.NT, 4),
+    ),
+    "sliced": Base(
+        TILE | {"STAGES": 3, "REG_STAGES": 1, "SLICE_K": 2, "VEC_LOAD": 4, "VEC_STORE": 4},
+        ragged(Layout.NN, 4),
+    ),
+    "single buffer": Base(
+        TILE | {"STAGES": 1, "REG_STAGES": 1, "VEC_LOAD": 1, "VEC_STORE": 1, "GROUP_M": 1},
+        ragged(Layout.NN, 1),
+    ),
+}
+
+P, F, D, K, S = BASES
+BARRIER_AFTER_WAIT = "wait_for_copies();\n        __syncthreads();"
+
+MUTATIONS: tuple[Mutation, ...] = (
+    # Barriers and waits.
+    Mutation(S, "no barrier before computing", "__syncthreads();", "", once=True),
+    Mutation(S, "no barrier after computing", "sums);\n        __syncthreads();", "sums);"),
+    Mutation(S, "barrier for some threads", "__syncthreads();", "if (m_left > 0) __syncthreads();"),
+    Mutation(S, "warp barrier instead", "__syncthreads();", "__syncwarp();"),
+    Mutation(D, "no barrier in the loop", "        }\n        __syncthreads();\n", "        }\n"),
+    Mutation(D, "no barrier at the start", "from_b);\n    __syncthreads();", "from_b);"),
+    Mutation(D, "stage not switched", "read = STAGE - read;", ""),
+    Mutation(D, "stage overlaps", "read = STAGE - read;", "read = STAGE - 1 - read;"),
+    Mutation(F, "no wait", "wait_for_copies();\n", ""),
+    Mutation(F, "no barrier after the wait", BARRIER_AFTER_WAIT, "wait_for_copies();"),
+    Mutation(F, "one group too many in flight", "STAGES - 2;", "STAGES - 1;"),
+    Mutation(F, "loop's groups not committed", "}\n        commit_copies();", "}"),
+    Mutation(F, "first groups not committed", "}\n        commit_copies();", "}", once=True),
+    Mutation(F, "read and write the same stage", "int read = 0;", "int read = STAGE;"),
+    Mutation(
+        F,
+        "wraps one stage too late",
+        "read = read == (STAGES - 1) * STAGE",
+        "read = read == STAGES * STAGE",
+    ),
+    Mutation(
+        F, "copies one slab too few", "slab + STAGES - 1 < num_slabs", "slab + STAGES < num_slabs"
+    ),
+    Mutation(
+        P,
+        "no wait in the loop",
+        "wait_for_copies();\n                __syncthreads();",
+        "__syncthreads();",
+    ),
+    Mutation(
+        P,
+        "no barrier in the loop",
+        "wait_for_copies();\n                __syncthreads();",
+        "wait_for_copies();",
+    ),
+    Mutation(P, "barrier one k too early", "if (k == BK - 1) {", "if (k == BK - 2) {"),
+    Mutation(P, "copies before the barrier", "if (k == 0) {", "if (k == BK - 1) {"),
+    Mutation(P, "fragments of one register stage", "frag_a[(k + 1) % 2]", "frag_a[k % 2]"),
+    Mutation(
+        K,
+        "no barrier before handing over",
+        "SLICE_THREADS;\n    __syncthreads();",
+        "SLICE_THREADS;",
+    ),
+    Mutation(
+        K,
+        "no barrier after handing over",
+        "__syncthreads();\n    if (slice > 0) {\n        return;",
+        "if (slice > 0) {\n        return;",
+    ),
+    Mutation(
+        K,
+        "some leave before the barrier",
+        "__syncthreads();\n    if (slice > 0) {\n        return;\n    }",
+        "if (slice > 0) {\n        return;\n    }\n    __syncthreads();",
+    ),
+    Mutation(
+        K,
+        "all slices store",
+        "if (slice > 0) {\n        return;",
+        "if (slice > 9) {\n        return;",
+    ),
+    Mutation(K, "all slices multiply the same part", "slice * DEPTH * STRIDE_A", "0 * STRIDE_A"),
+    Mutation(K, "a slice left out", "giver < SLICE_K - 1", "giver < SLICE_K - 2"),
+    Mutation(K, "a slice too many", "giver < SLICE_K - 1", "giver < SLICE_K"),
+    Mutation(K, "handed to the wrong place", "(slice - 1) * TM * TN", "slice * TM * TN"),
+    # Edges.
+    Mutation(P, "no guard of K in A", "k < k_left ? 1 : 0", "true ? 1 : 0"),
+    Mutation(P, "K guard off by one", "k < k_left", "k <= k_left"),
+    Mutation(P, "M guard off by one", "m < m_left", "m <= m_left"),
+    Mutation(
+        P, "N guard forgets the vector", "min(max(n_left, 0), VEC_B)", "(n_left > 0 ? VEC_B : 0)"
+    ),
+    Mutation(P, "valid bytes in floats", "4 * num_valid", "num_valid"),
+    Mutation(P, "valid bytes negative", "max(n_left, 0)", "n_left"),
+    Mutation(P, "vector store over the edge", "if (n + VEC_C <= N)", "if (n < N)"),
+    Mutation(P, "rows beyond M stored", "if (m >= M) {", "if (m > M) {"),
+    Mutation(D, "edge elements left out", "if (n + e < N) {", "if (n + e + 1 < N) {"),
+    Mutation(D, "zero fill left out", ": 0.0f;", ": regs[i];"),
+    Mutation(S, "K rounded down", "(K + BK - 1) / BK", "K / BK"),
+    Mutation(S, "no guard of K", "k_left - k : 0", "VEC_A : 0"),
+    Mutation(S, "N rounded down", "(N + BN - 1) / BN", "N / BN"),
+    # Addresses.
+    Mutation(P, "A not advanced", "A += advance_a;", ""),
+    Mutation(P, "B advanced by the columns", "(long long)BK * ldb", "(long long)BK * N"),
+    Mutation(P, "C addressed by N", "(long long)m * ldc", "(long long)m * N"),
+    Mutation(
+        P,
+        "leading dimensions swapped",
+        "copy_slab_a(copy_to_a + write, A, lda",
+        "copy_slab_a(copy_to_a + write, A, ldb",
+    ),
+    Mutation(P, "rows of a slab overlap", "STRIDE_A = BM + 4", "STRIDE_A = BM - 4"),
+    Mutation(P, "slab of B begins too early", "shared + SLAB_A + copy_kb", "shared + copy_kb"),
+    Mutation(P, "slab too small", "SLAB_B = BK * STRIDE_B", "SLAB_B = (BK - 1) * STRIDE_B"),
+    Mutation(P, "lane map sends two lanes to one place", "+ lane / 2 % 2;", "+ lane % 2;"),
+    Mutation(P, "warps swapped", "warp / WARPS_N * WM", "warp % WARPS_N * WM"),
+    Mutation(
+        P, "group of blocks not cut at the edge", "min(GROUP_M, blocks_m - first_m)", "GROUP_M"
+    ),
+    Mutation(D, "fragment rows not interleaved", "i / PIECE_M * PIECE_M * LANES_M", "i * LANES_M"),
+    Mutation(D, "vector at an odd address", "thread % LANES_A * VEC_A", "thread % LANES_A"),
+    Mutation(S, "walks past a local array", "regs += VEC_A;", "regs += 2 * VEC_A;", once=True),
+    # Values.
+    Mutation(S, "sums not cleared", "float sums[TM][TN] = {};", "float sums[TM][TN];"),
+    Mutation(S, "alpha forgotten", "fmaf(alpha, sums[i], beta", "fmaf(1.0f, sums[i], beta"),
+    Mutation(S, "beta forgotten", "beta * result[i]", "result[i]"),
+    Mutation(S, "C read at beta = 0", "if (beta != 0.0f) {", "if (true) {"),
+    Mutation(
+        S,
+        "half precision on the way",
+        "alpha * sums[i] :",
+        "alpha * __int_as_float(__float_as_int(sums[i]) & ~0x1fff) :",
+    ),
+    Mutation(P, "snake turns into a wrong column", "TN - 1 - step", "TN - 2 - step + step / 3 * 3"),
+)

@@ -1,0 +1,109 @@
+"""``autogemm verify``: what passes, what fails and how it is told, what cannot be asked."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from autogemm.cli import main
+from autogemm.resources import data_folder
+
+pytestmark = pytest.mark.emulated
+
+ONE_CONFIG = [
+    *("BM=16", "BN=32", "BK=8", "WM=8", "WN=32", "TM=2", "TN=4", "STAGES=2", "REG_STAGES=1"),
+    *("PAD_A=4", "PAD_B=0", "VEC_LOAD=4", "VEC_STORE=4", "MIN_BLOCKS=1", "GROUP_M=1"),
+    *("FMA_ORDER=rows", "LANE_MAP=rows", "SLICE_K=1"),
+]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def verify(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # noqa: ANN201
+    monkeypatch.setenv("AUTOGEMM_CACHE", str(cache))
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "none.db"))
+
+    def call(*arguments: str) -> Result:
+        return CliRunner().invoke(main, ["verify", "--gpu", "h100", *arguments])
+
+    return call
+
+
+def fixes(texts: list[str]) -> list[str]:
+    return [part for text in texts for part in ("--fix", text)]
+
+
+@pytest.fixture(scope="module")
+def broken_family(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """sgemm_simt with one slip: vectors are stored over the right edge of C."""
+    folder = tmp_path_factory.mktemp("broken")
+    yaml = data_folder("search_spaces") / "sgemm_simt.yaml"
+    template = (data_folder("templates") / "sgemm_simt.cu.jinja").read_text()
+    assert "n + VEC_C <= N" in template
+    (folder / "sgemm_simt.yaml").write_text(yaml.read_text())
+    (folder / "sgemm_simt.cu.jinja").write_text(template.replace("n + VEC_C <= N", "n < N"))
+    return folder
+
+
+def test_a_config_passes_on_the_hard_problems(verify) -> None:  # noqa: ANN001
+    result = verify(*fixes(ONE_CONFIG), "--mode", "fast")
+    assert result.exit_code == 0, result.output
+    assert "40 cases passed, 0 skipped" in result.output
+
+
+def test_a_config_is_adapted_where_it_is_not_legal(verify) -> None:  # noqa: ANN001
+    """16-byte vectors are not legal for rows of an odd number of floats."""
+    rows = json.loads(verify(*fixes(ONE_CONFIG), "--mode", "fast", "--json").stdout)
+    used = {row["problem"]: row["config"]["VEC_LOAD"] for row in rows}
+    assert used["1 nn f32"] == 1
+    assert 4 in used.values()
+
+
+def test_json_has_a_row_for_each_case(verify) -> None:  # noqa: ANN001
+    result = verify(*fixes(ONE_CONFIG), "--mode", "fast", "--json")
+    rows = json.loads(result.stdout)
+    assert len(rows) == 40
+    assert all(row["ok"] and row["on"] == "cpu" and row["config"]["BM"] == 16 for row in rows)
+
+
+def test_a_failure_names_the_smallest_problem_the_config_and_the_line(
+    verify,  # noqa: ANN001
+    broken_family: Path,
+) -> None:
+    result = verify("--family", str(broken_family), *fixes(ONE_CONFIG))
+    assert result.exit_code == 1
+    assert "smallest problem found: 1 nn f32" in result.stderr
+    assert "BM=16 BN=32" in result.stderr
+    assert "out of bounds: C[0,0] write of" in result.stderr
+    assert "cases failed" in result.stderr
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--kernel", "1", "--sample", "2"], 2, "--kernel names one config"),
+        (["--kernel", "1"], 2, "none.db"),
+        (["--sample", "0"], 2, "0 is not in the range"),
+        (["--fix", "BM=17", "--sample", "1"], 2, "BM has no value 17"),
+        (["--family", "nothing"], 2, "nothing"),
+    ],
+)
+def test_what_cannot_be_asked(verify, arguments: list[str], code: int, words: str) -> None:  # noqa: ANN001
+    result = verify(*arguments)
+    assert result.exit_code == code, result.output
+    assert words in result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_missing_compiler_is_one_line(verify, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: ANN001
+    monkeypatch.setenv("AUTOGEMM_GXX", "no-such-g++")
+    result = verify(*fixes(ONE_CONFIG))
+    assert result.exit_code == 1
+    assert "the emulator needs g++" in result.output
+    assert len(result.output.strip().splitlines()) == 1

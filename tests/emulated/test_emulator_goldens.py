@@ -1,0 +1,30 @@
+"""The golden sources run on the CPU: problems cut down in size need the very same text."""
+
+import pytest
+from golden_cases import GOLDEN_CASES, GoldenCase
+
+from autogemm.codegen import render
+from autogemm.kernel import KernelSource
+from autogemm.problem import Problem
+from autogemm.space import launch_plan, load_family
+from autogemm.targets.emulator import Emulator, reduced
+
+pytestmark = pytest.mark.emulated
+
+
+def cut_down(case: GoldenCase) -> Problem:
+    bm, bn, bk = (int(case.config[name]) for name in ("BM", "BN", "BK"))
+    return reduced(case.problem, (bm, bn, bk))
+
+
+@pytest.mark.parametrize("case", GOLDEN_CASES, ids=lambda case: case.name)
+def test_a_golden_source_passes(emulator: Emulator, case: GoldenCase) -> None:
+    family = load_family(case.family)
+    problem = cut_down(case)
+    assert problem.flops < case.problem.flops
+    rendered = render(family, case.config, problem)
+    text = case.path.read_text()
+    assert rendered.text == text
+    source = KernelSource(family.name, "", case.config, problem.layout, text)
+    report = emulator.verify(source, launch_plan(family, case.config, problem), problem)
+    assert report.ok, report.message

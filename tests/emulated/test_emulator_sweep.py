@@ -1,0 +1,55 @@
+"""A seeded random sweep: legal configs of every family over the matrix of hard problems."""
+
+import random
+
+import pytest
+
+from autogemm.device import Device
+from autogemm.device_catalogue import find_device
+from autogemm.space import Family, list_families, load_family
+from autogemm.targets.emulator import Emulator, Mode
+from autogemm.tuning.verifying import Case, cases_of, on_cpu, run_cases, sample_configs
+
+pytestmark = pytest.mark.emulated
+
+SEED = 20
+CONFIGS_PER_FAMILY = 3
+CASES_PER_SEED_CONFIG = 8
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    return find_device("h100")
+
+
+def failures(emulator: Emulator, family: Family, cases: tuple[Case, ...]) -> list[str]:
+    results = run_cases(on_cpu(family, emulator, Mode.CHECK), cases, threads=2)
+    return [
+        f"{result.case.problem.label} | {result.case.config.label} | {result.message}"
+        for result in results
+        if not result.ok
+    ]
+
+
+@pytest.mark.parametrize("index", range(CONFIGS_PER_FAMILY))
+@pytest.mark.parametrize("name", list_families())
+def test_random_configs_pass_on_every_hard_problem(
+    emulator: Emulator, device: Device, name: str, index: int
+) -> None:
+    family = load_family(name)
+    config = sample_configs(family, device, CONFIGS_PER_FAMILY, SEED)[index]
+    found = cases_of(family, config, device)
+    assert len(found.cases) > 30, "the sweep must not shrink unseen"
+    assert failures(emulator, family, found.cases) == []
+
+
+@pytest.mark.parametrize("name", list_families())
+def test_seeds_pass_on_some_hard_problems(emulator: Emulator, device: Device, name: str) -> None:
+    family = load_family(name)
+    rng = random.Random(SEED)
+    cases = tuple(
+        case
+        for config in family.seeds
+        for case in rng.sample(cases_of(family, config, device).cases, CASES_PER_SEED_CONFIG)
+    )
+    assert failures(emulator, family, cases) == []
