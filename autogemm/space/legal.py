@@ -146,12 +146,7 @@ class Space:
         The columns do not depend on ``rows``: left out are those that are constant over 20,000
         configs spread evenly over the space.
         """
-        spread = np.unique(np.linspace(0, len(self) - 1, FEATURE_SAMPLE, dtype=np.intp))
-        varied = [
-            name
-            for name, column in self._feature_columns(self.keys[spread])
-            if (column != column[0]).any()
-        ]
+        varied = self._varied_features
         keys = self.keys if rows is None else self.keys[np.asarray(rows, dtype=np.intp)]
         matrix = np.empty((len(keys), len(varied)))
         # In blocks: writing a column of a long matrix misses the cache at every row.
@@ -160,7 +155,16 @@ class Space:
             for name, column in self._feature_columns(keys[start : start + FEATURE_BLOCK]):
                 if name in varied:
                     block[:, varied.index(name)] = column
-        return varied, matrix
+        return list(varied), matrix
+
+    @cached_property
+    def _varied_features(self) -> tuple[str, ...]:
+        spread = np.unique(np.linspace(0, len(self) - 1, FEATURE_SAMPLE, dtype=np.intp))
+        return tuple(
+            name
+            for name, column in self._feature_columns(self.keys[spread])
+            if (column != column[0]).any()
+        )
 
     def _feature_columns(self, keys: Keys) -> Iterator[tuple[str, npt.NDArray[np.float64]]]:
         given: dict[str, Operand] = dict(problem_values(self.problem))

@@ -1,0 +1,112 @@
+"""What the search needs to know of a space, and small questions about it."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from itertools import combinations, product
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autogemm.config import Config, Value
+
+Codes = NDArray[Any]
+Indices = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+
+class Parameter(Protocol):
+    """One tunable parameter: its name, and its values in their natural order."""
+
+    @property
+    def name(self) -> str:
+        """The name that configs use."""
+
+    @property
+    def values(self) -> tuple[Value, ...]:
+        """All values; ``codes`` are positions in this tuple."""
+
+
+class EnumeratedSpace(Protocol):
+    """Legal configs as a list. A family's space is one; recorded spaces fit as well."""
+
+    @property
+    def parameters(self) -> Sequence[Parameter]:
+        """The parameters, in the order of the columns of ``codes``."""
+
+    @property
+    def codes(self) -> Codes:
+        """Shape [legal, parameters]: position of each value among its parameter's values."""
+
+    @property
+    def seeds(self) -> Sequence[int]:
+        """Indices of configs known to be good; tried first, in this order."""
+
+    def __len__(self) -> int:
+        """Number of legal configs."""
+
+    def config(self, index: int, /) -> Config:
+        """The config at an index from 0 to ``len - 1``."""
+
+    def index(self, config: Config, /) -> int | None:
+        """The index of a config, None if it is not legal here."""
+
+    def features(self, rows: Indices | None = None, /) -> tuple[list[str], Floats]:
+        """Names and columns, of shape [rows, features], on which times vary smoothly.
+
+        ``rows`` are indices of legal configs, None for all.
+        """
+
+
+def fingerprint(space: EnumeratedSpace) -> str:
+    """Identity of a space: its parameters, their values and the number of legal configs."""
+    parameters = [[parameter.name, list(parameter.values)] for parameter in space.parameters]
+    text = json.dumps([len(space), parameters], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def neighbours(space: EnumeratedSpace, index: int, moves: int = 1) -> list[int]:
+    """Indices of the legal configs that differ from this one in exactly ``moves`` parameters."""
+    here = space.config(index)
+    found = []
+    for moved in combinations(space.parameters, moves):
+        names = [parameter.name for parameter in moved]
+        others = [[v for v in parameter.values if v != here[parameter.name]] for parameter in moved]
+        for values in product(*others):
+            there = here.as_dict() | dict(zip(names, values, strict=True))
+            if (legal := space.index(Config.of(here.family, there))) is not None:
+                found.append(legal)
+    return found
+
+
+class UnitFeatures:
+    """Rows of a space's features, each column at mean 0 and spread 1 and none of them constant.
+
+    Of a large space the columns' means and spreads are those of a sample, and rows are computed
+    when they are asked for.
+    """
+
+    def __init__(self, space: EnumeratedSpace, most_kept: int) -> None:
+        self._space = space
+        rows = np.unique(np.linspace(0, len(space) - 1, most_kept, dtype=np.int64))
+        columns = space.features(rows)[1]
+        spread = columns.std(axis=0)
+        self._varying = spread > 1e-9
+        self._mean, self._spread = columns.mean(axis=0)[self._varying], spread[self._varying]
+        self._kept = self._scaled(columns) if len(rows) == len(space) else None
+
+    def __len__(self) -> int:
+        """Number of columns."""
+        return len(self._mean)
+
+    def __call__(self, rows: Indices | Sequence[int]) -> Floats:
+        """The columns for these configs, of shape [rows, columns]."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        if self._kept is not None:
+            return self._kept[wanted]
+        return self._scaled(self._space.features(wanted)[1])
+
+    def _scaled(self, columns: Floats) -> Floats:
+        scaled: Floats = (columns[:, self._varying] - self._mean) / self._spread
+        return scaled

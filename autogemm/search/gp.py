@@ -1,0 +1,187 @@
+"""A Gaussian process in plain NumPy: Matern 5/2, one length scale a feature, fitted by MAP.
+
+Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006: algorithm 2.1 for the
+posterior, equation 5.9 for the gradient. The priors keep forty length scales from overfitting ten
+points; the one on lengths grows with the number of features as in Hvarfner et al., Vanilla Bayesian
+Optimization Performs Great in High Dimensions, 2024.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.optimize import minimize
+from scipy.spatial.distance import cdist
+
+from autogemm.search.enumerated import Floats
+
+SQRT5 = math.sqrt(5.0)
+# Means and spreads of the log hyperparameters, for targets and features of unit spread;
+# half the log of the number of features is added to the mean of each length.
+LENGTH_PRIOR = (0.7, 0.7)
+VARIANCE_PRIOR = (0.0, 1.0)
+NOISE_PRIOR = (math.log(1e-3), 1.5)
+NOISE_BOUNDS = (math.log(1e-5), math.log(0.1))
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """Covariance of the function (``variance``, Matern 5/2) and of the noise on top of it."""
+
+    lengths: Floats
+    variance: float
+    noise: float
+
+    def __call__(self, a: Floats, b: Floats) -> Floats:
+        """Covariance between rows of ``a`` and rows of ``b``, without noise."""
+        scaled = cdist(a / self.lengths, b / self.lengths)
+        scaled *= SQRT5
+        result: Floats = np.exp(-scaled)
+        result *= self.variance * (1.0 + scaled + scaled * scaled / 3.0)
+        return result
+
+
+def fit(x: Floats, y: Floats, max_iterations: int = 40) -> Kernel:
+    """The kernel of the largest posterior density for targets of mean 0 and spread 1.
+
+    With no data, that of the largest prior density.
+    """
+    num_features = x.shape[1]
+    length_mean = LENGTH_PRIOR[0] + 0.5 * math.log(num_features)
+    means = np.array([length_mean] * num_features + [VARIANCE_PRIOR[0], NOISE_PRIOR[0]])
+    spreads = np.array([LENGTH_PRIOR[1]] * num_features + [VARIANCE_PRIOR[1], NOISE_PRIOR[1]])
+    bounds = [(-4.0, 8.0)] * num_features + [(-3.0, 3.0), NOISE_BOUNDS]
+
+    def objective(log_parameters: Floats) -> tuple[float, Floats]:
+        value, gradient = _negative_log_likelihood(log_parameters, x, y)
+        offset = (log_parameters - means) / spreads
+        return value + 0.5 * float(offset @ offset), gradient + offset / spreads
+
+    found = minimize(
+        objective,
+        means,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=bounds,
+        options={"maxiter": max_iterations},
+    )
+    best = np.exp(found.x)
+    return Kernel(best[:-2], float(best[-2]), float(best[-1]))
+
+
+def _negative_log_likelihood(log_parameters: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
+    values = np.exp(log_parameters)
+    lengths, variance, noise = values[:-2], values[-2], values[-1]
+    scaled = x / lengths
+    r = SQRT5 * cdist(scaled, scaled)
+    decay = variance * np.exp(-r)
+    covariance = decay * (1.0 + r + r * r / 3.0)
+    smooth_trace = covariance.copy()
+    covariance[np.diag_indices_from(covariance)] += noise
+    factor = cho_factor(covariance, lower=True, check_finite=False)
+    alpha = cho_solve(factor, y, check_finite=False)
+    inverse = cho_solve(factor, np.eye(len(y)), check_finite=False)
+    value = 0.5 * float(y @ alpha) + float(np.log(np.diag(factor[0])).sum())
+    # d value / d covariance = residual / 2.
+    residual = inverse - np.outer(alpha, alpha)
+    weight = residual * decay * (1.0 + r) * (5.0 / 3.0)
+    # sum_ij weight_ij (x_i - x_j)^2 of each feature, without an n x n array for each of them.
+    by_length = (scaled**2).T @ weight.sum(axis=1) - np.einsum("if,if->f", scaled, weight @ scaled)
+    by_variance = 0.5 * float((residual * smooth_trace).sum())
+    by_noise = 0.5 * noise * float(np.trace(residual))
+    return value, np.concatenate([by_length, [by_variance, by_noise]])
+
+
+class Posterior:
+    """What the observations say of a pool of candidates, extended row by row.
+
+    With the kernel fixed, an observation more adds one row to the Cholesky factor L and one to
+    V = L^-1 K(observations, pool): O(observations x pool) instead of a new factorisation.
+    """
+
+    def __init__(self, kernel: Kernel, observed: Floats, pool: Floats) -> None:
+        self.kernel = kernel
+        self.size = len(observed)
+        self._x = observed
+        self._pool = pool
+        covariance = kernel(observed, observed)
+        covariance[np.diag_indices(self.size)] += kernel.noise
+        self._factor = np.linalg.cholesky(covariance)
+        rows = _solve_lower(self._factor, kernel(observed, pool))
+        self._explained = np.einsum("np,np->p", rows, rows)
+        # Single precision halves the traffic of the largest array; times are not that exact.
+        self._rows = rows.astype(np.float32)
+
+    def append(self, point: Floats) -> None:
+        """One observation more."""
+        n, num_candidates = self.size, len(self._pool)
+        self._reserve(n + 1, num_candidates)
+        link = _solve_lower(self._factor[:n, :n], self.kernel(point[None], self._x[:n])[0])
+        rest = self.kernel.variance + self.kernel.noise - float(link @ link)
+        # At least the noise in exact arithmetic.
+        diagonal = math.sqrt(max(rest, self.kernel.noise))
+        row = self.kernel(point[None], self._pool)[0]
+        row -= link.astype(np.float32) @ self._rows[:n, :num_candidates]
+        row /= diagonal
+        self._x[n] = point
+        self._factor[n, :n] = link
+        self._factor[n, n] = diagonal
+        self._rows[n, :num_candidates] = row
+        self._explained += row * row
+        self.size = n + 1
+
+    def widen(self, points: Floats) -> None:
+        """More candidates, at the end of the pool."""
+        n, old = self.size, len(self._pool)
+        self._pool = np.concatenate([self._pool, points])
+        self._reserve(n, len(self._pool))
+        rows = _solve_lower(self._factor[:n, :n], self.kernel(self._x[:n], points))
+        self._rows[:n, old : len(self._pool)] = rows
+        self._explained = np.concatenate([self._explained, np.einsum("np,np->p", rows, rows)])
+
+    def believe(self, targets: Floats) -> Floats:
+        """Targets with each NaN replaced by the mean that the others predict there."""
+        unknown = np.flatnonzero(np.isnan(targets))
+        if not len(unknown):
+            return targets
+        n = self.size
+        unit = np.zeros((n, len(unknown)))
+        unit[unknown, np.arange(len(unknown))] = 1.0
+        precision = cho_solve((self._factor[:n, :n], True), unit, check_finite=False)
+        filled = np.where(np.isnan(targets), 0.0, targets)
+        filled[unknown] = -np.linalg.solve(precision[unknown], precision.T @ filled)
+        return filled
+
+    def mean(self, targets: Floats, start: int = 0) -> Floats:
+        """Mean over the pool from ``start`` on, given the targets of all observations."""
+        n, num_candidates = self.size, len(self._pool)
+        white = _solve_lower(self._factor[:n, :n], targets)
+        mean = white.astype(np.float32) @ self._rows[:n, start:num_candidates]
+        return mean.astype(np.float64)
+
+    def predict(self, targets: Floats, start: int = 0) -> tuple[Floats, Floats]:
+        """Mean and standard deviation over the pool from ``start`` on."""
+        variance = np.maximum(self.kernel.variance - self._explained[start:], 1e-9)
+        return self.mean(targets, start), np.sqrt(variance)
+
+    def _reserve(self, size: int, num_candidates: int) -> None:
+        """Room for so many observations and candidates, with some to spare."""
+        n = self.size
+        old_size, old_width = self._rows.shape
+        if size <= old_size and num_candidates <= old_width:
+            return
+        room = size + size // 4 + 32
+        width = old_width if num_candidates <= old_width else num_candidates + 4096
+        x, factor = np.empty((room, self._x.shape[1])), np.zeros((room, room))
+        rows = np.empty((room, width), dtype=np.float32)
+        x[:n], factor[:n, :n] = self._x[:n], self._factor[:n, :n]
+        rows[:n, :old_width] = self._rows[:n]
+        self._x, self._factor, self._rows = x, factor, rows
+
+
+def _solve_lower(factor: NDArray[np.floating[Any]], right: Floats) -> Floats:
+    solution: Floats = solve_triangular(factor, right, lower=True, check_finite=False)
+    return solution

@@ -1,0 +1,105 @@
+"""A study's trials in terms of a space's indices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from autogemm.config import Config, Value
+from autogemm.search.enumerated import EnumeratedSpace
+
+STATUS_ATTR = "status"
+REASON_ATTR = "reason"
+# Status of a trial that a killed process left behind: nothing is known of its config.
+INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A finished trial. ``time_us`` is None for a config that failed."""
+
+    index: int
+    time_us: float | None
+
+
+class History:
+    """Which configs are pending and which are told, rebuilt from the study alone.
+
+    Finished trials never change, so :meth:`update` reads each of them once.
+    """
+
+    def __init__(self, space: EnumeratedSpace) -> None:
+        self._space = space
+        self._read: set[int] = set()
+        self.told: list[Told] = []
+        self.pending: dict[int, int] = {}
+        self.seen: NDArray[np.bool_] = np.zeros(len(space), dtype=bool)
+        self.num_unseen = len(space)
+        self.best: Told | None = None
+
+    def update(self, study: Study, now_sampled: int | None = None) -> None:
+        """Take in what the study has got since the last time, in order of completion.
+
+        ``now_sampled`` is the number of the trial that has no config yet.
+        """
+        new = [t for t in study.get_trials(deepcopy=False) if t.number not in self._read]
+        finished = [trial for trial in new if trial.state.is_finished()]
+        for trial in sorted(finished, key=_completion):
+            self.finish(trial)
+        for trial in new:
+            if trial.state is not TrialState.RUNNING or trial.number == now_sampled:
+                continue
+            if (index := self.index_of(trial)) is not None:
+                self.propose(trial.number, index)
+
+    def propose(self, number: int, index: int) -> None:
+        """The config is out to be measured by that trial."""
+        self.pending[number] = index
+        self._see(index)
+
+    def finish(self, trial: FrozenTrial) -> None:
+        """The trial has ended and will not change any more."""
+        self._read.add(trial.number)
+        proposed = self.pending.pop(trial.number, None)
+        index = self.index_of(trial) if proposed is None else proposed
+        if index is None or trial.user_attrs.get(STATUS_ATTR) == INTERRUPTED:
+            return
+        told = Told(index, trial.value if trial.state is TrialState.COMPLETE else None)
+        self.told.append(told)
+        self._see(index)
+        if told.time_us is not None and (
+            self.best is None or self.best.time_us is None or told.time_us < self.best.time_us
+        ):
+            self.best = told
+
+    def index_of(self, trial: FrozenTrial) -> int | None:
+        """Index of the trial's config, None if it has none or it is not legal here."""
+        values = complete(self._space, trial.params)
+        return None if values is None else self._space.index(values)
+
+    def _see(self, index: int) -> None:
+        self.num_unseen -= int(not self.seen[index])
+        self.seen[index] = True
+
+
+def complete(space: EnumeratedSpace, params: Mapping[str, Any]) -> Config | None:
+    """A trial's params with the fixed parameters put back in; None if one is missing."""
+    family = space.config(0).family
+    values: dict[str, Value] = {}
+    for parameter in space.parameters:
+        if parameter.name in params:
+            values[parameter.name] = params[parameter.name]
+        elif len(parameter.values) == 1:
+            values[parameter.name] = parameter.values[0]
+        else:
+            return None
+    return Config.of(family, values)
+
+
+def _completion(trial: FrozenTrial) -> tuple[float, int]:
+    finished = trial.datetime_complete
+    return (finished.timestamp() if finished else 0.0, trial.number)

@@ -1,0 +1,197 @@
+"""Optuna samplers that propose each legal config at most once."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from autogemm.config import Value
+from autogemm.errors import UsageError
+from autogemm.search import SAMPLERS
+from autogemm.search.enumerated import EnumeratedSpace, Floats
+from autogemm.search.history import History, complete
+from autogemm.search.surrogate import Surrogate
+
+# Configs that the surrogate asks for, seeds included, before its model has a say.
+NUM_INITIAL = 10
+
+
+class EnumeratedSampler(BaseSampler):
+    """Relative sampling over the legal configs of a space, seeds first.
+
+    The state is the study: a sampler made anew goes on where another one stopped. Parameters with
+    one value are left out of the study.
+    """
+
+    def __init__(self, space: EnumeratedSpace, seed: int) -> None:
+        self.space = space
+        self.seed = seed
+        self.history = History(space)
+        self.distributions: dict[str, BaseDistribution] = {
+            parameter.name: CategoricalDistribution(parameter.values)
+            for parameter in space.parameters
+            if len(parameter.values) > 1
+        }
+
+    def infer_relative_search_space(
+        self, study: Study, trial: FrozenTrial
+    ) -> dict[str, BaseDistribution]:
+        """One categorical distribution a parameter, the same for all trials."""
+        return self.distributions
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The params of an unseen config. Raises UsageError when there is none left."""
+        self.history.update(study, now_sampled=trial.number)
+        if self.history.num_unseen == 0:
+            raise UsageError(f"all {len(self.space)} configs of the space have been proposed")
+        rng = np.random.default_rng([self.seed, trial.number])
+        index = self.next_seed()
+        if index is None:
+            index = self.pick(study, trial, rng)
+        self.history.propose(trial.number, index)
+        values = self.space.config(index).as_dict()
+        return {name: values[name] for name in self.distributions}
+
+    def sample_independent(
+        self,
+        study: Study,
+        trial: FrozenTrial,
+        param_name: str,
+        param_distribution: BaseDistribution,
+    ) -> NoReturn:
+        """Raises UsageError: a parameter alone cannot be chosen legally."""
+        raise UsageError(
+            f"{param_name!r} is no parameter of this space; ask for the sampler's `distributions`"
+        )
+
+    def next_seed(self) -> int | None:
+        """The first seed not yet proposed, None when all are."""
+        return next((seed for seed in self.space.seeds if not self.history.seen[seed]), None)
+
+    @abstractmethod
+    def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
+        """Index of an unseen config, of which there is at least one."""
+
+    def pick_any(self, rng: np.random.Generator) -> int:
+        """An unseen config, each with the same probability."""
+        # Nearly always a hit, and far cheaper than listing the unseen of ten million.
+        for index in rng.integers(len(self.space), size=64):
+            if not self.history.seen[index]:
+                return int(index)
+        return int(rng.choice(np.flatnonzero(~self.history.seen)))
+
+
+class UniformSampler(EnumeratedSampler):
+    """Random search: every unseen config with the same probability."""
+
+    def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
+        """See EnumeratedSampler."""
+        return self.pick_any(rng)
+
+
+class ExhaustiveSampler(EnumeratedSampler):
+    """All configs in the order of their indices, for recordings. Seeds have no privilege."""
+
+    def next_seed(self) -> None:
+        """None."""
+
+    def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
+        """See EnumeratedSampler."""
+        return int(np.argmin(self.history.seen))
+
+
+class SurrogateSampler(EnumeratedSampler):
+    """Expected improvement by a Gaussian process, after a few random configs."""
+
+    def __init__(self, space: EnumeratedSpace, seed: int) -> None:
+        super().__init__(space, seed)
+        self._surrogate = Surrogate(space, seed)
+
+    def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
+        """See EnumeratedSampler."""
+        num_asked = len(self.history.told) + len(self.history.pending)
+        if num_asked < NUM_INITIAL or self.history.best is None or self._surrogate.is_blind:
+            return self.pick_any(rng)
+        return self._surrogate.propose(self.history)
+
+
+class SnappingSampler(EnumeratedSampler):
+    """A stock sampler that knows nothing of constraints; its proposals are moved to legal ones.
+
+    The unseen config with the smallest sum of rank distances, relative to the number of values,
+    stands in for the proposal. Of several at that distance one is drawn.
+    """
+
+    def __init__(self, space: EnumeratedSpace, seed: int, stock: BaseSampler) -> None:
+        super().__init__(space, seed)
+        self._stock = stock
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Passed on to the stock sampler."""
+        self._stock.before_trial(study, trial)
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        """Passed on to the stock sampler."""
+        self._stock.after_trial(study, trial, state, values)
+
+    def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
+        """See EnumeratedSampler."""
+        wanted = self._propose(study, trial)
+        config = complete(self.space, wanted)
+        exact = None if config is None else self.space.index(config)
+        if exact is not None and not self.history.seen[exact]:
+            return exact
+        distance = np.where(self.history.seen, np.inf, 0.0)
+        for column, parameter in enumerate(self.space.parameters):
+            if parameter.name in wanted:
+                steps = _distances(parameter.values, wanted[parameter.name])
+                distance += steps[self.space.codes[:, column]]
+        return int(rng.choice(np.flatnonzero(distance <= distance.min() + 1e-9)))
+
+    def _propose(self, study: Study, trial: FrozenTrial) -> dict[str, Any]:
+        relative = self._stock.infer_relative_search_space(study, trial)
+        wanted = self._stock.sample_relative(study, trial, relative)
+        for name, distribution in self.distributions.items():
+            if name not in wanted:
+                wanted[name] = self._stock.sample_independent(study, trial, name, distribution)
+        return wanted
+
+
+def _distances(values: Sequence[Value], wanted: Value) -> Floats:
+    """From each value to the wanted one: 0 to 1 by rank for numbers, 0 or 1 for words."""
+    if any(isinstance(value, str) for value in values):
+        return np.array([float(value != wanted) for value in values])
+    return np.abs(np.arange(len(values)) - values.index(wanted)) / max(len(values) - 1, 1)
+
+
+def _tpe(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
+    return SnappingSampler(space, seed, TPESampler(seed=seed))
+
+
+def _nsga2(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
+    return SnappingSampler(space, seed, NSGAIISampler(seed=seed, population_size=20))
+
+
+_MAKERS: dict[str, Callable[[EnumeratedSpace, int], EnumeratedSampler]] = {
+    "surrogate": SurrogateSampler,
+    "random": UniformSampler,
+    "tpe": _tpe,
+    "nsga2": _nsga2,
+    "exhaustive": ExhaustiveSampler,
+}
+
+
+def make_sampler(name: str, space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
+    """The sampler of that name. Raises UsageError for a name that is none."""
+    if name not in _MAKERS:
+        raise UsageError(f"unknown sampler {name!r}; known: {', '.join(SAMPLERS)}")
+    return _MAKERS[name](space, seed)

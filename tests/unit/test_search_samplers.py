@@ -1,0 +1,121 @@
+"""What every sampler promises: legal configs, none of them twice, seeds first, no surprises."""
+
+import numpy as np
+import pytest
+from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from autogemm.config import Config
+from autogemm.errors import UsageError
+from autogemm.outcome import Measurement, Outcome, Provenance, Status
+from autogemm.search import SAMPLERS, Search
+
+SMALL = GridSpace(
+    {"A": (1, 2, 4, 8), "B": (1, 2, 4), "MODE": ("x", "y", "z"), "ONE": (3,)},
+    lambda c: c["A"] != c["B"] or c["MODE"] == "z",
+    seeds=[
+        {"A": 4, "B": 2, "MODE": "y", "ONE": 3},
+        {"A": 1, "B": 4, "MODE": "x", "ONE": 3},
+    ],
+)
+
+
+def small_time_us(config: Config) -> float:
+    return 10.0 + int(config["A"]) * int(config["B"]) + len(str(config["MODE"]))
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@given(data=st.data())
+@settings(max_examples=6, deadline=None, derandomize=True)
+def test_each_legal_config_is_proposed_once_whatever_is_told(
+    sampler: str, data: st.DataObject
+) -> None:
+    search = Search(SMALL, sampler, data.draw(st.integers(0, 99)), None, "contract")
+    pending, proposed = [], []
+    while (proposal := search.ask()) is not None:
+        assert SMALL.index(proposal.config) == proposal.index
+        assert proposal.number == len(proposed)
+        proposed.append(proposal.index)
+        pending.append(proposal)
+        while pending and data.draw(st.booleans()):
+            done = pending.pop(data.draw(st.integers(0, len(pending) - 1)))
+            works = data.draw(st.booleans())
+            outcome = ok(done.config, small_time_us(done.config)) if works else failed(done.config)
+            search.tell(done, outcome)
+    assert sorted(proposed) == list(range(len(SMALL)))
+    if sampler != "exhaustive":
+        assert proposed[:2] == SMALL.seeds
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_same_seed_same_sequence_and_another_seed_another(sampler: str) -> None:
+    def sequence(seed: int) -> list[int]:
+        search = Search(tiles(), sampler, seed, None, "sequence")
+        indices = []
+        for _ in range(25):
+            proposal = search.ask()
+            assert proposal is not None
+            indices.append(proposal.index)
+            search.tell(proposal, ok(proposal.config, tiles_time_us(proposal.config)))
+        return indices
+
+    first = sequence(1)
+    assert sequence(1) == first
+    if sampler == "exhaustive":
+        assert first == list(range(25))
+    else:
+        assert sequence(2) != first
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_space_of_one_config(sampler: str) -> None:
+    search = Search(GridSpace({"A": (1,), "B": ("x",)}), sampler, 0, None, "one")
+    proposal = search.ask()
+    assert proposal is not None
+    assert proposal.config == Config("grid", (("A", 1), ("B", "x")))
+    assert search.ask() is None
+    search.tell(proposal, ok(proposal.config, 5.0))
+    assert search.best == (proposal.config, 5.0)
+    assert search.ask() is None
+
+
+def test_unknown_sampler_names_the_known_ones() -> None:
+    with pytest.raises(UsageError, match=r"'anealing'.*surrogate, random, tpe"):
+        Search(SMALL, "anealing", 0, None, "unknown")
+
+
+def test_best_is_the_fastest_that_worked() -> None:
+    search = Search(SMALL, "random", 0, None, "best")
+    assert search.best is None
+    asked = [search.ask() for _ in range(4)]
+    proposals = [proposal for proposal in asked if proposal is not None]
+    search.tell(proposals[0], failed(proposals[0].config))
+    assert search.best is None
+    for proposal, time_us in zip(proposals[1:], (7.0, 5.0, 6.0), strict=True):
+        search.tell(proposal, ok(proposal.config, time_us))
+    assert search.best == (proposals[2].config, 5.0)
+    assert search.num_told == 4
+
+
+@pytest.mark.parametrize("time_us", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_time_that_is_none_counts_as_failed(time_us: float) -> None:
+    search = Search(SMALL, "surrogate", 0, None, "time")
+    proposal = search.ask()
+    assert proposal is not None
+    measured = Measurement((time_us,), Provenance.MEASURED)
+    search.tell(proposal, Outcome(proposal.config, Status.OK, measurement=measured))
+    assert search.best is None
+    assert search.num_told == 1
+
+
+def test_random_is_uniform() -> None:
+    space = GridSpace({"A": tuple(range(1, 21))})
+    first = []
+    for seed in range(200):
+        proposal = Search(space, "random", seed, None, "uniform").ask()
+        assert proposal is not None
+        first.append(proposal.index)
+    # Of 200 draws among 20, each is expected 10 times; 25 is five standard deviations away.
+    assert np.bincount(first, minlength=20).max() < 25
+    assert len(set(first)) >= 18

@@ -1,0 +1,205 @@
+"""The surrogate finds what random search does not, in batches and among failures too."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
+
+from autogemm.config import Config
+from autogemm.search import Search, surrogate
+from autogemm.search.gp import Kernel, Posterior, fit
+from autogemm.search.surrogate import log_expected_improvement
+
+Fails = Callable[[Config], bool]
+TILES = tiles()
+OPTIMUM_US = min(tiles_time_us(TILES.config(i)) for i in range(len(TILES)))
+
+
+def too_many_registers(config: Config) -> bool:
+    return int(config["TM"]) * int(config["TN"]) >= 128
+
+
+def flaky(config: Config) -> bool:
+    return int(config.sha256, 16) % 5 == 0
+
+
+def best_after(
+    sampler: str, seed: int, evaluations: int, batch: int = 1, fails: Fails = too_many_registers
+) -> float:
+    """Best time as a multiple of the optimum, which is among the configs that work."""
+    search = Search(TILES, sampler, seed, None, "quality")
+    for _ in range(evaluations // batch):
+        for proposal in [search.ask() for _ in range(batch)]:
+            assert proposal is not None
+            config = proposal.config
+            broken = fails(config) and tiles_time_us(config) > OPTIMUM_US
+            search.tell(proposal, failed(config) if broken else ok(config, tiles_time_us(config)))
+    assert search.best is not None
+    return search.best[1] / OPTIMUM_US
+
+
+@pytest.mark.parametrize("fails", [too_many_registers, flaky])
+@pytest.mark.parametrize("batch", [1, 8])
+def test_surrogate_is_far_better_than_random_among_failures(batch: int, fails: Fails) -> None:
+    ours = [best_after("surrogate", seed, 40, batch, fails) for seed in range(3)]
+    chance = [best_after("random", seed, 40, batch, fails) for seed in range(3)]
+    assert np.median(ours) <= 1.03
+    assert np.median(chance) >= 1.1
+
+
+def test_all_failed_so_far_goes_on_exploring() -> None:
+    search = Search(TILES, "surrogate", 0, None, "failed")
+    seen = set()
+    for _ in range(30):
+        proposal = search.ask()
+        assert proposal is not None
+        seen.add(proposal.index)
+        search.tell(proposal, failed(proposal.config))
+    assert len(seen) == 30
+    assert search.best is None
+
+
+class Featureless(GridSpace):
+    def features(self, rows: np.ndarray | None = None) -> tuple[list[str], np.ndarray]:
+        return ["constant"], np.ones((len(self) if rows is None else len(rows), 1))
+
+
+def test_constant_features_fall_back_to_chance() -> None:
+    search = Search(Featureless({"A": tuple(range(40))}), "surrogate", 0, None, "constant")
+    seen = set()
+    while (proposal := search.ask()) is not None:
+        seen.add(proposal.index)
+        search.tell(proposal, ok(proposal.config, 1.0 + proposal.index))
+    assert len(seen) == 40
+
+
+def test_a_space_larger_than_the_pool_is_searched_beyond_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(surrogate, "MAX_POOL", 60)
+    monkeypatch.setattr(surrogate, "MAX_OBSERVED", 30)
+    # 60 of 2,122 configs are seldom the best ones: the neighbours of the best lead there.
+    found = [best_after("surrogate", seed, 60) for seed in range(3)]
+    assert np.median(found) <= 1.05
+
+
+def test_features_of_a_large_space_are_read_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surrogate, "MAX_POOL", 60)
+    read: set[int] = set()
+
+    class Watched(GridSpace):
+        def features(self, rows: np.ndarray | None = None) -> tuple[list[str], np.ndarray]:
+            assert rows is not None
+            read.update(rows.tolist())
+            return super().features(rows)
+
+    space = Watched({name: tuple(range(1, 10)) for name in "ABCD"})
+    search = Search(space, "surrogate", 0, None, "large")
+    for _ in range(20):
+        proposal = search.ask()
+        assert proposal is not None
+        search.tell(proposal, ok(proposal.config, 1.0 + int(proposal.config["A"])))
+    # A few samples of 60 and the neighbourhoods of a few good configs, of 6,561 in all.
+    assert len(read) < 0.7 * len(space)
+
+
+def test_a_space_larger_than_the_pool_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(surrogate, "MAX_POOL", 8)
+    space = GridSpace({"A": tuple(range(10)), "B": tuple(range(5))})
+    search = Search(space, "surrogate", 3, None, "used up")
+    seen = []
+    while (proposal := search.ask()) is not None:
+        seen.append(proposal.index)
+        search.tell(proposal, ok(proposal.config, 1.0 + int(proposal.config["A"])))
+    assert sorted(seen) == list(range(50))
+
+
+def test_equal_times_are_no_trouble() -> None:
+    search = Search(TILES, "surrogate", 0, None, "equal")
+    for _ in range(15):
+        proposal = search.ask()
+        assert proposal is not None
+        search.tell(proposal, ok(proposal.config, 3.0))
+    assert search.best is not None
+
+
+@pytest.fixture(scope="module")
+def data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 3))
+    y = np.sin(1.5 * x[:, 0]) + 0.3 * x[:, 1] ** 2
+    return x, (y - y.mean()) / y.std()
+
+
+def test_fit_predicts_held_out_points_and_finds_the_idle_feature(
+    data: tuple[np.ndarray, np.ndarray],
+) -> None:
+    x, y = data
+    kernel = fit(x[:30], y[:30])
+    mean, spread = Posterior(kernel, x[:30], x[30:]).predict(y[:30])
+    assert np.sqrt(np.mean((mean - y[30:]) ** 2)) < 0.4
+    assert (np.abs(mean - y[30:]) < 4 * spread + 0.1).all()
+    assert kernel.lengths[2] > 1.5 * kernel.lengths[0]
+
+
+def test_appending_equals_starting_anew(data: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = data
+    kernel = Kernel(np.array([1.0, 2.0, 3.0]), 1.3, 1e-3)
+    grown = Posterior(kernel, x[:5], x)
+    for point in x[5:30]:
+        grown.append(point)
+    whole = Posterior(kernel, x[:30], x)
+    for ours, theirs in zip(grown.predict(y[:30]), whole.predict(y[:30]), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-3)
+    narrow = Posterior(kernel, x[:30], x[:7])
+    narrow.widen(x[7:])
+    for ours, theirs in zip(narrow.predict(y[:30]), whole.predict(y[:30]), strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=2e-3)
+
+
+def test_posterior_agrees_with_the_textbook_formula(data: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = data
+    kernel = Kernel(np.array([1.0, 2.0, 3.0]), 1.3, 1e-3)
+    mean, spread = Posterior(kernel, x[:20], x[20:]).predict(y[:20])
+    inverse = np.linalg.inv(kernel(x[:20], x[:20]) + kernel.noise * np.eye(20))
+    across = kernel(x[20:], x[:20])
+    np.testing.assert_allclose(mean, across @ inverse @ y[:20], atol=1e-4)
+    variance = kernel.variance - np.einsum("pn,nm,pm->p", across, inverse, across)
+    np.testing.assert_allclose(spread**2, variance, atol=1e-4)
+
+
+def test_believed_targets_do_not_move_the_mean(data: tuple[np.ndarray, np.ndarray]) -> None:
+    x, y = data
+    kernel = Kernel(np.array([1.0, 2.0, 3.0]), 1.3, 1e-3)
+    targets = y[:20].copy()
+    targets[[3, 11]] = np.nan
+    known = ~np.isnan(targets)
+    with_pending = Posterior(kernel, x[:20], x)
+    without = Posterior(kernel, x[:20][known], x)
+    mean, spread = with_pending.predict(with_pending.believe(targets))
+    expected_mean, wider = without.predict(targets[known])
+    np.testing.assert_allclose(mean, expected_mean, atol=1e-3)
+    assert (spread <= wider + 1e-3).all()
+    assert spread[3] < 0.2 * wider[3]
+
+
+def test_log_expected_improvement_orders_where_the_plain_one_underflows() -> None:
+    mean = np.array([-1e6, -50.0, -1.0, 0.0, 5.0, 50.0, 60.0])
+    score = log_expected_improvement(mean, np.ones(7), 0.0)
+    assert np.isfinite(score).all()
+    assert (np.diff(score) < 0).all()
+    # At u = 0 the expected improvement is the normal density at 0.
+    assert score[3] == pytest.approx(np.log(1 / np.sqrt(2 * np.pi)))
+
+
+def test_configs_differing_in_one_parameter_are_neighbours() -> None:
+    from autogemm.search.enumerated import neighbours
+
+    space = GridSpace(
+        {"A": (1, 2, 3), "B": ("x", "y")}, lambda c: not (c["A"] == 3 and c["B"] == "y")
+    )
+    here = space.index(Config("grid", (("A", 1), ("B", "y"))))
+    assert here is not None
+    assert {space.config(i).label for i in neighbours(space, here)} == {"A=2 B=y", "A=1 B=x"}
+    assert {space.config(i).label for i in neighbours(space, here, 2)} == {"A=2 B=x", "A=3 B=x"}
