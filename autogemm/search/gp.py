@@ -39,6 +39,8 @@ class Kernel:
         """Covariance between rows of ``a`` and rows of ``b``, without noise."""
         scaled = cdist(a / self.lengths, b / self.lengths)
         scaled *= SQRT5
+        # Far beyond where exp() vanishes: infinity would make 0 * infinity below.
+        np.minimum(scaled, 1e3, out=scaled)
         result: Floats = np.exp(-scaled)
         result *= self.variance * (1.0 + scaled + scaled * scaled / 3.0)
         return result

@@ -70,6 +70,17 @@ def test_asynchronous_copies_load_and_store(emulator: Emulator) -> None:
     assert access(emulator, body, "shared", "store").cost > 1
 
 
+@pytest.mark.parametrize(("row_floats", "cost"), [(8, 1), (32, 4), (16, 2)])
+def test_an_asynchronous_copy_costs_a_wavefront_for_each_line_it_comes_from(
+    emulator: Emulator, row_floats: int, cost: float
+) -> None:
+    # 4 rows of 8 floats to 32 different banks: only the lines of global memory differ.
+    source = f"workspace + t / 8 * {row_floats} + t % 8"
+    body = f"copy_async_4(smem + t, {source}); commit_copies(); wait_for_copies(0);"
+    found = access(emulator, body, "shared", "store")
+    assert (found.requests, found.cost, found.ideal) == (1, cost, 1)
+
+
 def test_each_turn_of_a_loop_is_a_request(emulator: Emulator) -> None:
     body = "for (int i = 0; i < 5; ++i) workspace[32 * i + t] = 0;"
     found = access(emulator, body, "global", "store")

@@ -3,8 +3,10 @@
 Shared memory answers a request in passes: the whole warp at once for up to 4 bytes a lane, half of
 it for 8, a quarter for 16. Where lanes n and n^1, or n and n^2, ask for the same address in all
 pairs, a pass takes twice the lanes. Each pass costs as many wavefronts as its busiest of 32 banks
-has different words. (Found by measuring cycles of access patterns on an H100.) Global memory moves
-sectors of 32 bytes.
+has different words. An asynchronous copy arrives line by line: it costs at least a wavefront for
+each 128-byte line of global memory that the warp copies from. Global memory moves sectors of 32
+bytes. (Found with access patterns on an H100; benchmarks/wavefronts.py compares the counts of whole
+kernels with the card's own counters.)
 """
 
 from collections import defaultdict
@@ -19,6 +21,7 @@ from autogemm.targets.emulator.lines import Lines
 
 NUM_BANKS = 32
 SECTOR_BYTES = 32
+LINE_BYTES = 128
 WARP = 32
 
 Trace = npt.NDArray[np.void]
@@ -48,10 +51,12 @@ def analyse(trace: Trace, lines: dict[int, Lines], text: str) -> tuple[AccessLin
     """Requests by line, in the order of the source. ``lines`` are those of the trace's calls."""
     rows = text.splitlines()
     totals: dict[tuple[Lines, str, str, int], list[int]] = defaultdict(lambda: [0, 0, 0])
-    for (pc, memory, operation, size), addresses in _requests(trace):
-        cost, ideal = (
-            _shared_cost(addresses, size) if memory == "shared" else _sectors(addresses, size)
-        )
+    for (pc, memory, operation, size), addresses, copied_lines in _requests(trace):
+        if memory == "shared":
+            cost, ideal = _shared_cost(addresses, size)
+            cost = max(cost, copied_lines)
+        else:
+            cost, ideal = _sectors(addresses, size)
         total = totals[lines.get(pc, ()), memory, operation, size]
         for position, amount in enumerate((1, cost, ideal)):
             total[position] += amount
@@ -71,8 +76,12 @@ def analyse(trace: Trace, lines: dict[int, Lines], text: str) -> tuple[AccessLin
     )
 
 
-def _requests(trace: Trace) -> Iterator[tuple[tuple[int, str, str, int], Addresses]]:
-    """Accesses of a warp's lanes at one call, the n-th time within one barrier interval each."""
+def _requests(trace: Trace) -> Iterator[tuple[tuple[int, str, str, int], Addresses, int]]:
+    """Accesses of a warp's lanes at one call, the n-th time within one barrier interval each.
+
+    Last comes the number of lines that an asynchronous copy, which is a load and a store of one
+    call, brings to shared memory; 0 for any other access.
+    """
     fields = ("pc", "region_and_write", "size", "thread", "phase")
     order = np.lexsort([trace[name] for name in reversed(fields)])
     ordered = trace[order]
@@ -87,11 +96,17 @@ def _requests(trace: Trace) -> Iterator[tuple[tuple[int, str, str, int], Address
         pc, thread, size, region_and_write, offset, phase = record
         key = (pc, region_and_write, size, thread // WARP, phase, nth)
         groups[key][thread % WARP] = offset
-    for (pc, region_and_write, size, *_), addresses in groups.items():
+    copied = {
+        (pc, size, *when): len({at // LINE_BYTES for at in addresses.values()})
+        for (pc, region_and_write, size, *when), addresses in groups.items()
+        if region_and_write % 2 == 0
+    }
+    for (pc, region_and_write, size, *when), addresses in groups.items():
         shared = region_and_write // 2 in (Region.DYNAMIC_SHARED, Region.STATIC_SHARED)
         memory = "shared" if shared else "global"
-        operation = "store" if region_and_write % 2 else "load"
-        yield (pc, memory, operation, size), addresses
+        is_store = region_and_write % 2 == 1
+        copied_lines = copied.get((pc, size, *when), 0) if is_store else 0
+        yield (pc, memory, "store" if is_store else "load", size), addresses, copied_lines
 
 
 def _shared_cost(addresses: Addresses, size: int) -> tuple[int, int]:
