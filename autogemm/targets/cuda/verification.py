@@ -31,12 +31,14 @@ from autogemm.problem import Problem
 from autogemm.targets.cuda.card import Card, pointer
 from autogemm.targets.cuda.cublas import Cublas, Gemm
 from autogemm.targets.cuda.inputs import (
+    ALIGNMENT_BYTES,
     CANARY_BITS,
     GUARD,
     NAN_BITS,
     TILE,
     InputSet,
     Matrix,
+    aligned_address,
     num_elements,
 )
 
@@ -107,9 +109,9 @@ class Result:
         self._shape = (problem.m, problem.n)
         self._ldc = problem.ldc
         self._total = num_elements(problem.m, problem.n, problem.ldc) + 2 * GUARD
-        self._buffer = card.allocate(4 * self._total)
+        self._buffer = card.allocate(4 * self._total + ALIGNMENT_BYTES)
         self._fields = card.allocate(8 * CHECK_FIELDS * CHECK_BLOCKS)
-        self.address = int(self._buffer.ptr) + 4 * GUARD
+        self.address = aligned_address(int(self._buffer.ptr))
 
     def reset(self, inputs: InputSet) -> None:
         """C as it is before a launch: the inputs' C, or NaN where a kernel must not read it."""
@@ -141,7 +143,7 @@ class Result:
     @property
     def _geometry(self) -> tuple[np.generic, ...]:
         return (
-            pointer(self._buffer.ptr),
+            pointer(self.address - 4 * GUARD),
             np.int64(self._total),
             np.int64(GUARD),
             np.int64(self._shape[1]),
