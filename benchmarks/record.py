@@ -112,6 +112,16 @@ class Report:
         )
 
 
+def shown_command(words: list[str]) -> str:
+    """The command that is kept in the recording: files by name, without this machine's folders."""
+    files = {"--out", "--state"}
+    names = [
+        Path(word).name if before in files else word
+        for before, word in zip(["", *words], words, strict=False)
+    ]
+    return shlex.join(["python", *names])
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @problem_options
 @family_option
@@ -196,7 +206,7 @@ def request_from(options: dict[str, Any]) -> TuneRequest:
             max_samples=options["max_samples"],
             hopeless_ratio=options["hopeless"],
         ),
-        command=shlex.join(["python", *sys.argv]),
+        command=shown_command(sys.argv),
     )
 
 
