@@ -19,6 +19,8 @@ from autogemm.resources import cache_folder
 _LANGUAGE = "--std=c++17"
 # Makes ptxas print registers, spills and shared memory into the log.
 _RESOURCE_USE = "--ptxas-options=-v"
+# NVRTC keeps a cache of its own, and a kernel that comes out of it comes without that log.
+_NO_CACHE = "--no-cache"
 _NAME_IN_LOG = "kernel.cu"
 
 _log = logging.getLogger(__name__)
@@ -55,7 +57,7 @@ class Compiler:
         Raises KernelCompileError, which names the file that holds the source; UsageError for an
         architecture that this NVRTC does not know.
         """
-        options = (f"--gpu-architecture={_checked(arch)}", _LANGUAGE, _RESOURCE_USE)
+        options = (f"--gpu-architecture={_checked(arch)}", _LANGUAGE, _RESOURCE_USE, _NO_CACHE)
         key = CubinCache.key(source.sha256, options, self.version)
         with self._lock:
             pending = self._in_flight.get(key)
