@@ -41,22 +41,30 @@ def occupancy(device: Device, *, registers: int, threads: int, smem_bytes: int) 
     driver gives shared memory the largest carve-out. The rules are those of NVIDIA's occupancy
     calculator, for compute capability 7.0 and later.
     """
+    limits = blocks_by_limiter(device, registers=registers, threads=threads, smem_bytes=smem_bytes)
+    limiter = min(limits, key=lambda name: limits[name])
+    blocks = limits[limiter]
+    warps = -(-threads // WARP_SIZE)
+    return Occupancy(
+        blocks_per_sm=blocks,
+        warps_per_sm=blocks * warps,
+        fraction=blocks * warps / (device.max_threads_per_sm // WARP_SIZE),
+        limiter=limiter,
+    )
+
+
+def blocks_by_limiter(
+    device: Device, *, registers: int, threads: int, smem_bytes: int
+) -> dict[Limiter, int]:
+    """Blocks per SM that each limiter alone allows, as for :func:`occupancy`."""
     warps = -(-threads // WARP_SIZE)
     max_warps = device.max_threads_per_sm // WARP_SIZE
-    limits = {
+    return {
         Limiter.WARPS: max_warps // warps if threads <= device.max_threads_per_block else 0,
         Limiter.BLOCKS: device.max_blocks_per_sm,
         Limiter.REGISTERS: _blocks_by_registers(device, registers, warps),
         Limiter.SMEM: _blocks_by_smem(device, smem_bytes),
     }
-    limiter = min(limits, key=lambda name: limits[name])
-    blocks = limits[limiter]
-    return Occupancy(
-        blocks_per_sm=blocks,
-        warps_per_sm=blocks * warps,
-        fraction=blocks * warps / max_warps,
-        limiter=limiter,
-    )
 
 
 def _blocks_by_registers(device: Device, registers: int, warps: int) -> int:

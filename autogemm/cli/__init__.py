@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "export": ("autogemm.cli.export", "Write the best kernel as one CUDA file."),
     "db": ("autogemm.cli.db", "Ask the tuning database."),
     "space": ("autogemm.cli.space", "Show a family's parameters and count its legal configs."),
+    "explain": ("autogemm.cli.explain", "Say why a config is as fast or slow as it is."),
     "verify": ("autogemm.cli.verify", "Run kernels on hard problems, checked access by access."),
     "render": ("autogemm.cli.render", "Print the CUDA source of one config."),
     "gpus": ("autogemm.cli.gpus", "List the attached GPUs, known GPUs and recordings."),

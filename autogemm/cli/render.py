@@ -103,7 +103,7 @@ def fixed_values(family: Family, fix: tuple[str, ...]) -> dict[str, Any]:
     fixed = parse_fix(family, fix)
     for name, values in fixed.items():
         if len(values) != 1:
-            raise UsageError(f"render takes one config: give --fix {name} one value")
+            raise UsageError(f"one config is wanted: give --fix {name} one value")
     return {name: values[0] for name, values in fixed.items()}
 
 

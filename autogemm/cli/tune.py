@@ -17,6 +17,7 @@ from autogemm.cli.options import (
     problem_options,
 )
 from autogemm.errors import AutogemmError, CompilerMissingError, UsageError
+from autogemm.search import SAMPLERS
 
 if TYPE_CHECKING:
     from autogemm.compile import Compiler
@@ -76,7 +77,7 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     metavar="NAME",
     default="surrogate",
     show_default=True,
-    help="surrogate, random, tpe, nsga2, qmc or exhaustive.",
+    help=f"One of: {', '.join(SAMPLERS)}.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option(
@@ -171,7 +172,6 @@ def _export_command(run_id: int, db: str | None) -> str:
 
 def _request(options: dict[str, Any]) -> "TuneRequest":
     from autogemm.outcome import CacheState
-    from autogemm.search import SAMPLERS
     from autogemm.space import load_family, parse_fix
     from autogemm.targets import MeasureOptions
     from autogemm.tuning import TuneRequest

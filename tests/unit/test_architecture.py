@@ -25,6 +25,7 @@ LEVELS = {
     "store": 3,
     "search": 3,
     "tuning": 4,
+    "explain": 4,
     "report": 4,
     "cli": 5,
     "__main__": 6,

@@ -1,0 +1,77 @@
+"""The main loop of really compiled kernels, by nvdisasm."""
+
+import pytest
+from golden_cases import GOLDEN_CASES, GoldenCase
+
+from autogemm.codegen import render
+from autogemm.compile import Compiler
+from autogemm.compile.disassembly import code_sizes, disassemble, find_nvdisasm, main_loop
+from autogemm.errors import AutogemmError, CompilerMissingError
+from autogemm.space import load_family
+
+pytestmark = pytest.mark.compile
+
+needs_nvdisasm = pytest.mark.skipif(find_nvdisasm() is None, reason="nvdisasm is not installed")
+
+
+def case(name: str) -> GoldenCase:
+    return next(one for one in GOLDEN_CASES if one.name == name)
+
+
+def cubin_of(golden: GoldenCase, compiler: Compiler) -> bytes:
+    source = render(load_family(golden.family), golden.config, golden.problem)
+    return compiler.compile(source, "sm_90").cubin
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
+    return Compiler(cache_dir=tmp_path_factory.mktemp("cache"))
+
+
+@needs_nvdisasm
+@pytest.mark.parametrize("name", ["pipeline", "double_buffer", "pipeline_sliced"])
+def test_the_main_loop_has_the_multiply_adds_of_one_slab(compiler: Compiler, name: str) -> None:
+    golden = case(name)
+    config = golden.config.as_dict()
+    mix = main_loop(disassemble(cubin_of(golden, compiler)), "gemm_kernel")
+    assert mix is not None
+    depth = config["BK"] // config["SLICE_K"]
+    assert mix.ffma == depth * config["TM"] * config["TN"]
+    # One 128-bit load brings four floats of a fragment.
+    assert mix.shared_loads == depth * (config["TM"] + config["TN"]) // 4
+    assert mix.local == 0
+    kinds = ("ffma", "shared_loads", "global_loads", "shared_stores", "local", "integer")
+    counted = sum(getattr(mix, kind) for kind in (*kinds, "control", "other"))
+    assert counted == mix.instructions
+    assert mix.instructions_per_ffma == pytest.approx(mix.instructions / mix.ffma)
+
+
+@needs_nvdisasm
+def test_a_pipeline_copies_inside_the_loop_and_a_double_buffer_stores(compiler: Compiler) -> None:
+    pipeline = main_loop(disassemble(cubin_of(case("pipeline"), compiler)), "gemm_kernel")
+    buffered = main_loop(disassemble(cubin_of(case("double_buffer"), compiler)), "gemm_kernel")
+    assert pipeline is not None
+    assert buffered is not None
+    assert pipeline.global_loads > 0
+    assert pipeline.shared_stores == 0
+    assert buffered.shared_stores > 0
+
+
+@needs_nvdisasm
+def test_what_is_no_cubin_is_one_clear_error() -> None:
+    with pytest.raises(AutogemmError, match="does not understand"):
+        disassemble(b"no cubin")
+
+
+def test_a_missing_nvdisasm_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autogemm.compile.disassembly.find_nvdisasm", lambda: None)
+    with pytest.raises(CompilerMissingError, match="pip install"):
+        disassemble(b"")
+
+
+def test_code_size_is_that_of_the_text_section(compiler: Compiler) -> None:
+    golden = case("pipeline")
+    size_bytes = code_sizes(cubin_of(golden, compiler))["gemm_kernel"]
+    # 16 bytes an instruction: at least the loop's multiply-adds, and a whole number of them.
+    assert size_bytes > 16 * 16 * 64
+    assert size_bytes % 16 == 0
