@@ -7,15 +7,13 @@ from autogemm.errors import UsageError
 
 
 class DType(Enum):
-    """An element type: its name, size, CUDA spelling and unit roundoff."""
+    """An element type: its name, size in bytes and unit roundoff."""
 
-    F32 = ("f32", 4, "float", 2.0**-24)
-    F64 = ("f64", 8, "double", 2.0**-53)
+    F32 = ("f32", 4, 2.0**-24)
 
-    def __init__(self, label: str, size_bytes: int, ctype: str, unit_roundoff: float) -> None:
+    def __init__(self, label: str, size_bytes: int, unit_roundoff: float) -> None:
         self.label = label
         self.size_bytes = size_bytes
-        self.ctype = ctype
         self.unit_roundoff = unit_roundoff
 
     def __str__(self) -> str:

@@ -26,7 +26,6 @@ LEVELS = {
     "search": 3,
     "tuning": 4,
     "explain": 4,
-    "report": 4,
     "cli": 5,
     "__main__": 6,
 }

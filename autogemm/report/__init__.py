@@ -1,1 +1,0 @@
-"""Tables, plots and pages made from the store."""
