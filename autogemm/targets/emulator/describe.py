@@ -61,15 +61,19 @@ def describe_all(raw: RawResult, built: Build, problem: Problem, text: str) -> t
     return tuple(sorted(findings, key=lambda finding: SEVERITY.index(finding.kind)))
 
 
-def wrong_value(comparison: Comparison) -> Finding:
+SECOND_PASS = ", in a second run on the workspace that the first left"
+
+
+def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
     """C differs from the reference, or its padding was written."""
+    when = SECOND_PASS if second_pass else ""
     if comparison.first_wrong is None:
-        detail = "written, although it is the padding between rows"
+        detail = f"written, although it is the padding between rows{when}"
         return Finding(
             FindingKind.OUT_OF_BOUNDS, 0, "", "C's padding", detail, comparison.padding_changed
         )
     row, column = comparison.first_wrong
-    detail = f"is {comparison.got:g}, must be {comparison.expected:g}"
+    detail = f"is {comparison.got:g}, must be {comparison.expected:g}{when}"
     where = f"C[{row},{column}]"
     return Finding(FindingKind.WRONG_VALUE, 0, "", where, detail, comparison.wrong_elements)
 
@@ -97,7 +101,7 @@ def _describe(
         line=at[0] if at else 0,
         text=_row(rows, at),
         where=_place(finding, problem),
-        detail=_detail(kind, finding, other_line),
+        detail=_detail(kind, finding, other_line) + (SECOND_PASS if finding.pass_idx else ""),
         count=finding.count,
         called_from=at[1:],
         other_line=other_line,

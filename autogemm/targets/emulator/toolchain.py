@@ -45,7 +45,10 @@ MODE_FLAGS = {
     Mode.FAST: ("-O3",),
     # Without -fno-tree-sra a float4 would be taken apart before the calls are put in.
     # Bounds: indices into arrays of known extent, local ones among them, which nothing else sees.
-    Mode.CHECK: ("-O1", "-fsanitize=thread", "-fno-tree-sra", "-fsanitize=bounds"),
+    Mode.CHECK: (
+        *("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
+        *("-fno-tree-sra", "-fsanitize=bounds"),
+    ),
 }
 
 

@@ -58,6 +58,7 @@ inline void release_barrier() {
     if (some_left) {
         report_here(Kind::kBarrierDivergence, first->pc);
     }
+    shadow_barrier();
     ++epoch;
 }
 

@@ -32,7 +32,10 @@ void shadow_end_block() {}
 void shadow_copy_issued(const Copy&, uint64_t) {}
 void shadow_copy_landed(const Copy&, uint64_t) {}
 void shadow_atomic(void*, uint64_t) {}
-static void shadow_begin_run() {}
+void shadow_fence() {}
+void shadow_barrier() {}
+void shadow_sync_warp(uint32_t) {}
+static void shadow_begin_pass() {}
 static void shadow_begin_launch() {}
 
 static void report_span(Kind kind, uint32_t region, int64_t offset) {
@@ -47,7 +50,7 @@ static void report_span(Kind kind, uint32_t region, int64_t offset) {
 }
 
 // Fast mode sees writes only by what they left: in the canaries around the buffers, and in A and B.
-static void shadow_end_run() {
+static void shadow_end_pass() {
     for (uint32_t region = 0; region < kNumBuffers; ++region) {
         const Buffer& buffer = buffers[region];
         for (uint64_t i = 0; i < 2 * kCanaryBytes; i += 4) {
@@ -151,10 +154,15 @@ int main(int argc, char** argv) {
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     lay_out_buffers();
     lay_out_shared();
-    shadow_begin_run();
-    for (uint32_t i = 0; i < exchange->num_launches; ++i) {
-        run_launch(exchange->launches[i]);
+    for (pass = 0; pass < exchange->num_passes; ++pass) {
+        if (pass > 0) {
+            prepare_next_pass();
+        }
+        shadow_begin_pass();
+        for (uint32_t i = 0; i < exchange->num_launches; ++i) {
+            run_launch(exchange->launches[i]);
+        }
+        shadow_end_pass();
     }
-    shadow_end_run();
     end_process(State::kFinished);
 }

@@ -6,7 +6,7 @@
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d32;  // "AGM2"
+constexpr uint32_t kMagic = 0x41474d33;  // "AGM3"
 constexpr int kNumBuffers = 4;           // A, B, C, workspace
 constexpr int kMaxLaunches = 8;
 constexpr int kMaxFindings = 256;
@@ -59,6 +59,8 @@ struct Finding {
     uint32_t thread;
     uint32_t other_block;
     uint32_t other_thread;
+    uint32_t pass;
+    uint32_t reserved;
     uint64_t count;
 };
 
@@ -85,7 +87,8 @@ struct Exchange {
     uint64_t trace_offset;    // of TraceRecord[trace_capacity] in the exchange file
     uint64_t trace_capacity;  // 0: no trace
     uint32_t trace_block;     // the block that is traced
-    uint32_t reserved;
+    uint32_t num_passes;      // how often all launches run, on one workspace
+    uint64_t first_c_offset;  // C after the first of two passes, in the exchange file
     BufferSpec buffers[kNumBuffers];
     LaunchSpec launches[kMaxLaunches];
     // Written by the emulator process.

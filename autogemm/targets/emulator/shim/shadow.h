@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "thread.h"
+#include "fences.h"
 
 namespace autogemm_emulator {
 
@@ -50,13 +50,16 @@ inline bool is_ordered(const Access& before, uint32_t floor_epoch, bool atomic) 
         return true;
     }
     if (thread >> 10 != block_number + 1) {
-        return false;  // another block of the same launch
+        return is_received((thread >> 10) - 1, thread & 1023, before.epoch, before.clock);
     }
     if (before.epoch < epoch) {
         return true;  // a barrier lies between
     }
     const uint32_t index = thread & 1023;
-    return index / 32 == current->index / 32 && current->seen[index % 32] >= before.clock;
+    if (index / 32 == current->index / 32 && current->seen[index % 32] >= before.clock) {
+        return true;
+    }
+    return is_received(block_number, index, before.epoch, before.clock);
 }
 
 inline void report_access(Kind kind, Region region, int64_t offset, uint32_t size, bool write,
@@ -82,7 +85,7 @@ inline void report_access(Kind kind, Region region, int64_t offset, uint32_t siz
 struct Touch {
     Region region;
     uint64_t pc;
-    bool write, atomic;
+    bool read, write, atomic;
 };
 
 inline Access this_access(const Touch& touch) {
@@ -98,6 +101,21 @@ inline void note_reader(Word& word, const Access& access) {
         }
     }
     word.readers[0] = access;
+}
+
+// Whether who stores now has seen the store that it replaces: read it by an atomic, then a fence. What
+// the storing thread's own last fence published has then been received.
+inline bool has_seen(const Word& word, uint32_t floor) {
+    const Access& writer = word.writer;
+    const uint32_t thread = writer.thread & ~kAtomicBit;
+    if (thread == writer.thread || writer.clock < 2 ||
+        !is_received((thread >> 10) - 1, thread & 1023, writer.epoch, writer.clock - 1)) {
+        return false;
+    }
+    const auto by_atomic = [&](const Access& reader) {
+        return (reader.thread & kAtomicBit) != 0 && is_ordered(reader, floor, false);
+    };
+    return by_atomic(word.readers[0]) || by_atomic(word.readers[1]);
 }
 
 inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
@@ -121,11 +139,15 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
         complain(Kind::kInFlight, &word.writer);
         return;
     }
-    if (!is_ordered(word.writer, floor, touch.atomic)) {
+    // A store never goes with another store, even where both are volatile: one of them is lost.
+    const bool may_overlap = touch.atomic && touch.read;
+    if (!is_ordered(word.writer, floor, may_overlap) && !(touch.write && has_seen(word, floor))) {
         complain(Kind::kRace, &word.writer);
     }
-    if (!touch.write || touch.atomic) {
-        if (!written && !word.valid) {
+    if (touch.read && !written && !word.valid) {
+        // The workspace begins as zeros, which only counters may rely on.
+        const bool counter = touch.atomic && touch.region == Region::kWorkspace;
+        if (!counter) {
             const bool of_c = touch.region == Region::kC && exchange->beta == 0.0f;
             complain(of_c ? Kind::kReadOfC : Kind::kUninitialised);
         }

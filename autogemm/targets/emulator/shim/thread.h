@@ -72,6 +72,9 @@ void shadow_end_block();
 void shadow_copy_issued(const Copy& copy, uint64_t pc);
 void shadow_copy_landed(const Copy& copy, uint64_t pc);
 void shadow_atomic(void* address, uint64_t pc);
+void shadow_fence();
+void shadow_barrier();
+void shadow_sync_warp(uint32_t mask);
 
 inline void report_here(Kind kind, uint64_t pc, uint64_t other_pc = 0) {
     Finding finding{};

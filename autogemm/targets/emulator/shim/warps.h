@@ -100,6 +100,7 @@ inline void join_clocks(const Thread& thread) {
             ++other->clock;
         }
     }
+    shadow_sync_warp(thread.mask);
 }
 
 // Whether every living lane of the mask waits in the same operation with the same mask.
