@@ -1,9 +1,8 @@
 """A small split-K kernel whose blocks hand over partial sums, and slips of the pen in it."""
 
-from dataclasses import dataclass
+from edits import Edit, Kernel
 
-from autogemm.config import Config
-from autogemm.kernel import KernelSource, Launch, LaunchPlan
+from autogemm.kernel import Launch, LaunchPlan
 from autogemm.problem import Problem
 
 TILE, PARTS, TILES = 64, 4, 3
@@ -61,24 +60,8 @@ PLAN = LaunchPlan(
 )
 
 
-@dataclass(frozen=True)
-class Edit:
-    """``old`` becomes ``new`` everywhere in the kernel; ``says`` is part of a finding's text."""
-
-    old: str
-    new: str
-    says: str = ""
-
-    @property
-    def source(self) -> KernelSource:
-        assert self.old in TEXT
-        text = TEXT.replace(self.old, self.new)
-        return KernelSource("hand-written", "", Config("", ()), PROBLEM.layout, text)
-
-
 # Edits that leave the kernel right.
 RIGHT: dict[str, Edit] = {
-    "as it is": Edit("", ""),
     "one fence behind the barrier": Edit(
         f"{PUBLISH}\n    {ALL}\n    if (thread == 0) {{",
         "__syncthreads();\n    if (thread == 0) {\n        __threadfence();",
@@ -167,3 +150,5 @@ WRONG: dict[str, Edit] = {
         "workspace float",
     ),
 }
+
+SPLIT_K = Kernel(TEXT, PROBLEM, PLAN, RIGHT, WRONG)

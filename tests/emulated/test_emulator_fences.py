@@ -3,39 +3,28 @@
 import pytest
 from handwritten import RIGHT as PRODUCT
 from handwritten import Tiny
-from split_k import PLAN, PROBLEM, RIGHT, WRONG
+from split_k import SPLIT_K
 
 from autogemm.targets.emulator import Emulator, FindingKind, Mode, RunOptions
 
 pytestmark = pytest.mark.emulated
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_handing_over_by_fence_and_atomic_passes(emulator: Emulator, name: str) -> None:
-    report = emulator.verify(RIGHT[name].source, PLAN, PROBLEM)
-    assert report.ok, report.message
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_a_slip_in_handing_over_is_caught(emulator: Emulator, name: str) -> None:
-    report = emulator.verify(WRONG[name].source, PLAN, PROBLEM)
-    assert not report.ok
-    assert any(WRONG[name].says in str(finding) for finding in report.findings), report.findings
-
-
 @pytest.mark.parametrize("name", ["counter not reset", "counter reset to one", "parts overlap"])
 def test_fast_mode_runs_twice_on_one_workspace_too(emulator: Emulator, name: str) -> None:
-    assert emulator.verify(RIGHT["as it is"].source, PLAN, PROBLEM, Mode.FAST).ok
-    assert not emulator.verify(WRONG[name].source, PLAN, PROBLEM, Mode.FAST).ok
+    plan, problem = SPLIT_K.plan, SPLIT_K.problem
+    assert emulator.verify(SPLIT_K.edited(), plan, problem, Mode.FAST).ok
+    assert not emulator.verify(SPLIT_K.edited(name), plan, problem, Mode.FAST).ok
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_any_block_may_be_the_last(emulator: Emulator, seed: int) -> None:
     options = RunOptions(seed=seed)
-    report = emulator.run(RIGHT["as it is"].source, PLAN, PROBLEM, options)
+    plan, problem = SPLIT_K.plan, SPLIT_K.problem
+    report = emulator.run(SPLIT_K.edited(), plan, problem, options)
     assert report.ok, report.message
-    block_9_is_last = WRONG["nobody waits to be last"].source
-    assert not emulator.run(block_9_is_last, PLAN, PROBLEM, options).ok
+    fixed = SPLIT_K.edited("nobody waits to be last")
+    assert not emulator.run(fixed, plan, problem, options).ok
 
 
 FLAG = (

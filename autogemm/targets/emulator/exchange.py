@@ -49,6 +49,7 @@ class State(IntEnum):
     CRASHED = 3
     TIMED_OUT = 4
     NO_KERNEL = 5
+    BAD_CLUSTER = 6
 
     @property
     def completed(self) -> bool:
@@ -97,7 +98,7 @@ class RawFinding(ctypes.Structure):
         ("other_block", ctypes.c_uint32),
         ("other_thread", ctypes.c_uint32),
         ("pass_idx", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("owner", ctypes.c_uint32),
         ("count", ctypes.c_uint64),
     )
 

@@ -30,7 +30,7 @@ inline void trace(Region region, const char* at, uint32_t size, bool write, uint
 inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t pc);
 
 inline bool is_stack(const char* at) {
-    return at >= stacks && at < stacks + kMaxThreads * kStackBytes;
+    return at >= stacks && at < stacks + cluster.size() * kMaxThreads * kStackBytes;
 }
 
 struct Kinds {
@@ -102,20 +102,18 @@ inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t
     end_process(State::kAborted);
 }
 
-inline void set_shadow(Region region, char* begin, uint64_t bytes, bool input, bool shared) {
-    Shadow& shadow = shadows[static_cast<int>(region)];
+inline void set_shadow(Shadow& shadow, char* begin, uint64_t bytes) {
     shadow.begin = begin;
     shadow.bytes = bytes;
-    shadow.input = input;
-    shadow.shared = shared;
     shadow.words.assign((bytes + 3) / 4, Word{});
 }
 
 inline void shadow_begin_pass() {
     for (uint32_t i = 0; i < kNumBuffers; ++i) {
         const Buffer& buffer = buffers[i];
-        set_shadow(static_cast<Region>(i), buffer.begin, buffer.bytes, i < 2, false);
         Shadow& shadow = shadows[i];
+        set_shadow(shadow, buffer.begin, buffer.bytes);
+        shadow.input = i < 2;
         shadow.columns = buffer.spec.columns;
         shadow.stride = buffer.spec.stride;
         for (uint64_t w = 0; w < shadow.words.size(); ++w) {
@@ -127,8 +125,22 @@ inline void shadow_begin_pass() {
 
 inline void shadow_begin_launch() {
     begin_launch_of_fences();
-    set_shadow(Region::kDynamicShared, smem.dynamic_begin, smem.dynamic_bytes, false, true);
-    set_shadow(Region::kStaticShared, smem.static_begin, smem.static_bytes, false, true);
+    for (uint32_t i = 0; i < kNumBuffers; ++i) {
+        shadows[i].floor = first_epoch_of_launch;
+    }
+    for (uint32_t rank = 0; rank < cluster.size(); ++rank) {
+        Shadow& dynamic = shared_shadow(rank, Region::kDynamicShared);
+        Shadow& fixed = shared_shadow(rank, Region::kStaticShared);
+        set_shadow(dynamic, smem.dynamic_begin, smem.dynamic_bytes);
+        set_shadow(fixed, smem.static_begin, smem.static_bytes);
+        dynamic.shared = fixed.shared = true;
+    }
+}
+
+void shadow_begin_block() {
+    for (const Region region : {Region::kDynamicShared, Region::kStaticShared}) {
+        shared_shadow(block->rank, region).floor = first_epoch_of_cluster;
+    }
 }
 
 inline void set_in_flight(const Copy& copy, bool in_flight, const Touch& touch) {
@@ -147,8 +159,7 @@ inline void set_in_flight(const Copy& copy, bool in_flight, const Touch& touch) 
 }
 
 // Copies that nobody waited for: the next block begins with none.
-void shadow_end_block() {
-    forget_fences_of_block();
+inline void forget_copies_of_block() {
     for (uint32_t i = 0; i < num_threads; ++i) {
         current = &threads[i];
         const Touch touch{Region::kElsewhere, 0, false, true, false};

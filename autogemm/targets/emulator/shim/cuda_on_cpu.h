@@ -17,6 +17,7 @@
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __grid_constant__
 #define warpSize 32
 
@@ -92,6 +93,20 @@ unsigned active_mask();
 float atomic_add(float* address, float value);
 unsigned atomic_bits(Atomic kind, unsigned* address, unsigned value, unsigned compare);
 void fence();
+unsigned rank_in_cluster();
+void arrive_at_cluster();
+void wait_for_cluster();
+float4 load_of_rank(const float* shared, unsigned rank);
+void store_of_rank(float* shared, unsigned rank, float4 value);
+void init_mbarrier(void* mbarrier, unsigned num_arrivals);
+void fence_mbarrier_init();
+void fence_proxy();
+void arrive_mbarrier(void* mbarrier, unsigned tx_bytes);
+void arrive_mbarrier_of_rank(void* mbarrier, unsigned rank);
+void wait_mbarrier(void* mbarrier, unsigned parity);
+void copy_bulk(void* shared, const void* global, unsigned bytes, void* mbarrier);
+void copy_bulk_to_ranks(void* shared, const void* global, unsigned bytes, void* mbarrier,
+                        unsigned ranks);
 void copy_async(void* shared, const void* global, int bytes, int valid_bytes);
 void commit_copies();
 void wait_group(int pending);
@@ -305,6 +320,58 @@ __forceinline__ void copy_async_16(float* shared, const float* global, int valid
 }
 __forceinline__ void commit_copies() {
     autogemm_emulator::commit_copies();
+}
+
+// Twins of templates/parts/cluster.cu.jinja.
+__forceinline__ unsigned cluster_rank() {
+    return autogemm_emulator::rank_in_cluster();
+}
+__forceinline__ void cluster_arrive_release() {
+    autogemm_emulator::arrive_at_cluster();
+}
+__forceinline__ void cluster_wait_acquire() {
+    autogemm_emulator::wait_for_cluster();
+}
+__forceinline__ void cluster_sync() {
+    autogemm_emulator::arrive_at_cluster();
+    autogemm_emulator::wait_for_cluster();
+}
+__forceinline__ float4 load_from_rank(const float* shared, unsigned rank) {
+    return autogemm_emulator::load_of_rank(shared, rank);
+}
+__forceinline__ void store_to_rank(float* shared, unsigned rank, float4 value) {
+    autogemm_emulator::store_of_rank(shared, rank, value);
+}
+
+// Twins of templates/parts/mbarrier.cu.jinja and templates/parts/bulk_copy.cu.jinja.
+__forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
+    autogemm_emulator::init_mbarrier(mbarrier, num_arrivals);
+}
+__forceinline__ void mbarrier_fence_init() {
+    autogemm_emulator::fence_mbarrier_init();
+}
+__forceinline__ void fence_before_bulk_copies() {
+    autogemm_emulator::fence_proxy();
+}
+__forceinline__ void mbarrier_arrive(unsigned long long* mbarrier) {
+    autogemm_emulator::arrive_mbarrier(mbarrier, 0);
+}
+__forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier, unsigned num_bytes) {
+    autogemm_emulator::arrive_mbarrier(mbarrier, num_bytes);
+}
+__forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier, unsigned rank) {
+    autogemm_emulator::arrive_mbarrier_of_rank(mbarrier, rank);
+}
+__forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsigned parity) {
+    autogemm_emulator::wait_mbarrier(mbarrier, parity);
+}
+__forceinline__ void copy_bulk(float* shared, const float* global, unsigned num_bytes,
+                               unsigned long long* mbarrier) {
+    autogemm_emulator::copy_bulk(shared, global, num_bytes, mbarrier);
+}
+__forceinline__ void copy_bulk_to_ranks(float* shared, const float* global, unsigned num_bytes,
+                                        unsigned long long* mbarrier, unsigned ranks) {
+    autogemm_emulator::copy_bulk_to_ranks(shared, global, num_bytes, mbarrier, ranks);
 }
 
 // wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;

@@ -26,9 +26,23 @@ enum class Kind : uint32_t {
     kInFlight,
     kNeverWritten,
     kBadCopy,
+    kBadBarrier,
+    kBadRank,
+    kEndedBlock,
+    kDeadlock,
+    kLostCopy,
+    kNoProxyFence,
 };
 
-enum class State : uint32_t { kRunning, kFinished, kAborted, kCrashed, kTimedOut, kNoKernel };
+enum class State : uint32_t {
+    kRunning,
+    kFinished,
+    kAborted,
+    kCrashed,
+    kTimedOut,
+    kNoKernel,
+    kBadCluster
+};
 
 struct BufferSpec {
     uint64_t offset;    // of the data in the exchange file, bytes
@@ -60,7 +74,7 @@ struct Finding {
     uint32_t other_block;
     uint32_t other_thread;
     uint32_t pass;
-    uint32_t reserved;
+    uint32_t owner;  // 1 + rank of the block whose shared memory it is, where it is another's
     uint64_t count;
 };
 

@@ -1,0 +1,34 @@
+"""Hand-written kernels whose threads hand over data, edits that leave them right, and slips."""
+
+from dataclasses import dataclass
+
+from autogemm.config import Config
+from autogemm.kernel import KernelSource, LaunchPlan
+from autogemm.problem import Problem
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Each ``old`` becomes its ``new`` everywhere; ``says`` is part of some finding's text."""
+
+    old: str
+    new: str
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel with what it is run on. ``right`` and ``wrong`` are edits by name."""
+
+    text: str
+    problem: Problem
+    plan: LaunchPlan
+    right: dict[str, Edit]
+    wrong: dict[str, Edit]
+
+    def edited(self, name: str = "") -> KernelSource:
+        """The kernel with one of its edits, or as it is."""
+        edit = (self.right | self.wrong)[name] if name else Edit("", "")
+        assert edit.old in self.text, f"{name}: the kernel no longer has {edit.old!r}"
+        text = self.text.replace(edit.old, edit.new) if name else self.text
+        return KernelSource("hand-written", "", Config("", ()), self.problem.layout, text)
