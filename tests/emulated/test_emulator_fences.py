@@ -1,9 +1,9 @@
 """Blocks that hand over data through global memory: fences and atomics order, or the lack shows."""
 
 import pytest
+from handover.split_k import SPLIT_K
 from handwritten import RIGHT as PRODUCT
 from handwritten import Tiny
-from split_k import SPLIT_K
 
 from autogemm.targets.emulator import Emulator, FindingKind, Mode, RunOptions
 

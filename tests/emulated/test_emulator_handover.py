@@ -1,22 +1,15 @@
-"""Threads that hand over data without a barrier of their block: right ones pass, slips are caught."""
+"""Threads that hand over data without a barrier of their block: right passes, slips are caught."""
 
 import pytest
-from bulk_pipeline import BULK_PIPELINE
-from cluster_sum import CLUSTER_SUM
-from edits import Kernel
-from split_k import SPLIT_K
+from handover import KERNELS
+from handover.edits import Kernel
 
 from autogemm.targets.emulator import Emulator, Mode, RunOptions
 
 pytestmark = pytest.mark.emulated
 
-KERNELS = {"split K": SPLIT_K, "cluster": CLUSTER_SUM, "bulk copies": BULK_PIPELINE}
 RIGHT = [(kernel, name) for kernel in KERNELS for name in ("", *KERNELS[kernel].right)]
 WRONG = [(kernel, name) for kernel in KERNELS for name in KERNELS[kernel].wrong]
-
-
-def by_name(pair: object) -> str:
-    return str(pair)
 
 
 @pytest.mark.parametrize(("kernel", "name"), RIGHT)

@@ -30,6 +30,19 @@ KINDS = (
     FindingKind.NO_PROXY_FENCE,
 )
 
+# In the order of `Misuse` there.
+MISUSES = (
+    "no mbarrier was initialised here",
+    "it was not fenced after its initialisation",
+    "more arrivals than its phase has",
+    "initialised for no arrivals",
+    "more than 64 mbarriers in a block",
+    "an mbarrier that does not lie in shared memory",
+    "the cluster's barrier arrived at twice without a wait between",
+    "a wait for the cluster without an arrival before",
+    "an mbarrier used as data",
+)
+
 # Told first: what went wrong first, and causes before their consequences.
 SEVERITY = (
     FindingKind.CRASHED,
@@ -162,9 +175,7 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
             f"{who}: valid_bytes out of range, a bulk copy of no multiple of 16 bytes, or not from "
             "global to shared memory"
         ),
-        FindingKind.BAD_BARRIER: (
-            f"{who}: not initialised or fenced, arrived at too often, or used as data"
-        ),
+        FindingKind.BAD_BARRIER: f"{who}: {MISUSES[finding.size % len(MISUSES)]}",
         FindingKind.BAD_RANK: who,
         FindingKind.NO_PROXY_FENCE: f"bulk copy {who} over what {earlier} stored{at_other}",
         FindingKind.LOST_COPY: f"{who}: its block ends before it lands",

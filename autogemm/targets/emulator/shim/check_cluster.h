@@ -113,7 +113,7 @@ void shadow_end_block() {
 
 void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t pc) {
     if (!is_shared(mbarrier.address)) {
-        refuse_barrier(pc);
+        refuse_barrier(Misuse::kNotShared, pc);
     }
     if (mbarrier.init_pc != 0) {
         mark_mbarrier(mbarrier, false);  // initialised again
@@ -134,6 +134,10 @@ void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc) {
         const Place place = place_of(mbarrier.address);
         const uint32_t owner = mbarrier.rank == block->rank ? 0 : mbarrier.rank + 1;
         report_access(Kind::kRace, place.region, place.offset, 8, true, pc, &init, owner);
+    }
+    if (mbarrier.rank != block->rank) {
+        remote_accesses[mbarrier.rank][own_number()] =
+            this_access({Region::kElsewhere, pc, false, true, false});
     }
 }
 
@@ -192,7 +196,7 @@ void shadow_bulk_copy_issued(const BulkCopy& copy) {
     for (uint64_t i = 0; i < copy.bytes / 4; ++i) {
         const uint64_t index = static_cast<uint64_t>(to.offset) / 4 + i;
         Word& word = shadow.words[index];
-        if (may_overtake(word.writer, shadow.floor)) {
+        if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
             report_access(Kind::kNoProxyFence, to.region, static_cast<int64_t>(4 * index), 4, true,
                           copy.pc, &word.writer, of_other);
         }

@@ -47,8 +47,7 @@ void leave_cluster_barrier() {
 __attribute__((noinline)) void arrive_at_cluster() {
     const uint64_t pc = caller(__builtin_return_address(0));
     if (current->arrived) {
-        report_here(Kind::kBadBarrier, pc);
-        end_process(State::kAborted);
+        refuse_barrier(Misuse::kArrivedTwice, pc);
     }
     shadow_cluster_arrived(cluster_barrier.arriving);
     current->arrived = true;
@@ -60,8 +59,7 @@ __attribute__((noinline)) void arrive_at_cluster() {
 __attribute__((noinline)) void wait_for_cluster() {
     const uint64_t pc = caller(__builtin_return_address(0));
     if (!current->arrived) {
-        report_here(Kind::kBadBarrier, pc);
-        end_process(State::kAborted);
+        refuse_barrier(Misuse::kNotArrived, pc);
     }
     while (cluster_barrier.phase == current->arrived_phase) {
         current->pc = pc;

@@ -18,11 +18,6 @@ inline Block& block_of_rank(uint32_t rank, uint64_t pc) {
     return cluster[rank];
 }
 
-[[noreturn]] inline void refuse_barrier(uint64_t pc) {
-    report_here(Kind::kBadBarrier, pc);
-    end_process(State::kAborted);
-}
-
 inline Mbarrier* find_mbarrier(Block& owner, const void* address) {
     for (Mbarrier& mbarrier : owner.mbarriers) {
         if (mbarrier.address == address) {
@@ -34,8 +29,11 @@ inline Mbarrier* find_mbarrier(Block& owner, const void* address) {
 
 inline Mbarrier& used_mbarrier(Block& owner, const void* address, uint64_t pc) {
     Mbarrier* mbarrier = find_mbarrier(owner, address);
-    if (mbarrier == nullptr || (&owner != block && !mbarrier->fenced)) {
-        refuse_barrier(pc);
+    if (mbarrier == nullptr) {
+        refuse_barrier(Misuse::kNotInitialised, pc);
+    }
+    if (&owner != block && !mbarrier->fenced) {
+        refuse_barrier(Misuse::kNotFenced, pc);
     }
     shadow_mbarrier_used(*mbarrier, pc);
     return *mbarrier;
@@ -45,8 +43,11 @@ __attribute__((noinline)) void init_mbarrier(void* address, unsigned num_arrival
     const uint64_t pc = caller(__builtin_return_address(0));
     Mbarrier* mbarrier = find_mbarrier(*block, address);
     const bool is_new = mbarrier == nullptr;
-    if (num_arrivals == 0 || (is_new && block->mbarriers.size() == kMaxBarriers)) {
-        refuse_barrier(pc);
+    if (num_arrivals == 0) {
+        refuse_barrier(Misuse::kNoArrivals, pc);
+    }
+    if (is_new && block->mbarriers.size() == kMaxBarriers) {
+        refuse_barrier(Misuse::kTooManyBarriers, pc);
     }
     if (is_new) {
         mbarrier = &block->mbarriers.emplace_back();
@@ -91,7 +92,7 @@ inline void complete_phase(Mbarrier& mbarrier) {
 
 inline void arrive_at(Mbarrier& mbarrier, uint32_t tx_bytes, uint64_t pc) {
     if (mbarrier.pending == 0) {
-        refuse_barrier(pc);  // more arrivals than the phase has
+        refuse_barrier(Misuse::kTooManyArrivals, pc);
     }
     shadow_mbarrier_arrived(mbarrier);
     --mbarrier.pending;
@@ -156,7 +157,7 @@ inline void issue_bulk_copy(uint32_t rank, BulkCopy copy, const void* address) {
     Block& owner = block_of_rank(rank, copy.pc);
     copy.mbarrier = &used_mbarrier(owner, address, copy.pc);
     if (!copy.mbarrier->fenced) {
-        refuse_barrier(copy.pc);
+        refuse_barrier(Misuse::kNotFenced, copy.pc);
     }
     if (copy.bytes == 0 || copy.bytes % 16 != 0) {
         report_here(Kind::kBadCopy, copy.pc);

@@ -34,6 +34,19 @@ enum class Kind : uint32_t {
     kNoProxyFence,
 };
 
+// What is wrong with the use of a barrier: in Finding::size.
+enum class Misuse : uint32_t {
+    kNotInitialised,
+    kNotFenced,
+    kTooManyArrivals,
+    kNoArrivals,
+    kTooManyBarriers,
+    kNotShared,
+    kArrivedTwice,
+    kNotArrived,
+    kAsData,
+};
+
 enum class State : uint32_t {
     kRunning,
     kFinished,

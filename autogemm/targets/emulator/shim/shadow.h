@@ -147,7 +147,8 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
     const uint32_t floor = shadow.floor;
     const bool written = word.writer.thread != 0 && (!shadow.shared || word.writer.epoch >= floor);
     if (word.is_mbarrier) {
-        complain(Kind::kBadBarrier);
+        report_access(Kind::kBadBarrier, touch.region, offset,
+                      static_cast<uint32_t>(Misuse::kAsData), touch.write, touch.pc);
         return;
     }
     if (word.in_flight) {

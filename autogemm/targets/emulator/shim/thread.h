@@ -159,16 +159,22 @@ void shadow_proxy_fence();
 void shadow_bulk_copy_issued(const BulkCopy& copy);
 void shadow_bulk_copy_landed(const BulkCopy& copy);
 
-inline void report_here(Kind kind, uint64_t pc, uint64_t other_pc = 0) {
+inline void report_here(Kind kind, uint64_t pc, uint64_t other_pc = 0, uint32_t size = 0) {
     Finding finding{};
     finding.kind = static_cast<uint32_t>(kind);
     finding.region = static_cast<uint32_t>(Region::kElsewhere);
     finding.pc = pc;
     finding.other_pc = other_pc;
+    finding.size = size;
     finding.block = block_number;
     finding.thread = current != nullptr ? current->index : 0;
     finding.count = 1;
     report(finding);
+}
+
+[[noreturn]] inline void refuse_barrier(Misuse misuse, uint64_t pc) {
+    report_here(Kind::kBadBarrier, pc, 0, static_cast<uint32_t>(misuse));
+    end_process(State::kAborted);
 }
 
 inline uint32_t random_below(uint32_t bound) {

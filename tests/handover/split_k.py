@@ -1,9 +1,8 @@
 """A small split-K kernel whose blocks hand over partial sums, and slips of the pen in it."""
 
-from edits import Edit, Kernel
-
 from autogemm.kernel import Launch, LaunchPlan
 from autogemm.problem import Problem
+from handover.edits import Edit, Kernel
 
 TILE, PARTS, TILES = 64, 4, 3
 

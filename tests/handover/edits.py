@@ -18,13 +18,17 @@ class Edit:
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel with what it is run on. ``right`` and ``wrong`` are edits by name."""
+    """One kernel with what it is run on. ``right`` and ``wrong`` are edits by name.
+
+    ``parts`` are the templates whose functions it calls, which the emulator brings by itself.
+    """
 
     text: str
     problem: Problem
     plan: LaunchPlan
     right: dict[str, Edit]
     wrong: dict[str, Edit]
+    parts: tuple[str, ...] = ()
 
     def edited(self, name: str = "") -> KernelSource:
         """The kernel with one of its edits, or as it is."""

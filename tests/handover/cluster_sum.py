@@ -1,9 +1,8 @@
 """A cluster of blocks that each sum a part of K, and add up each other's shared memory."""
 
-from edits import Edit, Kernel
-
 from autogemm.kernel import Launch, LaunchPlan
 from autogemm.problem import Problem
+from handover.edits import Edit, Kernel
 
 TEXT = """
 constexpr int CLUSTER = 4;
@@ -80,8 +79,8 @@ WRONG: dict[str, Edit] = {
         "deadlock",
     ),
     "one block does not arrive": Edit(STORED, "if (rank != 2) cluster_sync();"),
-    "arrives twice": Edit(STORED, f"cluster_arrive_release();\n    {STORED}", "bad use"),
-    "waits without arriving": Edit(STORED, "cluster_wait_acquire();", "bad use"),
+    "arrives twice": Edit(STORED, f"cluster_arrive_release();\n    {STORED}", "arrived at twice"),
+    "waits without arriving": Edit(STORED, "cluster_wait_acquire();", "without an arrival"),
     "a rank too many": Edit("i < CLUSTER; ++i", "i <= CLUSTER; ++i", "no such block"),
     "a rank too few": Edit("i < CLUSTER; ++i", "i + 1 < CLUSTER; ++i", "must be"),
     "own part instead of the other's": Edit("partial + n, i", "partial + n, rank", "must be"),
@@ -94,5 +93,10 @@ WRONG: dict[str, Edit] = {
 
 PROBLEM = Problem(1, 128, 24)
 CLUSTER_SUM = Kernel(
-    TEXT, PROBLEM, LaunchPlan((Launch("gemm_kernel", (8, 1, 1), (64, 1, 1), 0),)), RIGHT, WRONG
+    TEXT,
+    PROBLEM,
+    LaunchPlan((Launch("gemm_kernel", (8, 1, 1), (64, 1, 1), 0),)),
+    RIGHT,
+    WRONG,
+    ("cluster",),
 )

@@ -1,9 +1,8 @@
 """One warp that copies slabs in bulk, two that compute, mbarriers between them."""
 
-from edits import Edit, Kernel
-
 from autogemm.kernel import Launch, LaunchPlan
 from autogemm.problem import Problem
+from handover.edits import Edit, Kernel
 
 TEXT = """
 constexpr int BN = 64, BK = 8, STAGES = 3, CONSUMERS = 2;
@@ -88,7 +87,7 @@ WRONG: dict[str, Edit] = {
     "consumers wait for another stage": Edit(
         CONSUMER_WAIT, "mbarrier_wait(full + (stage + 1) % STAGES, round & 1);"
     ),
-    "the producer does not wait": Edit(PRODUCER_WAIT, "", "arrived at too often"),
+    "the producer does not wait": Edit(PRODUCER_WAIT, "", "more arrivals than its phase has"),
     "the producer waits for the wrong parity": Edit(
         PRODUCER_WAIT, "mbarrier_wait(empty + stage, round & 1);", "deadlock"
     ),
@@ -120,9 +119,9 @@ WRONG: dict[str, Edit] = {
     "a copy beyond B": Edit(
         "B + (slab * BK + k) * ldb + n", "B + (slab * BK + k + 1) * ldb + n", "out of bounds"
     ),
-    "no barrier behind the initialisation": Edit("    __syncthreads();\n", "", ""),
-    "no fence behind the initialisation": Edit(FENCE, "", "bad use of a barrier"),
-    "barriers not initialised": Edit("mbarrier_init(full + stage, 1);", "", "bad use"),
+    "no barrier behind the initialisation": Edit("    __syncthreads();\n", "", "data race"),
+    "no fence behind the initialisation": Edit(FENCE, "", "not fenced"),
+    "barriers not initialised": Edit("mbarrier_init(full + stage, 1);", "", "initialised"),
     "the last slab is not waited for": Edit(
         "float sum = 0.0f;\n    for (int slab = 0; slab < K / BK;",
         "float sum = 0.0f;\n    for (int slab = 0; slab < K / BK - 1;",
@@ -143,4 +142,5 @@ BULK_PIPELINE = Kernel(
     LaunchPlan((Launch("gemm_kernel", (2, 1, 1), (96, 1, 1), 4 * 3 * (8 + 8 * 64)),)),
     RIGHT,
     WRONG,
+    ("mbarrier", "bulk_copy"),
 )
