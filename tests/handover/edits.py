@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from autogemm.codegen.environment import environment
 from autogemm.config import Config
 from autogemm.kernel import KernelSource, LaunchPlan
 from autogemm.problem import Problem
@@ -36,3 +37,14 @@ class Kernel:
         assert edit.old in self.text, f"{name}: the kernel no longer has {edit.old!r}"
         text = self.text.replace(edit.old, edit.new) if name else self.text
         return KernelSource("hand-written", "", Config("", ()), self.problem.layout, text)
+
+    def for_a_card(self, name: str = "") -> KernelSource:
+        """The same with the functions that it calls in front of it."""
+        in_cluster = "cluster" in self.parts
+        parts = [
+            environment().get_template(f"parts/{part}.cu.jinja").render(in_cluster=in_cluster)
+            for part in self.parts
+        ]
+        edited = self.edited(name)
+        text = "".join(parts) + edited.text
+        return KernelSource(edited.family, "", edited.config, edited.layout, text)
