@@ -47,6 +47,20 @@ def test_a_volatile_flag_orders_with_both_fences(
     assert report.ok == (publish != "" and receive != ""), report.message
 
 
+@pytest.mark.parametrize("flag", ["store_release(flag, 1u)", "*(volatile unsigned*)flag = 1u"])
+@pytest.mark.parametrize("seen", ["load_acquire(flag)", "*(volatile unsigned*)flag"])
+def test_a_released_flag_orders_who_acquires_it(emulator: Emulator, flag: str, seen: str) -> None:
+    body = (
+        "unsigned* flag = reinterpret_cast<unsigned*>(workspace);\n"
+        f"if (t == 0 && blockIdx.x == 0) {{ workspace[1] = 7; {flag}; }}\n"
+        f"if (t == 0 && blockIdx.x == 1) {{ const unsigned seen = {seen};\n"
+        "if (seen == 1 && workspace[1] == 8) C[0] = 1; store_release(flag, 0u); }\n"
+    )
+    tiny = Tiny(body + PRODUCT, 32, grid=2, workspace_bytes=8)
+    report = emulator.run(tiny.source, tiny.plan, tiny.problem)
+    assert report.ok == ("volatile" not in flag + seen), report.message
+
+
 def test_fences_order_nothing_without_an_atomic_between(emulator: Emulator) -> None:
     body = (
         "if (t == 0 && blockIdx.x == 0) { workspace[1] = 7; __threadfence(); }\n"

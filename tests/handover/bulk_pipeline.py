@@ -59,7 +59,17 @@ EXPECT = "mbarrier_arrive_expect(full + stage, 4 * SLAB);"
 ARRIVE = "        if (thread % 32 == 0) {\n            mbarrier_arrive(empty + stage);\n        }\n"
 FENCE = "        mbarrier_fence_init();\n"
 
+# Both warps exchange their sums through shared memory, which the producer has nothing to do with.
+EXCHANGE = (
+    "__shared__ float sums[BN];\n    sums[thread] = sum;\n    BARRIER\n"
+    "    sum = 0.5f * (sums[thread ^ 32] + 0.5f * sums[thread ^ 32]) + 0.25f * sums[thread ^ 32];\n"
+    "    C[n + (thread ^ 32)] ="
+)
+
 RIGHT: dict[str, Edit] = {
+    "a barrier of the consumers": Edit(
+        "C[n + thread] =", EXCHANGE.replace("BARRIER", "named_barrier_sync(1, 32 * CONSUMERS);")
+    ),
     "cleared before, behind a proxy fence": Edit(
         FENCE,
         FENCE.replace("mbarrier", "slabs[0] = slabs[700] = 0.0f;\n        mbarrier"),
@@ -80,6 +90,29 @@ RIGHT: dict[str, Edit] = {
 }
 
 WRONG: dict[str, Edit] = {
+    "no barrier of the consumers": Edit(
+        "C[n + thread] =", EXCHANGE.replace("BARRIER", ""), "static smem"
+    ),
+    "consumers arrive without waiting": Edit(
+        "C[n + thread] =",
+        EXCHANGE.replace("BARRIER", "named_barrier_arrive(1, 32 * CONSUMERS);"),
+        "static smem",
+    ),
+    "a barrier of one warp": Edit(
+        "C[n + thread] =", EXCHANGE.replace("BARRIER", "named_barrier_sync(1, 32);"), "static smem"
+    ),
+    "a barrier for more than come": Edit(
+        "C[n + thread] =",
+        EXCHANGE.replace("BARRIER", "named_barrier_sync(1, 32 * CONSUMERS + 32);"),
+        "deadlock",
+    ),
+    "a barrier of another size": Edit(
+        "C[n + thread] =",
+        EXCHANGE.replace("BARRIER", "named_barrier_sync(1, 32 * (1 + (thread / 32)));"),
+    ),
+    "a barrier for half a warp": Edit(
+        "C[n + thread] =", EXCHANGE.replace("BARRIER", "named_barrier_sync(1, 48);"), "multiple"
+    ),
     "consumers do not wait": Edit(CONSUMER_WAIT, "", "smem float"),
     "one lane waits": Edit(CONSUMER_WAIT, f"if (thread % 32 == 0) {CONSUMER_WAIT}", "smem float"),
     "one warp waits": Edit(CONSUMER_WAIT, f"if (warp == 0) {CONSUMER_WAIT}", "smem float"),
@@ -142,5 +175,5 @@ BULK_PIPELINE = Kernel(
     LaunchPlan((Launch("gemm_kernel", (2, 1, 1), (96, 1, 1), 4 * 3 * (8 + 8 * 64)),)),
     RIGHT,
     WRONG,
-    ("mbarrier", "bulk_copy"),
+    ("mbarrier", "bulk_copy", "named_barrier"),
 )

@@ -10,11 +10,12 @@ from autogemm.problem import Problem
 
 @dataclass(frozen=True)
 class Edit:
-    """Each ``old`` becomes its ``new`` everywhere; ``says`` is part of some finding's text."""
+    """``old`` becomes ``new`` everywhere, then ``also``; ``says`` is part of a finding's text."""
 
     old: str
     new: str
     says: str = ""
+    also: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,12 @@ class Kernel:
 
     def edited(self, name: str = "") -> KernelSource:
         """The kernel with one of its edits, or as it is."""
-        edit = (self.right | self.wrong)[name] if name else Edit("", "")
-        assert edit.old in self.text, f"{name}: the kernel no longer has {edit.old!r}"
-        text = self.text.replace(edit.old, edit.new) if name else self.text
+        text = self.text
+        if name:
+            edit = (self.right | self.wrong)[name]
+            for old, new in ((edit.old, edit.new), *edit.also):
+                assert old in text, f"{name}: the kernel no longer has {old!r}"
+                text = text.replace(old, new)
         return KernelSource("hand-written", "", Config("", ()), self.problem.layout, text)
 
     def for_a_card(self, name: str = "") -> KernelSource:

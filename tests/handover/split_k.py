@@ -53,14 +53,20 @@ PUBLISH, RECEIVE = "__threadfence();  // publish", "__threadfence();  // receive
 ALL = "__syncthreads();  // all"
 ARRIVE = "atomicAdd(counter + tile, 1u)"
 
+ADD_ACQ_REL = "atomic_add_acq_rel(counter + tile, 1u)"
+
 PROBLEM = Problem(1, TILE * TILES, 16)
 PLAN = LaunchPlan(
-    (Launch("gemm_kernel", (TILES, PARTS, 1), (TILE, 1, 1), 0),), 4 * (4 + PARTS * TILE * TILES)
+    (Launch("gemm_kernel", (TILES, PARTS, 1), (TILE, 1, 1), 0),),
+    4 * (4 + PARTS * TILE * TILES),
 )
 
 
 # Edits that leave the kernel right.
 RIGHT: dict[str, Edit] = {
+    "an atomic that releases and acquires": Edit(
+        ARRIVE, ADD_ACQ_REL, also=((PUBLISH, ""), (RECEIVE, ""))
+    ),
     "one fence behind the barrier": Edit(
         f"{PUBLISH}\n    {ALL}\n    if (thread == 0) {{",
         "__syncthreads();\n    if (thread == 0) {\n        __threadfence();",
@@ -91,6 +97,9 @@ RIGHT: dict[str, Edit] = {
 
 # Edits that make it wrong, most of them only on a card and only now and then.
 WRONG: dict[str, Edit] = {
+    "an atomic that orders, before all have stored": Edit(
+        ARRIVE, ADD_ACQ_REL, "workspace float", ((PUBLISH, ""), (RECEIVE, ""), (ALL, ""))
+    ),
     "nothing published": Edit(PUBLISH, "", "workspace float"),
     "nothing received": Edit(RECEIVE, "", "workspace float"),
     "no fence at all": Edit("__threadfence();", "", "workspace float"),
@@ -150,4 +159,4 @@ WRONG: dict[str, Edit] = {
     ),
 }
 
-SPLIT_K = Kernel(TEXT, PROBLEM, PLAN, RIGHT, WRONG)
+SPLIT_K = Kernel(TEXT, PROBLEM, PLAN, RIGHT, WRONG, ("gpu_scope",))

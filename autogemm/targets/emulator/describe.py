@@ -41,6 +41,8 @@ MISUSES = (
     "the cluster's barrier arrived at twice without a wait between",
     "a wait for the cluster without an arrival before",
     "an mbarrier used as data",
+    "named barriers have numbers 1 to 15, and a multiple of 32 threads of the block",
+    "others have come to this barrier with another number of threads",
 )
 
 # Told first: what went wrong first, and causes before their consequences.

@@ -59,4 +59,28 @@ __attribute__((noinline)) void fence() {
     shadow_fence();
 }
 
+__attribute__((noinline)) unsigned add_acq_rel(unsigned* address, unsigned value) {
+    note_counter(address);
+    shadow_fence();
+    shadow_atomic(address, caller(__builtin_return_address(0)));
+    shadow_fence();
+    const unsigned before = *address;
+    *address = before + value;
+    return before;
+}
+
+__attribute__((noinline)) void release_store(unsigned* address, unsigned value) {
+    note_counter(address);
+    shadow_fence();
+    shadow_relaxed(address, true, caller(__builtin_return_address(0)));
+    *address = value;
+}
+
+__attribute__((noinline)) unsigned acquire_load(const unsigned* address) {
+    note_counter(address);
+    shadow_relaxed(address, false, caller(__builtin_return_address(0)));
+    shadow_fence();
+    return *address;
+}
+
 }  // namespace autogemm_emulator

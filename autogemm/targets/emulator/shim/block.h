@@ -54,6 +54,9 @@ inline void begin_block(Block& starting, uint32_t number) {
     starting.epoch = ++last_epoch;
     starting.ended = false;
     starting.mbarriers.clear();
+    for (NamedBarrier& barrier : starting.named_barriers) {
+        barrier = {};
+    }
     activate(starting);
     fill_poison(smem.static_begin, smem.static_bytes);
     fill_poison(smem.dynamic_begin, smem.dynamic_bytes);

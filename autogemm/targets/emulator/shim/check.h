@@ -206,6 +206,11 @@ void shadow_atomic(void* address, uint64_t pc) {
     fences_at_atomic(address);
 }
 
+void shadow_relaxed(const void* address, bool write, uint64_t pc) {
+    access(address, 4, write ? kAtomicWrite : kAtomicRead, pc);
+    fences_at_atomic(address);
+}
+
 // A volatile access of global memory is a relaxed atomic; of shared memory it is one like any other.
 inline void volatile_access(const void* address, uint32_t size, bool write, uint64_t pc) {
     if (is_shared(address) || is_stack(static_cast<const char*>(address))) {

@@ -141,18 +141,19 @@ void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc) {
     }
 }
 
-void shadow_mbarrier_arrived(Mbarrier& mbarrier) {
-    give(mbarrier.arriving);
+void shadow_arrived(Fences& arriving) {
+    give(arriving);
     if (current->from_cluster) {
-        mbarrier.arriving.join(*current->from_cluster);
+        arriving.join(*current->from_cluster);
     }
 }
 
-void shadow_mbarrier_waited(const Mbarrier& mbarrier) {
-    receive(mbarrier.completed.received);
-    current->fences.fenced.join(mbarrier.completed.fenced);
-    current->fences.observed.join(mbarrier.completed.observed);
-    current->fences.proxied.join(mbarrier.completed.proxied);
+void shadow_waited(const Fences& completed) {
+    knows_other_warps = true;
+    receive(completed.received);
+    current->fences.fenced.join(completed.fenced);
+    current->fences.observed.join(completed.observed);
+    current->fences.proxied.join(completed.proxied);
 }
 
 void shadow_proxy_fence() {

@@ -103,8 +103,8 @@ __attribute__((noinline)) void store_of_rank(float* shared, unsigned rank, float
         }
     };
     for_each_waiting([&](Thread& thread) {
-        beyond_warps |=
-            thread.status == Status::kAtMbarrier || thread.status == Status::kAtClusterBarrier;
+        beyond_warps |= thread.status != Status::kDone && thread.status != Status::kInWarp &&
+                        thread.status != Status::kAtBarrier;
     });
     for_each_waiting([&](Thread& thread) {
         if (thread.status == Status::kInWarp) {

@@ -93,6 +93,10 @@ unsigned active_mask();
 float atomic_add(float* address, float value);
 unsigned atomic_bits(Atomic kind, unsigned* address, unsigned value, unsigned compare);
 void fence();
+unsigned add_acq_rel(unsigned* address, unsigned value);
+void release_store(unsigned* address, unsigned value);
+unsigned acquire_load(const unsigned* address);
+void sync_named(unsigned number, unsigned num_threads, bool wait);
 unsigned rank_in_cluster();
 void arrive_at_cluster();
 void wait_for_cluster();
@@ -320,6 +324,23 @@ __forceinline__ void copy_async_16(float* shared, const float* global, int valid
 }
 __forceinline__ void commit_copies() {
     autogemm_emulator::commit_copies();
+}
+
+// Twins of templates/parts/gpu_scope.cu.jinja and templates/parts/named_barrier.cu.jinja.
+__forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
+    return autogemm_emulator::add_acq_rel(counter, value);
+}
+__forceinline__ void store_release(unsigned* flag, unsigned value) {
+    autogemm_emulator::release_store(flag, value);
+}
+__forceinline__ unsigned load_acquire(const unsigned* flag) {
+    return autogemm_emulator::acquire_load(flag);
+}
+__forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
+    autogemm_emulator::sync_named(number, num_threads, true);
+}
+__forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
+    autogemm_emulator::sync_named(number, num_threads, false);
 }
 
 // Twins of templates/parts/cluster.cu.jinja.

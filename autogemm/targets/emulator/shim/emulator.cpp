@@ -23,6 +23,7 @@
 #include "atomics.h"
 #include "cluster.h"
 #include "copies.h"
+#include "named_barriers.h"
 #ifdef AUTOGEMM_CHECK
 #include "hooks.h"
 #endif
@@ -36,6 +37,7 @@ void shadow_end_block() {}
 void shadow_copy_issued(const Copy&, uint64_t) {}
 void shadow_copy_landed(const Copy&, uint64_t) {}
 void shadow_atomic(void*, uint64_t) {}
+void shadow_relaxed(const void*, bool, uint64_t) {}
 void shadow_fence() {}
 void shadow_barrier() {}
 void shadow_sync_warp(uint32_t) {}
@@ -48,8 +50,8 @@ void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t) {
     mbarrier.init_thread = current->index;
 }
 void shadow_mbarrier_used(const Mbarrier&, uint64_t) {}
-void shadow_mbarrier_arrived(Mbarrier&) {}
-void shadow_mbarrier_waited(const Mbarrier&) {}
+void shadow_arrived(Fences&) {}
+void shadow_waited(const Fences&) {}
 void shadow_proxy_fence() {}
 void shadow_bulk_copy_issued(const BulkCopy&) {}
 void shadow_bulk_copy_landed(const BulkCopy&) {}

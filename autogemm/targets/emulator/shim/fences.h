@@ -10,12 +10,14 @@
 
 namespace autogemm_emulator {
 
-inline bool fences_in_use;  // by the launch that runs, or its blocks form clusters
+inline bool knows_other_warps;  // some thread that runs, by more than barriers of the whole block
+inline bool fences_in_use;      // by the launch that runs, or its blocks form clusters
 inline std::unordered_map<const void*, View> published;  // by address of the atomic
 
 inline void begin_launch_of_fences() {
     published.clear();
     fences_in_use = cluster.size() > 1;
+    knows_other_warps = false;
 }
 
 inline void forget_fences_of_block() {
@@ -69,7 +71,7 @@ inline void give(Fences& arriving) {
 }
 
 bool shadow_orders_widely() {
-    return fences_in_use;
+    return fences_in_use || knows_other_warps;
 }
 
 void shadow_fence() {

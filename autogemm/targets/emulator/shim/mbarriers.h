@@ -94,7 +94,7 @@ inline void arrive_at(Mbarrier& mbarrier, uint32_t tx_bytes, uint64_t pc) {
     if (mbarrier.pending == 0) {
         refuse_barrier(Misuse::kTooManyArrivals, pc);
     }
-    shadow_mbarrier_arrived(mbarrier);
+    shadow_arrived(mbarrier.arriving);
     --mbarrier.pending;
     mbarrier.tx_bytes += tx_bytes;
     complete_phase(mbarrier);
@@ -119,7 +119,7 @@ __attribute__((noinline)) void wait_mbarrier(void* address, unsigned parity) {
         current->status = Status::kAtMbarrier;
         leave();
     }
-    shadow_mbarrier_waited(mbarrier);
+    shadow_waited(mbarrier.completed);
 }
 
 inline void land(const BulkCopy& copy) {

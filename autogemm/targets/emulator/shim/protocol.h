@@ -45,6 +45,8 @@ enum class Misuse : uint32_t {
     kArrivedTwice,
     kNotArrived,
     kAsData,
+    kBadNumber,
+    kOtherCount,
 };
 
 enum class State : uint32_t {

@@ -37,8 +37,17 @@ enum class Status : uint8_t {
     kInWarp,
     kAtClusterBarrier,
     kAtMbarrier,
+    kAtNamedBarrier,
     kDone,
 };
+
+// A barrier of some warps of a block, by its number.
+struct NamedBarrier {
+    uint32_t num_threads;  // that this round is for; 0: nobody has arrived
+    uint32_t num_arrived;
+    Fences arriving, completed;
+};
+constexpr uint32_t kNamedBarriers = 16;
 
 struct Mbarrier {
     const char* address;  // in its own block
@@ -76,7 +85,7 @@ struct Thread {
     int predicate;
     uint64_t pc;
     const Mbarrier* mbarrier;
-    uint32_t parity;
+    const NamedBarrier* named_barrier;
     // In a warp collective: what it is, who takes part, what this lane brings and gets.
     uint32_t operation;
     uint32_t mask;
@@ -109,6 +118,7 @@ struct Block {
     bool ended;
     Fences fences;  // what all threads share since the last barrier
     std::deque<Mbarrier> mbarriers;
+    NamedBarrier named_barriers[kNamedBarriers];
     // Shared memory, while another block of the cluster runs.
     std::vector<char> parked_static, parked_dynamic;
 };
@@ -144,6 +154,7 @@ void shadow_end_block();
 void shadow_copy_issued(const Copy& copy, uint64_t pc);
 void shadow_copy_landed(const Copy& copy, uint64_t pc);
 void shadow_atomic(void* address, uint64_t pc);
+void shadow_relaxed(const void* address, bool write, uint64_t pc);
 void shadow_fence();
 void shadow_barrier();
 void shadow_sync_warp(uint32_t mask);
@@ -153,8 +164,8 @@ void shadow_remote_access(const Block& owner, const void* shared, uint32_t size,
                           uint64_t pc);
 void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t pc);
 void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc);
-void shadow_mbarrier_arrived(Mbarrier& mbarrier);
-void shadow_mbarrier_waited(const Mbarrier& mbarrier);
+void shadow_arrived(Fences& arriving);
+void shadow_waited(const Fences& completed);
 void shadow_proxy_fence();
 void shadow_bulk_copy_issued(const BulkCopy& copy);
 void shadow_bulk_copy_landed(const BulkCopy& copy);

@@ -84,7 +84,7 @@ inline void finish_vote(Thread& thread) {
 // __syncwarp orders memory among its lanes; shuffles and votes do not. Where nothing but barriers of
 // warps and block orders threads, lanes know of their own warp only.
 inline void join_clocks(const Thread& thread) {
-    const bool is_wide = num_clocks() > num_threads || shadow_orders_widely();
+    const bool is_wide = shadow_orders_widely();
     const uint32_t first_lane = thread.index - thread.lane;
     const uint32_t first = is_wide ? 0 : first_lane;
     const uint32_t end = is_wide ? num_clocks() : std::min(first_lane + 32, num_threads);
