@@ -5,6 +5,7 @@ from handover.split_k import SPLIT_K
 from handwritten import RIGHT as PRODUCT
 from handwritten import Tiny
 
+from autogemm.problem import Problem
 from autogemm.targets.emulator import Emulator, FindingKind, Mode, RunOptions
 
 pytestmark = pytest.mark.emulated
@@ -117,3 +118,55 @@ def test_only_counters_may_rely_on_a_zero_workspace(emulator: Emulator) -> None:
     sums = Tiny(f"if (t == 0 && workspace[0] != 0) C[0] = 1;\n{PRODUCT}", workspace_bytes=4)
     (finding,) = emulator.run(sums.source, sums.plan, sums.problem).findings
     assert finding.kind is FindingKind.UNINITIALISED
+
+
+WAITS_FOR_THE_NEXT = (
+    "unsigned* flags = reinterpret_cast<unsigned*>(workspace);\n"
+    "float* sums = workspace + 8;\n"
+    "if (t == 0) {\n"
+    "float sum = A[blockIdx.x] * B[blockIdx.x];\n"
+    "if (blockIdx.x + 1 < gridDim.x) {\n"
+    "while (load_acquire(flags + blockIdx.x + 1) == 0) {}\n"
+    "sum += sums[blockIdx.x + 1];\n"
+    "store_release(flags + blockIdx.x + 1, 0u);\n"
+    "}\n"
+    "if (blockIdx.x == 0) C[0] = sum;\n"
+    "else { sums[blockIdx.x] = sum; store_release(flags + blockIdx.x, 1u); }\n"
+    "}"
+)
+
+
+@pytest.mark.parametrize("mode", Mode)
+def test_blocks_that_run_by_turns_may_wait_for_each_other(emulator: Emulator, mode: Mode) -> None:
+    tiny = Tiny(WAITS_FOR_THE_NEXT, 32, 6, workspace_bytes=64, problem=Problem(1, 1, 6))
+    for seed in range(3):
+        options = RunOptions(mode=mode, seed=seed, resident_blocks=6)
+        report = emulator.run(tiny.source, tiny.plan, tiny.problem, options)
+        assert report.ok, report.message
+    by_one = emulator.run(tiny.source, tiny.plan, tiny.problem, RunOptions(mode=mode, deadline_s=1))
+    assert by_one.findings[0].kind is FindingKind.TIMED_OUT
+
+
+def test_what_is_awaited_must_be_released(emulator: Emulator) -> None:
+    body = WAITS_FOR_THE_NEXT.replace(
+        "store_release(flags + blockIdx.x, 1u)", "atomicExch(flags + blockIdx.x, 1u)"
+    )
+    tiny = Tiny(body, 32, 6, workspace_bytes=64, problem=Problem(1, 1, 6))
+    report = emulator.run(tiny.source, tiny.plan, tiny.problem, RunOptions(resident_blocks=6))
+    assert FindingKind.RACE in {finding.kind for finding in report.findings}
+
+
+def test_a_decision_between_two_atomics_is_taken_by_turns(emulator: Emulator) -> None:
+    """Each block raises its flag, then looks whether all are up: two may find it so."""
+    body = (
+        "unsigned* flags = reinterpret_cast<unsigned*>(workspace);\n"
+        "if (t == 0) {\n"
+        "atomicExch(flags + blockIdx.x, 1u);\n"
+        "unsigned up = 0;\n"
+        "for (int i = 0; i < gridDim.x; ++i) up += atomicAdd(flags + i, 0u);\n"
+        "if (up == gridDim.x) { C[0] = A[0] * B[0]; for (int i = 0; i < gridDim.x; ++i) "
+        "atomicExch(flags + i, 0u); }\n}"
+    )
+    tiny = Tiny(body, 32, 4, workspace_bytes=64)
+    assert emulator.run(tiny.source, tiny.plan, tiny.problem).ok
+    assert not emulator.verify(tiny.source, tiny.plan, tiny.problem).ok

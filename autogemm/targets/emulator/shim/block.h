@@ -5,7 +5,7 @@
 
 namespace autogemm_emulator {
 
-inline void begin_thread(Thread& thread, uint32_t index, uint32_t rank) {
+inline void begin_thread(Thread& thread, uint32_t index, Block& of) {
     thread.status = Status::kReady;
     thread.index = index;
     thread.lane = index % 32;
@@ -16,7 +16,8 @@ inline void begin_thread(Thread& thread, uint32_t index, uint32_t rank) {
     thread.groups.clear();
     thread.arrived = false;
     ++thread.clock;
-    const uint64_t stack = rank * kMaxThreads + index;
+    thread.seen = of.seen.data() + static_cast<uint64_t>(index) * (num_threads + kMaxBarriers);
+    const uint64_t stack = static_cast<uint64_t>(of.slot) * num_threads + index;
     thread.context.prepare(stacks + stack * kStackBytes, kStackBytes, run_thread);
 }
 
@@ -38,7 +39,7 @@ inline void activate(Block& next) {
         block->parked_dynamic.assign(smem.dynamic_begin, smem.dynamic_begin + smem.dynamic_bytes);
         std::copy(next.parked_static.begin(), next.parked_static.end(), smem.static_begin);
         std::copy(next.parked_dynamic.begin(), next.parked_dynamic.end(), smem.dynamic_begin);
-        shadow_switch_block(block->rank, next.rank);
+        shadow_switch_block(block->slot, next.slot);
         block = &next;
     }
     threads = next.threads.data();
@@ -52,7 +53,7 @@ inline void begin_block(Block& starting, uint32_t number) {
     starting.xyz[1] = number / launch->grid[0] % launch->grid[1];
     starting.xyz[2] = number / launch->grid[0] / launch->grid[1];
     starting.epoch = ++last_epoch;
-    starting.ended = false;
+    starting.ended = starting.yields = false;
     starting.mbarriers.clear();
     for (NamedBarrier& barrier : starting.named_barriers) {
         barrier = {};
@@ -62,7 +63,7 @@ inline void begin_block(Block& starting, uint32_t number) {
     fill_poison(smem.dynamic_begin, smem.dynamic_bytes);
     shadow_begin_block();
     for (uint32_t i = 0; i < num_threads; ++i) {
-        begin_thread(starting.threads[i], i, starting.rank);
+        begin_thread(starting.threads[i], i, starting);
         starting.order[i] = i;
     }
 }
@@ -116,16 +117,23 @@ inline bool run_ready_threads() {
             Context::switch_to(scheduler, current->context);
             some_ran = true;
         }
+        if (block->yields) {
+            break;
+        }
     }
     return some_ran;
 }
 
-// Runs a block until it ends, or waits for another one or for a copy. Whether any thread got on.
+// Runs a block until it ends, waits for another one or for a copy, or gives up its turn. Whether any thread got on.
 inline bool run_while_it_can(Block& running) {
     activate(running);
     bool some_ran = false;
     while (true) {
         some_ran |= run_ready_threads();
+        if (running.yields) {
+            running.yields = false;
+            return true;
+        }
         uint32_t count[static_cast<uint32_t>(Status::kDone) + 1] = {};
         for (uint32_t i = 0; i < num_threads; ++i) {
             ++count[static_cast<uint32_t>(threads[i].status)];

@@ -6,6 +6,9 @@
 
 namespace autogemm_emulator {
 
+// The last access of each thread of other blocks to the shared memory of a block, by slot.
+inline std::vector<std::unordered_map<uint32_t, Access>> remote_accesses;
+
 inline void trace(Region region, const char* at, uint32_t size, bool write, uint64_t pc) {
     if (exchange->trace_capacity == 0 || block_number != exchange->trace_block) {
         return;
@@ -30,7 +33,7 @@ inline void trace(Region region, const char* at, uint32_t size, bool write, uint
 inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t pc);
 
 inline bool is_stack(const char* at) {
-    return at >= stacks && at < stacks + cluster.size() * kMaxThreads * kStackBytes;
+    return at >= stacks && at < stacks + stacks_bytes;
 }
 
 struct Kinds {
@@ -128,9 +131,11 @@ inline void shadow_begin_launch() {
     for (uint32_t i = 0; i < kNumBuffers; ++i) {
         shadows[i].floor = first_epoch_of_launch;
     }
-    for (uint32_t rank = 0; rank < cluster.size(); ++rank) {
-        Shadow& dynamic = shared_shadow(rank, Region::kDynamicShared);
-        Shadow& fixed = shared_shadow(rank, Region::kStaticShared);
+    parked_shadows = std::vector<SharedShadows>(residents.size());
+    remote_accesses.assign(residents.size(), {});
+    for (uint32_t slot = 0; slot < residents.size(); ++slot) {
+        Shadow& dynamic = shared_shadow(slot, Region::kDynamicShared);
+        Shadow& fixed = shared_shadow(slot, Region::kStaticShared);
         set_shadow(dynamic, smem.dynamic_begin, smem.dynamic_bytes);
         set_shadow(fixed, smem.static_begin, smem.static_bytes);
         dynamic.shared = fixed.shared = true;
@@ -139,7 +144,7 @@ inline void shadow_begin_launch() {
 
 void shadow_begin_block() {
     for (const Region region : {Region::kDynamicShared, Region::kStaticShared}) {
-        shared_shadow(block->rank, region).floor = first_epoch_of_cluster;
+        shared_shadow(block->slot, region).floor = block->first_epoch;
     }
 }
 
@@ -218,6 +223,7 @@ inline void volatile_access(const void* address, uint32_t size, bool write, uint
         return;
     }
     note_counter(address);
+    let_others_run();
     access(address, size, write ? kAtomicWrite : kAtomicRead, pc);
     fences_at_atomic(address);
 }

@@ -6,15 +6,13 @@
 
 namespace autogemm_emulator {
 
-// The last access of each thread of other blocks to the shared memory of a block, by rank.
-inline std::unordered_map<uint32_t, Access> remote_accesses[kMaxCluster];
 inline uint32_t num_landed;  // the clock of mbarriers
 
-void shadow_switch_block(uint32_t from, uint32_t to) {
+void shadow_switch_block(uint32_t from_slot, uint32_t to_slot) {
     for (uint32_t i = 0; i < 2; ++i) {
         Shadow& in_place = shadows[static_cast<uint32_t>(Region::kDynamicShared) + i];
-        parked_shadows[from][i] = std::move(in_place);
-        in_place = std::move(parked_shadows[to][i]);
+        parked_shadows[from_slot].of[i] = std::move(in_place);
+        in_place = std::move(parked_shadows[to_slot].of[i]);
     }
 }
 
@@ -41,7 +39,7 @@ inline void check_shared(const Block& owner, const void* shared, uint32_t size, 
         report_shared(Kind::kMisaligned, touch, place.offset, size);
         end_process(State::kAborted);
     }
-    const Shadow& shadow = shared_shadow(owner.rank, place.region);
+    const Shadow& shadow = shared_shadow(owner.slot, place.region);
     if (place.offset < 0 || static_cast<uint64_t>(place.offset) + size > shadow.bytes) {
         report_shared(Kind::kOutOfBounds, touch, place.offset, size);
         end_process(State::kAborted);
@@ -55,19 +53,19 @@ void shadow_remote_access(const Block& owner, const void* shared, uint32_t size,
     const Place place = place_of(shared);
     const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
     for (uint32_t i = 0; i < size / 4; ++i) {
-        touch_word(shared_shadow(owner.rank, place.region),
+        touch_word(shared_shadow(owner.slot, place.region),
                    static_cast<uint64_t>(place.offset) / 4 + i,
                    {place.region, pc, !write, write, false, of_other});
     }
     if (&owner != block) {
-        remote_accesses[owner.rank][own_number()] =
+        remote_accesses[owner.slot][own_number()] =
             this_access({Region::kElsewhere, pc, !write, write, false});
     }
 }
 
 // A block may end once some thread of it knows that nobody reaches for its shared memory any more.
 inline void check_remote_accesses() {
-    auto& accesses = remote_accesses[block->rank];
+    auto& accesses = remote_accesses[block->slot];
     Fences known;
     std::shared_ptr<const Fences> from_cluster;
     for (uint32_t i = 0; i < num_threads && !accesses.empty(); ++i) {
@@ -96,7 +94,7 @@ inline void check_remote_accesses() {
 
 inline void mark_mbarrier(const Mbarrier& mbarrier, bool is_one) {
     const Place place = place_of(mbarrier.address);
-    Shadow& shadow = shared_shadow(mbarrier.rank, place.region);
+    Shadow& shadow = shared_shadow(mbarrier.owner, place.region);
     for (uint64_t i = 0; i < 2; ++i) {
         shadow.words[static_cast<uint64_t>(place.offset) / 4 + i].is_mbarrier = is_one;
     }
@@ -132,11 +130,12 @@ void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc) {
                       static_cast<uint32_t>(mbarrier.init_pc)};
     if (!is_ordered(init, 0, false)) {
         const Place place = place_of(mbarrier.address);
-        const uint32_t owner = mbarrier.rank == block->rank ? 0 : mbarrier.rank + 1;
+        const uint32_t owner =
+            mbarrier.owner == block->slot ? 0 : residents[mbarrier.owner].rank + 1;
         report_access(Kind::kRace, place.region, place.offset, 8, true, pc, &init, owner);
     }
-    if (mbarrier.rank != block->rank) {
-        remote_accesses[mbarrier.rank][own_number()] =
+    if (mbarrier.owner != block->slot) {
+        remote_accesses[mbarrier.owner][own_number()] =
             this_access({Region::kElsewhere, pc, false, true, false});
     }
 }
@@ -189,11 +188,11 @@ void shadow_bulk_copy_issued(const BulkCopy& copy) {
         end_process(State::kAborted);
     }
     access(copy.global, copy.bytes, kUnalignedRead, copy.pc);
-    const Block& owner = cluster[copy.mbarrier->rank];
+    const Block& owner = residents[copy.mbarrier->owner];
     check_shared(owner, copy.shared, copy.bytes, true, copy.pc);
     const Place to = place_of(copy.shared);
     const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
-    Shadow& shadow = shared_shadow(owner.rank, to.region);
+    Shadow& shadow = shared_shadow(owner.slot, to.region);
     for (uint64_t i = 0; i < copy.bytes / 4; ++i) {
         const uint64_t index = static_cast<uint64_t>(to.offset) / 4 + i;
         Word& word = shadow.words[index];
@@ -209,11 +208,12 @@ void shadow_bulk_copy_issued(const BulkCopy& copy) {
 // The mbarrier has written: who waits for its phase, and whom these tell, may use what was copied.
 void shadow_bulk_copy_landed(const BulkCopy& copy) {
     Mbarrier& mbarrier = *copy.mbarrier;
-    const uint32_t index = num_threads + mbarrier.slot;
-    const Access landed{((mbarrier.block + 1) << kThreadBits) + index, cluster[mbarrier.rank].epoch,
-                        ++num_landed, static_cast<uint32_t>(copy.pc)};
+    const uint32_t index = num_threads + mbarrier.index;
+    const Access landed{((mbarrier.block + 1) << kThreadBits) + index,
+                        residents[mbarrier.owner].epoch, ++num_landed,
+                        static_cast<uint32_t>(copy.pc)};
     const Place to = place_of(copy.shared);
-    Shadow& shadow = shared_shadow(mbarrier.rank, to.region);
+    Shadow& shadow = shared_shadow(mbarrier.owner, to.region);
     for (uint64_t i = 0; i < copy.bytes / 4; ++i) {
         Word& word = shadow.words[static_cast<uint64_t>(to.offset) / 4 + i];
         word.in_flight = false;

@@ -11,10 +11,14 @@ struct ClusterBarrier {
     Fences arriving;
     std::shared_ptr<const Fences> completed;
 };
-inline ClusterBarrier cluster_barrier;
+inline std::vector<ClusterBarrier> cluster_barriers;  // of the clusters that run by turns
+
+inline ClusterBarrier& cluster_barrier() {
+    return cluster_barriers[block->slot / cluster_size];
+}
 
 inline void complete_cluster_barrier() {
-    ClusterBarrier& barrier = cluster_barrier;
+    ClusterBarrier& barrier = cluster_barrier();
     if (barrier.num_arrived == 0 || barrier.num_arrived < barrier.num_living) {
         return;
     }
@@ -25,8 +29,8 @@ inline void complete_cluster_barrier() {
     }
     barrier.completed = std::make_shared<const Fences>(std::move(barrier.arriving));
     barrier.arriving = {};
-    for (Block& member : cluster) {
-        for (Thread& thread : member.threads) {
+    for (uint32_t rank = 0; rank < cluster_size; ++rank) {
+        for (Thread& thread : block_of_own_cluster(rank).threads) {
             if (thread.status == Status::kAtClusterBarrier) {
                 thread.status = Status::kReady;
             }
@@ -36,7 +40,7 @@ inline void complete_cluster_barrier() {
 
 // Who has left is not waited for.
 void leave_cluster_barrier() {
-    ClusterBarrier& barrier = cluster_barrier;
+    ClusterBarrier& barrier = cluster_barrier();
     --barrier.num_living;
     if (current->arrived && current->arrived_phase == barrier.phase) {
         --barrier.num_arrived;
@@ -49,10 +53,11 @@ __attribute__((noinline)) void arrive_at_cluster() {
     if (current->arrived) {
         refuse_barrier(Misuse::kArrivedTwice, pc);
     }
-    shadow_cluster_arrived(cluster_barrier.arriving);
+    ClusterBarrier& barrier = cluster_barrier();
+    shadow_cluster_arrived(barrier.arriving);
     current->arrived = true;
-    current->arrived_phase = cluster_barrier.phase;
-    ++cluster_barrier.num_arrived;
+    current->arrived_phase = barrier.phase;
+    ++barrier.num_arrived;
     complete_cluster_barrier();
 }
 
@@ -61,13 +66,13 @@ __attribute__((noinline)) void wait_for_cluster() {
     if (!current->arrived) {
         refuse_barrier(Misuse::kNotArrived, pc);
     }
-    while (cluster_barrier.phase == current->arrived_phase) {
+    while (cluster_barrier().phase == current->arrived_phase) {
         current->pc = pc;
         current->status = Status::kAtClusterBarrier;
         leave();
     }
     current->arrived = false;
-    current->from_cluster = cluster_barrier.completed;
+    current->from_cluster = cluster_barrier().completed;
 }
 
 unsigned rank_in_cluster() {
@@ -94,7 +99,7 @@ __attribute__((noinline)) void store_of_rank(float* shared, unsigned rank, float
 [[noreturn]] inline void report_deadlock() {
     bool beyond_warps = false;
     const auto for_each_waiting = [&](auto&& tell) {
-        for (Block& member : cluster) {
+        for (Block& member : residents) {
             activate(member);
             for (Thread& thread : member.threads) {
                 current = &thread;
@@ -126,32 +131,58 @@ inline uint32_t number_in_cluster(uint32_t first, uint32_t rank) {
     return (block_z * launch->grid[1] + block_y) * launch->grid[0] + block_x;
 }
 
-inline void run_cluster(uint32_t number) {
-    std::vector<uint32_t> order(cluster.size());
-    first_epoch_of_cluster = last_epoch + 1;
-    for (uint32_t rank = 0; rank < cluster.size(); ++rank) {
-        begin_block(cluster[rank], number_in_cluster(number, rank));
-        order[rank] = rank;
+inline void begin_cluster(uint32_t slot, uint32_t number) {
+    const uint32_t first_epoch = last_epoch + 1;
+    cluster_barriers[slot] = {};
+    cluster_barriers[slot].num_living = num_threads * cluster_size;
+    for (uint32_t rank = 0; rank < cluster_size; ++rank) {
+        Block& starting = residents[slot * cluster_size + rank];
+        starting.rank = rank;
+        starting.first_epoch = first_epoch;
+        begin_block(starting, number_in_cluster(number, rank));
     }
-    cluster_barrier = {};
-    cluster_barrier.num_living = num_threads * static_cast<uint32_t>(cluster.size());
+}
+
+inline bool has_ended(uint32_t slot) {
+    const Block* first = &residents[slot * cluster_size];
+    return std::all_of(first, first + cluster_size, [](const Block& it) { return it.ended; });
+}
+
+// Runs all clusters of a launch, as many by turns as are resident.
+inline void run_clusters(const std::vector<uint32_t>& numbers) {
+    std::vector<uint32_t> order(residents.size());
+    for (uint32_t slot = 0; slot < residents.size(); ++slot) {
+        order[slot] = slot;
+        residents[slot].ended = true;
+    }
+    size_t next = 0;
     while (true) {
-        bool some_ran = false, all_ended = true;
-        shuffle_order(order);
-        for (uint32_t rank : order) {
-            if (!cluster[rank].ended) {
-                some_ran |= run_while_it_can(cluster[rank]);
-                all_ended &= cluster[rank].ended;
+        bool all_ended = true;
+        for (uint32_t slot = 0; slot < cluster_barriers.size(); ++slot) {
+            if (has_ended(slot) && next < numbers.size()) {
+                begin_cluster(slot, numbers[next++]);
             }
+            all_ended &= has_ended(slot);
         }
         if (all_ended) {
-            break;
+            return;
+        }
+        bool some_ran = false;
+        shuffle_order(order);
+        for (uint32_t slot : order) {
+            Block& running = residents[slot];
+            if (running.ended) {
+                continue;
+            }
+            some_ran |= run_while_it_can(running);
+            if (running.ended) {
+                lose_bulk_copies(running);
+            }
         }
         if (!some_ran && !land_a_bulk_copy()) {
             report_deadlock();
         }
     }
-    end_bulk_copies();
 }
 
 }  // namespace autogemm_emulator

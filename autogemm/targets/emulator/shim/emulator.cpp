@@ -140,13 +140,31 @@ static void find_cluster_extent(const LaunchSpec& spec) {
     if (size > kMaxCluster) {
         end_process(State::kBadCluster);
     }
-    cluster = std::vector<Block>(size);
-    for (uint32_t rank = 0; rank < size; ++rank) {
-        cluster[rank].rank = rank;
-        cluster[rank].threads.resize(num_threads);
-        cluster[rank].order.resize(num_threads);
+    cluster_size = size;
+}
+
+static void make_residents(uint32_t num_clusters) {
+    const uint32_t asked = (exchange->resident_blocks + cluster_size - 1) / cluster_size;
+    const uint32_t num_resident = std::max(1u, std::min(asked, num_clusters));
+    cluster_barriers = std::vector<ClusterBarrier>(num_resident);
+    residents = std::vector<Block>(num_resident * cluster_size);
+    for (uint32_t slot = 0; slot < residents.size(); ++slot) {
+        residents[slot].slot = slot;
+        residents[slot].threads.resize(num_threads);
+        residents[slot].order.resize(num_threads);
+        residents[slot].seen.resize(num_threads * (num_threads + kMaxBarriers));
     }
-    block = &cluster[0];
+    block = &residents[0];
+    if (stacks != nullptr) {
+        munmap(stacks, stacks_bytes);
+    }
+    stacks_bytes = residents.size() * num_threads * kStackBytes;
+    void* mapped = mmap(nullptr, stacks_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) {
+        abort();
+    }
+    stacks = static_cast<char*>(mapped);
 }
 
 static void run_launch(const LaunchSpec& spec) {
@@ -157,18 +175,17 @@ static void run_launch(const LaunchSpec& spec) {
         end_process(State::kNoKernel);
     }
     find_cluster_extent(spec);
+    const uint32_t num_blocks = spec.grid[0] * spec.grid[1] * spec.grid[2];
+    std::vector<uint32_t> order(num_blocks / cluster_size);
+    make_residents(static_cast<uint32_t>(order.size()));
     smem.dynamic_bytes = spec.smem_bytes;
     first_epoch_of_launch = ++last_epoch;
     shadow_begin_launch();
-    const uint32_t num_blocks = spec.grid[0] * spec.grid[1] * spec.grid[2];
-    std::vector<uint32_t> order(num_blocks / cluster.size());
     for (uint32_t i = 0; i < order.size(); ++i) {
         order[i] = i;
     }
     shuffle_order(order);
-    for (uint32_t number : order) {
-        run_cluster(number);
-    }
+    run_clusters(order);
     current = nullptr;
 }
 
@@ -193,9 +210,6 @@ int main(int argc, char** argv) {
         return 3;
     }
     catch_signals();
-    stacks = static_cast<char*>(mmap(nullptr, kMaxCluster * kMaxThreads * kStackBytes,
-                                     PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     lay_out_buffers();
     lay_out_shared();
     for (pass = 0; pass < exchange->num_passes; ++pass) {

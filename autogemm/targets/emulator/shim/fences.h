@@ -16,7 +16,7 @@ inline std::unordered_map<const void*, View> published;  // by address of the at
 
 inline void begin_launch_of_fences() {
     published.clear();
-    fences_in_use = cluster.size() > 1;
+    fences_in_use = cluster_size > 1;
     knows_other_warps = false;
 }
 

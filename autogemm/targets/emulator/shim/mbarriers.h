@@ -8,14 +8,15 @@ namespace autogemm_emulator {
 inline std::vector<BulkCopy> bulk_copies;  // issued and not yet landed
 
 inline Block& block_of_rank(uint32_t rank, uint64_t pc) {
-    if (rank >= cluster.size()) {
+    if (rank >= cluster_size) {
         report_here(Kind::kBadRank, pc);
         end_process(State::kAborted);
     }
-    if (cluster[rank].ended) {
+    Block& owner = block_of_own_cluster(rank);
+    if (owner.ended) {
         report_here(Kind::kEndedBlock, pc);
     }
-    return cluster[rank];
+    return owner;
 }
 
 inline Mbarrier* find_mbarrier(Block& owner, const void* address) {
@@ -51,10 +52,10 @@ __attribute__((noinline)) void init_mbarrier(void* address, unsigned num_arrival
     }
     if (is_new) {
         mbarrier = &block->mbarriers.emplace_back();
-        mbarrier->slot = static_cast<uint32_t>(block->mbarriers.size()) - 1;
+        mbarrier->index = static_cast<uint32_t>(block->mbarriers.size()) - 1;
     }
     mbarrier->address = static_cast<const char*>(address);
-    mbarrier->rank = block->rank;
+    mbarrier->owner = block->slot;
     mbarrier->block = block_number;
     mbarrier->expected = num_arrivals;
     mbarrier->pending = num_arrivals;
@@ -83,7 +84,7 @@ inline void complete_phase(Mbarrier& mbarrier) {
     mbarrier.pending = mbarrier.expected;
     mbarrier.completed = std::move(mbarrier.arriving);
     mbarrier.arriving = {};
-    for (Thread& thread : cluster[mbarrier.rank].threads) {
+    for (Thread& thread : residents[mbarrier.owner].threads) {
         if (thread.status == Status::kAtMbarrier && thread.mbarrier == &mbarrier) {
             thread.status = Status::kReady;
         }
@@ -123,11 +124,11 @@ __attribute__((noinline)) void wait_mbarrier(void* address, unsigned parity) {
 }
 
 inline void land(const BulkCopy& copy) {
-    if (cluster[copy.mbarrier->rank].ended) {
+    if (residents[copy.mbarrier->owner].ended) {
         report_here(Kind::kLostCopy, copy.pc);
         return;
     }
-    memcpy(shared_memory_of(cluster[copy.mbarrier->rank], copy.shared), copy.global, copy.bytes);
+    memcpy(shared_memory_of(residents[copy.mbarrier->owner], copy.shared), copy.global, copy.bytes);
     shadow_bulk_copy_landed(copy);
     copy.mbarrier->tx_bytes -= copy.bytes;
     complete_phase(*copy.mbarrier);
@@ -145,12 +146,16 @@ inline bool land_a_bulk_copy() {
     return true;
 }
 
-// Nobody waited for these; their blocks have ended.
-inline void end_bulk_copies() {
-    for (const BulkCopy& copy : bulk_copies) {
-        report_here(Kind::kLostCopy, copy.pc);
+// Those on their way to a block that has ended: nobody waited for them.
+inline void lose_bulk_copies(const Block& ended) {
+    for (size_t i = 0; i < bulk_copies.size();) {
+        if (bulk_copies[i].mbarrier->owner == ended.slot) {
+            report_here(Kind::kLostCopy, bulk_copies[i].pc);
+            bulk_copies.erase(bulk_copies.begin() + static_cast<ptrdiff_t>(i));
+        } else {
+            ++i;
+        }
     }
-    bulk_copies.clear();
 }
 
 inline void issue_bulk_copy(uint32_t rank, BulkCopy copy, const void* address) {

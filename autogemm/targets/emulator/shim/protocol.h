@@ -6,7 +6,7 @@
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d33;  // "AGM3"
+constexpr uint32_t kMagic = 0x41474d34;  // "AGM4"
 constexpr int kNumBuffers = 4;           // A, B, C, workspace
 constexpr int kMaxLaunches = 8;
 constexpr int kMaxFindings = 256;
@@ -113,10 +113,12 @@ struct Exchange {
     uint32_t late_copies;  // 1: asynchronous copies land at their wait; 0: at once
     uint32_t num_launches;
     uint32_t deadline_s;
-    uint64_t trace_offset;    // of TraceRecord[trace_capacity] in the exchange file
-    uint64_t trace_capacity;  // 0: no trace
-    uint32_t trace_block;     // the block that is traced
-    uint32_t num_passes;      // how often all launches run, on one workspace
+    uint64_t trace_offset;     // of TraceRecord[trace_capacity] in the exchange file
+    uint64_t trace_capacity;   // 0: no trace
+    uint32_t trace_block;      // the block that is traced
+    uint32_t num_passes;       // how often all launches run, on one workspace
+    uint32_t resident_blocks;  // how many run by turns, rounded up to whole clusters
+    uint32_t reserved;
     uint64_t first_c_offset;  // C after the first of two passes, in the exchange file
     BufferSpec buffers[kNumBuffers];
     LaunchSpec launches[kMaxLaunches];

@@ -39,13 +39,16 @@ struct Shadow {
     uint32_t floor;            // accesses of earlier epochs are ordered
     bool input, shared;
 };
-inline Shadow shadows[7];                      // by Region; shared memory of the block that runs
-inline Shadow parked_shadows[kMaxCluster][2];  // of the others, by rank: dynamic, static
+inline Shadow shadows[7];  // by Region; shared memory of the block that runs
+struct SharedShadows {
+    Shadow of[2];  // dynamic, static
+};
+inline std::vector<SharedShadows> parked_shadows;  // of the others, by slot
 
-inline Shadow& shared_shadow(uint32_t rank, Region region) {
+inline Shadow& shared_shadow(uint32_t slot, Region region) {
     const auto i = static_cast<uint32_t>(region);
     const auto first = static_cast<uint32_t>(Region::kDynamicShared);
-    return rank == block->rank ? shadows[i] : parked_shadows[rank][i - first];
+    return slot == block->slot ? shadows[i] : parked_shadows[slot].of[i - first];
 }
 
 inline uint32_t own_number() {

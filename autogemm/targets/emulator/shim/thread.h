@@ -51,9 +51,9 @@ constexpr uint32_t kNamedBarriers = 16;
 
 struct Mbarrier {
     const char* address;  // in its own block
-    uint32_t rank;        // of the block that it lies in
+    uint32_t owner;       // slot of the block that it lies in
     uint32_t block;       // that block's number
-    uint32_t slot;
+    uint32_t index;       // in that block
     uint32_t expected;
     int64_t pending;   // arrivals that the phase still needs
     int64_t tx_bytes;  // bytes expected and not yet copied
@@ -103,32 +103,38 @@ struct Thread {
     // and above what the block's barriers order; the block's mbarriers follow the threads. Clocks
     // grow from block to block, so that what is left of an earlier one is never enough.
     uint32_t clock;
-    uint32_t seen[kMaxThreads + kMaxBarriers];
+    uint32_t* seen;
     Fences fences;                               // since the last barrier
     std::shared_ptr<const Fences> from_cluster;  // at the cluster's barrier
 };
 
 struct Block {
-    uint32_t number, rank;
+    uint32_t slot;          // among those that run by turns
+    uint32_t number, rank;  // in the grid, in the cluster
     uint32_t xyz[3];
     uint32_t epoch;
+    uint32_t first_epoch;  // of its cluster
     std::vector<Thread> threads;
+    std::vector<uint32_t> seen;  // by its threads
     std::vector<uint32_t> order;
     int barrier_count;  // predicates that held at the barrier just passed
     bool ended;
+    bool yields;    // lets others have their turn, though it could go on
     Fences fences;  // what all threads share since the last barrier
     std::deque<Mbarrier> mbarriers;
     NamedBarrier named_barriers[kNamedBarriers];
-    // Shared memory, while another block of the cluster runs.
+    // Shared memory, while another block runs.
     std::vector<char> parked_static, parked_dynamic;
 };
 
-inline std::vector<Block> cluster;  // the blocks that run together, by rank; most often one
-inline Block* block;                // whose threads run, whose shared memory is in place
+inline std::vector<Block> residents;  // the blocks that run by turns, cluster behind cluster
+inline uint32_t cluster_size;
+inline Block* block;  // whose threads run, whose shared memory is in place
 inline Thread* threads;
 inline Thread* current;
 inline Context scheduler;
 inline char* stacks;
+inline uint64_t stacks_bytes;
 inline const LaunchSpec* launch;
 inline uint32_t cluster_extent[3];
 inline Kernel kernel;
@@ -136,7 +142,7 @@ inline uint32_t block_number;
 // Grows at every barrier, block and launch: two accesses of one block in different epochs are ordered.
 inline uint32_t last_epoch;
 inline uint32_t epoch;  // of the block that runs
-inline uint32_t first_epoch_of_launch, first_epoch_of_cluster;
+inline uint32_t first_epoch_of_launch;
 
 inline uint64_t caller(void* return_address) {
     return reinterpret_cast<uint64_t>(return_address);
@@ -149,7 +155,7 @@ inline uint32_t num_clocks() {
 
 // Implemented by shadow.h and its like in check mode, empty in fast mode.
 void shadow_begin_block();
-void shadow_switch_block(uint32_t from, uint32_t to);
+void shadow_switch_block(uint32_t from_slot, uint32_t to_slot);
 void shadow_end_block();
 void shadow_copy_issued(const Copy& copy, uint64_t pc);
 void shadow_copy_landed(const Copy& copy, uint64_t pc);
@@ -204,6 +210,18 @@ inline void shuffle_order(std::vector<uint32_t>& order) {
 
 inline void leave() {
     Context::switch_to(current->context, scheduler);
+}
+
+// Before an atomic: other blocks may come first.
+inline void let_others_run() {
+    if (residents.size() > 1) {
+        block->yields = true;
+        leave();
+    }
+}
+
+inline Block& block_of_own_cluster(uint32_t rank) {
+    return residents[block->slot - block->rank + rank];
 }
 
 void leave_cluster_barrier();
