@@ -117,6 +117,10 @@ void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t pc) {
         mark_mbarrier(mbarrier, false);  // initialised again
     }
     access(mbarrier.address, 8, kWrite, pc);
+    const Place place = place_of(mbarrier.address);
+    if (static_cast<uint64_t>(place.offset) + 8 > shared_shadow(block->slot, place.region).bytes) {
+        end_process(State::kAborted);  // reported: out of bounds
+    }
     mark_mbarrier(mbarrier, true);
     mbarrier.init_thread = current->index;
     mbarrier.init_epoch = epoch;
