@@ -22,6 +22,27 @@ KINDS = (
     FindingKind.IN_FLIGHT,
     FindingKind.NEVER_WRITTEN,
     FindingKind.BAD_COPY,
+    FindingKind.BAD_BARRIER,
+    FindingKind.BAD_RANK,
+    FindingKind.ENDED_BLOCK,
+    FindingKind.DEADLOCK,
+    FindingKind.LOST_COPY,
+    FindingKind.NO_PROXY_FENCE,
+)
+
+# In the order of `Misuse` there.
+MISUSES = (
+    "no mbarrier was initialised here",
+    "it was not fenced after its initialisation",
+    "more arrivals than its phase has",
+    "initialised for no arrivals",
+    "more than 64 mbarriers in a block",
+    "an mbarrier that does not lie in shared memory",
+    "the cluster's barrier arrived at twice without a wait between",
+    "a wait for the cluster without an arrival before",
+    "an mbarrier used as data",
+    "named barriers have numbers 1 to 15, and a multiple of 32 threads of the block",
+    "others have come to this barrier with another number of threads",
 )
 
 # Told first: what went wrong first, and causes before their consequences.
@@ -32,8 +53,14 @@ SEVERITY = (
     FindingKind.OUT_OF_BOUNDS,
     FindingKind.INPUT_WRITTEN,
     FindingKind.BAD_COPY,
+    FindingKind.BAD_RANK,
+    FindingKind.BAD_BARRIER,
     FindingKind.WARP_DIVERGENCE,
     FindingKind.BARRIER_DIVERGENCE,
+    FindingKind.DEADLOCK,
+    FindingKind.ENDED_BLOCK,
+    FindingKind.LOST_COPY,
+    FindingKind.NO_PROXY_FENCE,
     FindingKind.IN_FLIGHT,
     FindingKind.RACE,
     FindingKind.UNINITIALISED,
@@ -117,10 +144,11 @@ def _place(finding: RawFinding, problem: Problem) -> str:
     index = finding.offset // 4
     if region is Region.ELSEWHERE:
         return ""
+    owner = f" of the block of rank {finding.owner - 1}" if finding.owner else ""
     if region is Region.DYNAMIC_SHARED:
-        return f"smem float {index}"
+        return f"smem float {index}{owner}"
     if region is Region.STATIC_SHARED:
-        return f"static smem float {index}"
+        return f"static smem float {index}{owner}"
     if region is Region.WORKSPACE:
         return f"workspace float {index}"
     stride = (problem.lda, problem.ldb, problem.ldc)[region]
@@ -146,8 +174,15 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
         FindingKind.BARRIER_DIVERGENCE: f"block {finding.block}: {others_wait}",
         FindingKind.WARP_DIVERGENCE: f"{who}: not all lanes of the mask take part",
         FindingKind.BAD_COPY: (
-            f"{who}: valid_bytes out of range, or not from global to shared memory"
+            f"{who}: valid_bytes out of range, a bulk copy of no multiple of 16 bytes, or not from "
+            "global to shared memory"
         ),
+        FindingKind.BAD_BARRIER: f"{who}: {MISUSES[finding.size % len(MISUSES)]}",
+        FindingKind.BAD_RANK: who,
+        FindingKind.NO_PROXY_FENCE: f"bulk copy {who} over what {earlier} stored{at_other}",
+        FindingKind.LOST_COPY: f"{who}: its block ends before it lands",
+        FindingKind.ENDED_BLOCK: f"{who}, which may have left the kernel",
+        FindingKind.DEADLOCK: f"{who}: what it waits for never comes",
         FindingKind.NEVER_WRITTEN: "is the first",
     }
     return details.get(kind, f"{verb} {who}")
@@ -161,6 +196,9 @@ def _endings(
     place = (at[0] if at else 0, _row(rows, at))
     if raw.state is State.NO_KERNEL:
         return [Finding(FindingKind.CRASHED, 0, "", "", "the source has no such kernel", 1)]
+    if raw.state is State.BAD_CLUSTER:
+        detail = "clusters have 1 to 16 blocks, and grids are multiples of clusters"
+        return [Finding(FindingKind.CRASHED, 0, "", "", detail, 1)]
     if raw.state is State.TIMED_OUT:
         detail = f"the kernel did not end within {raw.header.deadline_s} s"
         return [Finding(FindingKind.TIMED_OUT, *place, "", detail, 1, at[1:])]

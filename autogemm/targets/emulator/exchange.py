@@ -18,7 +18,7 @@ import numpy.typing as npt
 from autogemm.errors import UsageError
 from autogemm.kernel import LaunchPlan
 
-MAGIC = 0x41474D33
+MAGIC = 0x41474D34
 NUM_BUFFERS = 4
 MAX_LAUNCHES = 8
 MAX_FINDINGS = 256
@@ -49,6 +49,7 @@ class State(IntEnum):
     CRASHED = 3
     TIMED_OUT = 4
     NO_KERNEL = 5
+    BAD_CLUSTER = 6
 
     @property
     def completed(self) -> bool:
@@ -97,7 +98,7 @@ class RawFinding(ctypes.Structure):
         ("other_block", ctypes.c_uint32),
         ("other_thread", ctypes.c_uint32),
         ("pass_idx", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("owner", ctypes.c_uint32),
         ("count", ctypes.c_uint64),
     )
 
@@ -124,6 +125,8 @@ class RawExchange(ctypes.Structure):
         ("trace_capacity", ctypes.c_uint64),
         ("trace_block", ctypes.c_uint32),
         ("num_passes", ctypes.c_uint32),
+        ("resident_blocks", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
         ("first_c_offset", ctypes.c_uint64),
         ("buffers", RawBuffer * NUM_BUFFERS),
         ("launches", RawLaunch * MAX_LAUNCHES),

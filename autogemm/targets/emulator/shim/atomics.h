@@ -40,6 +40,7 @@ inline unsigned combine(Atomic kind, unsigned before, unsigned value, unsigned c
 
 __attribute__((noinline)) float atomic_add(float* address, float value) {
     note_counter(address);
+    let_others_run();
     shadow_atomic(address, caller(__builtin_return_address(0)));
     const float before = *address;
     *address = before + value;
@@ -49,6 +50,7 @@ __attribute__((noinline)) float atomic_add(float* address, float value) {
 __attribute__((noinline)) unsigned atomic_bits(Atomic kind, unsigned* address, unsigned value,
                                                unsigned compare) {
     note_counter(address);
+    let_others_run();
     shadow_atomic(address, caller(__builtin_return_address(0)));
     const unsigned before = *address;
     *address = combine(kind, before, value, compare);
@@ -57,6 +59,33 @@ __attribute__((noinline)) unsigned atomic_bits(Atomic kind, unsigned* address, u
 
 __attribute__((noinline)) void fence() {
     shadow_fence();
+}
+
+__attribute__((noinline)) unsigned add_acq_rel(unsigned* address, unsigned value) {
+    note_counter(address);
+    let_others_run();
+    shadow_fence();
+    shadow_atomic(address, caller(__builtin_return_address(0)));
+    shadow_fence();
+    const unsigned before = *address;
+    *address = before + value;
+    return before;
+}
+
+__attribute__((noinline)) void release_store(unsigned* address, unsigned value) {
+    note_counter(address);
+    let_others_run();
+    shadow_fence();
+    shadow_relaxed(address, true, caller(__builtin_return_address(0)));
+    *address = value;
+}
+
+__attribute__((noinline)) unsigned acquire_load(const unsigned* address) {
+    note_counter(address);
+    let_others_run();
+    shadow_relaxed(address, false, caller(__builtin_return_address(0)));
+    shadow_fence();
+    return *address;
 }
 
 }  // namespace autogemm_emulator

@@ -6,6 +6,9 @@
 
 namespace autogemm_emulator {
 
+// The last access of each thread of other blocks to the shared memory of a block, by slot.
+inline std::vector<std::unordered_map<uint32_t, Access>> remote_accesses;
+
 inline void trace(Region region, const char* at, uint32_t size, bool write, uint64_t pc) {
     if (exchange->trace_capacity == 0 || block_number != exchange->trace_block) {
         return;
@@ -30,7 +33,7 @@ inline void trace(Region region, const char* at, uint32_t size, bool write, uint
 inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t pc);
 
 inline bool is_stack(const char* at) {
-    return at >= stacks && at < stacks + kMaxThreads * kStackBytes;
+    return at >= stacks && at < stacks + stacks_bytes;
 }
 
 struct Kinds {
@@ -102,20 +105,18 @@ inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t
     end_process(State::kAborted);
 }
 
-inline void set_shadow(Region region, char* begin, uint64_t bytes, bool input, bool shared) {
-    Shadow& shadow = shadows[static_cast<int>(region)];
+inline void set_shadow(Shadow& shadow, char* begin, uint64_t bytes) {
     shadow.begin = begin;
     shadow.bytes = bytes;
-    shadow.input = input;
-    shadow.shared = shared;
     shadow.words.assign((bytes + 3) / 4, Word{});
 }
 
 inline void shadow_begin_pass() {
     for (uint32_t i = 0; i < kNumBuffers; ++i) {
         const Buffer& buffer = buffers[i];
-        set_shadow(static_cast<Region>(i), buffer.begin, buffer.bytes, i < 2, false);
         Shadow& shadow = shadows[i];
+        set_shadow(shadow, buffer.begin, buffer.bytes);
+        shadow.input = i < 2;
         shadow.columns = buffer.spec.columns;
         shadow.stride = buffer.spec.stride;
         for (uint64_t w = 0; w < shadow.words.size(); ++w) {
@@ -127,8 +128,24 @@ inline void shadow_begin_pass() {
 
 inline void shadow_begin_launch() {
     begin_launch_of_fences();
-    set_shadow(Region::kDynamicShared, smem.dynamic_begin, smem.dynamic_bytes, false, true);
-    set_shadow(Region::kStaticShared, smem.static_begin, smem.static_bytes, false, true);
+    for (uint32_t i = 0; i < kNumBuffers; ++i) {
+        shadows[i].floor = first_epoch_of_launch;
+    }
+    parked_shadows = std::vector<SharedShadows>(residents.size());
+    remote_accesses.assign(residents.size(), {});
+    for (uint32_t slot = 0; slot < residents.size(); ++slot) {
+        Shadow& dynamic = shared_shadow(slot, Region::kDynamicShared);
+        Shadow& fixed = shared_shadow(slot, Region::kStaticShared);
+        set_shadow(dynamic, smem.dynamic_begin, smem.dynamic_bytes);
+        set_shadow(fixed, smem.static_begin, smem.static_bytes);
+        dynamic.shared = fixed.shared = true;
+    }
+}
+
+void shadow_begin_block() {
+    for (const Region region : {Region::kDynamicShared, Region::kStaticShared}) {
+        shared_shadow(block->slot, region).floor = block->first_epoch;
+    }
 }
 
 inline void set_in_flight(const Copy& copy, bool in_flight, const Touch& touch) {
@@ -147,8 +164,7 @@ inline void set_in_flight(const Copy& copy, bool in_flight, const Touch& touch) 
 }
 
 // Copies that nobody waited for: the next block begins with none.
-void shadow_end_block() {
-    forget_fences_of_block();
+inline void forget_copies_of_block() {
     for (uint32_t i = 0; i < num_threads; ++i) {
         current = &threads[i];
         const Touch touch{Region::kElsewhere, 0, false, true, false};
@@ -195,6 +211,11 @@ void shadow_atomic(void* address, uint64_t pc) {
     fences_at_atomic(address);
 }
 
+void shadow_relaxed(const void* address, bool write, uint64_t pc) {
+    access(address, 4, write ? kAtomicWrite : kAtomicRead, pc);
+    fences_at_atomic(address);
+}
+
 // A volatile access of global memory is a relaxed atomic; of shared memory it is one like any other.
 inline void volatile_access(const void* address, uint32_t size, bool write, uint64_t pc) {
     if (is_shared(address) || is_stack(static_cast<const char*>(address))) {
@@ -202,6 +223,7 @@ inline void volatile_access(const void* address, uint32_t size, bool write, uint
         return;
     }
     note_counter(address);
+    let_others_run();
     access(address, size, write ? kAtomicWrite : kAtomicRead, pc);
     fences_at_atomic(address);
 }

@@ -2,7 +2,7 @@
 //
 // What must be told apart per thread (its index, a barrier, a shuffle) is a call into runtime.cpp.
 // Those calls are out of line, so that their return address is in the kernel's text and names its
-// line. There are no includes here: a kernel compiles in a fraction of a second.
+// line. There are no includes of the system here: a kernel compiles in a fraction of a second.
 #pragma once
 
 #define __global__ __attribute__((visibility("default"), used, noinline))
@@ -17,6 +17,7 @@
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __grid_constant__
 #define warpSize 32
 
@@ -92,6 +93,24 @@ unsigned active_mask();
 float atomic_add(float* address, float value);
 unsigned atomic_bits(Atomic kind, unsigned* address, unsigned value, unsigned compare);
 void fence();
+unsigned add_acq_rel(unsigned* address, unsigned value);
+void release_store(unsigned* address, unsigned value);
+unsigned acquire_load(const unsigned* address);
+void sync_named(unsigned number, unsigned num_threads, bool wait);
+unsigned rank_in_cluster();
+void arrive_at_cluster();
+void wait_for_cluster();
+float4 load_of_rank(const float* shared, unsigned rank);
+void store_of_rank(float* shared, unsigned rank, float4 value);
+void init_mbarrier(void* mbarrier, unsigned num_arrivals);
+void fence_mbarrier_init();
+void fence_proxy();
+void arrive_mbarrier(void* mbarrier, unsigned tx_bytes);
+void arrive_mbarrier_of_rank(void* mbarrier, unsigned rank);
+void wait_mbarrier(void* mbarrier, unsigned parity);
+void copy_bulk(void* shared, const void* global, unsigned bytes, void* mbarrier);
+void copy_bulk_to_ranks(void* shared, const void* global, unsigned bytes, void* mbarrier,
+                        unsigned ranks);
 void copy_async(void* shared, const void* global, int bytes, int valid_bytes);
 void commit_copies();
 void wait_group(int pending);
@@ -293,22 +312,4 @@ AUTOGEMM_MIN_MAX(unsigned long long)
 AUTOGEMM_MIN_MAX(float)
 #undef AUTOGEMM_MIN_MAX
 
-// Twins of the templates' asynchronous copies (templates/parts/copy_async.cu.jinja).
-__forceinline__ void copy_async_4(float* shared, const float* global, int valid_bytes = 4) {
-    autogemm_emulator::copy_async(shared, global, 4, valid_bytes);
-}
-__forceinline__ void copy_async_8(float* shared, const float* global, int valid_bytes = 8) {
-    autogemm_emulator::copy_async(shared, global, 8, valid_bytes);
-}
-__forceinline__ void copy_async_16(float* shared, const float* global, int valid_bytes = 16) {
-    autogemm_emulator::copy_async(shared, global, 16, valid_bytes);
-}
-__forceinline__ void commit_copies() {
-    autogemm_emulator::commit_copies();
-}
-
-// wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;
-// wait_for_copies(n) leaves n.
-#define AUTOGEMM_FIRST(first, ...) first
-#define wait_for_copies(...) \
-    autogemm_emulator::wait_group(AUTOGEMM_FIRST(__VA_ARGS__ __VA_OPT__(, ) MAX_PENDING_COPIES, ))
+#include "twins.h"

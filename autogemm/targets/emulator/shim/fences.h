@@ -6,141 +6,112 @@
 // publishing thread behind it, and so at the receiving end. Kernels without fences pay nothing.
 #pragma once
 
-#include <algorithm>
-#include <unordered_map>
-#include <vector>
-
 #include "thread.h"
 
 namespace autogemm_emulator {
 
-// What is known of one block: its accesses before an epoch, and each thread's up to a clock.
-struct Knowledge {
-    uint32_t epoch = 0;
-    std::vector<uint32_t> clocks;  // by thread; empty: of none
-
-    void learn(uint32_t thread, uint32_t clock) {
-        clocks.resize(num_threads);
-        clocks[thread] = std::max(clocks[thread], clock);
-    }
-    void join(const Knowledge& other) {
-        epoch = std::max(epoch, other.epoch);
-        clocks.resize(std::max(clocks.size(), other.clocks.size()));
-        for (size_t i = 0; i < other.clocks.size(); ++i) {
-            clocks[i] = std::max(clocks[i], other.clocks[i]);
-        }
-    }
-    bool covers(uint32_t thread, uint32_t of_epoch, uint32_t of_clock) const {
-        return of_epoch < epoch || (thread < clocks.size() && of_clock <= clocks[thread]);
-    }
-};
-
-class View {
-  public:
-    bool empty() const {
-        return blocks_.empty();
-    }
-    void clear() {
-        blocks_.clear();
-    }
-    Knowledge& of(uint32_t block) {
-        return blocks_[block];
-    }
-    void join(const View& other) {
-        for (const auto& [block, knowledge] : other.blocks_) {
-            blocks_[block].join(knowledge);
-        }
-    }
-    bool covers(uint32_t block, uint32_t thread, uint32_t of_epoch, uint32_t of_clock) const {
-        const auto found = blocks_.find(block);
-        return found != blocks_.end() && found->second.covers(thread, of_epoch, of_clock);
-    }
-
-  private:
-    std::unordered_map<uint32_t, Knowledge> blocks_;
-};
-
-struct Fences {
-    View fenced;    // before a fence: the next atomic publishes it
-    View observed;  // found at an atomic: the next fence makes it count
-    View received;  // happened before
-
-    bool empty() const {
-        return fenced.empty() && observed.empty() && received.empty();
-    }
-    void clear() {
-        fenced.clear();
-        observed.clear();
-        received.clear();
-    }
-    void join(const Fences& other) {
-        fenced.join(other.fenced);
-        observed.join(other.observed);
-        received.join(other.received);
-    }
-};
-
-inline Fences thread_fences[kMaxThreads];  // since the thread's last barrier
-inline Fences block_fences;                // what all threads of the block share since then
-inline bool fences_in_use;                 // by the launch that runs
+inline bool knows_other_warps;  // some thread that runs, by more than barriers of the whole block
+inline bool fences_in_use;      // by the launch that runs, or its blocks form clusters
 inline std::unordered_map<const void*, View> published;  // by address of the atomic
 
 inline void begin_launch_of_fences() {
     published.clear();
-    fences_in_use = false;
+    fences_in_use = cluster_size > 1;
+    knows_other_warps = false;
 }
 
 inline void forget_fences_of_block() {
-    if (fences_in_use) {
-        block_fences.clear();
-        for (uint32_t i = 0; i < num_threads; ++i) {
-            thread_fences[i].clear();
-        }
+    block->fences.clear();
+    for (uint32_t i = 0; fences_in_use && i < num_threads; ++i) {
+        threads[i].fences.clear();
+        threads[i].from_cluster.reset();
     }
 }
 
-inline bool is_received(uint32_t block, uint32_t thread, uint32_t of_epoch, uint32_t of_clock) {
-    return fences_in_use &&
-           (block_fences.received.covers(block, thread, of_epoch, of_clock) ||
-            thread_fences[current->index].received.covers(block, thread, of_epoch, of_clock));
+inline bool is_received(uint32_t of_block, uint32_t thread, uint32_t of_epoch, uint32_t of_clock) {
+    if (!fences_in_use) {
+        return false;
+    }
+    const auto known_by = [&](const Fences& fences) {
+        return fences.received.covers(of_block, thread, of_epoch, of_clock);
+    };
+    return known_by(block->fences) || known_by(current->fences) ||
+           (current->from_cluster && known_by(*current->from_cluster));
+}
+
+// From now on all this happened before what the current thread does.
+inline void receive(const View& view) {
+    if (const Knowledge* own = view.find(block_number)) {
+        for (size_t i = 0; i < own->clocks.size(); ++i) {
+            current->seen[i] = std::max(current->seen[i], own->clocks[i]);
+        }
+    }
+    current->fences.received.join_others(view, block_number);
+}
+
+// All that happened before this point of the current thread.
+inline void add_all_that_happened(View& view) {
+    Knowledge& own = view.of(block_number);
+    own.epoch = std::max(own.epoch, epoch);
+    own.learn(current->seen, num_clocks());
+    own.learn(current->index, current->clock++);  // what comes now comes behind it
+    view.join(current->fences.received);
+    view.join(block->fences.received);
+}
+
+// All of it for a barrier of some threads: to happen before what they do next, and as published.
+inline void give(Fences& arriving) {
+    add_all_that_happened(arriving.received);
+    arriving.fenced.join(current->fences.fenced);
+    arriving.fenced.join(block->fences.fenced);
+    arriving.observed.join(current->fences.observed);
+    arriving.observed.join(block->fences.observed);
+    arriving.proxied.join(current->fences.proxied);
+    arriving.proxied.join(block->fences.proxied);
+}
+
+bool shadow_orders_widely() {
+    return fences_in_use || knows_other_warps;
 }
 
 void shadow_fence() {
     fences_in_use = true;
-    Fences& mine = thread_fences[current->index];
-    mine.received.join(mine.observed);
-    mine.received.join(block_fences.observed);
-    mine.fenced.join(mine.received);
-    mine.fenced.join(block_fences.received);
-    Knowledge& own = mine.fenced.of(block_number);
-    own.epoch = epoch;
-    const uint32_t first_of_warp = current->index / 32 * 32;
-    for (uint32_t lane = 0; lane < 32 && first_of_warp + lane < num_threads; ++lane) {
-        own.learn(first_of_warp + lane, current->seen[lane]);
+    receive(current->fences.observed);
+    receive(block->fences.observed);
+    add_all_that_happened(current->fences.fenced);
+    if (current->from_cluster) {
+        current->fences.fenced.join(current->from_cluster->received);
     }
-    own.learn(current->index, current->clock++);  // what comes now is behind the fence
 }
 
 inline void fences_at_atomic(const void* address) {
     if (!fences_in_use || is_shared(address)) {
         return;
     }
-    Fences& mine = thread_fences[current->index];
     View& here = published[address];
-    mine.observed.join(here);
-    here.join(mine.fenced);
-    here.join(block_fences.fenced);
+    current->fences.observed.join(here);
+    here.join(current->fences.fenced);
+    here.join(block->fences.fenced);
 }
 
 void shadow_barrier() {
-    if (!fences_in_use) {
-        return;
-    }
-    for (uint32_t i = 0; i < num_threads; ++i) {
-        if (threads[i].status != Status::kDone && !thread_fences[i].empty()) {
-            block_fences.join(thread_fences[i]);
-            thread_fences[i].clear();
+    const uint32_t num_mbarriers = num_clocks() - num_threads;
+    std::vector<uint32_t> copied(num_mbarriers);
+    for (uint32_t i = 0; i < num_threads && (fences_in_use || num_mbarriers > 0); ++i) {
+        Thread& thread = threads[i];
+        if (thread.status == Status::kDone) {
+            continue;
         }
+        for (uint32_t m = 0; m < num_mbarriers; ++m) {
+            copied[m] = std::max(copied[m], thread.seen[num_threads + m]);
+        }
+        if (!thread.fences.empty()) {
+            block->fences.join(thread.fences);
+            thread.fences.clear();
+        }
+    }
+    for (uint32_t i = 0; i < num_threads && num_mbarriers > 0; ++i) {
+        std::copy(copied.begin(), copied.end(), threads[i].seen + num_threads);
     }
 }
 
@@ -152,12 +123,12 @@ void shadow_sync_warp(uint32_t mask) {
     Fences joined;
     for (uint32_t lane = 0; lane < 32; ++lane) {
         if ((mask >> lane & 1) && first + lane < num_threads) {
-            joined.join(thread_fences[first + lane]);
+            joined.join(threads[first + lane].fences);
         }
     }
-    for (uint32_t lane = 0; lane < 32; ++lane) {
-        if ((mask >> lane & 1) && first + lane < num_threads && !joined.empty()) {
-            thread_fences[first + lane] = joined;
+    for (uint32_t lane = 0; lane < 32 && !joined.empty(); ++lane) {
+        if ((mask >> lane & 1) && first + lane < num_threads) {
+            threads[first + lane].fences = joined;
         }
     }
 }

@@ -1,7 +1,7 @@
 // What -fsanitize=thread and -fsanitize=bounds call in the kernel, instead of the sanitizers' own.
 #pragma once
 
-#include "check.h"
+#include "check_cluster.h"
 
 #define AUTOGEMM_HERE autogemm_emulator::caller(__builtin_return_address(0))
 #define AUTOGEMM_HOOK(name, size, function, how)                        \

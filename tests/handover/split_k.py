@@ -1,10 +1,8 @@
 """A small split-K kernel whose blocks hand over partial sums, and slips of the pen in it."""
 
-from dataclasses import dataclass
-
-from autogemm.config import Config
-from autogemm.kernel import KernelSource, Launch, LaunchPlan
+from autogemm.kernel import Launch, LaunchPlan
 from autogemm.problem import Problem
+from handover.edits import Edit, Kernel
 
 TILE, PARTS, TILES = 64, 4, 3
 
@@ -55,30 +53,20 @@ PUBLISH, RECEIVE = "__threadfence();  // publish", "__threadfence();  // receive
 ALL = "__syncthreads();  // all"
 ARRIVE = "atomicAdd(counter + tile, 1u)"
 
+ADD_ACQ_REL = "atomic_add_acq_rel(counter + tile, 1u)"
+
 PROBLEM = Problem(1, TILE * TILES, 16)
 PLAN = LaunchPlan(
-    (Launch("gemm_kernel", (TILES, PARTS, 1), (TILE, 1, 1), 0),), 4 * (4 + PARTS * TILE * TILES)
+    (Launch("gemm_kernel", (TILES, PARTS, 1), (TILE, 1, 1), 0),),
+    4 * (4 + PARTS * TILE * TILES),
 )
-
-
-@dataclass(frozen=True)
-class Edit:
-    """``old`` becomes ``new`` everywhere in the kernel; ``says`` is part of a finding's text."""
-
-    old: str
-    new: str
-    says: str = ""
-
-    @property
-    def source(self) -> KernelSource:
-        assert self.old in TEXT
-        text = TEXT.replace(self.old, self.new)
-        return KernelSource("hand-written", "", Config("", ()), PROBLEM.layout, text)
 
 
 # Edits that leave the kernel right.
 RIGHT: dict[str, Edit] = {
-    "as it is": Edit("", ""),
+    "an atomic that releases and acquires": Edit(
+        ARRIVE, ADD_ACQ_REL, also=((PUBLISH, ""), (RECEIVE, ""))
+    ),
     "one fence behind the barrier": Edit(
         f"{PUBLISH}\n    {ALL}\n    if (thread == 0) {{",
         "__syncthreads();\n    if (thread == 0) {\n        __threadfence();",
@@ -109,6 +97,9 @@ RIGHT: dict[str, Edit] = {
 
 # Edits that make it wrong, most of them only on a card and only now and then.
 WRONG: dict[str, Edit] = {
+    "an atomic that orders, before all have stored": Edit(
+        ARRIVE, ADD_ACQ_REL, "workspace float", ((PUBLISH, ""), (RECEIVE, ""), (ALL, ""))
+    ),
     "nothing published": Edit(PUBLISH, "", "workspace float"),
     "nothing received": Edit(RECEIVE, "", "workspace float"),
     "no fence at all": Edit("__threadfence();", "", "workspace float"),
@@ -167,3 +158,5 @@ WRONG: dict[str, Edit] = {
         "workspace float",
     ),
 }
+
+SPLIT_K = Kernel(TEXT, PROBLEM, PLAN, RIGHT, WRONG, ("gpu_scope",))
