@@ -107,10 +107,27 @@ def known_outcome(session: Session, kernel_sha256: str, where: list[Condition]) 
     return outcome_of(found) if found else None
 
 
+def known_kernels(session: Session, where: list[Condition]) -> frozenset[str]:
+    """The sha256 of all kernels of which `known_outcome` knows something."""
+    statement = (
+        select(KernelRecord.source_sha256)
+        .join(TrialRecord, TrialRecord.kernel_id == KernelRecord.id)
+        .join(TrialRecord.run)
+        .where(TrialRecord.status.in_([status.value for status in _REPEATABLE]), *where)
+    )
+    return frozenset(session.scalars(statement))
+
+
 def outcomes(session: Session, run_id: int) -> list[Outcome]:
     """A run's outcomes in the order of their numbers."""
     statement = select(TrialRecord).filter_by(run_id=run_id).order_by(TrialRecord.number)
     return [outcome_of(trial) for trial in session.scalars(statement)]
+
+
+def next_trial_number(session: Session, run_id: int) -> int:
+    """One more than the largest number among a run's trials, 0 without any."""
+    largest = session.scalar(select(func.max(TrialRecord.number)).filter_by(run_id=run_id))
+    return 0 if largest is None else largest + 1
 
 
 def trial_rows(

@@ -133,6 +133,11 @@ class Store:
         with self._read() as session:
             return queries.outcomes(session, run_id)
 
+    def next_trial_number(self, run_id: int) -> int:
+        """The first number after all those that trials of the run have."""
+        with self._read() as session:
+            return queries.next_trial_number(session, run_id)
+
     def known_outcome(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
         self,
         kernel_sha256: str,
@@ -150,6 +155,19 @@ class Store:
         with self._read() as session:
             where = queries.same_place(problem, device, environment, provenance, l2)
             return queries.known_outcome(session, kernel_sha256, where)
+
+    def known_kernels(
+        self,
+        problem: Problem,
+        device: Device,
+        environment: Environment,
+        provenance: Provenance,
+        l2: CacheState | None = None,
+    ) -> frozenset[str]:
+        """The sha256 of all kernels of which `known_outcome` would give something."""
+        with self._read() as session:
+            where = queries.same_place(problem, device, environment, provenance, l2)
+            return queries.known_kernels(session, where)
 
     def best(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
         """The best kernel for each device, problem, provenance and cache state.
