@@ -52,7 +52,7 @@ class StudyMirror:
 
     def __init__(self, url: str, study_name: str, space_identity: str) -> None:
         self._study_name = study_name
-        self._storage = _open(url)
+        self._storage = open_storage(url)
         self._is_sqlite = url.startswith("sqlite")
         self._waiting: dict[int, FrozenTrial] = {}
         self._has_warned = False
@@ -79,8 +79,7 @@ class StudyMirror:
         if self._waiting:
             self._write(LAST_PATIENCE_MS)
             self._waiting.clear()
-        self._storage.remove_session()
-        self._storage.engine.dispose()
+        close_storage(self._storage)
 
     def _write(self, patience_ms: int) -> None:
         ready: list[FrozenTrial] = []
@@ -196,7 +195,11 @@ def _rows(trial: FrozenTrial) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
         )
 
 
-def _open(url: str) -> RDBStorage:
+def open_storage(url: str) -> RDBStorage:
+    """Optuna's tables at a database URL, made if need be.
+
+    Raises StoreError if the database cannot be opened.
+    """
     connect_args: dict[str, Any] = {}
     if url.startswith("sqlite"):
         connect_args = {"timeout": BUSY_TIMEOUT_S, "factory": _Connection}
@@ -208,6 +211,12 @@ def _open(url: str) -> RDBStorage:
             f"the search cannot use the database ({_first_line(error)}); check that the file is "
             "writable and not locked, or choose another one with --db"
         ) from error
+
+
+def close_storage(storage: RDBStorage) -> None:
+    """Close what `open_storage` opened. May be called twice."""
+    storage.remove_session()
+    storage.engine.dispose()
 
 
 @contextmanager

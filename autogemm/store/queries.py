@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from autogemm.device import Device
 from autogemm.errors import NotFoundError
-from autogemm.outcome import CacheState, Environment, Outcome, Provenance, Status
+from autogemm.outcome import CacheState, Environment, Fill, Outcome, Provenance, Status
 from autogemm.problem import Problem
 from autogemm.store.convert import (
     device_key,
@@ -52,12 +52,13 @@ def conditions(query: BestQuery) -> list[Condition]:
     return wanted
 
 
-def same_place(
+def same_place(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
     problem: Problem,
     device: Device,
     environment: Environment,
     provenance: Provenance,
     l2: CacheState | None,
+    fill: Fill | None,
 ) -> list[Condition]:
     """What a run must satisfy for its times to hold for these circumstances."""
     wanted = [
@@ -68,13 +69,15 @@ def same_place(
     ]
     if l2 is not None:
         wanted.append(RunRecord.l2 == l2.value)
+    if fill is not None:
+        wanted.append(RunRecord.fill == fill.value)
     return wanted
 
 
 def same_request(spec: RunSpec) -> list[Condition]:
     """What a run must satisfy to have been asked for the same thing in the same place."""
     return [
-        *same_place(spec.problem, spec.device, spec.environment, spec.provenance, spec.l2),
+        *same_place(spec.problem, spec.device, spec.environment, spec.provenance, None, None),
         *(getattr(RunRecord, name) == value for name, value in spec_columns(spec).items()),
     ]
 

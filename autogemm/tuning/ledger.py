@@ -36,7 +36,7 @@ class Ledger:
         self._by_config: dict[str, Outcome] = {}
         self.next_number = store.next_trial_number(run_id)
         self._known_before = store.known_kernels(
-            spec.problem, spec.device, spec.environment, spec.provenance, spec.l2
+            spec.problem, spec.device, spec.environment, spec.provenance, spec.l2, spec.fill
         )
         for outcome in store.trials(run_id):
             self._note(outcome)
@@ -58,7 +58,13 @@ class Ledger:
             return twin
         spec = self._spec
         return self._store.known_outcome(
-            source.sha256, spec.problem, spec.device, spec.environment, spec.provenance, spec.l2
+            source.sha256,
+            spec.problem,
+            spec.device,
+            spec.environment,
+            spec.provenance,
+            spec.l2,
+            spec.fill,
         )
 
     def record(self, number: int, outcome: Outcome, source: KernelSource | None) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autogemm.errors import KernelCompileError
-from autogemm.kernel import CompiledKernel, KernelSource, LaunchPlan
+from autogemm.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.outcome import Outcome, Provenance, Status
 from autogemm.targets import Target
 from autogemm.tuning.card import DEPTH, CardQueue
@@ -273,7 +273,7 @@ class Pipeline:
 
     def _begin(self, pending: _Pending) -> None:
         plan = self._maker.plan(pending.source)
-        if reason := self._why_hopeless(pending.source, plan, None):
+        if reason := self._why_hopeless(Candidate(pending.source, plan, None)):
             pending.outcome = _ended(pending, Status.REJECTED, reason)
             pending.is_pruned = True
         else:
@@ -282,15 +282,16 @@ class Pipeline:
     def _judge(self, pending: _Pending, making: Making) -> None:
         """Give a compiled candidate an outcome if it need not be tried."""
         try:
-            compiled = making.candidate().compiled
+            candidate = making.candidate()
         except KernelCompileError as error:
             pending.outcome = _ended(pending, Status.COMPILE_FAILED, str(error))
             return
+        compiled = candidate.compiled
         if compiled is None:
             return
         reason = why_not_launchable(compiled, making.plan, self._target.device)
         if not reason:
-            reason = self._why_hopeless(making.source, making.plan, compiled)
+            reason = self._why_hopeless(candidate)
             pending.is_pruned = bool(reason)
         if reason:
             pending.outcome = replace(
@@ -299,14 +300,11 @@ class Pipeline:
                 compile_seconds=compiled.seconds,
             )
 
-    def _why_hopeless(
-        self, source: KernelSource, plan: LaunchPlan, compiled: CompiledKernel | None
-    ) -> str:
+    def _why_hopeless(self, candidate: Candidate) -> str:
         best_us = self._best_us()
         if not self._prune or best_us is None:
             return ""
-        device = self._target.device
-        return why_hopeless(source, plan, compiled, self._maker.problem, device, best_us)
+        return why_hopeless(candidate, self._maker.problem, self._target.device, best_us)
 
     @staticmethod
     def _reuse(pending: _Pending, outcome: Outcome) -> None:

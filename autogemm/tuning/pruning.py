@@ -8,7 +8,7 @@ import re
 
 from autogemm.device import Device
 from autogemm.dtypes import DType
-from autogemm.kernel import CompiledKernel, KernelSource, LaunchPlan, Resources
+from autogemm.kernel import Candidate, KernelSource, LaunchPlan, Resources
 from autogemm.occupancy import occupancy
 from autogemm.problem import Problem
 
@@ -18,21 +18,14 @@ MAX_SPILL_BYTES = 32
 _TENSOR_CORES = re.compile(r"(?<![a-zA-Z])(wg|w)?mma(?![a-zA-Z])")
 
 
-def why_hopeless(
-    source: KernelSource,
-    plan: LaunchPlan,
-    compiled: CompiledKernel | None,
-    problem: Problem,
-    device: Device,
-    best_us: float,
-) -> str:
-    """Why the kernel will not beat a time already reached; empty if it may.
+def why_hopeless(candidate: Candidate, problem: Problem, device: Device, best_us: float) -> str:
+    """Why a candidate will not beat a time already reached; empty if it may.
 
-    Before it is compiled (``compiled`` is None) less is known, and less is ruled out.
+    Before it is compiled less is known, and less is ruled out.
     """
-    resources = compiled.resources if compiled is not None else ()
-    if runs_on_fp32_cores(source, problem):
-        least_us = least_time_us(plan, resources, problem, device)
+    resources = candidate.compiled.resources if candidate.compiled is not None else ()
+    if runs_on_fp32_cores(candidate.source, problem):
+        least_us = least_time_us(candidate.plan, resources, problem, device)
         if least_us > best_us:
             return (
                 f"cannot win: its multiply-adds alone take {least_us:.4g} us with this grid, "

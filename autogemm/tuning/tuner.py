@@ -101,6 +101,7 @@ def run_spec(
         provenance=target.provenance,
         command=request.command,
         l2=request.measure.l2,
+        fill=request.measure.fill,
     )
 
 
