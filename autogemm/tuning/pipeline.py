@@ -113,6 +113,8 @@ class Pipeline:
         self._next_number = ledger.next_number
         self._pending: deque[_Pending] = deque()
         self._card: CardQueue[_Pending] = CardQueue(target, self._best_us)
+        # Back from the card, and not in the store yet.
+        self._measured: deque[tuple[_Pending, Outcome]] = deque()
         self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
         self._asking: Future[_Asked | None] | None = None
         self._telling: deque[Future[None]] = deque()
@@ -157,10 +159,11 @@ class Pipeline:
     def _turn(self) -> bool:
         """One round of the loop on a card, in the order that keeps it busy. False: all done."""
         self._take_asked()
-        finished = self._card.take_finished()
+        self._measured += self._card.take_finished()
         self._feed()
-        for pending, outcome in finished:
-            self._settle(pending, outcome)
+        while self._measured:
+            self._settle(*self._measured[0])
+            self._measured.popleft()
         if self._asking is None and self._may_ask(self._ahead()):
             self._asking = self._search_thread.submit(self._ask)
         elif not self._in_flight and self._asking is None:
@@ -200,7 +203,7 @@ class Pipeline:
 
     @property
     def _in_flight(self) -> list[_Pending]:
-        return [*self._card.tickets, *self._pending]
+        return [*(one for one, _ in self._measured), *self._card.tickets, *self._pending]
 
     def _may_ask(self, ahead: int) -> bool:
         num_in_flight = len(self._in_flight)
