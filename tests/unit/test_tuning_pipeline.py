@@ -269,9 +269,8 @@ def test_a_lock_on_the_database_costs_no_trial(request_all: TuneRequest, tmp_pat
 def test_what_waits_for_the_card_is_dropped_when_the_time_is_up(
     request_all: TuneRequest, store: Store
 ) -> None:
-    target = FakeTarget(delay_s=0.15)
-    result = tune(replace(request_all, budget_s=0.4), target, FakeCompiler(), store)
-    # All that was begun is stored, and the two that waited behind it were not begun.
-    assert len(target.measured) == result.num_trials - result.num_reused
-    assert result.search_s < 0.4 + 0.15 + 0.3
+    target = FakeTarget(delay_s=0.3)
+    result = tune(replace(request_all, budget_s=0.5), target, FakeCompiler(), store)
+    # All that was begun is stored; what waited behind it was not begun.
+    assert len(target.measured) == result.num_trials - result.num_reused <= 2
     assert 0.5 < result.gpu_busy <= 1.0
