@@ -18,7 +18,7 @@ from autogemm.kernel import KernelSource
 from autogemm.outcome import Outcome, Provenance
 from autogemm.targets import Target
 from autogemm.tuning.card import DEPTH, CardQueue
-from autogemm.tuning.deciding import Decider, Pending
+from autogemm.tuning.judging import Judge, Pending
 from autogemm.tuning.events import TrialDone
 from autogemm.tuning.ledger import Ledger
 from autogemm.tuning.making import Maker
@@ -85,7 +85,7 @@ class Pipeline:
         self._on_trial = on_trial
         # A replay costs no card's time.
         prune = prune and target.provenance is Provenance.MEASURED
-        self._decider = Decider(maker, ledger, target.device, prune=prune)
+        self._judge = Judge(maker, ledger, target.device, prune=prune)
         self._next_number = ledger.next_number
         self._pending: deque[Pending] = deque()
         self._card: CardQueue[Pending] = CardQueue(target, lambda: ledger.best_us)
@@ -155,7 +155,7 @@ class Pipeline:
         if not self._pending:
             return False
         pending = self._pending[0]
-        self._decider.decide(pending, self._in_flight)
+        self._judge.judge(pending, self._in_flight)
         if pending.outcome is None and pending.making is not None:
             if pending.compiling is not None and not pending.compiling.done():
                 wait([pending.compiling], timeout=TICK_S)
@@ -206,12 +206,12 @@ class Pipeline:
         pending = Pending(self._next_number, asked.proposal, asked.source, time.monotonic())
         self._next_number += 1
         self._pending.append(pending)
-        self._decider.decide(pending, self._in_flight)
+        self._judge.judge(pending, self._in_flight)
 
     def _feed(self) -> None:
         """Give the card what is ready; set aside what needs no measuring."""
         for pending in list(self._pending):
-            self._decider.decide(pending, self._in_flight)
+            self._judge.judge(pending, self._in_flight)
             if pending.outcome is not None:
                 self._pending.remove(pending)
                 self._ended.append((pending, pending.outcome))

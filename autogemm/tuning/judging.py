@@ -48,7 +48,7 @@ class Pending:
         return Outcome(self.proposal.config, status, reason, self.source.sha256)
 
 
-class Decider:
+class Judge:
     """Begins to make what must be tried, and gives everything else its outcome.
 
     With ``prune`` a candidate that static facts rule out is rejected.
@@ -60,7 +60,7 @@ class Decider:
         self._device = device
         self._prune = prune
 
-    def decide(self, pending: Pending, in_flight: Iterable[Pending]) -> None:
+    def judge(self, pending: Pending, in_flight: Iterable[Pending]) -> None:
         """One step further, unless it has to wait: for the compiler, or for a twin.
 
         A twin is a config of the same source. While one of ``in_flight`` is being made or measured
@@ -76,7 +76,7 @@ class Decider:
             elif not _has_twin(pending, in_flight):
                 self._begin(pending)
         elif making.is_ready:
-            self._judge(pending, making)
+            self._judge_compiled(pending, making)
         elif time.monotonic() - pending.asked_at > COMPILE_DEADLINE_S:
             reason = f"not compiled after {COMPILE_DEADLINE_S:.0f} s"
             pending.outcome = pending.ended(Status.COMPILE_TIMEOUT, reason)
@@ -89,7 +89,7 @@ class Decider:
         else:
             pending.making = self._maker.start(pending.source, plan)
 
-    def _judge(self, pending: Pending, making: Making) -> None:
+    def _judge_compiled(self, pending: Pending, making: Making) -> None:
         """Give a compiled candidate an outcome if it need not be tried."""
         try:
             candidate = making.candidate()
