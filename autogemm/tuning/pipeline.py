@@ -18,8 +18,8 @@ from autogemm.kernel import KernelSource
 from autogemm.outcome import Outcome, Provenance
 from autogemm.targets import Target
 from autogemm.tuning.card import DEPTH, CardQueue
-from autogemm.tuning.judging import Judge, Pending
 from autogemm.tuning.events import TrialDone
+from autogemm.tuning.judging import Judge, Pending
 from autogemm.tuning.ledger import Ledger
 from autogemm.tuning.making import Maker
 
