@@ -33,7 +33,24 @@ class CacheState(StrEnum):
     """State of the L2 cache before each timed launch."""
 
     WARM = "warm"
+    """As the launch before left it, on the same matrices."""
     COLD = "cold"
+    """Flushed."""
+    ROTATE = "rotate"
+    """As launches on other copies of the inputs left it: full, and of nothing that is needed."""
+
+
+class Fill(StrEnum):
+    """What the matrices hold while kernels are timed: power, and so clocks, depend on it."""
+
+    UNIFORM = "uniform"
+    """Reals on [-1, 1)."""
+    NORMAL = "normal"
+    """Reals of mean 0 and standard deviation 1."""
+    INTEGERS = "integers"
+    """-3 to 3 without 0."""
+    ZEROS = "zeros"
+    """Faster than any real data: only for comparing with others who time zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +83,7 @@ class Measurement:
 
     ``method`` says how: ``events`` around single launches, or ``graph`` (a CUDA graph of
     ``launches_per_sample`` launches between two events, divided by their number).
+    ``throttled_samples`` more were taken while the card was throttled and thrown away.
     """
 
     samples_us: tuple[float, ...]
@@ -74,6 +92,7 @@ class Measurement:
     launches_per_sample: int = 1
     l2: CacheState = CacheState.WARM
     telemetry: Telemetry = Telemetry()
+    throttled_samples: int = 0
 
     @property
     def median_us(self) -> float:
@@ -145,6 +164,7 @@ class Finals:
     """Interleaved re-timing of the best candidates and the baseline. ``entries`` are best first.
 
     ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
+    ``throttled_rounds`` more were run while the card was throttled and thrown away.
     """
 
     entries: tuple[FinalsEntry, ...]
@@ -154,6 +174,7 @@ class Finals:
     telemetry: Telemetry = Telemetry()
     method: str = "events"
     launches_per_sample: int = 1
+    throttled_rounds: int = 0
 
     @property
     def winner(self) -> FinalsEntry:

@@ -130,6 +130,7 @@ def _search_line(result: TuneResult) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in result.counts.items())
     extra = [f"{result.num_resumed} resumed"] if result.num_resumed else []
     extra += [f"{result.num_reused} known from before"] if result.num_reused else []
+    extra += [f"{result.num_pruned} pruned"] if result.num_pruned else []
     of_them = f" ({', '.join(extra)})" if extra else ""
     busy = "" if _is_recorded(result) else f", card busy {100 * result.gpu_busy:.0f} % of it"
     return (
@@ -163,6 +164,7 @@ def result_as_json(result: TuneResult, database: str) -> str:
             "trials": result.num_trials,
             "resumed": result.num_resumed,
             "reused": result.num_reused,
+            "pruned": result.num_pruned,
             "legal_configs": result.num_legal,
             "counts": {str(status): count for status, count in result.counts.items()},
             "search_s": result.search_s,

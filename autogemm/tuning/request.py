@@ -21,6 +21,7 @@ class TuneRequest:
     The search ends after ``trials`` trials of the run (those resumed included), after
     ``budget_s`` seconds of this call, or when the space is used up, whichever comes first; None
     sets no such limit. ``fresh`` starts a new run where the same request was left unfinished.
+    ``prune`` rejects what static facts rule out before it meets the card.
     Raises UsageError for a count below 1 or a budget that is not positive.
     """
 
@@ -35,6 +36,7 @@ class TuneRequest:
     rounds: int = DEFAULT_ROUNDS
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     fresh: bool = False
+    prune: bool = True
     command: str = ""
 
     def __post_init__(self) -> None:
@@ -63,6 +65,7 @@ class TuneResult:
     outcomes: tuple[Outcome, ...]
     num_resumed: int
     num_reused: int
+    num_pruned: int
     num_legal: int
     search_s: float
     finals_s: float

@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -101,6 +101,7 @@ def run_spec(
         provenance=target.provenance,
         command=request.command,
         l2=request.measure.l2,
+        fill=request.measure.fill,
     )
 
 
@@ -171,6 +172,7 @@ class _Run:
             outcomes=tuple(ledger.outcomes),
             num_resumed=num_resumed,
             num_reused=pipeline.num_reused,
+            num_pruned=pipeline.num_pruned,
             num_legal=len(self.space),
             search_s=pipeline.elapsed_s,
             finals_s=time.monotonic() - began,
@@ -193,11 +195,21 @@ class _Run:
             budget_s=math.inf if request.budget_s is None else request.budget_s,
             ahead=2 * self.compiler.threads if self.compiler is not None else 2,
         )
-        pipeline = Pipeline(
-            maker, self.target, search, ledger, limits=limits, on_trial=self.on_event
-        )
-        with wish_to_stop() as stop:
-            pipeline.run(stop)
+        with closing(search):
+            # The store is the truth: what a killed process recorded, the study may lack.
+            for outcome in ledger.outcomes:
+                search.remember(outcome)
+            pipeline = Pipeline(
+                maker,
+                self.target,
+                search,
+                ledger,
+                limits=limits,
+                on_trial=self.on_event,
+                prune=request.prune,
+            )
+            with wish_to_stop() as stop:
+                pipeline.run(stop)
         return pipeline, stop.is_set()
 
     def _finals(self, maker: Maker, outcomes: Sequence[Outcome]) -> Finals | None:

@@ -1,5 +1,6 @@
 """The finals on a card: every contestant once a round, in a fresh random order."""
 
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from autogemm.outcome import Finals, Provenance, Telemetry
 from autogemm.targets.cuda.bench import Bench, Checked, Contestant
 from autogemm.targets.cuda.launching import CandidateError
 from autogemm.targets.cuda.messages import RunFinals
-from autogemm.targets.cuda.telemetry import summary
-from autogemm.targets.cuda.timing import Stopwatch
+from autogemm.targets.cuda.telemetry import is_throttled, summary
+from autogemm.targets.cuda.timing import COOLING_S, Stopwatch
 from autogemm.targets.finals import Contestant as Timed
 from autogemm.targets.finals import decide
 
@@ -46,7 +47,7 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
         shortest = min(finalists, key=lambda one: one.launch_us)
         method = bench.stopwatch_about(shortest.runs, shortest.launch_us, FINALS_SAMPLE_US).method
         stopwatches = bench.stopwatches([one.runs for one in finalists], method)
-        samples_us, readings = interleaved(bench, stopwatches, request)
+        samples_us, readings, num_thrown = interleaved(bench, stopwatches, request)
         checks = [bench.check(one.runs) for one in finalists]
         timed = [
             timed_finalist(one, samples, check)
@@ -69,6 +70,7 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
         telemetry=summary(readings),
         method=used.name,
         launches_per_sample=used.launches,
+        throttled_rounds=num_thrown,
     )
 
 
@@ -100,20 +102,31 @@ def right_candidates(
 
 def interleaved(
     bench: Bench, stopwatches: Sequence[Stopwatch], request: RunFinals
-) -> tuple[list[list[float]], list[Telemetry]]:
-    """One sample of each per round; telemetry is read once a round, while the card works."""
+) -> tuple[list[list[float]], list[Telemetry], int]:
+    """One sample of each per round; telemetry is read once a round, while the card works.
+
+    A round in which the card was throttled is thrown away and run again, as many as were asked for
+    at most; the last value counts them.
+    """
     samples_us: list[list[float]] = [[] for _ in stopwatches]
     readings: list[Telemetry] = []
+    num_thrown = 0
     generator = np.random.default_rng(request.seed)
 
     def read() -> None:
         readings.append(bench.card.telemetry.read())
 
-    for _ in range(request.rounds):
+    while len(readings) < request.rounds:
         for place, index in enumerate(generator.permutation(len(stopwatches))):
             meanwhile = read if place == 0 else None
             samples_us[index] += stopwatches[index].samples(1, meanwhile)
-    return samples_us, readings
+        if is_throttled(readings[-1]) and num_thrown < request.rounds:
+            num_thrown += 1
+            readings.pop()
+            for samples in samples_us:
+                samples.pop()
+            time.sleep(COOLING_S[0])
+    return samples_us, readings, num_thrown
 
 
 def timed_finalist(finalist: Finalist, samples_us: Sequence[float], check: Checked) -> Timed:
