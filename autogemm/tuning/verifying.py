@@ -16,7 +16,7 @@ from autogemm.errors import EmptySpaceError, KernelCompileError
 from autogemm.kernel import Candidate
 from autogemm.outcome import Status
 from autogemm.problem import Problem
-from autogemm.space import Family, broken_constraints, build_space, launch_plan
+from autogemm.space import Family, Space, broken_constraints, build_space, launch_plan
 from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.emulator import Emulator, Mode, hard_problems
 from autogemm.targets.emulator.problems import DEFAULT_TILE, reduced
@@ -25,8 +25,9 @@ from autogemm.targets.emulator.problems import DEFAULT_TILE, reduced
 TILE_NAMES = ("BM", "BN", "BK")
 KEPT_NAMES = (*TILE_NAMES, "WM", "WN", "TM", "TN", "STAGES")
 
-# From which random configs are drawn: sizes and alignment that leave most of a space legal.
-ROOMY_PROBLEM = Problem(4096, 4096, 4096)
+# From which random configs are drawn: sizes and alignment that leave most of a space legal. A
+# family for few rows has no config for the first.
+ROOMY_PROBLEMS = (Problem(4096, 4096, 4096), Problem(64, 4096, 4096))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +80,18 @@ def sample_configs(
 
     Raises EmptySpaceError when there is none.
     """
-    space = build_space(family, ROOMY_PROBLEM, device, fix)
+    space = _roomy_space(family, device, fix)
     chosen = np.random.default_rng(seed).permutation(len(space))[:count]
     return [space.config(int(index)) for index in chosen]
+
+
+def _roomy_space(
+    family: Family, device: Device, fix: dict[str, tuple[Value, ...]] | None
+) -> Space:
+    try:
+        return build_space(family, ROOMY_PROBLEMS[0], device, fix)
+    except EmptySpaceError:
+        return build_space(family, ROOMY_PROBLEMS[1], device, fix)
 
 
 def cases_of(
