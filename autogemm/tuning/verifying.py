@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,13 +86,14 @@ def sample_configs(
     return [space.config(int(index)) for index in chosen]
 
 
-def _roomy_space(
-    family: Family, device: Device, fix: dict[str, tuple[Value, ...]] | None
-) -> Space:
+def _roomy_space(family: Family, device: Device, fix: dict[str, tuple[Value, ...]] | None) -> Space:
+    square, few_rows = ROOMY_PROBLEMS
     try:
-        return build_space(family, ROOMY_PROBLEMS[0], device, fix)
+        return build_space(family, square, device, fix)
     except EmptySpaceError:
-        return build_space(family, ROOMY_PROBLEMS[1], device, fix)
+        with suppress(EmptySpaceError):
+            return build_space(family, few_rows, device, fix)
+        raise
 
 
 def cases_of(
