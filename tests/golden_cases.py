@@ -84,7 +84,12 @@ GOLDEN_CASES = (
     ),
     GoldenCase("single_buffer", square(1024), TILE_32),
     GoldenCase("single_buffer_any_size", Problem(1000, 1024, 1001), TILE_32),
-    GoldenCase("split", Problem(16, 4096, 4096), family="sgemm_skinny"),
+    GoldenCase(
+        "split",
+        Problem(16, 4096, 4096),
+        {"BM": 16, "BN": 128, "BK": 64, "TM": 16, "SLICE_K": 8, "SPLIT_K": 4},
+        family="sgemm_skinny",
+    ),
     GoldenCase(
         "two_levels_any_size",
         Problem(31, 33, 65533, layout=Layout.NT),
@@ -94,7 +99,7 @@ GOLDEN_CASES = (
     GoldenCase(
         "wide_any_columns",
         Problem(64, 4098, 4096, layout=Layout.TN),
-        {"BM": 64, "BN": 64, "TM": 16, "TN": 8, "SPLIT_K": 1, "STAGES": 2},
+        {"BM": 64, "TM": 16, "TN": 8, "SLICE_K": 8, "STAGES": 2},
         family="sgemm_skinny",
     ),
     GoldenCase(
@@ -106,7 +111,7 @@ GOLDEN_CASES = (
     GoldenCase(
         "through_registers_any_size",
         Problem(5, 4093, 4094, ldb=4096, ldc=4096),
-        {"BM": 8, "TM": 8, "STAGES": 1},
+        {"BN": 128, "TM": 8, "SPLIT_K": 4, "STAGES": 1},
         family="sgemm_skinny",
     ),
 )

@@ -14,7 +14,7 @@
 // Tile of C owned by one thread block, and the depth of one slab of K.
 constexpr int BM = 8;
 constexpr int BN = 128;
-constexpr int BK = 64;
+constexpr int BK = 128;
 constexpr int TILE = BM * BN;
 
 // Part of the tile owned by one lane of each warp.
@@ -25,7 +25,7 @@ constexpr int LANES_N = BN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover the tile once");
 
 // Warps of a block; each multiplies its DEPTH of a slab.
-constexpr int SLICE_K = 8;
+constexpr int SLICE_K = 16;
 constexpr int DEPTH = BK / SLICE_K;
 constexpr int THREADS = 32 * SLICE_K;
 

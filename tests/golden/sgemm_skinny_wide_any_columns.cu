@@ -14,7 +14,7 @@
 // Tile of C owned by one thread block, and the depth of one slab of K.
 constexpr int BM = 64;
 constexpr int BN = 64;
-constexpr int BK = 64;
+constexpr int BK = 128;
 constexpr int TILE = BM * BN;
 
 // Part of the tile owned by one lane of each warp.
