@@ -75,6 +75,11 @@ class EnumeratedSampler(BaseSampler):
         """The first seed not yet proposed, None when all are."""
         return next((seed for seed in self.space.seeds if not self.history.seen[seed]), None)
 
+    @property
+    def expected_improvement(self) -> float | None:
+        """What the last proposal promised, as a share of the best time; None without a model."""
+        return None
+
     @abstractmethod
     def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
         """Index of an unseen config, of which there is at least one."""
@@ -113,6 +118,11 @@ class SurrogateSampler(EnumeratedSampler):
     def __init__(self, space: EnumeratedSpace, seed: int) -> None:
         super().__init__(space, seed)
         self._surrogate = Surrogate(space, seed)
+
+    @property
+    def expected_improvement(self) -> float | None:
+        """See EnumeratedSampler."""
+        return self._surrogate.expected_improvement
 
     def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
         """See EnumeratedSampler."""

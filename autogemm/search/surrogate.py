@@ -50,6 +50,8 @@ class Surrogate:
         self._model: _Model | None = None
         self._threads = ThreadpoolController()
         self._neighbours: dict[tuple[int, int], list[int]] = {}
+        # By the best candidate when last asked, as a share of the best time.
+        self.expected_improvement: float | None = None
 
     @property
     def is_blind(self) -> bool:
@@ -72,6 +74,8 @@ class Surrogate:
                 model.widen(self._near(history.best.index, moves))
         times, failures = model.targets(history)
         score = model.score(times, failures, history.seen)
+        top = int(np.argmax(score))
+        self.expected_improvement = model.improvement(top, times, failures, history)
         if (len(history.told) + len(history.pending)) % LOCAL_EVERY == 0:
             score = self._only_next_to_best(model, history, score)
         elif is_sample:
@@ -191,6 +195,16 @@ class _Model:
         score[seen[self.pool[start:]]] = -np.inf
         return score
 
+    def improvement(
+        self, candidate: int, times: Floats, failures: Floats, history: History
+    ) -> float:
+        """What that candidate is expected to save, as a share of the best time."""
+        unit = log_targets([t for t in history.told if t.time_us is not None]).std()
+        mean, spread = (float(column[0]) for column in self._posterior.predict(times, candidate))
+        gain = relative_improvement(unit * (mean - float(times.min())), unit * spread)
+        risk = float(self._posterior.mean(failures, candidate)[0])
+        return gain * (1.0 - min(max(risk, 0.0), MAX_RISK))
+
 
 def last_fit_size(num_told: int) -> int:
     """The largest number of observations, not above ``num_told``, at which the kernel is fitted."""
@@ -223,6 +237,16 @@ def log_expected_improvement(mean: Floats, spread: Floats, best: float) -> Float
     log_gain[~above] = _log_density(far) + np.log(np.maximum(share, 1e-9))
     log_gain += np.log(spread)
     return log_gain
+
+
+def relative_improvement(log_ratio: float, spread: float) -> float:
+    """Expected share of the best time that a config saves, where it saves any.
+
+    The config's time is that of the best times exp(normal with mean ``log_ratio`` and ``spread``).
+    """
+    u = -log_ratio / spread
+    slower = math.exp(log_ratio + 0.5 * spread * spread) * float(ndtr(u - spread))
+    return max(0.0, float(ndtr(u)) - slower)
 
 
 def _log_density(u: Floats) -> Floats:
