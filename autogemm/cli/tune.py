@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -21,8 +22,9 @@ from autogemm.search import SAMPLERS
 
 if TYPE_CHECKING:
     from autogemm.compile import Compiler
+    from autogemm.space import Family
     from autogemm.targets import Target
-    from autogemm.tuning import TuneRequest, TuneResult
+    from autogemm.tuning import Chosen, TuneRequest, TuneResult
 
 # 128 + SIGINT, as shells report a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -50,7 +52,8 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     metavar="auto|INDEX|NAME|recorded[:FILE]",
     default="auto",
     show_default=True,
-    help="An attached GPU, or a recording. auto: the first GPU, without one a shipped recording.",
+    help="An attached GPU, or a recording: ours or a cache file of Kernel Tuner. auto: the first "
+    "GPU, without one a shipped recording.",
 )
 @click.option("--require-gpu", is_flag=True, help="Fail where auto would use a recording.")
 @problem_options
@@ -121,40 +124,62 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
     from autogemm.cli.tune_report import print_result, result_as_json
     from autogemm.store import database_place
 
-    request = _request(options)
     try:
-        result = _run(request, options["gpu"], options["require_gpu"], db, quiet)
+        request, result = _run(options, db, quiet)
     except KeyboardInterrupt:
         _exit_interrupted()
     if as_json:
         click.echo(result_as_json(result, database_place(db)))
     else:
-        print_result(result, database_place(db), _export_command(result.run_id, db))
+        has_kernel = request.family.template_path is not None
+        next_command = _export_command(result.run_id, db) if has_kernel else None
+        print_result(result, database_place(db), next_command)
     if result.interrupted:
         _exit_interrupted()
     if result.best is None:
         raise AutogemmError(_nothing_ran(result.outcomes))
 
 
-def _run(
-    request: "TuneRequest", gpu: str, require_gpu: bool, db: str | None, quiet: bool
-) -> "TuneResult":
+def _run(options: dict[str, Any], db: str | None, quiet: bool) -> "tuple[TuneRequest, TuneResult]":
     from autogemm.cli.tune_progress import progress_listener
+    from autogemm.space import load_family, parse_fix
     from autogemm.store import open_store
     from autogemm.tuning import choose_target
     from autogemm.tuning import tune as run_tuner
+    from autogemm.tuning.choice import is_file
 
     with ExitStack() as stack:
+        asked = load_family(options["family"])
+        request = _request(options, asked)
+        if not is_file(options["gpu"]):
+            request = replace(request, fix=parse_fix(asked, options["fix"]))
         store = stack.enter_context(open_store(db))
-        chosen = choose_target(gpu, request.family.name, require_gpu)
+        chosen = choose_target(options["gpu"], asked.name, options["require_gpu"])
         target = stack.enter_context(closing(chosen.target))
+        if is_file(options["gpu"]):
+            # Only now it is known of which family's parameters --fix speaks.
+            family = _family_of(chosen, asked)
+            request = replace(request, family=family, fix=parse_fix(family, options["fix"]))
         if chosen.notice:
             click.secho(chosen.notice, err=True, bold=True)
-        compiler = _compiler_for(target)
+        compiler = None if request.family.template_path is None else _compiler_for(target)
         if compiler is not None:
             stack.enter_context(closing(compiler))
         on_event = stack.enter_context(progress_listener(request, target.provenance, quiet))
-        return run_tuner(request, target, compiler, store, on_event)
+        return request, run_tuner(request, target, compiler, store, on_event)
+
+
+def _family_of(chosen: "Chosen", asked: "Family") -> "Family":
+    """What a recording from elsewhere lists, unless another family was asked for by name."""
+    if chosen.family is None:
+        return asked
+    given = click.get_current_context().get_parameter_source("family")
+    if given is click.core.ParameterSource.COMMANDLINE and asked.name != chosen.family.name:
+        raise UsageError(
+            f"that recording lists configs of {chosen.family.name}, not of {asked.name}: leave "
+            "--family out"
+        )
+    return chosen.family
 
 
 def _exit_interrupted() -> NoReturn:
@@ -170,9 +195,9 @@ def _export_command(run_id: int, db: str | None) -> str:
     return shlex.join([*parts, "--db", db] if is_typed and db else parts)
 
 
-def _request(options: dict[str, Any]) -> "TuneRequest":
+def _request(options: dict[str, Any], family: "Family") -> "TuneRequest":
+    """All that was asked for but ``--fix``."""
     from autogemm.outcome import CacheState
-    from autogemm.space import load_family, parse_fix
     from autogemm.targets import MeasureOptions
     from autogemm.tuning import TuneRequest
 
@@ -181,12 +206,10 @@ def _request(options: dict[str, Any]) -> "TuneRequest":
         raise UsageError(f"unknown sampler {sampler!r}; known: {', '.join(SAMPLERS)}")
     sizes = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
     problem = problem_from(**{name: options[name] for name in sizes})
-    family = load_family(options["family"])
     budget_s = options["budget_s"]
     return TuneRequest(
         problem=problem,
         family=family,
-        fix=parse_fix(family, options["fix"]),
         sampler=sampler,
         seed=options["seed"],
         trials=options["trials"],

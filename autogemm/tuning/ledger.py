@@ -43,8 +43,12 @@ class Ledger:
         )
 
     def record(self, number: int, outcome: Outcome, source: KernelSource | None) -> bool:
-        """Keep one more outcome, durably. True if it is the best so far."""
-        self._store.record_trial(self._run_id, number, outcome, source)
+        """Keep one more outcome, durably. True if it is the best so far.
+
+        The source is kept with it if the outcome is of a kernel, and not of a config alone.
+        """
+        kept = source if outcome.kernel_sha256 else None
+        self._store.record_trial(self._run_id, number, outcome, kept)
         return self._note(outcome)
 
     def _note(self, outcome: Outcome) -> bool:

@@ -1,0 +1,373 @@
+"""Kernel Tuner's cache files: read, validated, as columns; and written.
+
+A cache file is JSON: what was tuned, and under ``cache`` one object per config with its parameters
+and its time in milliseconds, or the name of an error. Kernel Tuner appends to it while it runs and
+closes the brackets at the end; one that was left open is read as far as it goes.
+"""
+
+import gzip
+import hashlib
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from autogemm.config import Value
+from autogemm.errors import RecordingError
+from autogemm.files import write_atomically
+from autogemm.outcome import Status
+from autogemm.space.schema import MAX_VALUES, Identifier
+
+# 250,000 configs with 32 samples each are 350 MB; a file that unpacks to more is refused.
+MAX_UNPACKED_BYTES = 512 * 2**20
+# One config on a line that is not finished. More than this is no line that is being written.
+MAX_UNFINISHED = 64 * 2**10
+MAX_TEXT = 200
+# Early versions wrote this number of milliseconds for a config that failed.
+FAILED_MS = 1e20
+MAX_INTEGER = 2**62
+
+_STATUS = {
+    "InvalidConfig": Status.REJECTED,
+    "CompilationFailedConfig": Status.COMPILE_FAILED,
+    "RuntimeFailedConfig": Status.LAUNCH_FAILED,
+}
+_ERROR = {status: name for name, status in _STATUS.items()}
+# Milliseconds that Kernel Tuner spent on a config, by the names it gives them.
+_SPENT = ("compile_time", "verification_time", "benchmark_time")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One config of a cache. ``time_us`` is None unless the status is ok.
+
+    ``spent_s`` is what compiling, verifying and timing took, in seconds; None if it is not said.
+    """
+
+    values: tuple[Value, ...]
+    status: Status
+    reason: str
+    time_us: float | None
+    spent_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTunerCache:
+    """A whole file. ``values`` of an entry are in the order of ``parameters``.
+
+    ``parameters`` has the values that occur, in the order of their rank. ``problem_size`` is empty
+    where the file does not say it in numbers; ``is_closed`` is False for a file left open.
+    """
+
+    device_name: str
+    kernel_name: str
+    problem_size: tuple[int, ...]
+    parameters: Mapping[str, tuple[Value, ...]]
+    entries: tuple[Entry, ...]
+    is_closed: bool
+    sha256: str
+
+    def columns(self) -> dict[str, tuple[Value, ...]]:
+        """The values of each parameter, one for each entry."""
+        columns = zip(*(entry.values for entry in self.entries), strict=True)
+        return dict(zip(self.parameters, columns, strict=True))
+
+
+def _line(value: object) -> object:
+    """Names are shown in tables and on terminals."""
+    if isinstance(value, str) and not value.isprintable():
+        raise ValueError("must be one printable line")
+    return value
+
+
+Line = Annotated[str, BeforeValidator(_line), Field(min_length=1, max_length=MAX_TEXT)]
+
+
+class _Header(BaseModel):
+    """What stands beside the configs; fields that are not needed are not looked at."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+    device_name: Line
+    kernel_name: Line
+    problem_size: Any = None
+    tune_params_keys: Annotated[list[Identifier], Field(min_length=1, max_length=64)]
+    schema_version: Annotated[str, Field(pattern=r"^1(\.|$)")] = "1"
+
+
+def is_kernel_tuner_cache(path: Path) -> bool:
+    """Whether the file looks like one, from its beginning; False for one that cannot be read."""
+    try:
+        with _opened(path) as stream:
+            head = stream.read(2**16)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return b'"tune_params_keys"' in head and b'"autogemm-recording"' not in head
+
+
+def read_kernel_tuner_cache(path: Path) -> KernelTunerCache:
+    """Read and validate one file, gzip'd or not. Raises RecordingError with the first fault."""
+    data = _unpacked(path)
+    try:
+        header, rows, is_closed = _parsed(data.decode("utf-8"))
+        names = _header(header)
+        values, entries = _entries(names.tune_params_keys, rows)
+    except (ValueError, RecursionError) as error:
+        raise RecordingError(
+            f"broken Kernel Tuner cache {path}: {' '.join(str(error).split())[:MAX_TEXT]}"
+        ) from error
+    return KernelTunerCache(
+        device_name=names.device_name,
+        kernel_name=names.kernel_name,
+        problem_size=_sizes(names.problem_size),
+        parameters=values,
+        entries=entries,
+        is_closed=is_closed,
+        sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def write_kernel_tuner_cache(cache: KernelTunerCache, path: Path) -> None:
+    """Write the file, whole or not at all; gzip'd if its name ends in .gz. Raises RecordingError.
+
+    Kernel Tuner reads what is not gzip'd. Times are written in milliseconds, as it does.
+    """
+    keys = list(cache.parameters)
+    content = {
+        "device_name": cache.device_name,
+        "kernel_name": cache.kernel_name,
+        "problem_size": list(cache.problem_size),
+        "tune_params_keys": keys,
+        "tune_params": {name: list(values) for name, values in cache.parameters.items()},
+        "objective": "time",
+        "cache": {
+            ",".join(map(str, entry.values)): _as_dict(keys, entry) for entry in cache.entries
+        },
+    }
+    text = json.dumps(content, separators=(",", ":")).encode()
+    try:
+        write_atomically(path, gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
+    except OSError as error:
+        raise RecordingError(f"cannot write the cache {path}: {error}") from error
+
+
+def _as_dict(keys: Sequence[str], entry: Entry) -> dict[str, Any]:
+    row: dict[str, Any] = dict(zip(keys, entry.values, strict=True))
+    row["time"] = (
+        entry.time_us / 1e3
+        if entry.time_us is not None
+        else _ERROR.get(entry.status, "RuntimeFailedConfig")
+    )
+    if entry.spent_s is not None:
+        row |= {
+            "compile_time": 0.0,
+            "verification_time": 0.0,
+            "benchmark_time": entry.spent_s * 1e3,
+        }
+    return row
+
+
+def _opened(path: Path) -> Any:
+    with path.open("rb") as stream:
+        is_packed = stream.read(2) == b"\x1f\x8b"
+    return gzip.open(path, "rb") if is_packed else path.open("rb")
+
+
+def _unpacked(path: Path) -> bytes:
+    try:
+        with _opened(path) as stream:
+            # One byte more than allowed tells a bomb from a file that just fits.
+            data: bytes = stream.read(MAX_UNPACKED_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise RecordingError(f"cannot read the recording {path}: {error}") from error
+    if len(data) > MAX_UNPACKED_BYTES:
+        raise RecordingError(
+            f"the recording {path} unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MB: refused"
+        )
+    return data
+
+
+Row = Mapping[str, Any]
+
+
+class _Scanner:
+    """Takes JSON apart from left to right, so that of a long file one entry is held at a time."""
+
+    _space = re.compile(r"[ \t\r\n]*")
+    _decode = json.JSONDecoder().raw_decode
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+
+    def next(self) -> str:
+        """The next character that is no space, empty at the end; it is not taken."""
+        match = self._space.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        return self.text[self.at : self.at + 1]
+
+    def take(self, expected: str) -> None:
+        """Raises ValueError if something else comes."""
+        found = self.next()
+        if found != expected:
+            raise ValueError(f"expected {expected!r} at character {self.at}, found {found!r}")
+        self.at += 1
+
+    def value(self) -> Any:
+        """The next value. Raises ValueError if there is none."""
+        self.next()
+        value, self.at = self._decode(self.text, self.at)
+        return value
+
+    def name(self) -> str:
+        """The name of the next member, and its colon."""
+        name = self.value()
+        if not isinstance(name, str):
+            raise ValueError(f"expected a name before character {self.at}")
+        self.take(":")
+        return name
+
+    def more(self) -> bool:
+        """Whether another member follows; takes the comma or the closing bracket."""
+        if self.next() == "}":
+            self.at += 1
+            return False
+        self.take(",")
+        return True
+
+
+def _parsed(text: str) -> tuple[dict[str, Any], list[Row], bool]:
+    """Header, entries, and whether the file ends as it should."""
+    scanner = _Scanner(text)
+    header: dict[str, Any] = {}
+    rows: list[Row] = []
+    scanner.take("{")
+    while True:
+        name = scanner.name()
+        if name != "cache":
+            header[name] = scanner.value()
+        else:
+            scanner.take("{")
+            rows.extend(_cached(scanner))
+            if not scanner.next():
+                return header, rows, False
+        if not scanner.more():
+            return header, rows, True
+
+
+def _cached(scanner: _Scanner) -> Iterator[Row]:
+    """The entries, up to the closing bracket or the end of a file that was left open."""
+    if scanner.next() == "}":
+        scanner.at += 1
+        return
+    while scanner.next():
+        start = scanner.at
+        try:
+            name = scanner.name()
+            row = scanner.value()
+        except ValueError:
+            rest = scanner.text[start : start + MAX_UNFINISHED + 1].rstrip()
+            if len(rest) > MAX_UNFINISHED or "\n" in rest:
+                raise
+            # The last line, which was being written.
+            scanner.at = len(scanner.text)
+            return
+        if not isinstance(row, dict):
+            raise ValueError(f"the entry {name!r} is no object")
+        yield row
+        if not scanner.next() or not scanner.more():
+            return
+
+
+def _header(found: dict[str, Any]) -> _Header:
+    try:
+        header = _Header.model_validate(found)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise ValueError(f"{place}: {fault['msg']}") from None
+    if len(set(header.tune_params_keys)) < len(header.tune_params_keys):
+        raise ValueError("tune_params_keys: a parameter is there twice")
+    return header
+
+
+def _sizes(found: object) -> tuple[int, ...]:
+    """The problem size in numbers; nothing for what is a program's name or an expression."""
+    sizes: list[Any] = found if isinstance(found, list) else [found]
+    return tuple(int(size) for size in sizes) if all(map(_is_whole, sizes)) else ()
+
+
+def _entries(
+    names: Sequence[str], rows: Sequence[Row]
+) -> tuple[dict[str, tuple[Value, ...]], tuple[Entry, ...]]:
+    """The values of each parameter in their rank, and the entries."""
+    if not rows:
+        raise ValueError("no config in it")
+    columns = {name: _column(name, [_given(row, name) for row in rows]) for name in names}
+    configs = list(zip(*columns.values(), strict=True))
+    if len(set(configs)) < len(configs):
+        twice = next(config for config in configs if configs.count(config) > 1)
+        shown = " ".join(f"{n}={v}" for n, v in zip(names, twice, strict=True))
+        raise ValueError(f"the config {shown} is there twice")
+    entries = tuple(_entry(row, config) for row, config in zip(rows, configs, strict=True))
+    values = {name: _ranked(name, column) for name, column in columns.items()}
+    return values, entries
+
+
+def _given(row: Row, name: str) -> Any:
+    if name not in row:
+        raise ValueError(f"an entry has no parameter {name!r}")
+    return row[name]
+
+
+def _column(name: str, given: list[Any]) -> list[Value]:
+    """Integers if all are whole numbers, else texts. Raises ValueError for lists and the like."""
+    for value in given:
+        if not isinstance(value, int | float | str):
+            raise ValueError(f"{name}: a value is a number or a text, got {value!r:.60}")
+        if isinstance(value, str) and not (value.isprintable() and 0 < len(value) <= MAX_TEXT):
+            raise ValueError(f"{name}: a text value is one printable line, got {value!r:.60}")
+    if all(_is_whole(value) for value in given):
+        return [int(value) for value in given]
+    return [str(value) for value in given]
+
+
+def _is_whole(value: object) -> bool:
+    # First the range: NaN is in none, and a huge integer becomes no float.
+    is_number = isinstance(value, int | float) and -MAX_INTEGER < value < MAX_INTEGER
+    return is_number and value == int(value)  # type: ignore[call-overload]
+
+
+def _ranked(name: str, column: Sequence[Value]) -> tuple[Value, ...]:
+    """The values that occur: numbers by size, texts that are numbers too, other texts as found."""
+    values = dict.fromkeys(column)
+    if len(values) > MAX_VALUES:
+        raise ValueError(f"{name}: more than {MAX_VALUES} values")
+    try:
+        return tuple(sorted(values, key=float))
+    except ValueError:
+        return tuple(values)
+
+
+def _entry(row: Row, values: tuple[Value, ...]) -> Entry:
+    time_ms, error = row.get("time"), row.get("__error__")
+    spent = [ms for name in _SPENT if (ms := _milliseconds(row.get(name))) is not None]
+    spent_s = sum(spent) / 1e3 if len(spent) == len(_SPENT) else None
+    known_ms = _milliseconds(time_ms)
+    if error is None and known_ms:
+        return Entry(values, Status.OK, "", known_ms * 1e3, spent_s)
+    said = str(error if error is not None else time_ms)
+    said = "".join(c if c.isprintable() else "?" for c in said)[:MAX_TEXT]
+    status = _STATUS.get(said, Status.LAUNCH_FAILED)
+    return Entry(values, status, f"recorded as {said or 'nothing'}", None, spent_s)
+
+
+def _milliseconds(value: object) -> float | None:
+    """A time; None for what is none, and for what stands for a failure."""
+    is_time = isinstance(value, int | float) and 0 <= value < FAILED_MS
+    return float(value) if is_time else None  # type: ignore[arg-type]
