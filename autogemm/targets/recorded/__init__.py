@@ -14,12 +14,14 @@ from autogemm.targets.recorded.format import (
 )
 from autogemm.targets.recorded.kernel_tuner import (
     KernelTunerCache,
+    cache_of,
     is_kernel_tuner_cache,
     read_kernel_tuner_cache,
     write_kernel_tuner_cache,
 )
 from autogemm.targets.recorded.listed import ListedTarget
 from autogemm.targets.recorded.listing import RecordingInfo, list_recordings
+from autogemm.targets.recorded.spaces import RecordedSpace, open_recorded_space
 from autogemm.targets.recorded.target import RecordedTarget
 
 __all__ = [
@@ -27,12 +29,15 @@ __all__ = [
     "Baseline",
     "KernelTunerCache",
     "ListedTarget",
+    "RecordedSpace",
     "RecordedTarget",
     "Recording",
     "RecordingInfo",
     "RecordingSource",
+    "cache_of",
     "is_kernel_tuner_cache",
     "list_recordings",
+    "open_recorded_space",
     "read_kernel_tuner_cache",
     "read_recording",
     "write_kernel_tuner_cache",

@@ -22,6 +22,7 @@ from autogemm.errors import RecordingError
 from autogemm.files import write_atomically
 from autogemm.outcome import Status
 from autogemm.space.schema import MAX_VALUES, Identifier
+from autogemm.targets.recorded.format import Recording
 
 # 250,000 configs with 32 samples each are 350 MB; a file that unpacks to more is refused.
 MAX_UNPACKED_BYTES = 512 * 2**20
@@ -129,6 +130,37 @@ def read_kernel_tuner_cache(path: Path) -> KernelTunerCache:
         entries=entries,
         is_closed=is_closed,
         sha256=hashlib.sha256(data).hexdigest(),
+    )
+
+
+def cache_of(recording: Recording) -> KernelTunerCache:
+    """One of the project's own recordings as Kernel Tuner would have kept it.
+
+    A recording does not keep what compiling took: ``spent_s`` is the timed launches alone.
+    """
+    columns = zip(*recording.parameters.values(), strict=True)
+    entries = tuple(
+        Entry(
+            values=values,
+            status=status,
+            reason="" if status is Status.OK else f"recorded as {status}",
+            time_us=time_us,
+            spent_s=time_us * (samples or 1) * 1e-6 if time_us is not None else 0.0,
+        )
+        for values, status, time_us, samples in zip(
+            columns, recording.status, recording.time_us, recording.num_samples, strict=True
+        )
+    )
+    problem = recording.problem
+    content = recording.model_dump_json().encode()
+    return KernelTunerCache(
+        device_name=recording.source.device.name,
+        kernel_name=recording.family,
+        problem_size=(problem.m, problem.n, problem.k),
+        parameters={name: _ranked(name, column) for name, column in recording.parameters.items()},
+        entries=entries,
+        is_closed=recording.complete,
+        sha256=hashlib.sha256(content).hexdigest(),
     )
 
 

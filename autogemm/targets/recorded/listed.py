@@ -52,7 +52,7 @@ class ListedTarget:
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Raises UsageError for another problem or cache state than the file's."""
-        known = self._problem_sizes()
+        known = said_sizes(self.cache, self._description)
         asked = {"M": problem.m, "N": problem.n, "K": problem.k}
         if any(asked[name] != size for name, size in known.items()):
             said = " ".join(f"{name}={size}" for name, size in known.items())
@@ -67,12 +67,6 @@ class ListedTarget:
             )
         self._entries = {entry.values: entry for entry in self.cache.entries}
 
-    def _problem_sizes(self) -> dict[str, int]:
-        """What the file says of M, N and K; nothing if its numbers cannot be told apart."""
-        names = self._description.problem_size if self._description is not None else ()
-        sizes = self.cache.problem_size
-        return dict(zip(names, sizes, strict=True)) if len(names) == len(sizes) else {}
-
     def _size_hint(self, known: Mapping[str, int]) -> str:
         if len(known) == 3 or len(set(known.values())) > 1:
             return "x".join(str(known.get(name, name)) for name in ("M", "N", "K"))
@@ -85,7 +79,7 @@ class ListedTarget:
 
     def caveats(self, family: Family) -> tuple[str, ...]:
         """What a person must know before believing the times, a line each."""
-        name, known = self.path.name, self._problem_sizes()
+        name, known = self.path.name, said_sizes(self.cache, self._description)
         unsaid = [size for size in ("M", "N", "K") if size not in known]
         lines = [
             f"{name} was recorded by Kernel Tuner: the kernel itself is not in it, so its result "
@@ -114,6 +108,13 @@ class ListedTarget:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def said_sizes(cache: KernelTunerCache, description: Description | None) -> dict[str, int]:
+    """What the file says of M, N and K; nothing if its numbers cannot be told apart."""
+    names = description.problem_size if description is not None else ()
+    sizes = cache.problem_size
+    return dict(zip(names, sizes, strict=True)) if len(names) == len(sizes) else {}
 
 
 def device_named(name: str) -> Device:
