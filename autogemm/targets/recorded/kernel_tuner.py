@@ -8,14 +8,20 @@ closes the brackets at the end; one that was left open is read as far as it goes
 import gzip
 import hashlib
 import json
-import re
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
 
 from autogemm.config import Value
 from autogemm.errors import RecordingError
@@ -23,11 +29,10 @@ from autogemm.files import write_atomically
 from autogemm.outcome import Status
 from autogemm.space.schema import MAX_VALUES, Identifier
 from autogemm.targets.recorded.format import Recording
+from autogemm.targets.recorded.open_json import Row, parse_open_json
 
 # 250,000 configs with 32 samples each are 350 MB; a file that unpacks to more is refused.
 MAX_UNPACKED_BYTES = 512 * 2**20
-# One config on a line that is not finished. More than this is no line that is being written.
-MAX_UNFINISHED = 64 * 2**10
 MAX_TEXT = 200
 # Early versions wrote this number of milliseconds for a config that failed.
 FAILED_MS = 1e20
@@ -79,14 +84,16 @@ class KernelTunerCache:
         return dict(zip(self.parameters, columns, strict=True))
 
 
-def _line(value: object) -> object:
+def _printable(value: str) -> str:
     """Names are shown in tables and on terminals."""
-    if isinstance(value, str) and not value.isprintable():
+    if not value.isprintable():
         raise ValueError("must be one printable line")
     return value
 
 
-Line = Annotated[str, BeforeValidator(_line), Field(min_length=1, max_length=MAX_TEXT)]
+Line = Annotated[
+    str, StringConstraints(min_length=1, max_length=MAX_TEXT), AfterValidator(_printable)
+]
 
 
 class _Header(BaseModel):
@@ -115,7 +122,7 @@ def read_kernel_tuner_cache(path: Path) -> KernelTunerCache:
     """Read and validate one file, gzip'd or not. Raises RecordingError with the first fault."""
     data = _unpacked(path)
     try:
-        header, rows, is_closed = _parsed(data.decode("utf-8"))
+        header, rows, is_closed = parse_open_json(data.decode("utf-8"))
         names = _header(header)
         values, entries = _entries(names.tune_params_keys, rows)
     except (ValueError, RecursionError) as error:
@@ -222,98 +229,6 @@ def _unpacked(path: Path) -> bytes:
             f"the recording {path} unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MB: refused"
         )
     return data
-
-
-Row = Mapping[str, Any]
-
-
-class _Scanner:
-    """Takes JSON apart from left to right, so that of a long file one entry is held at a time."""
-
-    _space = re.compile(r"[ \t\r\n]*")
-    _decode = json.JSONDecoder().raw_decode
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-
-    def next(self) -> str:
-        """The next character that is no space, empty at the end; it is not taken."""
-        match = self._space.match(self.text, self.at)
-        self.at = match.end() if match else self.at
-        return self.text[self.at : self.at + 1]
-
-    def take(self, expected: str) -> None:
-        """Raises ValueError if something else comes."""
-        found = self.next()
-        if found != expected:
-            raise ValueError(f"expected {expected!r} at character {self.at}, found {found!r}")
-        self.at += 1
-
-    def value(self) -> Any:
-        """The next value. Raises ValueError if there is none."""
-        self.next()
-        value, self.at = self._decode(self.text, self.at)
-        return value
-
-    def name(self) -> str:
-        """The name of the next member, and its colon."""
-        name = self.value()
-        if not isinstance(name, str):
-            raise ValueError(f"expected a name before character {self.at}")
-        self.take(":")
-        return name
-
-    def more(self) -> bool:
-        """Whether another member follows; takes the comma or the closing bracket."""
-        if self.next() == "}":
-            self.at += 1
-            return False
-        self.take(",")
-        return True
-
-
-def _parsed(text: str) -> tuple[dict[str, Any], list[Row], bool]:
-    """Header, entries, and whether the file ends as it should."""
-    scanner = _Scanner(text)
-    header: dict[str, Any] = {}
-    rows: list[Row] = []
-    scanner.take("{")
-    while True:
-        name = scanner.name()
-        if name != "cache":
-            header[name] = scanner.value()
-        else:
-            scanner.take("{")
-            rows.extend(_cached(scanner))
-            if not scanner.next():
-                return header, rows, False
-        if not scanner.more():
-            return header, rows, True
-
-
-def _cached(scanner: _Scanner) -> Iterator[Row]:
-    """The entries, up to the closing bracket or the end of a file that was left open."""
-    if scanner.next() == "}":
-        scanner.at += 1
-        return
-    while scanner.next():
-        start = scanner.at
-        try:
-            name = scanner.name()
-            row = scanner.value()
-        except ValueError:
-            rest = scanner.text[start : start + MAX_UNFINISHED + 1].rstrip()
-            if len(rest) > MAX_UNFINISHED or "\n" in rest:
-                raise
-            # The last line, which was being written.
-            scanner.at = len(scanner.text)
-            return
-        if not isinstance(row, dict):
-            raise ValueError(f"the entry {name!r} is no object")
-        yield row
-        if not scanner.next() or not scanner.more():
-            return
 
 
 def _header(found: dict[str, Any]) -> _Header:
