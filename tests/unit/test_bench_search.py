@@ -201,6 +201,7 @@ def test_fractions_over_seconds() -> None:
     (curve,) = summary.curves
     assert curve.by_seconds is not None
     assert (summary.seconds[0], summary.seconds[-1]) == pytest.approx((1.0, 100.0))
+    assert (curve.by_seconds[0], curve.by_seconds[-1]) == (0.2, 0.8)
     for second, fraction in zip(summary.seconds[1:-1], curve.by_seconds[1:-1], strict=True):
         assert fraction == (0.2 if second < 10.0 else 0.4)
 

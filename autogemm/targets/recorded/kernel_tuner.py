@@ -277,11 +277,13 @@ def _column(name: str, given: list[Any]) -> list[Value]:
     for value in given:
         if not isinstance(value, int | float | str):
             raise ValueError(f"{name}: a value is a number or a text, got {value!r:.60}")
-        if isinstance(value, str) and not (value.isprintable() and 0 < len(value) <= MAX_TEXT):
-            raise ValueError(f"{name}: a text value is one printable line, got {value!r:.60}")
     if all(_is_whole(value) for value in given):
         return [int(value) for value in given]
-    return [str(value) for value in given]
+    texts = [str(value) for value in given]
+    for text in texts:
+        if not (text.isprintable() and 0 < len(text) <= MAX_TEXT):
+            raise ValueError(f"{name}: a text value is one printable line, got {text!r:.60}")
+    return list(texts)
 
 
 def _is_whole(value: object) -> bool:
