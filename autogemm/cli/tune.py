@@ -22,6 +22,7 @@ from autogemm.search import SAMPLERS
 
 if TYPE_CHECKING:
     from autogemm.compile import Compiler
+    from autogemm.problem import Problem
     from autogemm.space import Family
     from autogemm.targets import Target
     from autogemm.tuning import Chosen, TuneRequest, TuneResult
@@ -157,9 +158,7 @@ def _run(options: dict[str, Any], db: str | None, quiet: bool) -> "tuple[TuneReq
         chosen = choose_target(options["gpu"], asked.name, options["require_gpu"])
         target = stack.enter_context(closing(chosen.target))
         if is_file(options["gpu"]):
-            # Only now it is known of which family's parameters --fix speaks.
-            family = _family_of(chosen, asked)
-            request = replace(request, family=family, fix=parse_fix(family, options["fix"]))
+            request = _as_recorded(request, chosen, options)
         if chosen.notice:
             click.secho(chosen.notice, err=True, bold=True)
         compiler = None if request.family.template_path is None else _compiler_for(target)
@@ -169,17 +168,32 @@ def _run(options: dict[str, Any], db: str | None, quiet: bool) -> "tuple[TuneReq
         return request, run_tuner(request, target, compiler, store, on_event)
 
 
-def _family_of(chosen: "Chosen", asked: "Family") -> "Family":
-    """What a recording from elsewhere lists, unless another family was asked for by name."""
-    if chosen.family is None:
-        return asked
-    given = click.get_current_context().get_parameter_source("family")
-    if given is click.core.ParameterSource.COMMANDLINE and asked.name != chosen.family.name:
-        raise UsageError(
-            f"that recording lists configs of {chosen.family.name}, not of {asked.name}: leave "
-            "--family out"
-        )
-    return chosen.family
+def _as_recorded(
+    request: "TuneRequest", chosen: "Chosen", options: dict[str, Any]
+) -> "TuneRequest":
+    """The request for what a file holds: it may bring a family, and the size, of its own.
+
+    Raises UsageError where something else was asked for by name.
+    """
+    from autogemm.space import parse_fix
+
+    family, problem = request.family, request.problem
+    if chosen.family is not None:
+        if _is_typed("family") and family.name != chosen.family.name:
+            raise UsageError(
+                f"that recording lists configs of {chosen.family.name}, not of {family.name}: "
+                "leave --family out"
+            )
+        family = chosen.family
+    if chosen.size and not _is_typed("size"):
+        problem = _problem({**options, "size": chosen.size})
+    fix = parse_fix(family, options["fix"])
+    return replace(request, family=family, problem=problem, fix=fix)
+
+
+def _is_typed(option: str) -> bool:
+    given = click.get_current_context().get_parameter_source(option)
+    return given is click.core.ParameterSource.COMMANDLINE
 
 
 def _exit_interrupted() -> NoReturn:
@@ -189,10 +203,8 @@ def _exit_interrupted() -> NoReturn:
 
 def _export_command(run_id: int, db: str | None) -> str:
     """What to type next. A database from the environment is found there again."""
-    given = click.get_current_context().get_parameter_source("db")
-    is_typed = given is click.core.ParameterSource.COMMANDLINE
     parts = ["autogemm", "export", "best.cu", "--run", str(run_id)]
-    return shlex.join([*parts, "--db", db] if is_typed and db else parts)
+    return shlex.join([*parts, "--db", db] if _is_typed("db") and db else parts)
 
 
 def _request(options: dict[str, Any], family: "Family") -> "TuneRequest":
@@ -204,11 +216,9 @@ def _request(options: dict[str, Any], family: "Family") -> "TuneRequest":
     sampler = options["sampler"]
     if sampler not in SAMPLERS:
         raise UsageError(f"unknown sampler {sampler!r}; known: {', '.join(SAMPLERS)}")
-    sizes = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
-    problem = problem_from(**{name: options[name] for name in sizes})
     budget_s = options["budget_s"]
     return TuneRequest(
-        problem=problem,
+        problem=_problem(options),
         family=family,
         sampler=sampler,
         seed=options["seed"],
@@ -220,6 +230,11 @@ def _request(options: dict[str, Any], family: "Family") -> "TuneRequest":
         fresh=options["fresh"],
         command=_command_line(),
     )
+
+
+def _problem(options: dict[str, Any]) -> "Problem":
+    names = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
+    return problem_from(**{name: options[name] for name in names})
 
 
 def _command_line() -> str:

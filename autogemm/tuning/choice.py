@@ -20,13 +20,14 @@ def is_file(gpu: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A target, what must be said about the choice (empty if nothing), and the family to be tuned
-    where the target brings its own.
+    """A target, what must be said about the choice (empty if nothing), and where the target brings
+    its own the family to be tuned, and the size ``MxNxK`` if it says that.
     """
 
     target: Target
     notice: str = ""
     family: Family | None = None
+    size: str = ""
 
 
 def choose_target(gpu: str, family: str, require_gpu: bool = False) -> Chosen:
@@ -45,7 +46,8 @@ def choose_target(gpu: str, family: str, require_gpu: bool = False) -> Chosen:
         path = Path(place).expanduser() if place else None
         if path is not None and path.is_file() and is_kernel_tuner_cache(path):
             listed = ListedTarget(path)
-            return Chosen(listed, _recorded_notice("", listed, True), listed.family)
+            notice = _recorded_notice("", listed, True)
+            return Chosen(listed, notice, listed.family, listed.size)
         target = RecordedTarget(path, family)
         return Chosen(target, _recorded_notice("", target, bool(place)))
     names = [device.name for device in attached_devices()]

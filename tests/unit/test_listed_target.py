@@ -209,6 +209,18 @@ def test_an_own_recording_written_as_a_cache_keeps_its_features(tmp_path: Path) 
         target.prepare(Problem(4096, 256, 512), MeasureOptions())
 
 
+def test_a_file_that_says_the_whole_size_decides_it(tmp_path: Path, cache: Path) -> None:
+    shipped = data_folder("db/recordings") / "sgemm_simt_h100_4096x256x1024_nn.json.gz"
+    path = tmp_path / "own.json"
+    write_kernel_tuner_cache(open_recorded_space(shipped).cache, path)
+    few = ("--gpu", f"recorded:{path}", "--sampler", "random", "--trials", 2, "--json", "-q")
+    found = json.loads(invoke("tune", *few).stdout)
+    assert (found["m"], found["n"], found["k"]) == (4096, 256, 1024)
+    refused = invoke("tune", *few, "--size", 4096)
+    assert refused.exit_code == 2
+    assert "was recorded for M=4096 N=256 K=1024, not 4096" in refused.stderr
+
+
 def test_each_config_answers_as_the_file_says(cache: Path) -> None:
     target = ListedTarget(cache)
     target.prepare(PROBLEM, MeasureOptions(l2=CacheState.WARM))

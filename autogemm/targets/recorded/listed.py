@@ -17,7 +17,7 @@ from autogemm.space import Expression, Family, Parameter, Space, listed_space, p
 from autogemm.space.evaluation import Operand
 from autogemm.space.family import problem_values
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded.description import Description, description_for
+from autogemm.targets.recorded.description import SIZES, Description, description_for
 from autogemm.targets.recorded.kernel_tuner import (
     Entry,
     KernelTunerCache,
@@ -50,6 +50,12 @@ class ListedTarget:
         self.environment = Environment()
         self._entries: dict[tuple[Value, ...], Entry] = {}
 
+    @property
+    def size(self) -> str:
+        """``MxNxK`` if the file says all three, else nothing."""
+        known = said_sizes(self.cache, self._description)
+        return "x".join(str(known[name]) for name in SIZES) if len(known) == len(SIZES) else ""
+
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Raises UsageError for another problem or cache state than the file's."""
         known = said_sizes(self.cache, self._description)
@@ -69,7 +75,7 @@ class ListedTarget:
 
     def _size_hint(self, known: Mapping[str, int]) -> str:
         if len(known) == 3 or len(set(known.values())) > 1:
-            return "x".join(str(known.get(name, name)) for name in ("M", "N", "K"))
+            return "x".join(str(known.get(name, name)) for name in SIZES)
         return str(next(iter(known.values())))
 
     def space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Space:
@@ -80,7 +86,7 @@ class ListedTarget:
     def caveats(self, family: Family) -> tuple[str, ...]:
         """What a person must know before believing the times, a line each."""
         name, known = self.path.name, said_sizes(self.cache, self._description)
-        unsaid = [size for size in ("M", "N", "K") if size not in known]
+        unsaid = [name for name in SIZES if name not in known]
         lines = [
             f"{name} was recorded by Kernel Tuner: the kernel itself is not in it, so its result "
             "cannot be exported",
