@@ -57,7 +57,8 @@ def draw(summary: Summary, title: str, path: Path) -> None:
         axes[1].set_xscale("log")
     for one in axes:
         one.grid(visible=True, color="0.85", linewidth=0.6)
-    axes[0].legend(loc="lower right", fontsize="small")
+    lines, labels = axes[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=2 * num_panels, fontsize="small")
     figure.suptitle(title, fontsize="medium")
     try:
         figure.savefig(path, dpi=150, metadata=_undated(path))
