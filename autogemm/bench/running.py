@@ -28,13 +28,13 @@ def replays(plan: Plan, processes: int | None = None) -> Iterator[Replay]:
         return
     # Not forked: the parent may have threads (a progress bar).
     spawning = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(cores, len(jobs)), spawning, _prepare_worker) as pool:
-        futures = [pool.submit(_replay, job) for job in jobs]
-        try:
-            for future in as_completed(futures):
-                yield future.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+    pool = ProcessPoolExecutor(min(cores, len(jobs)), spawning, _prepare_worker)
+    try:
+        for future in as_completed([pool.submit(_replay, job) for job in jobs]):
+            yield future.result()
+    finally:
+        # After Ctrl-C or an error: what has begun ends, nothing else begins.
+        pool.shutdown(cancel_futures=True)
 
 
 def _prepare_worker() -> None:

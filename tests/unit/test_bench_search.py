@@ -2,8 +2,10 @@
 
 import csv
 import json
+import multiprocessing
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +234,16 @@ def test_processes_do_not_change_the_result(path: Path) -> None:
     ]
     assert by_process[0] == by_process[1]
     assert list(by_process[0]) == [0, 1, 2, 3]
+
+
+def test_stopping_early_leaves_no_process(path: Path) -> None:
+    begun = replays(Plan((path,), ("random",), seeds=200, evaluations=20), 2)
+    assert isinstance(begun, Generator)
+    next(begun)
+    before = time.monotonic()
+    begun.close()
+    assert time.monotonic() - before < 30
+    assert multiprocessing.active_children() == []
 
 
 def bench_search(*arguments: object) -> Result:
