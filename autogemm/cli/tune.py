@@ -121,6 +121,7 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
       autogemm tune --gpu auto --size 4096
       autogemm tune --size 4096x256x1024 --layout tt --budget 5m --trials 1000
       autogemm tune --gpu recorded --size 1024 --json
+      autogemm tune --gpu recorded:cache.json.gz --size 4096
     """
     from autogemm.cli.tune_report import print_result, result_as_json
     from autogemm.store import database_place
