@@ -30,10 +30,15 @@ from autogemm.targets.recorded.description import read_description
 PROBLEM = Problem(4096, 4096, 4096)
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
+    monkeypatch.setenv("AUTOGEMM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
     return write_cache(tmp_path / "card.json")
 
 
