@@ -21,11 +21,12 @@ from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import (
     ListedTarget,
     cache_of,
+    description,
     open_recorded_space,
     write_kernel_tuner_cache,
     write_recording,
 )
-from autogemm.targets.recorded.description import read_description
+from autogemm.targets.recorded.description import Description, read_description
 
 PROBLEM = Problem(4096, 4096, 4096)
 
@@ -284,6 +285,23 @@ def test_a_recording_in_which_nothing_worked_is_refused(tmp_path: Path) -> None:
 def test_nothing_left_by_fix(cache: Path) -> None:
     with pytest.raises(EmptySpaceError):
         ListedTarget(cache).space(PROBLEM, {"MWG": (16,), "MDIMC": (16,), "VWM": (2,)})
+
+
+def test_of_several_descriptions_the_one_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    def known() -> list[Description]:
+        both = {"X": "", "Y": ""}
+        return [
+            Description("loose", (), frozenset({"X"}), {"X": ""}, {}),
+            Description("first", (), frozenset(both), both, {}),
+            Description("second", (), frozenset(both), both, {}),
+        ]
+
+    monkeypatch.setattr(description, "_known", known)
+    for name, expected in (("second", "second"), ("loose", "loose"), ("other", "first")):
+        found = description.description_for(["X", "Y", "Z"], name)
+        assert found is not None
+        assert found.name == expected
+    assert description.description_for(["Y"], "first") is None
 
 
 DESCRIPTION = """

@@ -48,16 +48,16 @@ class _Form(BaseModel):
     derive: Annotated[dict[Identifier, ExpressionText], Field(max_length=500)] = {}
 
 
-def description_for(parameters: Sequence[str]) -> Description | None:
+def description_for(parameters: Sequence[str], kernel_name: str) -> Description | None:
     """The description of the kernel with these parameters, None if none is known.
 
-    A family that ships fits if it has exactly these, a foreign kernel if what it requires is among
-    them; of several the one that requires most. Raises FamilyError for a broken description.
+    A kernel fits if what it requires is among them, of a family that ships all its parameters; of
+    several the one of that name, else the one that requires most. Raises FamilyError for a broken
+    description.
     """
     names = frozenset(parameters)
     fitting = [one for one in _known() if one.required <= names]
-    exact = [one for one in fitting if one.docs.keys() == names]
-    return max(exact or fitting, key=lambda one: len(one.required), default=None)
+    return max(fitting, key=lambda one: (one.name == kernel_name, len(one.required)), default=None)
 
 
 def _known() -> Iterator[Description]:

@@ -44,7 +44,7 @@ class ListedTarget:
             raise NotFoundError(f"no such recording: {path}")
         self.path = path
         self.cache = read_kernel_tuner_cache(path)
-        self._description = description_for(list(self.cache.parameters))
+        self._description = description_for(list(self.cache.parameters), self.cache.kernel_name)
         self.family = family_of(self.cache, self._description, path)
         self.device = device_named(self.cache.device_name)
         self.environment = Environment()

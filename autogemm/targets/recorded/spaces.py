@@ -52,7 +52,7 @@ def open_recorded_space(path: Path) -> RecordedSpace:
         raise NotFoundError(f"no such recording: {path}")
     is_foreign = is_kernel_tuner_cache(path)
     cache = read_kernel_tuner_cache(path) if is_foreign else cache_of(read_recording(path))
-    description = description_for(list(cache.parameters))
+    description = description_for(list(cache.parameters), cache.kernel_name)
     space, rows = listed_space(
         family_of(cache, description, path),
         _problem(cache, description),
