@@ -21,7 +21,6 @@ from typing import Any
 
 import click
 
-from autogemm.cli.options import problem_from
 from autogemm.files import write_atomically
 
 SHAPES = (
@@ -52,10 +51,10 @@ def main(  # noqa: PLR0913  # the options of a command
     done = {row["shape"] for row in results["rows"]}
     for shape in [shape for shape in shapes.split(",") if shape not in done]:
         results["rows"].append(_tuned(shape, trials, budget, folder))
-        write_atomically(state, json.dumps(results, indent=1) + "\n")
+        write_atomically(state, (json.dumps(results, indent=1) + "\n").encode())
         click.echo(_line(results["rows"][-1]))
     text = table(results)
-    write_atomically(folder / "suite.txt", text)
+    write_atomically(folder / "suite.txt", text.encode())
     click.echo(text)
 
 
@@ -81,7 +80,7 @@ def _tuned(shape: str, trials: int, budget: str, folder: Path) -> dict[str, Any]
     if done.returncode:
         raise click.ClickException(f"{shape}: {done.stderr.strip()[-300:]}")
     result = json.loads(done.stdout)
-    write_atomically(folder / f"tune_{shape}.json", done.stdout)
+    write_atomically(folder / f"tune_{shape}.json", done.stdout.encode())
     winner, baseline = result["finals"]["entries"][0], result["finals"]["baseline"]
     return {
         "shape": shape,
@@ -157,6 +156,4 @@ def plot(results: dict[str, Any], path: Path) -> None:
 
 
 if __name__ == "__main__":
-    # What it takes of the command line is checked before anything runs.
-    problem_from  # noqa: B018
     main()

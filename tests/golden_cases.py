@@ -110,8 +110,7 @@ GOLDEN_CASES = (
     GoldenCase(
         "pipeline_streamed_any_size",
         Problem(2000, 3002, 1000, layout=Layout.TN),
-        TILE_64
-        | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "STREAM_BLOCKS": 264},
+        TILE_64 | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "STREAM_BLOCKS": 264},
     ),
     GoldenCase(
         "double_buffer_one_fragment",
