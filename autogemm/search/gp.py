@@ -80,7 +80,7 @@ def fit(x: Floats, y: Floats, directions: Floats, max_iterations: int = 40) -> K
     )
     best = np.exp(found.x)
     # The same distances with no more columns than features: A A' = R' R for A' = Q R.
-    triangle: Floats = np.linalg.qr((directions / best[:-2]).T, mode="r")
+    _, triangle = np.linalg.qr((directions / best[:-2]).T)
     return Kernel(triangle.T, float(best[-2]), float(best[-1]))
 
 
