@@ -13,6 +13,7 @@ from autogemm.config import Value
 from autogemm.errors import CompilerMissingError, KernelCompileError, UsageError
 from autogemm.kernel import Candidate
 from autogemm.outcome import Environment, Finals, Outcome, Provenance
+from autogemm.problem import Problem
 from autogemm.search import Search
 from autogemm.space import Family, Space, build_space
 from autogemm.store import RunSpec, RunState, Store
@@ -38,6 +39,19 @@ class Replaying(Protocol):
         """What a person must know before believing its times, a line each."""
 
 
+@runtime_checkable
+class Listing(Protocol):
+    """A target that brings its configs, and neither kernels nor a baseline
+    (:class:`autogemm.targets.recorded.ListedTarget`).
+    """
+
+    def space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Space:
+        """The configs that it lists."""
+
+    def caveats(self, family: Family) -> tuple[str, ...]:
+        """What a person must know before believing its times, a line each."""
+
+
 def tune(
     request: TuneRequest,
     target: Target,
@@ -47,8 +61,9 @@ def tune(
 ) -> TuneResult:
     """Search, record every trial, re-time the best beside cuBLAS, and say what was found.
 
-    The same request resumes a run that was interrupted or killed. Ctrl-C ends the search after the
-    candidate on the card and skips the finals; a second one raises KeyboardInterrupt.
+    There are no finals where the target lists configs without kernels. The same request resumes a
+    run that was interrupted or killed. Ctrl-C ends the search after the candidate on the card and
+    skips the finals; a second one raises KeyboardInterrupt.
 
     Raises UsageError, EmptySpaceError, FamilyError, CompilerMissingError, DeviceError,
     RecordingError and StoreError; a candidate that fails is a trial, not an error.
@@ -59,9 +74,13 @@ def tune(
     fix = dict(request.fix)
     if isinstance(target, Replaying):
         fix = _within(target.restriction(request.family), fix)
+    if isinstance(target, Replaying | Listing):
         for caveat in target.caveats(request.family):
             on_event(Notice(caveat))
-    space = build_space(request.family, request.problem, target.device, fix)
+    if isinstance(target, Listing):
+        space = target.space(request.problem, fix)
+    else:
+        space = build_space(request.family, request.problem, target.device, fix)
     spec = run_spec(request, target, compiler, fix)
     run_id = None if request.fresh else store.find_unfinished_run(spec)
     if run_id is None:
@@ -157,7 +176,7 @@ class _Run:
         pipeline, interrupted = self._search(maker, ledger)
         began = time.monotonic()
         finals = None
-        if not interrupted:
+        if not interrupted and not isinstance(self.target, Listing):
             try:
                 finals = self._finals(maker, ledger.outcomes)
             except KeyboardInterrupt:
