@@ -36,6 +36,25 @@ class CacheState(StrEnum):
     COLD = "cold"
 
 
+class Objective(StrEnum):
+    """What is minimised: the time of one GEMM, its energy, or the product of both."""
+
+    TIME = "time"
+    ENERGY = "energy"
+    EDP = "edp"
+
+
+class StopRule(StrEnum):
+    """What ended a search."""
+
+    TRIALS = "trials"
+    BUDGET = "budget"
+    RATIO = "ratio"
+    GAIN = "gain"
+    USED_UP = "used_up"
+    INTERRUPTED = "interrupted"
+
+
 @dataclass(frozen=True, slots=True)
 class Telemetry:
     """Sampled beside the timings; None where the driver does not tell."""
@@ -64,6 +83,7 @@ class Environment:
 class Measurement:
     """Times of one kernel. Each sample is microseconds for one GEMM.
 
+    ``energy_mj`` is what one GEMM takes of the whole card, in millijoules; None if not measured.
     ``method`` says how: ``events`` around single launches, or ``graph`` (a CUDA graph of
     ``launches_per_sample`` launches between two events, divided by their number).
     """
@@ -74,6 +94,7 @@ class Measurement:
     launches_per_sample: int = 1
     l2: CacheState = CacheState.WARM
     telemetry: Telemetry = Telemetry()
+    energy_mj: float | None = None
 
     @property
     def median_us(self) -> float:
@@ -115,13 +136,29 @@ class Outcome:
             return self.measurement.median_us
         return None
 
+    def cost(self, objective: Objective) -> float | None:
+        """What the objective makes of it (us, mJ, or us * mJ); None if it has no such figure."""
+        energy_mj = self.measurement.energy_mj if self.measurement is not None else None
+        return cost(objective, self.time_us, energy_mj)
+
+
+def cost(objective: Objective, time_us: float | None, energy_mj: float | None) -> float | None:
+    """What is minimised (us, mJ, or us * mJ); None if a figure that it needs is not known."""
+    if time_us is None or objective is Objective.TIME:
+        return time_us
+    if energy_mj is None:
+        return None
+    return energy_mj if objective is Objective.ENERGY else energy_mj * time_us
+
 
 @dataclass(frozen=True, slots=True)
 class FinalsEntry:
     """One contestant of the finals: ``samples_us[i]`` was taken in round i, beside all others.
 
     ``ratio`` is baseline time / own time, from the paired rounds (above 1 is faster than cuBLAS),
-    with its interval. ``tied`` says that the winner's interval over this one contains 1.
+    with its interval. ``tied`` says that no difference to the winner was shown: the interval of
+    its ratio over the winner contains 1. ``registers`` are those of the source's largest kernel.
+    ``samples_mj`` are millijoules for one GEMM, empty if energy was not measured.
     """
 
     name: str
@@ -133,11 +170,26 @@ class FinalsEntry:
     ratio_high: float
     tied: bool
     verification: Verification | None = None
+    registers: int | None = None
+    samples_mj: tuple[float, ...] = ()
 
     @property
     def median_us(self) -> float:
         """Median over the rounds, in microseconds."""
         return statistics.median(self.samples_us)
+
+    @property
+    def energy_mj(self) -> float | None:
+        """Median energy of one GEMM in millijoules, None if it was not measured."""
+        return statistics.median(self.samples_mj) if self.samples_mj else None
+
+    @property
+    def spread(self) -> float | None:
+        """Interquartile range of the samples as a share of their median; None for one sample."""
+        if len(self.samples_us) < 2:
+            return None
+        low, _, high = statistics.quantiles(self.samples_us, n=4, method="inclusive")
+        return (high - low) / self.median_us
 
 
 @dataclass(frozen=True, slots=True)

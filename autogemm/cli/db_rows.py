@@ -58,8 +58,8 @@ RUN_TABLE: Columns = (
     *("time_us", "tflops", "ratio_to_cublas", "started_at"),
 )
 RUN: Columns = (
-    *("run_id", "state", *PLACE, *PROBLEM, "l2", "family", "family_sha256", "fix", "sampler"),
-    *("seed", "num_trials", "num_ok", *SPEED, *RATIO, "started_at", "finished_at", "command"),
+    *("run_id", "state", "stopped_by", *PLACE, *PROBLEM, "l2", "objective", "family"),
+    *("family_sha256", "fix", "sampler", "seed", "num_trials", "num_ok", *SPEED, *RATIO, "started_at", "finished_at", "command"),
     *ENVIRONMENT,
 )
 
@@ -82,11 +82,14 @@ KERNEL_TRIAL_TABLE: Columns = (
 TRIAL: Columns = (
     *("trial_id", "run_id", "number", "status", "reason", *PLACE, *PROBLEM, "l2", "family"),
     *("config", "kernel_id", "kernel_sha256", *SPEED, "samples_us", "method"),
-    *("launches_per_sample", *ERRORS, *RESOURCES, *TELEMETRY, "compile_seconds"),
+    *("launches_per_sample", "energy_mj", *ERRORS, *RESOURCES, *TELEMETRY, "compile_seconds"),
     *("measure_seconds", "finished_at", *ENVIRONMENT),
 )
 
-ENTRY: Columns = ("place", "name", *SPEED, *RATIO, "tied", "config", "kernel_sha256")
+ENTRY: Columns = (
+    *("place", "name", *SPEED, *RATIO, "tied", "spread", "registers", "energy_mj", "family"),
+    *("config", "kernel_sha256"),
+)
 
 KERNEL: Columns = (
     *("kernel_id", "source_sha256", "template_sha256", "family", "config", *PLACE, *PROBLEM),
@@ -114,7 +117,9 @@ def run_row(row: RunRow) -> FlatRow:
         **_speed(spec.problem, row.best_us),
         **(_ratio(winner.ratio, winner.ratio_low, winner.ratio_high) if winner else {}),
         **asdict(spec.environment),
-        **{name: getattr(spec, name) for name in ("l2", "family", "family_sha256", "sampler")},
+        **{name: getattr(spec, name) for name in ("l2", "objective", "family_sha256", "sampler")},
+        "family": " ".join(spec.families),
+        "stopped_by": row.stopped_by,
         **{name: getattr(row, name) for name in ("run_id", "state", "num_trials", "num_ok")},
         "fix": {name: list(values) for name, values in spec.fix},
         "seed": spec.seed,
@@ -267,6 +272,7 @@ def _measurement(outcome: Outcome) -> FlatRow:
         "samples_us": list(measurement.samples_us),
         "method": measurement.method,
         "launches_per_sample": measurement.launches_per_sample,
+        "energy_mj": measurement.energy_mj,
         **asdict(measurement.telemetry),
     }
 
@@ -277,4 +283,6 @@ def _entry_row(entry: FinalsEntry, place: int, problem: Problem) -> FlatRow:
         **_speed(problem, entry.median_us),
         **_ratio(entry.ratio, entry.ratio_low, entry.ratio_high),
         **{name: getattr(entry, name) for name in ("name", "tied", "config", "kernel_sha256")},
+        **{name: getattr(entry, name) for name in ("spread", "registers", "energy_mj")},
+        "family": entry.config.family if entry.config is not None else None,
     }

@@ -13,7 +13,15 @@ from sqlalchemy.orm import Session
 from autogemm.device import Device
 from autogemm.errors import StoreError
 from autogemm.kernel import KernelSource
-from autogemm.outcome import CacheState, Environment, Finals, Outcome, Provenance, Status
+from autogemm.outcome import (
+    CacheState,
+    Environment,
+    Finals,
+    Outcome,
+    Provenance,
+    Status,
+    StopRule,
+)
 from autogemm.problem import Problem
 from autogemm.resources import default_database_url
 from autogemm.store import best, queries, writing
@@ -105,9 +113,14 @@ class Store:
         """Go on with a run: it is ``running`` again, owned by this process."""
         self._write(lambda session: writing.claim_run(session, run_id))
 
-    def finish_run(self, run_id: int, state: RunState) -> None:
-        """The end of a run (``finished``) or of this attempt at it (``interrupted``)."""
-        self._write(lambda session: writing.end_run(session, run_id, RunState(state)))
+    def finish_run(
+        self, run_id: int, state: RunState, stopped_by: StopRule | None = None
+    ) -> None:
+        """The end of a run (``finished``) or of this attempt at it (``interrupted``).
+
+        ``stopped_by`` is what ended the search, None if nothing did (an error).
+        """
+        self._write(lambda session: writing.end_run(session, run_id, state, stopped_by))
 
     def record_trial(
         self, run_id: int, trial_number: int, outcome: Outcome, source: KernelSource | None
@@ -132,6 +145,11 @@ class Store:
         """The outcomes of a run in the order of their trial numbers."""
         with self._read() as session:
             return queries.outcomes(session, run_id)
+
+    def next_trial_number(self, run_id: int) -> int:
+        """The first number after all those that trials of the run have."""
+        with self._read() as session:
+            return queries.next_trial_number(session, run_id)
 
     def known_outcome(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
         self,

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from autogemm.errors import NotFoundError, StoreError
 from autogemm.kernel import KernelSource
-from autogemm.outcome import Finals, Outcome
+from autogemm.outcome import Finals, Outcome, StopRule
 from autogemm.store.convert import (
     device_key,
     entry_record,
@@ -97,12 +97,16 @@ def claim_run(session: Session, run_id: int) -> None:
     run.state = RunState.RUNNING.value
     run.owner = this_process()
     run.finished_at = None
+    run.stopped_by = None
 
 
-def end_run(session: Session, run_id: int, state: RunState) -> None:
+def end_run(
+    session: Session, run_id: int, state: RunState, stopped_by: StopRule | None
+) -> None:
     """The run ends in ``state``."""
     run = get_run(session, run_id)
     run.state = state.value
+    run.stopped_by = stopped_by.value if stopped_by else None
     run.finished_at = now()
 
 
