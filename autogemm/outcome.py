@@ -193,10 +193,20 @@ class FinalsEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """A candidate that gave a wrong result in the finals, and how that showed."""
+
+    config: Config
+    kernel_sha256: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finals:
     """Interleaved re-timing of the best candidates and the baseline. ``entries`` are best first.
 
     ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
+    ``dropped`` took part and are no entries; their trials become wrong results.
     """
 
     entries: tuple[FinalsEntry, ...]
@@ -206,8 +216,14 @@ class Finals:
     telemetry: Telemetry = Telemetry()
     method: str = "events"
     launches_per_sample: int = 1
+    dropped: tuple[Dropped, ...] = ()
 
     @property
     def winner(self) -> FinalsEntry:
-        """The fastest entry by paired ratio."""
+        """The first entry."""
         return self.entries[0]
+
+    @property
+    def ties(self) -> tuple[FinalsEntry, ...]:
+        """The entries to which the winner has shown no difference."""
+        return tuple(entry for entry in self.entries if entry.tied)

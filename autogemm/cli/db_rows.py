@@ -59,7 +59,19 @@ RUN_TABLE: Columns = (
 )
 RUN: Columns = (
     *("run_id", "state", "stopped_by", *PLACE, *PROBLEM, "l2", "objective", "family"),
-    *("family_sha256", "fix", "sampler", "seed", "num_trials", "num_ok", *SPEED, *RATIO, "started_at", "finished_at", "command"),
+    *(
+        "family_sha256",
+        "fix",
+        "sampler",
+        "seed",
+        "num_trials",
+        "num_ok",
+        *SPEED,
+        *RATIO,
+        "started_at",
+        "finished_at",
+        "command",
+    ),
     *ENVIRONMENT,
 )
 

@@ -11,16 +11,18 @@ import click
 
 from autogemm.cli.options import (
     db_option,
-    family_option,
     fix_option,
     problem_from,
     problem_options,
 )
 from autogemm.errors import AutogemmError, CompilerMissingError, UsageError
+from autogemm.outcome import Objective
 from autogemm.search import SAMPLERS
 
 if TYPE_CHECKING:
     from autogemm.compile import Compiler
+    from autogemm.config import Value
+    from autogemm.space import Family
     from autogemm.targets import Target
     from autogemm.tuning import TuneRequest, TuneResult
 
@@ -54,7 +56,13 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
 )
 @click.option("--require-gpu", is_flag=True, help="Fail where auto would use a recording.")
 @problem_options
-@family_option
+@click.option(
+    "--family",
+    metavar="NAME|PATH",
+    multiple=True,
+    help="Search this family only: one that ships, or a folder with NAME.yaml and NAME.cu.jinja; "
+    "repeatable. Default: every family that fits the problem.",
+)
 @fix_option
 @click.option(
     "--trials",
@@ -71,6 +79,26 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     default="2m",
     show_default=True,
     help="Stop the search after that time: 90s, 2m, 1h, none.",
+)
+@click.option(
+    "--until-ratio",
+    metavar="RATIO",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Stop once cuBLAS time / best time is at least this, if the finals confirm it: 1.05.",
+)
+@click.option(
+    "--until-gain",
+    metavar="SHARE",
+    type=click.FloatRange(min=0, min_open=True, max=1, max_open=True),
+    help="Stop once the next candidate is expected to save less than this share of the best time: "
+    "0.001. For samplers with a model.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice([objective.value for objective in Objective]),
+    default=Objective.TIME.value,
+    show_default=True,
+    help="What is minimised; edp is energy times time. Energy is NVML's, of the whole card.",
 )
 @click.option(
     "--sampler",
@@ -108,14 +136,16 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
 def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
     """Find the fastest kernel for a problem on a GPU.
 
-    Searches the family's legal configs, verifies and times each candidate, keeps every trial in
-    the database, and re-times the best beside cuBLAS. Ctrl-C ends the search and prints the best so
-    far; the same command resumes.
+    Searches the legal configs of every family that fits, verifies and times each candidate, keeps
+    every trial in the database, and re-times the best beside cuBLAS. The search ends with the first
+    of its limits. Ctrl-C ends it at once and prints the best so far; the same command resumes.
 
     \b
     Examples:
       autogemm tune --gpu auto --size 4096
       autogemm tune --size 4096x256x1024 --layout tt --budget 5m --trials 1000
+      autogemm tune --size 512 --until-ratio 1.5 --budget 10m --trials 5000
+      autogemm tune --size 4096 --objective energy
       autogemm tune --gpu recorded --size 1024 --json
     """
     from autogemm.cli.tune_report import print_result, result_as_json
@@ -146,7 +176,8 @@ def _run(
 
     with ExitStack() as stack:
         store = stack.enter_context(open_store(db))
-        chosen = choose_target(gpu, request.family.name, require_gpu)
+        names = [family.name for family in request.families]
+        chosen = choose_target(gpu, names, require_gpu)
         target = stack.enter_context(closing(chosen.target))
         if chosen.notice:
             click.secho(chosen.notice, err=True, bold=True)
@@ -172,7 +203,6 @@ def _export_command(run_id: int, db: str | None) -> str:
 
 def _request(options: dict[str, Any]) -> "TuneRequest":
     from autogemm.outcome import CacheState
-    from autogemm.space import load_family, parse_fix
     from autogemm.targets import MeasureOptions
     from autogemm.tuning import TuneRequest
 
@@ -181,22 +211,51 @@ def _request(options: dict[str, Any]) -> "TuneRequest":
         raise UsageError(f"unknown sampler {sampler!r}; known: {', '.join(SAMPLERS)}")
     sizes = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
     problem = problem_from(**{name: options[name] for name in sizes})
-    family = load_family(options["family"])
+    families, fix = _families(options["family"], options["fix"])
     budget_s = options["budget_s"]
     return TuneRequest(
         problem=problem,
-        family=family,
-        fix=parse_fix(family, options["fix"]),
+        families=families,
+        fix=fix,
         sampler=sampler,
         seed=options["seed"],
         trials=options["trials"],
         budget_s=None if math.isinf(budget_s) else budget_s,
+        until_ratio=options["until_ratio"],
+        until_gain=options["until_gain"],
         finalists=options["finalists"],
         rounds=options["rounds"],
-        measure=MeasureOptions(l2=CacheState(options["l2"]), seed=options["seed"]),
+        measure=MeasureOptions(
+            l2=CacheState(options["l2"]),
+            seed=options["seed"],
+            objective=Objective(options["objective"]),
+        ),
         fresh=options["fresh"],
         command=_command_line(),
     )
+
+
+def _families(
+    named: tuple[str, ...], texts: tuple[str, ...]
+) -> "tuple[tuple[Family, ...], dict[str, tuple[Value, ...]]]":
+    """The families to search, and what ``--fix`` leaves of their parameters.
+
+    A family that lacks what is fixed is left out. Raises UsageError if it was named, or if none is
+    left.
+    """
+    from autogemm.space import default_families, load_family, parse_fix
+
+    fixed, misfits = [], []
+    for family in [load_family(name) for name in named] or default_families():
+        try:
+            fixed.append((family, parse_fix(family, texts)))
+        except UsageError as error:
+            if named:
+                raise
+            misfits.append(error)
+    if not fixed:
+        raise misfits[0]
+    return tuple(family for family, _ in fixed), fixed[0][1]
 
 
 def _command_line() -> str:

@@ -105,12 +105,16 @@ class Search:
         self._pending[trial.number] = trial
         return Proposal(trial.number, index, self._space.config(index))
 
-    def tell(self, proposal: Proposal, outcome: Outcome) -> None:
-        """What became of a proposal, once. Raises StoreError if the database fails."""
+    def tell(self, proposal: Proposal, outcome: Outcome, cost: float | None = None) -> None:
+        """What became of a proposal, once. Raises StoreError if the database fails.
+
+        ``cost`` is what is minimised, the time in microseconds if it is None; of a candidate that
+        failed there is none.
+        """
         trial = self._pending.pop(proposal.number)
         with as_store_error():
             try:
-                finished = self._finish(trial, outcome)
+                finished = self._finish(trial, outcome, cost)
             except (UpdateFinishedTrialError, ValueError) as error:
                 raise StoreError(
                     f"trial {proposal.number} of {self._study.study_name!r} was closed by another "
@@ -122,10 +126,10 @@ class Search:
         """Let go of the database. May be called twice."""
         close_storage(self._storage)
 
-    def _finish(self, trial: Trial, outcome: Outcome) -> FrozenTrial:
-        time_us = outcome.time_us
-        if time_us is not None and 0.0 < time_us < math.inf:
-            return self._study.tell(trial, time_us)
+    def _finish(self, trial: Trial, outcome: Outcome, cost: float | None) -> FrozenTrial:
+        value = outcome.time_us if outcome.time_us is None or cost is None else cost
+        if value is not None and 0.0 < value < math.inf:
+            return self._study.tell(trial, value)
         trial.set_user_attr(STATUS_ATTR, str(outcome.status))
         trial.set_user_attr(REASON_ATTR, _reason(outcome)[:MAX_REASON])
         return self._study.tell(trial, state=TrialState.FAIL)

@@ -113,9 +113,7 @@ class Store:
         """Go on with a run: it is ``running`` again, owned by this process."""
         self._write(lambda session: writing.claim_run(session, run_id))
 
-    def finish_run(
-        self, run_id: int, state: RunState, stopped_by: StopRule | None = None
-    ) -> None:
+    def finish_run(self, run_id: int, state: RunState, stopped_by: StopRule | None = None) -> None:
         """The end of a run (``finished``) or of this attempt at it (``interrupted``).
 
         ``stopped_by`` is what ended the search, None if nothing did (an error).

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from autogemm.errors import NotFoundError, StoreError
 from autogemm.kernel import KernelSource
-from autogemm.outcome import Finals, Outcome, StopRule
+from autogemm.outcome import Dropped, Finals, Outcome, Status, StopRule
 from autogemm.store.convert import (
     device_key,
     entry_record,
@@ -100,9 +100,7 @@ def claim_run(session: Session, run_id: int) -> None:
     run.stopped_by = None
 
 
-def end_run(
-    session: Session, run_id: int, state: RunState, stopped_by: StopRule | None
-) -> None:
+def end_run(session: Session, run_id: int, state: RunState, stopped_by: StopRule | None) -> None:
     """The run ends in ``state``."""
     run = get_run(session, run_id)
     run.state = state.value
@@ -159,6 +157,17 @@ def add_finals(
         if kernel is not None:
             session.flush()
         record.entries.append(entry_record(entry, place, kernel.id if kernel else None))
+    for dropped in finals.dropped:
+        _mark_wrong(session, run_id, dropped)
+
+
+def _mark_wrong(session: Session, run_id: int, dropped: Dropped) -> None:
+    """So that no later run takes the kernel's time for granted."""
+    of_kernel = KernelRecord.source_sha256 == dropped.kernel_sha256
+    statement = select(TrialRecord).join(TrialRecord.kernel).where(of_kernel)
+    for trial in session.scalars(statement.where(TrialRecord.run_id == run_id)):
+        trial.status = Status.WRONG_RESULT.value
+        trial.reason = dropped.reason
 
 
 def _device(session: Session, spec: RunSpec) -> DeviceRecord:

@@ -33,20 +33,23 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes candidates of one family for one problem on one device."""
+    """Makes candidates of some families for one problem on one device."""
 
-    family: Family
+    families: tuple[Family, ...]
     problem: Problem
     device: Device
     compiler: Compiler | None
 
     def render(self, config: Config) -> KernelSource:
         """The source of a config. Raises FamilyError for a broken template."""
-        return render(self.family, config, self.problem)
+        return render(self._family(config), config, self.problem)
 
     def start(self, source: KernelSource) -> Making:
         """Begin to compile, where there is a compiler."""
-        plan = launch_plan(self.family, source.config, self.problem)
+        plan = launch_plan(self._family(source.config), source.config, self.problem)
         if self.compiler is None:
             return Making(source, plan, None)
         return Making(source, plan, self.compiler.submit(source, self.device.sm))
+
+    def _family(self, config: Config) -> Family:
+        return next(family for family in self.families if family.name == config.family)
