@@ -92,7 +92,7 @@ class JointSearch:
         None while a family still in the running has no model.
         """
         families = [family for family in self._families if not family.is_used_up]
-        if any(family.num_asked < self._opening for family in families):
+        if len(families) > 1 and any(family.num_asked < self._opening for family in families):
             return None
         in_running = [family for family in families if self._gap(family) < math.log(HOPELESS_RATIO)]
         if not in_running or any(f.search.expected_improvement is None for f in in_running):
