@@ -1,6 +1,7 @@
 """What became of a candidate, and how its times were taken."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -151,6 +152,12 @@ def cost(objective: Objective, time_us: float | None, energy_mj: float | None) -
     return energy_mj if objective is Objective.ENERGY else energy_mj * time_us
 
 
+def relative_spread(samples: Sequence[float]) -> float:
+    """Interquartile range as a share of the median. Two samples or more."""
+    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return (high - low) / middle
+
+
 @dataclass(frozen=True, slots=True)
 class FinalsEntry:
     """One contestant of the finals: ``samples_us[i]`` was taken in round i, beside all others.
@@ -186,10 +193,7 @@ class FinalsEntry:
     @property
     def spread(self) -> float | None:
         """Interquartile range of the samples as a share of their median; None for one sample."""
-        if len(self.samples_us) < 2:
-            return None
-        low, _, high = statistics.quantiles(self.samples_us, n=4, method="inclusive")
-        return (high - low) / self.median_us
+        return relative_spread(self.samples_us) if len(self.samples_us) > 1 else None
 
 
 @dataclass(frozen=True, slots=True)

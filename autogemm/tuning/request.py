@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from autogemm.config import Value
 from autogemm.errors import UsageError
 from autogemm.outcome import (
+    CacheState,
     Environment,
     Finals,
     Objective,
@@ -68,6 +69,12 @@ class TuneRequest:
             raise UsageError(
                 "the ratio to stop at is one of times: leave it out where "
                 f"{self.measure.objective} is minimised"
+            )
+        measure = self.measure
+        if measure.objective is not Objective.TIME and measure.l2 is not CacheState.WARM:
+            raise UsageError(
+                f"energy is measured over launches back to back: --l2 {measure.l2} does not go "
+                f"with --objective {measure.objective}"
             )
         names = [family.name for family in self.families]
         if not names or len(set(names)) < len(names):

@@ -139,7 +139,17 @@ def timed_outcome(
     samples = adaptive_samples(
         stopwatch, options, request.best_us, lambda: readings.append(bench.card.telemetry.read())
     )
-    return replace(outcome, measurement=bench.measurement(samples, stopwatch.method, readings[0]))
+    measurement = bench.measurement(samples, stopwatch.method, readings[0])
+    time_us = measurement.median_us
+    if bench.energy is not None and not hopeless(time_us, options, request.best_us):
+        energy_mj = bench.energy.energy_mj(stopwatch, time_us * stopwatch.method.launches)
+        measurement = replace(measurement, energy_mj=energy_mj)
+    return replace(outcome, measurement=measurement)
+
+
+def hopeless(time_us: float, options: MeasureOptions, best_us: float | None) -> bool:
+    """Whether a candidate is too far behind to be measured any longer."""
+    return best_us is not None and time_us > options.hopeless_ratio * best_us
 
 
 def timed_enough(launch_us: float, options: MeasureOptions, best_us: float | None) -> bool:
@@ -148,7 +158,7 @@ def timed_enough(launch_us: float, options: MeasureOptions, best_us: float | Non
     It shows nothing where it was not timed the way candidates are: short, or with a cold L2.
     """
     comparable = options.l2 is CacheState.WARM and launch_us >= SHORT_LAUNCH_US
-    return comparable and best_us is not None and launch_us > options.hopeless_ratio * best_us
+    return comparable and hopeless(launch_us, options, best_us)
 
 
 def ended(candidate: Candidate, status: Status, checked: Checked, reason: str = "") -> Outcome:

@@ -9,11 +9,20 @@ from typing import Any, Protocol
 
 from autogemm.errors import DeviceError
 from autogemm.kernel import Candidate
-from autogemm.outcome import CacheState, Measurement, Provenance, Status, Telemetry, Verification
+from autogemm.outcome import (
+    CacheState,
+    Measurement,
+    Objective,
+    Provenance,
+    Status,
+    Telemetry,
+    Verification,
+)
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.card import Card
 from autogemm.targets.cuda.cublas import Cublas, Gemm
+from autogemm.targets.cuda.energy import EnergyMeter
 from autogemm.targets.cuda.inputs import InputSet, require_memory
 from autogemm.targets.cuda.launching import Arguments, CandidateError, LoadedKernel
 from autogemm.targets.cuda.timing import SAMPLE_US, Method, Stopwatch, method_for
@@ -62,6 +71,8 @@ class Bench:
         self.result = Result(card, problem)
         self.baseline = Baseline(cublas, problem, self.result.address)
         self.flush = self._flusher() if options.l2 is CacheState.COLD else None
+        needs_energy = options.objective is not Objective.TIME
+        self.energy = EnergyMeter(card.telemetry.energy_mj) if needs_energy else None
 
     def contestant(self, candidate: Candidate) -> "KernelContestant":
         """The candidate, loaded. Raises CandidateError."""
@@ -78,6 +89,15 @@ class Bench:
         if not complaint and (self.reals.changed() or self.integers.changed()):
             complaint = "the kernel writes to its inputs, or next to them"
         return Checked(complaint, close.verification, launch_us)
+
+    def left_wrong(self) -> str:
+        """What is wrong with the C that timed launches left, empty if nothing is.
+
+        Where they add to C (beta) nothing is known of it.
+        """
+        if self.problem.beta != 0:
+            return ""
+        return self.result.check(self.close).complaint("real")
 
     def intact(self) -> bool:
         """Whether inputs and references survived a wrong kernel: the baseline still passes."""

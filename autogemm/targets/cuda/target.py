@@ -7,7 +7,7 @@ from dataclasses import replace
 from autogemm import errors
 from autogemm.errors import AutogemmError, DeviceError, UsageError
 from autogemm.kernel import Candidate
-from autogemm.outcome import Finals, Outcome, Provenance, Status
+from autogemm.outcome import Finals, Objective, Outcome, Provenance, Status
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import (
@@ -34,6 +34,8 @@ START_DEADLINE_S = 180.0
 PREPARE_DEADLINE_S = 180.0
 # The float64 reference is two GEMMs; a card with few float64 units does 0.1 TFLOP/s and more.
 SLOW_F64_FLOPS_PER_S = 1e11
+# Of one contestant: five samples, each ten times as long as it should be.
+ENERGY_FINALS_S = 25.0
 
 
 class CudaTarget:
@@ -115,6 +117,8 @@ class CudaTarget:
         sample_s = 0.05 + 10e-6 * (self.baseline_us or 0.0)
         num_samples = rounds * (len(candidates) + 1)
         deadline_s = options.deadline_s * (len(candidates) + 2) + num_samples * sample_s
+        if options.objective is not Objective.TIME:
+            deadline_s += ENERGY_FINALS_S * (len(candidates) + 1)
         reply = worker.ask(RunFinals(candidates, rounds, seed), deadline_s)
         if isinstance(reply, FinalsDone):
             return reply.finals

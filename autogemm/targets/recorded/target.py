@@ -228,6 +228,7 @@ class RecordedTarget:
             ratio_high=ratio,
             tied=is_tied,
             verification=self.recording.verification(self._row(candidate)),
+            registers=self.recording.registers[self._row(candidate)],
         )
 
     def close(self) -> None:
