@@ -190,11 +190,6 @@ class FinalsEntry:
         """Median energy of one GEMM in millijoules, None if it was not measured."""
         return statistics.median(self.samples_mj) if self.samples_mj else None
 
-    @property
-    def spread(self) -> float | None:
-        """Interquartile range of the samples as a share of their median; None for one sample."""
-        return relative_spread(self.samples_us) if len(self.samples_us) > 1 else None
-
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
@@ -226,6 +221,16 @@ class Finals:
     def winner(self) -> FinalsEntry:
         """The first entry."""
         return self.entries[0]
+
+    def spread_of(self, entry: FinalsEntry) -> float | None:
+        """Spread of the entry's paired ratios to the baseline, from which drift has gone.
+
+        None for the baseline itself, and without two rounds of both (a recording has none).
+        """
+        over, under = self.baseline.samples_us, entry.samples_us
+        if entry is self.baseline or not 2 <= len(under) == len(over):
+            return None
+        return relative_spread([a / b for a, b in zip(over, under, strict=True)])
 
     @property
     def ties(self) -> tuple[FinalsEntry, ...]:

@@ -164,8 +164,12 @@ def trial_row(row: TrialRow) -> FlatRow:
 
 def finals_rows(finals: Finals, problem: Problem) -> list[FlatRow]:
     """Columns ENTRY, the baseline last."""
-    ranked = [_entry_row(entry, i + 1, problem) for i, entry in enumerate(finals.entries)]
-    return [*ranked, _entry_row(finals.baseline, 0, problem)]
+    everybody = (finals.baseline, *finals.entries)
+    rows = [
+        {**_entry_row(entry, place, problem), "spread": finals.spread_of(entry)}
+        for place, entry in enumerate(everybody)
+    ]
+    return [*rows[1:], rows[0]]
 
 
 def kernel_row(kernel: StoredKernel) -> FlatRow:
@@ -295,6 +299,6 @@ def _entry_row(entry: FinalsEntry, place: int, problem: Problem) -> FlatRow:
         **_speed(problem, entry.median_us),
         **_ratio(entry.ratio, entry.ratio_low, entry.ratio_high),
         **{name: getattr(entry, name) for name in ("name", "tied", "config", "kernel_sha256")},
-        **{name: getattr(entry, name) for name in ("spread", "registers", "energy_mj")},
+        **{name: getattr(entry, name) for name in ("registers", "energy_mj")},
         "family": entry.config.family if entry.config is not None else None,
     }

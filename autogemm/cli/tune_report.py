@@ -43,9 +43,10 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
     configs = [entry.config for entry in finals.entries if entry.config is not None]
     shared = _shared_names(configs)
     rows = [
-        _row(str(place), entry, result, shared) for place, entry in enumerate(finals.entries, 1)
+        _row(str(place), entry, result, finals, shared)
+        for place, entry in enumerate(finals.entries, 1)
     ]
-    rows.append(_row("", finals.baseline, result, shared) | {"interval": None})
+    rows.append(_row("", finals.baseline, result, finals, shared) | {"interval": None})
     how = "recorded" if _is_recorded(result) else f"{finals.rounds} interleaved rounds"
     title = f"{result.problem.label} on {result.device_name}: finals, {how}"
     # Neither takes room where it says nothing.
@@ -60,8 +61,9 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
 
 
 def _row(
-    place: str, entry: FinalsEntry, result: TuneResult, shared: frozenset[str]
+    place: str, entry: FinalsEntry, result: TuneResult, finals: Finals, shared: frozenset[str]
 ) -> dict[str, Any]:
+    spread = finals.spread_of(entry)
     config = entry.name
     if entry.config is not None:
         own = [f"{name}={value}" for name, value in entry.config if name not in shared]
@@ -74,7 +76,7 @@ def _row(
         "TFLOP/s": result.problem.tflops(entry.median_us),
         "x cuBLAS": f"{entry.ratio:.3f}",
         "interval": _interval(entry),
-        "spread %": None if entry.spread is None else f"{100 * entry.spread:.2f}",
+        "spread %": None if spread is None else f"{100 * spread:.2f}",
         "energy mJ": entry.energy_mj,
         "registers": entry.registers,
         "tie": "tied" if entry.tied else None,
@@ -244,12 +246,12 @@ def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
             }
             for one in finals.dropped
         ],
-        "baseline": _entry_as_dict(result, finals.baseline),
-        "entries": [_entry_as_dict(result, entry) for entry in finals.entries],
+        "baseline": _entry_as_dict(result, finals, finals.baseline),
+        "entries": [_entry_as_dict(result, finals, entry) for entry in finals.entries],
     }
 
 
-def _entry_as_dict(result: TuneResult, entry: FinalsEntry) -> dict[str, Any]:
+def _entry_as_dict(result: TuneResult, finals: Finals, entry: FinalsEntry) -> dict[str, Any]:
     checked = entry.verification
     return {
         "name": entry.name,
@@ -262,7 +264,7 @@ def _entry_as_dict(result: TuneResult, entry: FinalsEntry) -> dict[str, Any]:
         "ratio_low": entry.ratio_low,
         "ratio_high": entry.ratio_high,
         "tied": entry.tied,
-        "spread": entry.spread,
+        "spread": finals.spread_of(entry),
         "registers": entry.registers,
         "energy_mj": entry.energy_mj,
         "max_error_ratio": checked.max_error_ratio if checked else None,

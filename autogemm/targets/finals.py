@@ -72,23 +72,23 @@ def decide(
     """The entries, the winner first, and the baseline's own entry.
 
     The winner is one of those that no other contestant is shown to beat: of these the one with the
-    smallest spread (in steps of SPREAD_STEP), then the fewest registers, then the best paired ratio
-    to the baseline. The others follow by that ratio. ``tied`` of an entry says that the interval of
-    the winner's ratio over it contains 1; the winner itself is not tied with itself. All this is
-    about the objective's figure; the ratios of the entries are of times.
+    smallest spread of paired ratios (in steps of SPREAD_STEP), then the fewest registers, then the
+    best paired ratio to the baseline. The others follow by that ratio. ``tied`` of an entry says
+    that the interval of the winner's ratio over it contains 1; the winner itself is not tied with
+    itself. All this is about the objective's figure; the ratios of the entries are of times.
 
     Raises ValueError without contestants, or when they have not all run the same number of rounds.
     """
     everybody = (baseline, *contestants)
     rounds = {len(one.samples_us) for one in everybody}
     rounds_of_costs = {len(one.costs(objective)) for one in everybody}
-    if not contestants or 0 in rounds | rounds_of_costs:
-        raise ValueError("finals need at least one contestant and one round")
     if len(rounds) > 1 or len(rounds_of_costs) > 1:
         raise ValueError("every contestant of the finals runs in every round")
+    if not contestants or 0 in rounds | rounds_of_costs:
+        raise ValueError("finals need at least one contestant and one round")
     compare = _Comparison(objective, seed, rounds_of_costs.pop())
     ranked = sorted(contestants, key=lambda one: -compare(baseline, one).ratio)
-    winner = _winner(ranked, compare)
+    winner = _winner(baseline, ranked, compare)
     followers = [one for one in ranked if one is not winner]
     resamples = _resamples(rounds.pop(), seed)
     entries = tuple(
@@ -116,7 +116,7 @@ class _Comparison:
         return paired_ratio(over.costs(self.objective), under.costs(self.objective), resamples)
 
 
-def _winner(ranked: Sequence[Contestant], compare: _Comparison) -> Contestant:
+def _winner(baseline: Contestant, ranked: Sequence[Contestant], compare: _Comparison) -> Contestant:
     leader = ranked[0]
     near = [one for one in ranked if one is leader or compare(one, leader).low <= 1.0]
     unbeaten = [
@@ -127,15 +127,15 @@ def _winner(ranked: Sequence[Contestant], compare: _Comparison) -> Contestant:
 
     def preference(one: Contestant) -> tuple[float, float]:
         registers = math.inf if one.registers is None else one.registers
-        return (_spread_steps(one, compare.objective), registers)
+        return (_spread_steps(one, baseline, compare.objective), registers)
 
     # Of equals min() takes the first, which has the best ratio.
     return min(unbeaten or [leader], key=preference)
 
 
-def _spread_steps(contestant: Contestant, objective: Objective) -> int:
-    costs = contestant.costs(objective).tolist()
-    return round(relative_spread(costs) / SPREAD_STEP) if len(costs) > 1 else 0
+def _spread_steps(contestant: Contestant, baseline: Contestant, objective: Objective) -> int:
+    ratios = (baseline.costs(objective) / contestant.costs(objective)).tolist()
+    return round(relative_spread(ratios) / SPREAD_STEP) if len(ratios) > 1 else 0
 
 
 def paired_ratio(
