@@ -86,15 +86,14 @@ def decide(
         raise ValueError("every contestant of the finals runs in every round")
     if not contestants or 0 in rounds | rounds_of_costs:
         raise ValueError("finals need at least one contestant and one round")
-    compare = _Comparison(objective, seed, rounds_of_costs.pop())
+    compare = _Comparison(objective, seed)
     ranked = sorted(contestants, key=lambda one: -compare(baseline, one).ratio)
     winner = _winner(baseline, ranked, compare)
     followers = [one for one in ranked if one is not winner]
-    resamples = _resamples(rounds.pop(), seed)
     entries = tuple(
         _entry(
             one,
-            paired_ratio(baseline.samples_us, one.samples_us, resamples),
+            paired_ratio(baseline.samples_us, one.samples_us, seed),
             tied=one is not winner and compare(one, winner).undecided,
         )
         for one in (winner, *followers)
@@ -109,11 +108,9 @@ class _Comparison:
 
     objective: Objective
     seed: int
-    rounds: int
 
     def __call__(self, over: Contestant, under: Contestant) -> PairedRatio:
-        resamples = _resamples(self.rounds, self.seed)
-        return paired_ratio(over.costs(self.objective), under.costs(self.objective), resamples)
+        return paired_ratio(over.costs(self.objective), under.costs(self.objective), self.seed)
 
 
 def _winner(baseline: Contestant, ranked: Sequence[Contestant], compare: _Comparison) -> Contestant:
@@ -139,9 +136,11 @@ def _spread_steps(contestant: Contestant, baseline: Contestant, objective: Objec
 
 
 def paired_ratio(
-    over: Floats | Sequence[float], under: Floats | Sequence[float], resamples: NDArray[np.intp]
+    over: Floats | Sequence[float], under: Floats | Sequence[float], seed: int
 ) -> PairedRatio:
     """``over`` / ``under``, round by round: above 1 means that ``under`` is the better one.
+
+    Both have one figure of each round.
 
     The interval is a percentile bootstrap over rounds (Efron and Tibshirani, An Introduction to
     the Bootstrap, 1993, chapter 13); with few rounds it is the smallest and largest ratio.
@@ -150,7 +149,7 @@ def paired_ratio(
     if len(ratios) < MIN_BOOTSTRAP_ROUNDS:
         low, high = float(ratios.min()), float(ratios.max())
     else:
-        medians = np.median(ratios[resamples], axis=1)
+        medians = np.median(ratios[_resamples(len(ratios), seed)], axis=1)
         tail = (1 - CONFIDENCE) / 2
         low, high = (float(bound) for bound in np.quantile(medians, (tail, 1 - tail)))
     return PairedRatio(float(np.median(ratios)), low, high)

@@ -64,7 +64,7 @@ def request_for(tmp_path: Path, objective: Objective, **changes: Any) -> TuneReq
 def test_the_objective_decides_what_is_best(
     tmp_path: Path, store: Store, objective: Objective, best: dict[str, int], sampler: str
 ) -> None:
-    request = request_for(tmp_path, objective, sampler=sampler)
+    request = request_for(tmp_path, objective, sampler=sampler, finalists=2)
     result = tune(request, FakeTarget(), FakeCompiler(), store)
     assert result.objective is objective
     assert result.best is not None
