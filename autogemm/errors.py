@@ -12,6 +12,7 @@
     ├── DeviceError              no usable GPU or driver, or the card is out of memory
     ├── RecordingError           a recording file is broken
     ├── StoreError               the database cannot be opened, read or written
+    │   └── StoreLockedError     another process holds its lock for longer than was waited
     └── ExportError              a kernel cannot be exported
 
 A message states the rule, the value that broke it and what to do, on one line. A candidate kernel
@@ -68,6 +69,10 @@ class RecordingError(AutogemmError):
 
 class StoreError(AutogemmError):
     """The database cannot be opened, read or written."""
+
+
+class StoreLockedError(StoreError):
+    """Another process holds the database's lock; nothing was written, and trying again helps."""
 
 
 class ExportError(AutogemmError):

@@ -34,7 +34,24 @@ class CacheState(StrEnum):
     """State of the L2 cache before each timed launch."""
 
     WARM = "warm"
+    """As the launch before left it, on the same matrices."""
     COLD = "cold"
+    """Flushed."""
+    ROTATE = "rotate"
+    """As launches on other copies of the inputs left it: full, and of nothing that is needed."""
+
+
+class Fill(StrEnum):
+    """What the matrices hold while kernels are timed: power, and so clocks, depend on it."""
+
+    UNIFORM = "uniform"
+    """Reals on [-1, 1)."""
+    NORMAL = "normal"
+    """Reals of mean 0 and standard deviation 1."""
+    INTEGERS = "integers"
+    """-3 to 3 without 0."""
+    ZEROS = "zeros"
+    """Faster than any real data: only for comparing with others who time zeros."""
 
 
 class Objective(StrEnum):
@@ -87,6 +104,7 @@ class Measurement:
     ``energy_mj`` is what one GEMM takes of the whole card, in millijoules; None if not measured.
     ``method`` says how: ``events`` around single launches, or ``graph`` (a CUDA graph of
     ``launches_per_sample`` launches between two events, divided by their number).
+    ``throttled_samples`` more were taken while the card was throttled and thrown away.
     """
 
     samples_us: tuple[float, ...]
@@ -96,6 +114,7 @@ class Measurement:
     l2: CacheState = CacheState.WARM
     telemetry: Telemetry = Telemetry()
     energy_mj: float | None = None
+    throttled_samples: int = 0
 
     @property
     def median_us(self) -> float:
@@ -206,6 +225,7 @@ class Finals:
 
     ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
     ``dropped`` took part and are no entries; their trials become wrong results.
+    ``throttled_rounds`` more were run while the card was throttled and thrown away.
     """
 
     entries: tuple[FinalsEntry, ...]
@@ -216,6 +236,7 @@ class Finals:
     method: str = "events"
     launches_per_sample: int = 1
     dropped: tuple[Dropped, ...] = ()
+    throttled_rounds: int = 0
 
     @property
     def winner(self) -> FinalsEntry:

@@ -49,7 +49,7 @@ ENVIRONMENT: Columns = (
 
 BEST_TABLE: Columns = (*SHORT_PLACE, *SPEED, *RATIO, "family", "kernel_id", "run_id", "measured_at")
 BEST: Columns = (
-    *(*PLACE, *PROBLEM, "l2", *SPEED, *RATIO, "family", "config", "kernel_id", "run_id"),
+    *(*PLACE, *PROBLEM, "l2", "fill", *SPEED, *RATIO, "family", "config", "kernel_id", "run_id"),
     "measured_at",
 )
 
@@ -58,20 +58,9 @@ RUN_TABLE: Columns = (
     *("time_us", "tflops", "ratio_to_cublas", "started_at"),
 )
 RUN: Columns = (
-    *("run_id", "state", "stopped_by", *PLACE, *PROBLEM, "l2", "objective", "family"),
-    *(
-        "family_sha256",
-        "fix",
-        "sampler",
-        "seed",
-        "num_trials",
-        "num_ok",
-        *SPEED,
-        *RATIO,
-        "started_at",
-        "finished_at",
-        "command",
-    ),
+    *("run_id", "state", "stopped_by", *PLACE, *PROBLEM, "l2", "fill", "objective", "family"),
+    *("family_sha256", "fix", "sampler", "seed", "num_trials", "num_ok", *SPEED, *RATIO),
+    *("started_at", "finished_at", "command"),
     *ENVIRONMENT,
 )
 
@@ -94,7 +83,8 @@ KERNEL_TRIAL_TABLE: Columns = (
 TRIAL: Columns = (
     *("trial_id", "run_id", "number", "status", "reason", *PLACE, *PROBLEM, "l2", "family"),
     *("config", "kernel_id", "kernel_sha256", *SPEED, "samples_us", "method"),
-    *("launches_per_sample", "energy_mj", *ERRORS, *RESOURCES, *TELEMETRY, "compile_seconds"),
+    *("launches_per_sample", "energy_mj", *ERRORS, *RESOURCES, *TELEMETRY, "throttled_samples"),
+    "compile_seconds",
     *("measure_seconds", "finished_at", *ENVIRONMENT),
 )
 
@@ -115,7 +105,10 @@ def best_row(row: ResultRow) -> FlatRow:
         **_place(row.device, row.problem, row.provenance),
         **_speed(row.problem, row.time_us),
         **_ratio(row.ratio, row.ratio_low, row.ratio_high),
-        **{name: getattr(row, name) for name in ("l2", "family", "config", "kernel_id", "run_id")},
+        **{
+            name: getattr(row, name)
+            for name in ("l2", "fill", "family", "config", "kernel_id", "run_id")
+        },
         "measured_at": row.measured_at,
     }
 
@@ -129,7 +122,10 @@ def run_row(row: RunRow) -> FlatRow:
         **_speed(spec.problem, row.best_us),
         **(_ratio(winner.ratio, winner.ratio_low, winner.ratio_high) if winner else {}),
         **asdict(spec.environment),
-        **{name: getattr(spec, name) for name in ("l2", "objective", "family_sha256", "sampler")},
+        **{
+            name: getattr(spec, name)
+            for name in ("l2", "fill", "objective", "family_sha256", "sampler")
+        },
         "family": " ".join(spec.families),
         "stopped_by": row.stopped_by,
         **{name: getattr(row, name) for name in ("run_id", "state", "num_trials", "num_ok")},
@@ -289,6 +285,7 @@ def _measurement(outcome: Outcome) -> FlatRow:
         "method": measurement.method,
         "launches_per_sample": measurement.launches_per_sample,
         "energy_mj": measurement.energy_mj,
+        "throttled_samples": measurement.throttled_samples,
         **asdict(measurement.telemetry),
     }
 

@@ -124,11 +124,20 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
 )
 @click.option(
     "--l2",
-    type=click.Choice(["warm", "cold"]),
+    type=click.Choice(["warm", "cold", "rotate"]),
     default="warm",
     show_default=True,
-    help="State of the L2 cache before each timed launch.",
+    help="L2 cache before each timed launch: as the last one left it, flushed, or full of others' "
+    "inputs.",
 )
+@click.option(
+    "--fill",
+    type=click.Choice(["uniform", "normal", "integers", "zeros"]),
+    default="uniform",
+    show_default=True,
+    help="What the matrices hold while kernels are timed. Zeros are faster than any real data.",
+)
+@click.option("--no-prune", is_flag=True, help="Measure also what static facts rule out.")
 @db_option
 @click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -202,7 +211,7 @@ def _export_command(run_id: int, db: str | None) -> str:
 
 
 def _request(options: dict[str, Any]) -> "TuneRequest":
-    from autogemm.outcome import CacheState
+    from autogemm.outcome import CacheState, Fill
     from autogemm.targets import MeasureOptions
     from autogemm.tuning import TuneRequest
 
@@ -227,9 +236,11 @@ def _request(options: dict[str, Any]) -> "TuneRequest":
         rounds=options["rounds"],
         measure=MeasureOptions(
             l2=CacheState(options["l2"]),
+            fill=Fill(options["fill"]),
             seed=options["seed"],
             objective=Objective(options["objective"]),
         ),
+        prune=not options["no_prune"],
         fresh=options["fresh"],
         command=_command_line(),
     )

@@ -160,6 +160,7 @@ def _search_line(result: TuneResult) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in result.counts.items())
     extra = [f"{result.num_resumed} resumed"] if result.num_resumed else []
     extra += [f"{result.num_reused} known from before"] if result.num_reused else []
+    extra += [f"{result.num_pruned} pruned"] if result.num_pruned else []
     of_them = f" ({', '.join(extra)})" if extra else ""
     if len(result.families) > 1:
         by_family = (
@@ -200,6 +201,7 @@ def result_as_json(result: TuneResult, database: str) -> str:
             "trials": result.num_trials,
             "resumed": result.num_resumed,
             "reused": result.num_reused,
+            "pruned": result.num_pruned,
             "legal_configs": result.num_legal,
             "families": [
                 {

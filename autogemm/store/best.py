@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from autogemm.config import Config
 from autogemm.errors import NotFoundError, UsageError
-from autogemm.outcome import CacheState, Provenance, Status
+from autogemm.outcome import CacheState, Fill, Provenance, Status
 from autogemm.store.convert import (
     device_of,
     environment_of,
@@ -31,8 +31,15 @@ from autogemm.stored_kernel import StoredKernel
 # A kernel's time is that of the finals it was in, or of one of its trials.
 Timing = FinalsEntryRecord | TrialRecord
 
-# Times that may be compared with each other: not across GPUs, problems, sources, cache states.
-_GROUP = (RunRecord.device_id, RunRecord.problem_id, RunRecord.provenance, RunRecord.l2)
+# Times that may be compared with each other: not across GPUs, problems, sources, cache states,
+# contents of the matrices.
+_GROUP = (
+    RunRecord.device_id,
+    RunRecord.problem_id,
+    RunRecord.provenance,
+    RunRecord.l2,
+    RunRecord.fill,
+)
 
 # Ids have 32 bits; longer digits are the beginning of a sha256.
 _MAX_DIGITS = 10
@@ -40,13 +47,13 @@ _MEASURED_FIRST = case((RunRecord.provenance == Provenance.MEASURED.value, 0), e
 
 
 def best_rows(session: Session, query: BestQuery) -> list[ResultRow]:
-    """One row for each device, problem, provenance and cache state, sorted by these."""
+    """One row for each device, problem, provenance, cache state and fill, sorted by these."""
     rows = [_result_row(timing) for timing in _best_timings(session, query)]
     return sorted(
         rows,
         key=lambda row: (
             *(row.device.name, row.problem.flops, row.problem.label),
-            *(row.provenance, row.l2),
+            *(row.provenance, row.l2, row.fill),
         ),
     )
 
@@ -190,8 +197,8 @@ def _best_winners(query: BestQuery) -> Select[FinalsEntryRecord]:
     return select(FinalsEntryRecord).join(ranked, is_ranked).where(ranked.c.rank == 1)
 
 
-def _group(run: RunRecord) -> tuple[int, int, str, str]:
-    return (run.device_id, run.problem_id, run.provenance, run.l2)
+def _group(run: RunRecord) -> tuple[int, int, str, str, str]:
+    return (run.device_id, run.problem_id, run.provenance, run.l2, run.fill)
 
 
 def _run(timing: Timing) -> RunRecord:
@@ -227,6 +234,7 @@ def _result_row(timing: Timing) -> ResultRow:
         problem=problem_of(run.problem),
         provenance=Provenance(run.provenance),
         l2=CacheState(run.l2),
+        fill=Fill(run.fill),
         family=family,
         config=Config.of(family, config),
         time_us=time_us,

@@ -16,6 +16,7 @@ from autogemm.kernel import KernelSource, Resources
 from autogemm.outcome import (
     CacheState,
     Environment,
+    Fill,
     Finals,
     FinalsEntry,
     Measurement,
@@ -129,6 +130,7 @@ def spec_columns(spec: RunSpec) -> Columns:
         "seed": spec.seed,
         "l2": spec.l2.value,
         "objective": spec.objective.value,
+        "fill": spec.fill.value,
         "provenance": spec.provenance.value,
     }
 
@@ -149,6 +151,7 @@ def spec_of(record: RunRecord) -> RunSpec:
         command=record.command,
         l2=CacheState(record.l2),
         objective=Objective(record.objective),
+        fill=Fill(record.fill),
     )
 
 
@@ -215,6 +218,7 @@ def measurement_record(measurement: Measurement) -> MeasurementRecord:
         l2=measurement.l2.value,
         provenance=measurement.provenance.value,
         energy_mj=measurement.energy_mj,
+        throttled_samples=measurement.throttled_samples,
         **asdict(measurement.telemetry),
     )
 
@@ -229,6 +233,7 @@ def measurement_of(record: MeasurementRecord) -> Measurement:
         l2=CacheState(record.l2),
         energy_mj=record.energy_mj,
         telemetry=telemetry_of(record),
+        throttled_samples=record.throttled_samples,
     )
 
 
@@ -302,6 +307,7 @@ def finals_of(record: FinalsRecord) -> Finals:
         telemetry=telemetry_of(record),
         method=record.method,
         launches_per_sample=record.launches_per_sample,
+        throttled_rounds=record.throttled_rounds,
     )
 
 

@@ -167,6 +167,7 @@ class RunRecord(Base):
     seed: Mapped[int] = mapped_column(BigInteger)
     l2: Mapped[str]
     objective: Mapped[str]
+    fill: Mapped[str]
     provenance: Mapped[str]
     state: Mapped[str]
     stopped_by: Mapped[str | None]
@@ -252,6 +253,7 @@ class MeasurementRecord(TelemetryColumns, Base):
     l2: Mapped[str]
     provenance: Mapped[str]
     energy_mj: Mapped[float | None]
+    throttled_samples: Mapped[int]
 
 
 class FinalsRecord(TelemetryColumns, Base):
@@ -265,6 +267,7 @@ class FinalsRecord(TelemetryColumns, Base):
     method: Mapped[str]
     launches_per_sample: Mapped[int]
     provenance: Mapped[str]
+    throttled_rounds: Mapped[int]
     measured_at: Mapped[datetime]
 
     run: Mapped[RunRecord] = relationship(lazy="joined", innerjoin=True)

@@ -9,6 +9,7 @@ from autogemm.device import Device
 from autogemm.outcome import (
     CacheState,
     Environment,
+    Fill,
     Finals,
     Objective,
     Outcome,
@@ -47,6 +48,7 @@ class RunSpec:
     command: str
     l2: CacheState = CacheState.WARM
     objective: Objective = Objective.TIME
+    fill: Fill = Fill.UNIFORM
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class BestQuery:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """The best kernel for one device, problem, provenance and cache state.
+    """The best kernel for one device, problem, provenance, cache state and fill.
 
     ``ratio`` is cuBLAS time / own time from the finals (above 1 is faster than cuBLAS) with its
     interval; None for a run that had no finals. ``kernel_id`` is None if its source was not kept.
@@ -77,6 +79,7 @@ class ResultRow:
     problem: Problem
     provenance: Provenance
     l2: CacheState
+    fill: Fill
     family: str
     config: Config
     time_us: float

@@ -1,7 +1,7 @@
 """One search over several families: whose turn it is, and what the searches are told."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -38,6 +38,9 @@ class FamilySearch(Protocol):
     def expected_improvement(self) -> float | None:
         """What the next config is expected to save, as a share of the best; None: no model."""
 
+    def remember(self, outcome: Outcome, cost: float | None = None) -> None:
+        """An outcome of an earlier process."""
+
     def ask(self) -> Proposal | None:
         """The next config to try, None when the space is used up."""
 
@@ -57,33 +60,35 @@ class _Family:
 
 
 class JointSearch:
-    """Asks the family from which most is expected; numbers trials through all families.
+    """Asks the family from which most is expected; numbers proposals through all families.
 
     Each family gets ``opening`` trials first. Then the turn is that of the family whose next config
     is expected to improve most on the best of all families, but every VISIT_EVERY-th turn is that
     of the one that had the fewest. What is told is the objective's figure.
 
-    ``first_number`` is the first trial's, ``before`` what the run has found in earlier calls.
+    ``searches`` are by family, ``before`` is what the run has found in earlier calls: the store is
+    the truth, what a killed process recorded a search may lack. One thread at a time.
     """
 
     def __init__(
         self,
-        searches: Sequence[FamilySearch],
+        searches: Mapping[str, FamilySearch],
         *,
         opening: int = OPENING,
         objective: Objective = Objective.TIME,
-        first_number: int = 0,
-        before: Iterable[Outcome] = (),
+        before: Sequence[Outcome] = (),
     ) -> None:
-        self._families = [_Family(search, search.num_told) for search in searches]
-        self._next_number = first_number
         self._opening = opening
         self._objective = objective
+        self._next_number = 0
         self._asked: dict[int, tuple[_Family, Proposal]] = {}
         # Energy / time of the last that had both: for those that were not worth measuring it.
         self._power: float | None = None
         for outcome in before:
             self._note_power(outcome)
+        for outcome in before:
+            searches[outcome.config.family].remember(outcome, self._cost(outcome))
+        self._families = [_Family(search, search.num_told) for search in searches.values()]
 
     @property
     def expected_improvement(self) -> float | None:

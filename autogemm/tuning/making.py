@@ -44,9 +44,13 @@ class Maker:
         """The source of a config. Raises FamilyError for a broken template."""
         return render(self._family(config), config, self.problem)
 
-    def start(self, source: KernelSource) -> Making:
-        """Begin to compile, where there is a compiler."""
-        plan = launch_plan(self._family(source.config), source.config, self.problem)
+    def plan(self, source: KernelSource) -> LaunchPlan:
+        """The launches of a source."""
+        return launch_plan(self._family(source.config), source.config, self.problem)
+
+    def start(self, source: KernelSource, plan: LaunchPlan | None = None) -> Making:
+        """Begin to compile, where there is a compiler. ``plan`` is the source's, if at hand."""
+        plan = plan or self.plan(source)
         if self.compiler is None:
             return Making(source, plan, None)
         return Making(source, plan, self.compiler.submit(source, self.device.sm))

@@ -31,7 +31,8 @@ class TuneRequest:
     ``budget_s`` seconds of this call, when the finals confirm a ratio to the baseline of at least
     ``until_ratio``, when the search expects less than ``until_gain`` (a share of the best time) of
     the next candidate, or when the spaces are used up, whichever comes first; None sets no such
-    limit. ``fresh`` starts a new run where the same request was left unfinished.
+    limit. ``fresh`` starts a new run where the same request was left unfinished. ``prune`` rejects
+    what static facts rule out before it meets the card.
 
     Raises UsageError for a number out of range, without a family, for two of one name, and for a
     ratio of times where another objective is minimised.
@@ -50,6 +51,7 @@ class TuneRequest:
     rounds: int = DEFAULT_ROUNDS
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     fresh: bool = False
+    prune: bool = True
     command: str = ""
 
     def __post_init__(self) -> None:
@@ -110,6 +112,7 @@ class TuneResult:
     outcomes: tuple[Outcome, ...]
     num_resumed: int
     num_reused: int
+    num_pruned: int
     families: tuple[SearchedFamily, ...]
     search_s: float
     finals_s: float

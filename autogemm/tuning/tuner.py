@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
 from autogemm.compile import Compiler
@@ -98,6 +98,7 @@ def run_spec(
         command=request.command,
         l2=request.measure.l2,
         objective=request.measure.objective,
+        fill=request.measure.fill,
     )
 
 
@@ -116,6 +117,7 @@ class _Spent:
     busy_s: float = 0.0
     finals_s: float = 0.0
     num_reused: int = 0
+    num_pruned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,7 @@ class _Run:
             outcomes=tuple(ledger.outcomes),
             num_resumed=num_resumed,
             num_reused=spent.num_reused,
+            num_pruned=spent.num_pruned,
             families=self.spaces.sizes,
             search_s=spent.search_s,
             finals_s=spent.finals_s,
@@ -196,7 +199,6 @@ class _Run:
             searches,
             opening=opening_for(request.trials, len(searches)),
             objective=self.spec.objective,
-            first_number=self.store.next_trial_number(self.run_id),
             before=ledger.outcomes,
         )
         limits = Limits(
@@ -204,7 +206,9 @@ class _Run:
             budget_s=budget_s,
             ahead=2 * self.compiler.threads if self.compiler is not None else 2,
         )
-        with wish_to_stop() as wish:
+        with ExitStack() as open_searches, wish_to_stop() as wish:
+            for search in searches.values():
+                open_searches.callback(search.close)
             watch = _Watch(rules, ledger, self.target, joint, wish)
 
             def on_trial(trial: TrialDone) -> None:
@@ -212,13 +216,18 @@ class _Run:
                 watch.look()
 
             watch.look()
-            pipeline = Pipeline(maker, self.target, joint, ledger, limits=limits, on_trial=on_trial)
-            try:
-                pipeline.run(wish)
-            finally:
-                for search in searches:
-                    search.close()
+            pipeline = Pipeline(
+                maker,
+                self.target,
+                joint,
+                ledger,
+                limits=limits,
+                on_trial=on_trial,
+                prune=request.prune,
+            )
+            pipeline.run(wish)
         spent.num_reused += pipeline.num_reused
+        spent.num_pruned += pipeline.num_pruned
         spent.busy_s += pipeline.busy_s
         spent.search_s += pipeline.elapsed_s
         if wish.by_user:
@@ -229,11 +238,11 @@ class _Run:
             return StopRule.TRIALS
         return StopRule.BUDGET if pipeline.elapsed_s >= budget_s else StopRule.USED_UP
 
-    def _searches(self) -> list[Search]:
+    def _searches(self) -> dict[str, Search]:
         """One for each family. What a former search left unfinished may be proposed again."""
         request = self.request
-        return [
-            Search(
+        return {
+            space.family.name: Search(
                 space,
                 request.sampler,
                 request.seed,
@@ -242,7 +251,7 @@ class _Run:
                 f"run {self.run_id}: {space.family.name} {request.problem.label}",
             )
             for space in self.spaces.spaces
-        ]
+        }
 
     def _finals(self, maker: Maker, ledger: Ledger, spent: _Spent) -> Finals | None:
         request = self.request
@@ -254,8 +263,7 @@ class _Run:
         finals = self.target.finals(candidates, request.rounds, request.seed)
         sources = {candidate.source.sha256: candidate.source for candidate in candidates}
         self.store.record_finals(self.run_id, finals, sources)
-        if finals.dropped:
-            ledger.reload()
+        ledger.reload()
         spent.finals_s += time.monotonic() - began
         return finals
 

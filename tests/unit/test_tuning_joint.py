@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
@@ -33,6 +34,10 @@ class Scripted:
         known = [cost for cost in self.told if cost is not None]
         return (None, min(known)) if known else None
 
+    def remember(self, outcome: Outcome, cost: float | None = None) -> None:
+        assert outcome.config.family == self.name
+        self.told.append(cost)
+
     def ask(self) -> Proposal | None:
         if self.num_proposed == self.size:
             return None
@@ -51,6 +56,10 @@ def ok(config: Config, time_us: float, energy_mj: float | None = None) -> Outcom
     return Outcome(config, Status.OK, measurement=measurement)
 
 
+def joint_of(*searches: Scripted, **options: Any) -> JointSearch:
+    return JointSearch({search.name: search for search in searches}, **options)
+
+
 def play(joint: JointSearch, searches: Sequence[Scripted], turns: int) -> list[str]:
     """Ask and tell; whose turn each was."""
     floors = {search.name: search.floor_us for search in searches}
@@ -67,14 +76,14 @@ def play(joint: JointSearch, searches: Sequence[Scripted], turns: int) -> list[s
 
 def test_each_family_gets_its_opening_first() -> None:
     searches = [Scripted("good", 100), Scripted("bad", 300), Scripted("fair", 110)]
-    names = play(JointSearch(searches), searches, 3 * OPENING)
+    names = play(joint_of(*searches), searches, 3 * OPENING)
     assert Counter(names) == {"good": OPENING, "bad": OPENING, "fair": OPENING}
     assert Counter(names[:6]) == {"good": 2, "bad": 2, "fair": 2}
 
 
 def test_then_the_family_that_can_improve_on_the_best_gets_most() -> None:
     searches = [Scripted("good", 100), Scripted("far", 300), Scripted("near", 110)]
-    names = play(JointSearch(searches), searches, 3 * OPENING + 160)[3 * OPENING :]
+    names = play(joint_of(*searches), searches, 3 * OPENING + 160)[3 * OPENING :]
     count = Counter(names)
     assert count["good"] >= 0.8 * 160
     # Worth a visit now and then; what is hopelessly behind is not.
@@ -86,13 +95,13 @@ def test_then_the_family_that_can_improve_on_the_best_gets_most() -> None:
 def test_what_a_family_still_expects_counts_against_its_distance() -> None:
     exhausted = Scripted("good", 100, expected_improvement=1e-5)
     promising = Scripted("near", 101, expected_improvement=0.05)
-    names = play(JointSearch([exhausted, promising]), [exhausted, promising], 132)
+    names = play(joint_of(exhausted, promising), [exhausted, promising], 132)
     assert Counter(names[32:])["near"] >= 80
 
 
 def test_a_family_of_which_nothing_works_gets_no_more_than_its_opening() -> None:
     good, broken = Scripted("good", 100), Scripted("broken", 100)
-    joint = JointSearch([good, broken])
+    joint = joint_of(good, broken)
     for _ in range(100):
         proposal = joint.ask()
         assert proposal is not None
@@ -104,20 +113,27 @@ def test_a_family_of_which_nothing_works_gets_no_more_than_its_opening() -> None
 
 def test_a_family_that_is_used_up_leaves_its_turns_to_the_others() -> None:
     searches = [Scripted("small", 100, size=5), Scripted("large", 130, size=40)]
-    names = play(JointSearch(searches), searches, 100)
+    names = play(joint_of(*searches), searches, 100)
     assert Counter(names) == {"small": 5, "large": 40}
 
 
-def test_numbers_go_through_all_families_and_on_from_earlier_calls() -> None:
-    joint = JointSearch([Scripted("a", 100), Scripted("b", 100)], first_number=7)
+def test_proposals_of_all_families_have_numbers_of_their_own() -> None:
+    joint = joint_of(Scripted("a", 100), Scripted("b", 100))
     numbers = [proposal.number for _ in range(6) if (proposal := joint.ask()) is not None]
-    assert numbers == [7, 8, 9, 10, 11, 12]
+    assert len(set(numbers)) == 6
+
+
+def test_each_search_hears_what_was_found_of_its_family_before() -> None:
+    a, b = Scripted("a", 100), Scripted("b", 100)
+    before = [ok(Config(name, (("TILE", 0),)), 100.0) for name in ("a", "b", "a")]
+    joint_of(a, b, before=before)
+    assert (a.num_told, b.num_told) == (2, 1)
 
 
 def test_earlier_trials_count_towards_the_opening() -> None:
     resumed = Scripted("a", 100, told=[100.0] * OPENING, num_proposed=OPENING)
     fresh = Scripted("b", 100)
-    assert set(play(JointSearch([resumed, fresh]), [resumed, fresh], OPENING)) == {"b"}
+    assert set(play(joint_of(resumed, fresh), [resumed, fresh], OPENING)) == {"b"}
 
 
 @pytest.mark.parametrize(
@@ -132,7 +148,7 @@ def test_the_openings_take_half_of_few_trials(
 
 def test_expected_improvement_is_that_over_the_best_of_all() -> None:
     good, near = Scripted("good", 100, 0.001), Scripted("near", 104, 0.02)
-    joint = JointSearch([good, near])
+    joint = joint_of(good, near)
     assert joint.expected_improvement is None, "no family has had its opening"
     play(joint, [good, near], 2 * OPENING)
     gap = math.log((104 + 10 / OPENING) / (100 + 10 / OPENING))
@@ -143,7 +159,7 @@ def test_expected_improvement_is_that_over_the_best_of_all() -> None:
 
 def test_searches_are_told_the_objective() -> None:
     search = Scripted("a", 100)
-    joint = JointSearch([search], objective=Objective.EDP)
+    joint = joint_of(search, objective=Objective.EDP)
     for energy_mj, time_us in ((300.0, 10.0), (None, 20.0)):
         proposal = joint.ask()
         assert proposal is not None
@@ -155,8 +171,8 @@ def test_searches_are_told_the_objective() -> None:
 def test_energy_of_earlier_calls_serves_for_those_not_measured() -> None:
     search = Scripted("a", 100)
     earlier = [ok(Config("a", (("TILE", 0),)), 10.0, 50.0)]
-    joint = JointSearch([search], objective=Objective.ENERGY, before=earlier)
+    joint = joint_of(search, objective=Objective.ENERGY, before=earlier)
     proposal = joint.ask()
     assert proposal is not None
     joint.tell(proposal, ok(proposal.config, 20.0))
-    assert search.told == [100.0]
+    assert search.told == [50.0, 100.0]

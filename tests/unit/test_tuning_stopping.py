@@ -119,7 +119,7 @@ def test_a_ratio_that_is_reached_already_needs_no_trial(every: TuneRequest, stor
 
     def fault(config: Config) -> Exception | None:
         seen.append(config)
-        return DeviceError("gone") if len(seen) == 25 else None
+        return DeviceError("gone") if len(seen) == 14 else None
 
     with pytest.raises(DeviceError):
         tune(every, FakeTarget(fault), FakeCompiler(), store)

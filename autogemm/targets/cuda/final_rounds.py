@@ -1,6 +1,7 @@
 """The finals on a card: every contestant once a round, in a fresh random order."""
 
 import math
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -14,8 +15,8 @@ from autogemm.outcome import Dropped, Finals, Provenance, Telemetry, Verificatio
 from autogemm.targets.cuda.bench import Bench, Contestant
 from autogemm.targets.cuda.launching import CandidateError
 from autogemm.targets.cuda.messages import RunFinals
-from autogemm.targets.cuda.telemetry import summary
-from autogemm.targets.cuda.timing import Stopwatch
+from autogemm.targets.cuda.telemetry import is_throttled, summary
+from autogemm.targets.cuda.timing import COOLING_S, Stopwatch
 from autogemm.targets.finals import Contestant as Timed
 from autogemm.targets.finals import decide
 
@@ -69,9 +70,9 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
         shortest = min(finalists, key=lambda one: one.launch_us)
         method = bench.stopwatch_about(shortest.runs, shortest.launch_us, FINALS_SAMPLE_US).method
         stopwatches = bench.stopwatches([one.runs for one in finalists], method)
-        readings = interleaved(bench, finalists, stopwatches, request)
+        readings, num_thrown = interleaved(bench, finalists, stopwatches, request)
         for one in finalists:
-            check_again(bench, one, request.rounds)
+            check_again(bench, one)
         used = stopwatches[0].method
         measure_energy(bench, finalists, stopwatches, request)
         # Graphs hold on to the kernels that are unloaded next.
@@ -97,6 +98,7 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
             for one in rest
             if one.complaint and one.config is not None
         ),
+        throttled_rounds=num_thrown,
     )
 
 
@@ -145,31 +147,35 @@ def interleaved(
     finalists: Sequence[Finalist],
     stopwatches: Sequence[Stopwatch],
     request: RunFinals,
-) -> list[Telemetry]:
-    """One sample of each per round, and a look at the C that it left.
+) -> tuple[list[Telemetry], int]:
+    """One sample of each per round; telemetry is read once a round, while the card works.
 
-    Telemetry is read once a round, while the card works.
+    A round in which the card was throttled is thrown away and run again, as many as were asked for
+    at most; the last value counts them.
     """
     readings: list[Telemetry] = []
+    num_thrown = 0
     generator = np.random.default_rng(request.seed)
 
     def read() -> None:
         readings.append(bench.card.telemetry.read())
 
-    for _ in range(request.rounds):
+    while len(readings) < request.rounds:
         for place, index in enumerate(generator.permutation(len(stopwatches))):
             meanwhile = read if place == 0 else None
-            finalist = finalists[index]
-            finalist.samples_us += stopwatches[index].samples(1, meanwhile)
-            finalist.complaint = finalist.complaint or bench.left_wrong()
-    return readings
+            finalists[index].samples_us += stopwatches[index].samples(1, meanwhile)
+        if is_throttled(readings[-1]) and num_thrown < request.rounds:
+            num_thrown += 1
+            readings.pop()
+            for finalist in finalists:
+                finalist.samples_us.pop()
+            time.sleep(COOLING_S[0])
+    return readings, num_thrown
 
 
-def check_again(bench: Bench, finalist: Finalist, rounds: int) -> None:
-    """Verify until CHECKED_LAUNCHES launches were, those of the rounds included."""
-    in_rounds = rounds if bench.problem.beta == 0 else 0
-    # One check is two launches.
-    for _ in range(max(1, math.ceil((CHECKED_LAUNCHES - in_rounds) / 2))):
+def check_again(bench: Bench, finalist: Finalist) -> None:
+    """Verify CHECKED_LAUNCHES launches; one check is two."""
+    for _ in range(math.ceil(CHECKED_LAUNCHES / 2)):
         if finalist.complaint:
             return
         checked = bench.check(finalist.runs)
