@@ -9,6 +9,8 @@
     ├── EmptySpaceError          no config of the family is legal for this problem and device
     ├── CompilerMissingError     NVRTC (or g++ for the emulator) is not installed
     ├── KernelCompileError       one kernel does not compile; names the file with its source
+    │   ├── CompileTimeoutError  the compiler did not end in time and was killed
+    │   └── CompilerDiedError    the compiler crashed, or took too much memory
     ├── DeviceError              no usable GPU or driver, or the card is out of memory
     ├── RecordingError           a recording file is broken
     ├── StoreError               the database cannot be opened, read or written
@@ -56,6 +58,14 @@ class KernelCompileError(AutogemmError):
         super().__init__(message)
         self.log = log
         self.source_path = source_path
+
+
+class CompileTimeoutError(KernelCompileError):
+    """The compiler did not end in time and was killed."""
+
+
+class CompilerDiedError(KernelCompileError):
+    """The compiler crashed, or took too much memory. The same kernel may compile another time."""
 
 
 class DeviceError(AutogemmError):

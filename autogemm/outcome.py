@@ -141,10 +141,21 @@ class FinalsEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Disqualified:
+    """A finalist that must not win, and why: wrong, crashed, or not certified."""
+
+    config: Config
+    kernel_sha256: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finals:
     """Interleaved re-timing of the best candidates and the baseline. ``entries`` are best first.
 
     ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
+    ``num_checks`` is how many times each entry's result was compared with the reference, over and
+    above the search.
     """
 
     entries: tuple[FinalsEntry, ...]
@@ -154,6 +165,8 @@ class Finals:
     telemetry: Telemetry = Telemetry()
     method: str = "events"
     launches_per_sample: int = 1
+    num_checks: int = 0
+    disqualified: tuple[Disqualified, ...] = ()
 
     @property
     def winner(self) -> FinalsEntry:

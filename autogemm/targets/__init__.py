@@ -15,11 +15,14 @@ from autogemm.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """How a target times candidates. ``deadline_s`` bounds one candidate, load to last sample."""
+    """How a target times candidates. ``deadline_s`` bounds one candidate, load to last sample,
+    ``host_memory_bytes`` the memory of the process that runs it.
+    """
 
     l2: CacheState = CacheState.WARM
     seed: int = 0
     deadline_s: float = 30.0
+    host_memory_bytes: int = 16 * 2**30
     max_samples: int = 20
     # A candidate slower than this multiple of the best so far is timed once and let go.
     hopeless_ratio: float = 1.5

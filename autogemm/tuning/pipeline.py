@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from autogemm.errors import KernelCompileError
+from autogemm.errors import CompilerDiedError, CompileTimeoutError, KernelCompileError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.outcome import Outcome, Provenance, Status
 from autogemm.targets import Target
@@ -245,7 +245,7 @@ class Pipeline:
         try:
             compiled = making.candidate().compiled
         except KernelCompileError as error:
-            return Outcome(config, Status.COMPILE_FAILED, str(error), sha256)
+            return Outcome(config, _compile_status(error), str(error), sha256)
         if compiled is None:
             return None
         reason = why_not_launchable(compiled, making.plan, self._target.device)
@@ -297,6 +297,17 @@ class Pipeline:
                 baseline_us=self._target.baseline_us,
             )
         )
+
+
+def _compile_status(error: KernelCompileError) -> Status:
+    """A kernel that does not compile never will; a compiler that failed may not fail again."""
+    match error:
+        case CompileTimeoutError():
+            return Status.COMPILE_TIMEOUT
+        case CompilerDiedError():
+            return Status.CRASHED
+        case _:
+            return Status.COMPILE_FAILED
 
 
 def _running_mean(mean: float, value: float) -> float:

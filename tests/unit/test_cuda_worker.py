@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from autogemm.child_process import child_environment
 from autogemm.config import Config
 from autogemm.errors import DeviceError, UsageError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
@@ -20,7 +21,6 @@ from autogemm.problem import Layout, Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda import devices as devices_module
-from autogemm.targets.cuda.worker_process import child_environment
 
 BACKEND = "cuda_worker_backends:FakeBackend"
 PROBLEM = Problem(64, 64, 64)

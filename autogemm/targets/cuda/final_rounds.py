@@ -1,6 +1,6 @@
 """The finals on a card: every contestant once a round, in a fresh random order."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 
@@ -9,10 +9,11 @@ import numpy as np
 from autogemm.config import Config
 from autogemm.errors import DeviceError
 from autogemm.kernel import Candidate
-from autogemm.outcome import Finals, Provenance, Telemetry
+from autogemm.outcome import Disqualified, Finals, Provenance, Telemetry
 from autogemm.targets.cuda.bench import Bench, Checked, Contestant
 from autogemm.targets.cuda.launching import CandidateError
-from autogemm.targets.cuda.messages import RunFinals
+from autogemm.targets.cuda.messages import RunFinals, disqualified
+from autogemm.targets.cuda.rechecks import Rechecks
 from autogemm.targets.cuda.telemetry import summary
 from autogemm.targets.cuda.timing import Stopwatch
 from autogemm.targets.finals import Contestant as Timed
@@ -35,23 +36,36 @@ class Finalist:
 
 
 def run_finals(bench: Bench, request: RunFinals) -> Finals:
-    """Time all, then verify all once more. Who is wrong, before or after, is left out.
+    """Time and verify all, round after round. Who is wrong at any time is disqualified.
 
     Raises DeviceError when nobody is left, or the baseline is wrong. A crash ends the worker: the
     parent then asks each candidate by itself.
     """
     with ExitStack() as loaded:
-        finalists = [baseline_finalist(bench)]
-        finalists += right_candidates(bench, request.candidates, loaded)
+        right, lost = right_candidates(bench, request.candidates, loaded)
+        finalists = [baseline_finalist(bench), *right]
         shortest = min(finalists, key=lambda one: one.launch_us)
         method = bench.stopwatch_about(shortest.runs, shortest.launch_us, FINALS_SAMPLE_US).method
         stopwatches = bench.stopwatches([one.runs for one in finalists], method)
-        samples_us, readings = interleaved(bench, stopwatches, request)
+        rechecks = Rechecks(bench, [one.runs for one in right], request.rounds)
+        samples_us, readings = interleaved(bench, stopwatches, request, rechecks.after_round)
         checks = [bench.check(one.runs) for one in finalists]
+        # The baseline is in front.
+        complaints = [checks[0].complaint] + [
+            rechecks.complaints.get(place) or check.complaint
+            for place, check in enumerate(checks[1:])
+        ]
         timed = [
             timed_finalist(one, samples, check)
-            for one, samples, check in zip(finalists, samples_us, checks, strict=True)
-            if not check.complaint
+            for one, samples, check, complaint in zip(
+                finalists, samples_us, checks, complaints, strict=True
+            )
+            if not complaint
+        ]
+        lost += [
+            Disqualified(one.config, one.kernel_sha256, complaint)
+            for one, complaint in zip(finalists, complaints, strict=True)
+            if complaint and one.config is not None
         ]
         used = stopwatches[0].method
         # Graphs hold on to the kernels that are unloaded next.
@@ -59,7 +73,9 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
     if checks[0].complaint:
         raise DeviceError(f"cuBLAS gives a wrong result here: {checks[0].complaint}")
     if len(timed) == 1:
-        raise DeviceError("no finalist gives the right result any more")
+        raise DeviceError(
+            f"no finalist gives the right result any more, the last one: {lost[-1].reason}"
+        )
     entries, baseline = decide(timed[0], timed[1:], request.seed)
     return Finals(
         entries=entries,
@@ -69,6 +85,8 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
         telemetry=summary(readings),
         method=used.name,
         launches_per_sample=used.launches,
+        num_checks=rechecks.num_checks,
+        disqualified=tuple(lost),
     )
 
 
@@ -79,9 +97,12 @@ def baseline_finalist(bench: Bench) -> Finalist:
 
 def right_candidates(
     bench: Bench, candidates: Sequence[Candidate], loaded: ExitStack
-) -> list[Finalist]:
-    """Load and verify; ``loaded`` unloads them. Raises CandidateError when the context broke."""
-    finalists = []
+) -> tuple[list[Finalist], list[Disqualified]]:
+    """Load and verify, ``loaded`` unloads them; and those that are out, with the reason.
+
+    Raises CandidateError when the context broke.
+    """
+    finalists, lost = [], []
     for candidate in candidates:
         try:
             contestant = bench.contestant(candidate)
@@ -90,16 +111,23 @@ def right_candidates(
         except CandidateError as error:
             if error.poisoned:
                 raise
+            lost.append(disqualified(candidate, error.reason))
             continue
-        if not checked.complaint:
-            config, sha256 = candidate.config, candidate.source.sha256
-            name = config.sha256[:12]
-            finalists.append(Finalist(name, config, sha256, contestant, checked.launch_us))
-    return finalists
+        if checked.complaint:
+            lost.append(disqualified(candidate, checked.complaint))
+            continue
+        config, sha256 = candidate.config, candidate.source.sha256
+        finalists.append(
+            Finalist(config.sha256[:12], config, sha256, contestant, checked.launch_us)
+        )
+    return finalists, lost
 
 
 def interleaved(
-    bench: Bench, stopwatches: Sequence[Stopwatch], request: RunFinals
+    bench: Bench,
+    stopwatches: Sequence[Stopwatch],
+    request: RunFinals,
+    after_round: Callable[[], None],
 ) -> tuple[list[list[float]], list[Telemetry]]:
     """One sample of each per round; telemetry is read once a round, while the card works."""
     samples_us: list[list[float]] = [[] for _ in stopwatches]
@@ -113,6 +141,7 @@ def interleaved(
         for place, index in enumerate(generator.permutation(len(stopwatches))):
             meanwhile = read if place == 0 else None
             samples_us[index] += stopwatches[index].samples(1, meanwhile)
+        after_round()
     return samples_us, readings
 
 
