@@ -10,7 +10,8 @@ from optuna.storages import BaseStorage, InMemoryStorage, RDBStorage
 
 from autogemm.errors import StoreError
 
-BUSY_TIMEOUT_S = 30.0
+# Longer than half a minute: a backup or a slow reader must not cost a run.
+BUSY_TIMEOUT_S = 60.0
 
 
 class _Connection(sqlite3.Connection):

@@ -45,7 +45,7 @@ _EVERYTHING = BestQuery()
 _ATTEMPTS = 5
 
 
-def open_store(url: str | None = None, *, create: bool = True, timeout_s: float = 30.0) -> "Store":
+def open_store(url: str | None = None, *, create: bool = True, timeout_s: float = 60.0) -> "Store":
     """Open the database, by default the one of ``resources.default_database_url()``.
 
     A bare path is a SQLite file. With ``create`` it must be writable, and is made, with its
