@@ -14,6 +14,7 @@
     ├── DeviceError              no usable GPU or driver, or the card is out of memory
     ├── RecordingError           a recording file is broken
     ├── StoreError               the database cannot be opened, read or written
+    ├── CertificationError       no finalist passes the checks that a winner must pass
     └── ExportError              a kernel cannot be exported
 
 A message states the rule, the value that broke it and what to do, on one line. A candidate kernel
@@ -78,6 +79,10 @@ class RecordingError(AutogemmError):
 
 class StoreError(AutogemmError):
     """The database cannot be opened, read or written."""
+
+
+class CertificationError(AutogemmError):
+    """No finalist passes the checks that a winner must pass."""
 
 
 class ExportError(AutogemmError):

@@ -1,4 +1,7 @@
-"""Which kernel is the best, and everything known of it."""
+"""Which kernel is the best, and everything known of it.
+
+A kernel whose newest certificate is a failure is never the best.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,6 +12,7 @@ from sqlalchemy.orm import Session
 from autogemm.config import Config
 from autogemm.errors import NotFoundError, UsageError
 from autogemm.outcome import CacheState, Provenance, Status
+from autogemm.store.certificates import has_not_failed, newest_certificate
 from autogemm.store.convert import (
     device_of,
     environment_of,
@@ -69,7 +73,7 @@ def best_kernel(session: Session, query: BestQuery) -> StoredKernel:
         raise NotFoundError(
             f"the source of the best kernel of run {_run(chosen).id} was not kept: tune again"
         )
-    return _stored_kernel(chosen, chosen.kernel)
+    return _stored_kernel(session, chosen, chosen.kernel)
 
 
 def kernel_by_id(session: Session, kernel_id: int) -> StoredKernel:
@@ -99,7 +103,7 @@ def kernel_by_id(session: Session, kernel_id: int) -> StoredKernel:
     timing = session.scalar(in_finals) or session.scalar(tried)
     if timing is None:
         raise NotFoundError(f"kernel {kernel_id} was never tried")
-    return _stored_kernel(timing, kernel)
+    return _stored_kernel(session, timing, kernel)
 
 
 def find_kernel_id(session: Session, text: str) -> int:
@@ -136,7 +140,9 @@ def _best_timings(session: Session, query: BestQuery) -> Iterator[Timing]:
         select(TrialRecord.id, fastest_first.label("rank"))
         .join(TrialRecord.run)
         .join(TrialRecord.measurement)
-        .where(TrialRecord.status == Status.OK.value, *wanted)
+        .where(
+            TrialRecord.status == Status.OK.value, has_not_failed(TrialRecord.kernel_id), *wanted
+        )
         .subquery()
     )
     fastest = select(TrialRecord).join(ranked, ranked.c.id == TrialRecord.id)
@@ -163,7 +169,11 @@ def _best_winners(query: BestQuery) -> Select[FinalsEntryRecord]:
         )
         .join(FinalsEntryRecord.finals)
         .join(FinalsRecord.run)
-        .where(FinalsEntryRecord.place == _WINNER, *conditions(query))
+        .where(
+            FinalsEntryRecord.place == _WINNER,
+            has_not_failed(FinalsEntryRecord.kernel_id),
+            *conditions(query),
+        )
         .subquery()
     )
     groups = [winners.c[f"group_{place}"] for place in range(len(_GROUP))]
@@ -229,7 +239,7 @@ def _result_row(timing: Timing) -> ResultRow:
     )
 
 
-def _stored_kernel(timing: Timing, kernel: KernelRecord) -> StoredKernel:
+def _stored_kernel(session: Session, timing: Timing, kernel: KernelRecord) -> StoredKernel:
     run = _run(timing)
     ratio, ratio_low, ratio_high = _ratios(timing)
     return StoredKernel(
@@ -247,4 +257,5 @@ def _stored_kernel(timing: Timing, kernel: KernelRecord) -> StoredKernel:
         run_id=run.id,
         measured_at=_measured_at(timing),
         verification=verification_of(timing),
+        certificate=newest_certificate(session, kernel.id, run.device_id),
     )

@@ -54,4 +54,11 @@ class FinalsStarted:
     rounds: int
 
 
-Event = Notice | SearchStarted | TrialDone | FinalsStarted
+@dataclass(frozen=True, slots=True)
+class Certifying:
+    """The winner is being checked further: what is done now."""
+
+    step: str
+
+
+Event = Certifying | Notice | SearchStarted | TrialDone | FinalsStarted

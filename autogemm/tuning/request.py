@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from autogemm.certificate import Certificate
 from autogemm.config import Value
 from autogemm.errors import UsageError
 from autogemm.outcome import Environment, Finals, Outcome, Provenance, Status
@@ -20,7 +21,8 @@ class TuneRequest:
 
     The search ends after ``trials`` trials of the run (those resumed included), after
     ``budget_s`` seconds of this call, or when the space is used up, whichever comes first; None
-    sets no such limit. ``fresh`` starts a new run where the same request was left unfinished.
+    sets no such limit. ``fresh`` starts a new run where the same request was left unfinished,
+    ``certify`` has the winner checked further (some seconds; needs a measuring target).
     Raises UsageError for a count below 1 or a budget that is not positive.
     """
 
@@ -35,6 +37,7 @@ class TuneRequest:
     rounds: int = DEFAULT_ROUNDS
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     fresh: bool = False
+    certify: bool = False
     command: str = ""
 
     def __post_init__(self) -> None:
@@ -50,6 +53,8 @@ class TuneRequest:
 class TuneResult:
     """A run as far as it got. ``finals`` is None when nothing ran well or it was interrupted.
 
+    ``certificate`` is the winner's, None where none was asked for or a recording was replayed.
+
     ``search_s`` and ``finals_s`` are seconds of this call, ``gpu_busy`` the share of ``search_s``
     in which a candidate was being measured.
     """
@@ -60,6 +65,7 @@ class TuneResult:
     environment: Environment
     provenance: Provenance
     finals: Finals | None
+    certificate: Certificate | None
     outcomes: tuple[Outcome, ...]
     num_resumed: int
     num_reused: int

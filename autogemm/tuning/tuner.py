@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
+from autogemm.certificate import Certificate
 from autogemm.compile import Compiler
 from autogemm.config import Value
 from autogemm.errors import CompilerMissingError, KernelCompileError, UsageError
@@ -17,7 +18,8 @@ from autogemm.search import Search
 from autogemm.space import Family, Space, build_space
 from autogemm.store import RunSpec, RunState, Store
 from autogemm.targets import Target
-from autogemm.tuning.events import Event, FinalsStarted, Notice, SearchStarted
+from autogemm.tuning.certify import Certifier, certified
+from autogemm.tuning.events import Certifying, Event, FinalsStarted, Notice, SearchStarted
 from autogemm.tuning.interrupt import wish_to_stop
 from autogemm.tuning.ledger import Ledger
 from autogemm.tuning.making import Maker
@@ -47,11 +49,15 @@ def tune(
 ) -> TuneResult:
     """Search, record every trial, re-time the best beside cuBLAS, and say what was found.
 
+    With ``request.certify`` the winner is the fastest finalist that passes the checks of
+    `autogemm.tuning.certify`.
+
     The same request resumes a run that was interrupted or killed. Ctrl-C ends the search after the
     candidate on the card and skips the finals; a second one raises KeyboardInterrupt.
 
     Raises UsageError, EmptySpaceError, FamilyError, CompilerMissingError, DeviceError,
-    RecordingError and StoreError; a candidate that fails is a trial, not an error.
+    RecordingError, StoreError, and CertificationError when no finalist passes; a candidate that
+    fails is a trial, not an error.
     """
     if target.needs_cubin and compiler is None:
         raise CompilerMissingError("this target runs compiled kernels and there is no compiler")
@@ -155,10 +161,10 @@ class _Run:
         )
         pipeline, interrupted = self._search(maker, ledger)
         began = time.monotonic()
-        finals = None
+        finals, certificate = None, None
         if not interrupted:
             try:
-                finals = self._finals(maker, ledger.outcomes)
+                finals, certificate = self._finals(maker, ledger.outcomes)
             except KeyboardInterrupt:
                 interrupted = True
         return TuneResult(
@@ -168,6 +174,7 @@ class _Run:
             environment=spec.environment,
             provenance=spec.provenance,
             finals=finals,
+            certificate=certificate,
             outcomes=tuple(ledger.outcomes),
             num_resumed=num_resumed,
             num_reused=pipeline.num_reused,
@@ -200,15 +207,37 @@ class _Run:
             pipeline.run(stop)
         return pipeline, stop.is_set()
 
-    def _finals(self, maker: Maker, outcomes: Sequence[Outcome]) -> Finals | None:
+    def _finals(
+        self, maker: Maker, outcomes: Sequence[Outcome]
+    ) -> tuple[Finals | None, Certificate | None]:
         candidates = finalists(maker, outcomes, self.request.finalists)
         if not candidates:
-            return None
+            return None, None
         self.on_event(FinalsStarted(len(candidates), self.request.rounds))
         finals = self.target.finals(candidates, self.request.rounds, self.request.seed)
+        certificate = None
+        if self.request.certify and finals.provenance is Provenance.MEASURED:
+            finals, certificate = self._certified(finals, candidates)
         sources = {candidate.source.sha256: candidate.source for candidate in candidates}
         self.store.record_finals(self.run_id, finals, sources)
-        return finals
+        return finals, certificate
+
+    def _certified(
+        self, finals: Finals, candidates: Sequence[Candidate]
+    ) -> tuple[Finals, Certificate]:
+        certifier = Certifier(
+            self.request.family,
+            self.target,
+            self.compiler,
+            progress=lambda step: self.on_event(Certifying(step)),
+        )
+
+        def keep(kernel_sha256: str, certificate: Certificate) -> None:
+            self.store.record_certificate(self.run_id, kernel_sha256, certificate)
+
+        return certified(
+            certifier, finals, candidates, self.request.problem, self.request.seed, keep
+        )
 
 
 def finalists(maker: Maker, outcomes: Sequence[Outcome], num_finalists: int) -> list[Candidate]:

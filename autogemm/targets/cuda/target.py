@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 from autogemm import errors
+from autogemm.certificate import Check
 from autogemm.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.errors import AutogemmError, DeviceError, UsageError
 from autogemm.kernel import Candidate
@@ -28,6 +29,7 @@ from autogemm.targets.cuda.messages import (
     disqualified,
     outcome_without_times,
 )
+from autogemm.targets.cuda.sanitizer import Job, sanitize
 
 CUDA_BACKEND = "autogemm.targets.cuda.backend:CudaBackend"
 
@@ -121,6 +123,15 @@ class CudaTarget:
             if not left:
                 raise DeviceError(f"no finalist ran a second time, the last one: {lost[-1].reason}")
         raise DeviceError(f"the finals broke off {FINALS_ATTEMPTS} times: {failure}") from failure
+
+    def sanitize(
+        self, candidate: Candidate, problem: Problem, deadline_s: float
+    ) -> tuple[Check, ...]:
+        """The candidate's machine code under compute-sanitizer's tools, in processes of their own.
+
+        The plan must be that of ``problem``, which should be small: the tools are slow.
+        """
+        return sanitize(Job(candidate, problem, self._device_index), deadline_s)
 
     def close(self) -> None:
         """Free the card and end the worker. May be called twice."""
