@@ -101,6 +101,11 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     show_default=True,
     help="State of the L2 cache before each timed launch.",
 )
+@click.option(
+    "--no-certify",
+    is_flag=True,
+    help="Do not check the winner further: hard problems, compute-sanitizer (some seconds).",
+)
 @db_option
 @click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -109,8 +114,10 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
     """Find the fastest kernel for a problem on a GPU.
 
     Searches the family's legal configs, verifies and times each candidate, keeps every trial in
-    the database, and re-times the best beside cuBLAS. Ctrl-C ends the search and prints the best so
-    far; the same command resumes.
+    the database, and re-times the best beside cuBLAS. The winner is then checked on hard problems,
+    on the card and access by access on the CPU, and under compute-sanitizer where it is installed;
+    one that fails is no winner. Ctrl-C ends the search and prints the best so far; the same command
+    resumes.
 
     \b
     Examples:
@@ -195,6 +202,7 @@ def _request(options: dict[str, Any]) -> "TuneRequest":
         rounds=options["rounds"],
         measure=MeasureOptions(l2=CacheState(options["l2"]), seed=options["seed"]),
         fresh=options["fresh"],
+        certify=not options["no_certify"],
         command=_command_line(),
     )
 

@@ -10,7 +10,15 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from autogemm.outcome import Provenance
-from autogemm.tuning import Event, FinalsStarted, Notice, SearchStarted, TrialDone, TuneRequest
+from autogemm.tuning import (
+    Certifying,
+    Event,
+    FinalsStarted,
+    Notice,
+    SearchStarted,
+    TrialDone,
+    TuneRequest,
+)
 
 # Seconds between two plain lines while nothing better is found.
 PLAIN_EVERY_S = 10.0
@@ -124,6 +132,8 @@ class PlainLines:
                     self._last_line = time.monotonic()
             case FinalsStarted():
                 click.echo(self._state.finals(event), err=True)
+            case Certifying(step):
+                click.echo(f"certifying the winner: {step}", err=True)
 
 
 class LiveLine:
@@ -150,3 +160,5 @@ class LiveLine:
                 )
             case FinalsStarted():
                 self._progress.update(self._task, total=None, description=self._state.finals(event))
+            case Certifying(step):
+                self._progress.update(self._task, description=f"certifying the winner: {step}")

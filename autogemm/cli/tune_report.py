@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 
+from autogemm.certificate import Certificate
 from autogemm.cli.output import print_table
 from autogemm.config import Config
 from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, Verification
@@ -111,6 +113,18 @@ def _print_best(result: TuneResult) -> None:
         baseline = finals.baseline.verification
         beside = f"; cuBLAS: {_errors(baseline)}" if baseline is not None else ""
         click.echo(f"  {_errors(winner.verification)}{beside}")
+    for line in _checked_lines(result):
+        click.echo(f"  {line}")
+
+
+def _checked_lines(result: TuneResult) -> list[str]:
+    """The winner's certificate, and who was faster but is no winner."""
+    lines = []
+    if result.certificate is not None:
+        lines = [f"checked: {check.line}" for check in result.certificate.checks]
+    if result.finals is not None:
+        lines += [f"no winner: {lost.config}: {lost.reason}" for lost in result.finals.disqualified]
+    return lines
 
 
 def _provisional_line(result: TuneResult, best: Outcome, time_us: float) -> str:
@@ -171,6 +185,7 @@ def result_as_json(result: TuneResult, database: str) -> str:
             "gpu_busy": result.gpu_busy,
             "best": _outcome_as_dict(result, best) if best is not None else None,
             "finals": _finals_as_dict(result, result.finals) if result.finals else None,
+            "certificate": _certificate_as_dict(result.certificate),
         },
         indent=2,
     )
@@ -191,6 +206,21 @@ def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
         "rounds": finals.rounds,
         "baseline": _entry_as_dict(result, finals.baseline),
         "entries": [_entry_as_dict(result, entry) for entry in finals.entries],
+        "disqualified": [
+            {"config": lost.config.as_dict(), "reason": lost.reason}
+            | {"kernel_sha256": lost.kernel_sha256}
+            for lost in finals.disqualified
+        ],
+    }
+
+
+def _certificate_as_dict(certificate: Certificate | None) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    return {
+        "verdict": certificate.verdict,
+        "made_at": certificate.made_at.isoformat(),
+        "checks": [asdict(check) for check in certificate.checks],
     }
 
 
