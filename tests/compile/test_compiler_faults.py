@@ -83,6 +83,24 @@ def test_a_broken_compiler_costs_one_kernel(
     assert compiler.compile(source_of("fine"), "sm_90").cubin == b"machine code"
 
 
+def test_one_byte_of_static_shared_memory_too_many_does_not_compile(tmp_path: Path) -> None:
+    text = (
+        'extern "C" __global__ void k(float* x) {{ __shared__ char s[{size}]; '
+        "s[threadIdx.x] = x[0]; __syncthreads(); x[1] = s[x[2] > 0]; }}"
+    )
+    with closing(Compiler(tmp_path, threads=1)) as compiler:
+        for size in (48 * 1024, 48 * 1024 + 1):
+            source = KernelSource(
+                "test", "0" * 64, Config("test", ()), Layout.NN, text.format(size=size)
+            )
+            if size == 48 * 1024:
+                (resources,) = compiler.compile(source, "sm_90").resources
+                assert resources.static_smem_bytes == size
+            else:
+                with pytest.raises(KernelCompileError, match="too much shared data"):
+                    compiler.compile(source, "sm_90")
+
+
 def test_the_others_go_on_while_one_hangs(compiler: Compiler) -> None:
     hanging = compiler.submit(source_of("hang"), "sm_90")
     others = [compiler.submit(source_of(f"fine {number}"), "sm_90") for number in range(20)]

@@ -41,7 +41,10 @@ parameters:
 derive:
   threads: "64"
 launch:
-  - {kernel: gemm_kernel, threads: threads, grid: "ceil_div(M, BM) * ceil_div(N, BN)", smem_bytes: 0}
+  - kernel: gemm_kernel
+    threads: threads
+    grid: "ceil_div(M, BM) * ceil_div(N, BN)"
+    smem_bytes: 0
 workspace_bytes: 0
 seeds:
   - {BM: 32, BN: 32, U: 1}

@@ -216,6 +216,14 @@ def namespace(name: str, **members: Any) -> ModuleType:
     return module
 
 
+allocated: list[Memory] = []
+
+
+def malloc(num_bytes: int) -> int:
+    allocated.append(Memory(num_bytes))
+    return allocated[-1].ptr
+
+
 runtime = namespace(
     "cupy.cuda.runtime",
     CUDARuntimeError=CUDARuntimeError,
@@ -230,6 +238,9 @@ runtime = namespace(
     memsetAsync=lambda address, value, count, stream: queue(
         lambda: ctypes.memset(address, value, count)
     ),
+    malloc=malloc,
+    memcpy=lambda target, source, count, kind: ctypes.memmove(target, source, count),
+    deviceSynchronize=lambda: None,
     memcpyAsync=lambda target, source, count, kind, stream: ctypes.memmove(target, source, count),
 )
 driver = namespace(
