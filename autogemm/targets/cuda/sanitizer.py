@@ -140,8 +140,8 @@ def judged(exit_code: int, output: str, problem: Problem) -> tuple[Verdict, str]
     """
     summary = _SUMMARY.search(output)
     if summary is None:
-        lines = output.strip().splitlines()
-        last = lines[-1].strip("= ") if lines else f"exit code {exit_code}"
+        lines = output.strip().splitlines() or [f"exit code {exit_code}"]
+        last = lines[-1].strip("= ")
         return Verdict.NOT_DONE, f"compute-sanitizer cannot watch programs here: {last}"
     errors = _RACECHECK_ERRORS.search(output)
     num_found = int(errors[1]) if errors else int(summary[1])
@@ -152,6 +152,7 @@ def judged(exit_code: int, output: str, problem: Problem) -> tuple[Verdict, str]
     if wrong := re.search(r"^wrong: (.*)$", output, re.M):
         return Verdict.FAILED, f"wrong result on {problem.label}: {wrong[1]}"
     if not re.search(r"^right$", output, re.M):
-        last = output.strip().splitlines()[-1].strip("= ")
+        own = [line for line in output.splitlines() if not line.startswith("=") and line.strip()]
+        last = own[-1].strip() if own else f"exit code {exit_code}"
         return Verdict.NOT_DONE, f"the kernel did not run to its end: {last}"
     return Verdict.PASSED, f"nothing found on {problem.label}"

@@ -51,9 +51,12 @@ def built(source: str, name: str) -> str:
     library = folder / name
     if not library.exists():
         folder.mkdir(exist_ok=True)
+        # Under a name of its own first: several processes may build the same.
+        mine = folder / f"{os.getpid()}-{name}"
         command = ["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-include", str(SHIM)]
-        command += ["-x", "c++", "-", "-o", str(library)]
+        command += ["-x", "c++", "-", "-o", str(mine)]
         subprocess.run(command, input=source, text=True, check=True)
+        mine.replace(library)
     return str(library)
 
 
