@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from autogemm.cli import INTERRUPTED
 from autogemm.cli.options import (
     db_option,
     family_option,
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from autogemm.targets import Target
     from autogemm.tuning import TuneRequest, TuneResult
 
-# 128 + SIGINT, as shells report a program that Ctrl-C ended.
-INTERRUPTED = 130
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 

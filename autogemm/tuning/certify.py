@@ -30,11 +30,13 @@ from autogemm.space import Family, launch_plan
 from autogemm.targets import Target
 from autogemm.targets.emulator import Emulator, Mode
 from autogemm.targets.finals import Contestant, decide
-from autogemm.tuning.verifying import Case, CaseResult, CaseSet, cases_of, on_gpu
+from autogemm.tuning.verifying import Case, CaseResult, CaseSet, cases_of, on_gpu, tile_of
 
 # Seconds for the hard problems (CPU and card work side by side), and for each sanitizer.
 MATRIX_S = 10.0
 SANITIZER_S = 20.0
+# Block tiles along M, N and K.
+FEW_TILES = ((1, 1, 1), (2, 1, 2), (1, 2, 3), (1, 1, 4), (2, 2, 5), (1, 3, 6))
 # How soon the end of the time is noticed.
 TICK_S = 0.1
 
@@ -102,7 +104,7 @@ class Certifier:
             candidate.config,
             self.target.device,
             adapt=False,
-            tuned_for=(problem,),
+            tuned_for=(problem, *few_tiles(problem, tile_of(candidate.config))),
         )
         yield self._matrix(candidate.source, case_set)
         if isinstance(self.target, Sanitizing):
@@ -247,6 +249,27 @@ def without_winner(finals: Finals, reason: str, seed: int) -> Finals:
             Disqualified(lost.config, lost.kernel_sha256, reason),
         ),
     )
+
+
+def few_tiles(problem: Problem, tile: tuple[int, int, int]) -> Iterator[Problem]:
+    """Problems of a few block tiles that need the same source: as ragged and as aligned.
+
+    From one slab of K to more than any pipeline holds, packed or padded as the problem is.
+    """
+    for number, times in enumerate(FEW_TILES):
+        extents = (problem.m, problem.n, problem.k)
+        m, n, k = (
+            many * side + extent % side
+            for many, side, extent in zip(times, tile, extents, strict=True)
+        )
+        packed = Problem(m, n, k, problem.layout)
+        before = Problem(*extents, problem.layout)
+        lda, ldb, ldc = (
+            getattr(packed, name) + getattr(problem, name) - getattr(before, name)
+            for name in ("lda", "ldb", "ldc")
+        )
+        alpha, beta = (-1.25, 0.5) if number % 2 else (problem.alpha, problem.beta)
+        yield Problem(m, n, k, problem.layout, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
 
 
 def _is_same(family: Family, case: Case, source: KernelSource) -> bool:
