@@ -1,6 +1,6 @@
 """The search loop: compile ahead, measure one at a time, record, then tell and ask again.
 
-Three places work at once: the compiler's threads, one thread that waits for the target, and the
+Three places work at once: the compiler's processes, one thread that waits for the target, and the
 calling thread, which records results and asks for new configs while the others are busy. What is
 not in the store yet is lost by a kill, and nothing else.
 """
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 # How soon a wish to stop and the end of the budget are noticed, in seconds.
 TICK_S = 0.1
-# A kernel that compiles for longer is given up; its thread goes on until the compiler returns.
+# A kernel that is not compiled so long after it was asked for is given up. The compiler has a
+# shorter limit of its own; this one holds where many wait for few processes.
 COMPILE_DEADLINE_S = 120.0
 # In flight before anything is known of compile and measuring times; and in every replay, so that a
 # replay does not depend on the number of cores.

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from unit.fake_target import FakeCompiler, FakeTarget
 
 from autogemm.certificate import Check, Verdict
+from autogemm.cli import main
 from autogemm.config import Config
 from autogemm.errors import CertificationError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource
@@ -18,7 +20,7 @@ from autogemm.outcome import Finals, Outcome, Status
 from autogemm.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery, RunState, Store, open_store
-from autogemm.tuning import Certifier, Certifying, Event, TuneRequest, tune
+from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
 from autogemm.tuning import certify as certify_module
 from autogemm.tuning.certify import without_winner
 from autogemm.tuning.making import Maker
@@ -310,3 +312,35 @@ def test_ties_are_decided_anew_without_the_winner(family: Family) -> None:
     assert [(lost.config, lost.reason) for lost in others.disqualified] == [
         (candidates[0].config, "memcheck failed")
     ]
+
+
+@pytest.fixture
+def tuned(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database with the plain family's kernels, tuned without certificates; a card for later."""
+    database = str(tmp_path / "tune.db")
+    with open_store(database) as store:
+        tune(request_for(family, certify=False), FakeTarget(), Compiler(), store)
+    monkeypatch.setattr("autogemm.compile.Compiler", Compiler)
+    monkeypatch.setattr("autogemm.tuning.choose_target", lambda *_: Chosen(FakeTarget()))
+    return database
+
+
+@pytest.mark.parametrize(("unroll", "exit_code"), [(1, 0), (4, 1)])
+def test_verify_makes_a_certificate_of_a_stored_kernel(
+    family: Family, tuned: str, unroll: int, exit_code: int
+) -> None:
+    kernel = candidate(family, unroll).source.sha256
+    arguments = ["verify", "--kernel", kernel[:16], "--certify", "--db", tuned]
+    result = CliRunner().invoke(main, [*arguments, "--family", str(family.yaml_path.parent)])
+    assert result.exit_code == exit_code, result.output
+    assert "hard problems" in result.output
+    with open_store(tuned) as store:
+        certificate = store.stored_kernel(kernel).certificate
+    assert certificate is not None
+    assert certificate.verdict is (Verdict.FAILED if exit_code else Verdict.PASSED)
+
+
+def test_verify_certifies_one_kernel_only(family: Family) -> None:
+    result = CliRunner().invoke(main, ["verify", "--certify"])
+    assert result.exit_code == 2
+    assert "add --kernel ID" in result.output
