@@ -211,12 +211,16 @@ class FinalsEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
-    """A candidate that gave a wrong result in the finals, and how that showed."""
+class Disqualified:
+    """A finalist that must not win, and why: wrong, crashed, or not certified.
+
+    Its trial ends with that status after all.
+    """
 
     config: Config
     kernel_sha256: str
     reason: str
+    status: Status = Status.WRONG_RESULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +228,9 @@ class Finals:
     """Interleaved re-timing of the best candidates and the baseline. ``entries`` are best first.
 
     ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
-    ``dropped`` took part and are no entries; their trials become wrong results.
-    ``throttled_rounds`` more were run while the card was throttled and thrown away.
+    ``num_checks`` is how many times each entry's result was compared with the reference, over and
+    above the search. ``throttled_rounds`` more were run while the card was throttled and thrown
+    away. Who is ``disqualified`` took part and is no entry.
     """
 
     entries: tuple[FinalsEntry, ...]
@@ -235,8 +240,9 @@ class Finals:
     telemetry: Telemetry = Telemetry()
     method: str = "events"
     launches_per_sample: int = 1
-    dropped: tuple[Dropped, ...] = ()
     throttled_rounds: int = 0
+    num_checks: int = 0
+    disqualified: tuple[Disqualified, ...] = ()
 
     @property
     def winner(self) -> FinalsEntry:

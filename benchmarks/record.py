@@ -37,11 +37,12 @@ from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.recorded import Baseline, Recording, RecordingSource, write_recording
 from autogemm.tuning import TrialDone, TuneRequest
+from autogemm.tuning.deciding import finalists
 from autogemm.tuning.interrupt import wish_to_stop
 from autogemm.tuning.ledger import Ledger
 from autogemm.tuning.making import Maker
 from autogemm.tuning.pipeline import Limits, Pipeline
-from autogemm.tuning.tuner import finalists, run_spec
+from autogemm.tuning.tuner import run_spec
 
 SAY_EVERY_S = 15.0
 

@@ -99,8 +99,8 @@ def compared(
     target.prepare(problem, MeasureOptions())
     candidates = {run.winner.kernel_sha256: made(problem, run, target, compiler) for run in runs}
     finals = target.finals(list(candidates.values()), ROUNDS, seed=0)
-    for dropped in finals.dropped:
-        raise SystemExit(f"{problem.label}: the winner {dropped.config}: {dropped.reason}")
+    for lost in finals.disqualified:
+        raise SystemExit(f"{problem.label}: the winner {lost.config}: {lost.reason}")
     entries = {entry.kernel_sha256: entry for entry in finals.entries}
     first = entries[runs[0].winner.kernel_sha256]
     return [row_of(problem, run, entries[run.winner.kernel_sha256], first) for run in runs]

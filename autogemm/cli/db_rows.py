@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from autogemm.config import Config
 
 if TYPE_CHECKING:
+    from autogemm.certificate import Certificate
     from autogemm.device import Device
     from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, Verification
     from autogemm.problem import Problem
@@ -96,6 +97,7 @@ ENTRY: Columns = (
 KERNEL: Columns = (
     *("kernel_id", "source_sha256", "template_sha256", "family", "config", *PLACE, *PROBLEM),
     *("l2", *SPEED, *RATIO, *ERRORS, *RESOURCES, "run_id", "measured_at", *ENVIRONMENT),
+    *("certificate", "certified_at", "checks"),
 )
 
 
@@ -180,6 +182,17 @@ def kernel_row(kernel: StoredKernel) -> FlatRow:
         **{name: getattr(kernel, name) for name in ("kernel_id", "run_id", "l2", "measured_at")},
         **{name: getattr(source, name) for name in ("template_sha256", "family", "config")},
         "source_sha256": source.sha256,
+        **_certificate(kernel.certificate),
+    }
+
+
+def _certificate(certificate: Certificate | None) -> FlatRow:
+    if certificate is None:
+        return {}
+    return {
+        "certificate": certificate.verdict,
+        "certified_at": certificate.made_at,
+        "checks": [check.line for check in certificate.checks],
     }
 
 
@@ -225,6 +238,8 @@ def _for_people(value: object) -> object:
             return value.astimezone().strftime("%Y-%m-%d %H:%M")
         case Config():
             return value.label
+        case [str(), *_]:
+            return "\n".join(map(str, value))
         case dict():
             return " ".join(f"{name}={','.join(map(str, kept))}" for name, kept in value.items())
         case Enum():

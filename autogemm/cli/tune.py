@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from autogemm.cli import INTERRUPTED
 from autogemm.cli.options import (
     db_option,
     fix_option,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from autogemm.targets import Target
     from autogemm.tuning import TuneRequest, TuneResult
 
-# 128 + SIGINT, as shells report a program that Ctrl-C ended.
-INTERRUPTED = 130
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -138,6 +137,11 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     help="What the matrices hold while kernels are timed. Zeros are faster than any real data.",
 )
 @click.option("--no-prune", is_flag=True, help="Measure also what static facts rule out.")
+@click.option(
+    "--no-certify",
+    is_flag=True,
+    help="Do not check the winner further: hard problems, compute-sanitizer (some seconds).",
+)
 @db_option
 @click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -146,8 +150,10 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
     """Find the fastest kernel for a problem on a GPU.
 
     Searches the legal configs of every family that fits, verifies and times each candidate, keeps
-    every trial in the database, and re-times the best beside cuBLAS. The search ends with the first
-    of its limits. Ctrl-C ends it at once and prints the best so far; the same command resumes.
+    every trial in the database, and re-times the best beside cuBLAS. The winner is then checked on
+    hard problems, on the card and access by access on the CPU, and under compute-sanitizer where it
+    is installed; one that fails is no winner. The search ends with the first of its limits. Ctrl-C
+    ends it at once and prints the best so far; the same command resumes.
 
     \b
     Examples:
@@ -242,6 +248,7 @@ def _request(options: dict[str, Any]) -> "TuneRequest":
         ),
         prune=not options["no_prune"],
         fresh=options["fresh"],
+        certify=not options["no_certify"],
         command=_command_line(),
     )
 

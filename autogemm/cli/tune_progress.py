@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from autogemm.outcome import Provenance
 from autogemm.tuning import (
+    Certifying,
     Event,
     FinalsStarted,
     Notice,
@@ -147,6 +148,8 @@ class PlainLines:
                 click.echo(self._state.finals(event), err=True)
             case SearchResumed():
                 click.echo(self._state.resumed(event), err=True)
+            case Certifying(step):
+                click.echo(f"certifying the winner: {step}", err=True)
 
 
 class LiveLine:
@@ -177,3 +180,5 @@ class LiveLine:
                 text = self._state.resumed(event)
                 self._progress.console.print(text, markup=False, highlight=False)
                 self._progress.update(self._task, total=1.0)
+            case Certifying(step):
+                self._progress.update(self._task, description=f"certifying the winner: {step}")

@@ -2,10 +2,12 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
 
+from autogemm.certificate import Certificate
 from autogemm.cli.output import print_table
 from autogemm.config import Config
 from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, StopRule, Verification
@@ -56,8 +58,6 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
     if shared and configs:
         common = " ".join(f"{name}={configs[0][name]}" for name, _ in configs[0] if name in shared)
         click.echo(f"all of them: {common}")
-    for dropped in finals.dropped:
-        click.echo(f"dropped: {dropped.config}: {dropped.reason}")
 
 
 def _row(
@@ -129,6 +129,18 @@ def _print_best(result: TuneResult) -> None:
         baseline = finals.baseline.verification
         beside = f"; cuBLAS: {_errors(baseline)}" if baseline is not None else ""
         click.echo(f"  {_errors(winner.verification)}{beside}")
+    for line in _checked_lines(result):
+        click.echo(f"  {line}")
+
+
+def _checked_lines(result: TuneResult) -> list[str]:
+    """The winner's certificate, and who was faster but is no winner."""
+    lines = []
+    if result.certificate is not None:
+        lines = [f"checked: {check.line}" for check in result.certificate.checks]
+    if result.finals is not None:
+        lines += [f"no winner: {lost.config}: {lost.reason}" for lost in result.finals.disqualified]
+    return lines
 
 
 def ties_line(finals: Finals, is_recorded: bool) -> str:
@@ -218,6 +230,7 @@ def result_as_json(result: TuneResult, database: str) -> str:
             "gpu_busy": result.gpu_busy,
             "best": _outcome_as_dict(result, best) if best is not None else None,
             "finals": _finals_as_dict(result, result.finals) if result.finals else None,
+            "certificate": _certificate_as_dict(result.certificate),
         },
         indent=2,
     )
@@ -240,16 +253,23 @@ def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
     return {
         "rounds": finals.rounds,
         "ties": len(finals.ties),
-        "dropped": [
-            {
-                "config": one.config.as_dict(),
-                "kernel_sha256": one.kernel_sha256,
-                "reason": one.reason,
-            }
-            for one in finals.dropped
-        ],
         "baseline": _entry_as_dict(result, finals, finals.baseline),
         "entries": [_entry_as_dict(result, finals, entry) for entry in finals.entries],
+        "disqualified": [
+            {"config": lost.config.as_dict(), "reason": lost.reason}
+            | {"kernel_sha256": lost.kernel_sha256}
+            for lost in finals.disqualified
+        ],
+    }
+
+
+def _certificate_as_dict(certificate: Certificate | None) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    return {
+        "verdict": certificate.verdict,
+        "made_at": certificate.made_at.isoformat(),
+        "checks": [asdict(check) for check in certificate.checks],
     }
 
 

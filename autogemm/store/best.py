@@ -1,4 +1,7 @@
-"""Which kernel is the best, and everything known of it."""
+"""Which kernel is the best, and everything known of it.
+
+A kernel whose newest certificate is a failure is never the best.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -9,6 +12,7 @@ from sqlalchemy.orm import Session
 from autogemm.config import Config
 from autogemm.errors import NotFoundError, UsageError
 from autogemm.outcome import CacheState, Fill, Provenance, Status
+from autogemm.store.certificates import has_not_failed, newest_certificate
 from autogemm.store.convert import (
     device_of,
     environment_of,
@@ -74,7 +78,7 @@ def best_kernel(session: Session, query: BestQuery) -> StoredKernel:
         raise NotFoundError(
             f"the source of the best kernel of run {_run(chosen).id} was not kept: tune again"
         )
-    return _stored_kernel(chosen, chosen.kernel)
+    return _stored_kernel(session, chosen, chosen.kernel)
 
 
 def kernel_by_id(session: Session, kernel_id: int) -> StoredKernel:
@@ -104,7 +108,7 @@ def kernel_by_id(session: Session, kernel_id: int) -> StoredKernel:
     timing = session.scalar(in_finals) or session.scalar(tried)
     if timing is None:
         raise NotFoundError(f"kernel {kernel_id} was never tried")
-    return _stored_kernel(timing, kernel)
+    return _stored_kernel(session, timing, kernel)
 
 
 def find_kernel_id(session: Session, text: str) -> int:
@@ -143,7 +147,9 @@ def _best_timings(session: Session, query: BestQuery) -> Iterator[Timing]:
         select(TrialRecord.id, fastest_first.label("rank"))
         .join(TrialRecord.run)
         .join(TrialRecord.measurement)
-        .where(TrialRecord.status == Status.OK.value, *wanted)
+        .where(
+            TrialRecord.status == Status.OK.value, has_not_failed(TrialRecord.kernel_id), *wanted
+        )
         .subquery()
     )
     fastest = select(TrialRecord).join(ranked, ranked.c.id == TrialRecord.id)
@@ -159,7 +165,8 @@ def _best_winners(query: BestQuery) -> Select[FinalsEntryRecord]:
     new driver or compiler changes both sides. Where a family is asked for, the winner is its best
     placed kernel.
     """
-    wanted = [FinalsEntryRecord.place > 0, *conditions(query)]
+    may_win = has_not_failed(FinalsEntryRecord.kernel_id)
+    wanted = [FinalsEntryRecord.place > 0, may_win, *conditions(query)]
     if query.family is not None:
         wanted.append(FinalsEntryRecord.family == query.family)
     first_place = func.min(FinalsEntryRecord.place).over(partition_by=FinalsEntryRecord.finals_id)
@@ -247,7 +254,7 @@ def _result_row(timing: Timing) -> ResultRow:
     )
 
 
-def _stored_kernel(timing: Timing, kernel: KernelRecord) -> StoredKernel:
+def _stored_kernel(session: Session, timing: Timing, kernel: KernelRecord) -> StoredKernel:
     run = _run(timing)
     ratio, ratio_low, ratio_high = _ratios(timing)
     return StoredKernel(
@@ -265,4 +272,5 @@ def _stored_kernel(timing: Timing, kernel: KernelRecord) -> StoredKernel:
         run_id=run.id,
         measured_at=_measured_at(timing),
         verification=verification_of(timing),
+        certificate=newest_certificate(session, kernel.id, run.device_id),
     )

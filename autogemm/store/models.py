@@ -69,6 +69,7 @@ class Base(DeclarativeBase):
         # None is SQL's NULL, not JSON's null.
         dict[str, Any]: JSON(none_as_null=True),
         list[float]: JSON(none_as_null=True),
+        list[dict[str, Any]]: JSON(none_as_null=True),
     }
 
 
@@ -299,3 +300,16 @@ class FinalsEntryRecord(VerificationColumns, Base):
 
     finals: Mapped[FinalsRecord] = relationship(back_populates="entries")
     kernel: Mapped[KernelRecord | None] = relationship(lazy="joined")
+
+
+class CertificateRecord(Base):
+    """What was checked of a kernel, on the device of a run; the newest of a kernel counts."""
+
+    __tablename__ = "certificates"
+
+    id: Mapped[int] = mapped_column(primary_key=True)
+    kernel_id: Mapped[int] = mapped_column(ForeignKey("kernels.id"), index=True)
+    run_id: Mapped[int] = mapped_column(ForeignKey("runs.id"))
+    verdict: Mapped[str]
+    checks: Mapped[list[dict[str, Any]]]
+    made_at: Mapped[datetime]

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from autogemm.errors import NotFoundError, StoreError
 from autogemm.kernel import KernelSource
-from autogemm.outcome import Dropped, Finals, Outcome, Status, StopRule
+from autogemm.outcome import Disqualified, Finals, Outcome, StopRule
 from autogemm.store.convert import (
     device_key,
     entry_record,
@@ -158,17 +158,17 @@ def add_finals(
         if kernel is not None:
             session.flush()
         record.entries.append(entry_record(entry, place, kernel.id if kernel else None))
-    for dropped in finals.dropped:
-        _mark_wrong(session, run_id, dropped)
+    for lost in finals.disqualified:
+        _withdraw(session, run_id, lost)
 
 
-def _mark_wrong(session: Session, run_id: int, dropped: Dropped) -> None:
+def _withdraw(session: Session, run_id: int, lost: Disqualified) -> None:
     """So that no later run takes the kernel's time for granted."""
-    of_kernel = KernelRecord.source_sha256 == dropped.kernel_sha256
+    of_kernel = KernelRecord.source_sha256 == lost.kernel_sha256
     statement = select(TrialRecord).join(TrialRecord.kernel).where(of_kernel)
     for trial in session.scalars(statement.where(TrialRecord.run_id == run_id)):
-        trial.status = Status.WRONG_RESULT.value
-        trial.reason = dropped.reason
+        trial.status = lost.status.value
+        trial.reason = lost.reason
 
 
 def _device(session: Session, spec: RunSpec) -> DeviceRecord:

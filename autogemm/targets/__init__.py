@@ -23,15 +23,16 @@ from autogemm.problem import Problem
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """How a target times candidates. ``deadline_s`` bounds one candidate, load to last sample.
-
-    An ``objective`` that needs it makes the target measure energy too, of contenders only.
+    """How a target times candidates. ``deadline_s`` bounds one candidate, load to last sample,
+    ``host_memory_bytes`` the memory of the process that runs it. An ``objective`` that needs it
+    makes the target measure energy too, of contenders only.
     """
 
     l2: CacheState = CacheState.WARM
     fill: Fill = Fill.UNIFORM
     seed: int = 0
     deadline_s: float = 30.0
+    host_memory_bytes: int = 16 * 2**30
     max_samples: int = 20
     # A candidate slower than this multiple of the best so far is timed once and let go; after n
     # samples, what it may be slower is an n-th of that.

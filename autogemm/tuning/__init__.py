@@ -1,7 +1,9 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
+from autogemm.tuning.certify import Certifier
 from autogemm.tuning.choice import Chosen, choose_target
 from autogemm.tuning.events import (
+    Certifying,
     Event,
     FinalsStarted,
     Notice,
@@ -13,6 +15,8 @@ from autogemm.tuning.request import SearchedFamily, TuneRequest, TuneResult
 from autogemm.tuning.tuner import tune
 
 __all__ = [
+    "Certifier",
+    "Certifying",
     "Chosen",
     "Event",
     "FinalsStarted",

@@ -64,4 +64,11 @@ class SearchResumed:
     until_ratio: float
 
 
-Event = Notice | SearchStarted | TrialDone | FinalsStarted | SearchResumed
+@dataclass(frozen=True, slots=True)
+class Certifying:
+    """The winner is being checked further: what is done now."""
+
+    step: str
+
+
+Event = Certifying | Notice | SearchStarted | TrialDone | FinalsStarted | SearchResumed

@@ -1,6 +1,6 @@
 """The search loop: compile ahead, measure without a pause, record, then tell and ask again.
 
-Four places work at once: the compiler's threads, the thread that waits for the target, the one in
+Four places work at once: the compiler's processes, the thread that waits for the target, the one in
 which the search is asked and told, and the calling thread, which hands over and records. What is
 not in the store yet is lost by a kill, and nothing else.
 """
@@ -14,7 +14,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from autogemm.errors import KernelCompileError
+from autogemm.errors import CompilerDiedError, CompileTimeoutError, KernelCompileError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.outcome import Outcome, Provenance, Status
 from autogemm.targets import Target
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 # How soon a wish to stop and the end of the budget are noticed, in seconds.
 TICK_S = 0.1
-# A kernel that compiles for longer is given up; its thread goes on until the compiler returns.
+# A kernel that is not compiled so long after it was asked for is given up. The compiler has a
+# shorter limit of its own; this one holds where many wait for few processes.
 COMPILE_DEADLINE_S = 120.0
 # In flight before anything is known of compile and measuring times; and in every replay, so that a
 # replay does not depend on the number of cores.
@@ -287,7 +288,7 @@ class Pipeline:
         try:
             candidate = making.candidate()
         except KernelCompileError as error:
-            pending.outcome = _ended(pending, Status.COMPILE_FAILED, str(error))
+            pending.outcome = _ended(pending, _compile_status(error), str(error))
             return
         compiled = candidate.compiled
         if compiled is None:
@@ -357,3 +358,14 @@ class Pipeline:
 def _ended(pending: _Pending, status: Status, reason: str) -> Outcome:
     """The outcome of a config that was not measured."""
     return Outcome(pending.proposal.config, status, reason, pending.source.sha256)
+
+
+def _compile_status(error: KernelCompileError) -> Status:
+    """A kernel that does not compile never will; a compiler that failed may not fail again."""
+    match error:
+        case CompileTimeoutError():
+            return Status.COMPILE_TIMEOUT
+        case CompilerDiedError():
+            return Status.CRASHED
+        case _:
+            return Status.COMPILE_FAILED

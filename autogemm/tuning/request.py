@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from autogemm.certificate import Certificate
 from autogemm.config import Value
 from autogemm.errors import UsageError
 from autogemm.outcome import (
@@ -32,7 +33,8 @@ class TuneRequest:
     ``until_ratio``, when the search expects less than ``until_gain`` (a share of the best time) of
     the next candidate, or when the spaces are used up, whichever comes first; None sets no such
     limit. ``fresh`` starts a new run where the same request was left unfinished. ``prune`` rejects
-    what static facts rule out before it meets the card.
+    what static facts rule out before it meets the card. ``certify`` has the winner checked further
+    (some seconds; needs a measuring target).
 
     Raises UsageError for a number out of range, without a family, for two of one name, and for a
     ratio of times where another objective is minimised.
@@ -52,6 +54,7 @@ class TuneRequest:
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     fresh: bool = False
     prune: bool = True
+    certify: bool = False
     command: str = ""
 
     def __post_init__(self) -> None:
@@ -98,6 +101,8 @@ class SearchedFamily:
 class TuneResult:
     """A run as far as it got. ``finals`` is None when nothing ran well or it was interrupted.
 
+    ``certificate`` is the winner's, None where none was asked for or a recording was replayed.
+
     ``search_s`` and ``finals_s`` are seconds of this call, ``gpu_busy`` the share of ``search_s``
     in which a candidate was being measured. ``stopped_by`` is what ended the search.
     """
@@ -109,6 +114,7 @@ class TuneResult:
     provenance: Provenance
     objective: Objective
     finals: Finals | None
+    certificate: Certificate | None
     outcomes: tuple[Outcome, ...]
     num_resumed: int
     num_reused: int

@@ -9,16 +9,15 @@ from dataclasses import dataclass, replace
 
 from autogemm.compile import Compiler
 from autogemm.config import Value
-from autogemm.errors import CompilerMissingError, KernelCompileError
-from autogemm.kernel import Candidate
-from autogemm.outcome import Environment, Finals, Objective, Outcome, Provenance, StopRule
+from autogemm.errors import CompilerMissingError
+from autogemm.outcome import Environment, Provenance, StopRule
 from autogemm.search import Search
 from autogemm.space import Family
 from autogemm.store import RunSpec, RunState, Store
 from autogemm.targets import Target
+from autogemm.tuning.deciding import Decided, Decider
 from autogemm.tuning.events import (
     Event,
-    FinalsStarted,
     Notice,
     SearchResumed,
     SearchStarted,
@@ -29,7 +28,7 @@ from autogemm.tuning.joint import JointSearch, opening_for
 from autogemm.tuning.ledger import Ledger
 from autogemm.tuning.making import Maker
 from autogemm.tuning.pipeline import Limits, Pipeline
-from autogemm.tuning.request import TuneRequest, TuneResult, ranked
+from autogemm.tuning.request import TuneRequest, TuneResult
 from autogemm.tuning.spaces import Spaces, spaces_for
 from autogemm.tuning.stopping import StopRules
 
@@ -45,11 +44,15 @@ def tune(
 ) -> TuneResult:
     """Search, record every trial, re-time the best beside cuBLAS, and say what was found.
 
+    With ``request.certify`` the winner is the fastest finalist that passes the checks of
+    `autogemm.tuning.certify`.
+
     The same request resumes a run that was interrupted or killed. Ctrl-C ends the search after the
     candidate on the card and skips the finals; a second one raises KeyboardInterrupt.
 
     Raises UsageError, EmptySpaceError, FamilyError, CompilerMissingError, DeviceError,
-    RecordingError and StoreError; a candidate that fails is a trial, not an error.
+    RecordingError, StoreError, and CertificationError when no finalist passes; a candidate that
+    fails is a trial, not an error.
     """
     if target.needs_cubin and compiler is None:
         raise CompilerMissingError("this target runs compiled kernels and there is no compiler")
@@ -150,7 +153,7 @@ class _Run:
             )
         )
         spent = _Spent()
-        finals, stopped_by = self._search_and_finals(maker, ledger, spent)
+        decided, stopped_by = self._search_and_finals(maker, ledger, spent)
         return TuneResult(
             run_id=self.run_id,
             problem=request.problem,
@@ -158,7 +161,8 @@ class _Run:
             environment=self.spec.environment,
             provenance=self.spec.provenance,
             objective=self.spec.objective,
-            finals=finals,
+            finals=decided.finals if decided is not None else None,
+            certificate=decided.certificate if decided is not None else None,
             outcomes=tuple(ledger.outcomes),
             num_resumed=num_resumed,
             num_reused=spent.num_reused,
@@ -172,24 +176,37 @@ class _Run:
 
     def _search_and_finals(
         self, maker: Maker, ledger: Ledger, spent: _Spent
-    ) -> tuple[Finals | None, StopRule]:
+    ) -> tuple[Decided | None, StopRule]:
         """Until finals confirm the ratio to stop at, or another rule ends the search."""
-        rules = StopRules(self.request.until_ratio, self.request.until_gain)
+        request = self.request
+        decider = Decider(request, self.target, self.store, maker, self.run_id, self.on_event)
+        rules = StopRules(request.until_ratio, request.until_gain)
         while True:
             stopped_by = self._search(maker, ledger, rules, spent)
             if stopped_by is StopRule.INTERRUPTED:
                 return None, stopped_by
             shown, baseline_us = ledger.best, self.target.baseline_us
+            began = time.monotonic()
             try:
-                finals = self._finals(maker, ledger, spent)
+                decided = decider.decide(ledger.outcomes)
+                if decided is None:
+                    return None, stopped_by
+                is_final = stopped_by is not StopRule.RATIO or rules.confirm(
+                    decided.finals, shown, baseline_us
+                )
+                if is_final:
+                    decided = decider.certify(decided)
+                decider.record(decided)
             except KeyboardInterrupt:
                 return None, StopRule.INTERRUPTED
-            if stopped_by is not StopRule.RATIO or finals is None:
-                return finals, stopped_by
-            if rules.confirm(finals, shown, baseline_us):
-                return finals, stopped_by
-            assert self.request.until_ratio is not None, "the rule that ended the search"
-            self.on_event(SearchResumed(finals, self.request.until_ratio))
+            if decided.finals.disqualified or not is_final:
+                # Who was disqualified is no trial's success any more.
+                ledger.reload()
+            spent.finals_s += time.monotonic() - began
+            if is_final:
+                return decided, stopped_by
+            assert request.until_ratio is not None, "the rule that ended the search"
+            self.on_event(SearchResumed(decided.finals, request.until_ratio))
 
     def _search(self, maker: Maker, ledger: Ledger, rules: StopRules, spent: _Spent) -> StopRule:
         request = self.request
@@ -253,20 +270,6 @@ class _Run:
             for space in self.spaces.spaces
         }
 
-    def _finals(self, maker: Maker, ledger: Ledger, spent: _Spent) -> Finals | None:
-        request = self.request
-        began = time.monotonic()
-        candidates = finalists(maker, ledger.outcomes, request.finalists, self.spec.objective)
-        if not candidates:
-            return None
-        self.on_event(FinalsStarted(len(candidates), request.rounds))
-        finals = self.target.finals(candidates, request.rounds, request.seed)
-        sources = {candidate.source.sha256: candidate.source for candidate in candidates}
-        self.store.record_finals(self.run_id, finals, sources)
-        ledger.reload()
-        spent.finals_s += time.monotonic() - began
-        return finals
-
 
 @dataclass(slots=True)
 class _Watch:
@@ -286,23 +289,3 @@ class _Watch:
             self.reached = self.rules.reached(self.ledger.best, self.target.baseline_us, gain)
         if self.reached is not None:
             self.wish.set()
-
-
-def finalists(
-    maker: Maker,
-    outcomes: Sequence[Outcome],
-    num_finalists: int,
-    objective: Objective = Objective.TIME,
-) -> list[Candidate]:
-    """The best candidates with different kernels, made again (from the cubin cache)."""
-    chosen: dict[str, Candidate] = {}
-    for outcome in ranked(outcomes, objective):
-        source = maker.render(outcome.config)
-        if source.sha256 in chosen:
-            continue
-        # It compiled during the search; should it not now, the next best takes its place.
-        with suppress(KernelCompileError):
-            chosen[source.sha256] = maker.start(source).candidate()
-        if len(chosen) == num_finalists:
-            break
-    return list(chosen.values())

@@ -248,10 +248,10 @@ def test_a_kernel_that_is_wrong_once_in_ten_launches_is_caught_in_the_finals(
     right, flaky = candidate(problem, BEFORE=waiting(2e-4)), candidate(problem, BEFORE=ONE_IN_TEN)
     finals = target.finals([flaky, right], rounds=rounds, seed=1)
     assert [entry.config for entry in finals.entries] == [right.config]
-    (dropped,) = finals.dropped
-    assert (dropped.config, dropped.kernel_sha256) == (flaky.config, flaky.source.sha256)
-    assert dropped.reason.startswith("wrong in the finals: ")
-    assert "of 1240 elements are wrong" in dropped.reason
+    (lost,) = finals.disqualified
+    assert (lost.config, lost.kernel_sha256) == (flaky.config, flaky.source.sha256)
+    assert lost.status is Status.WRONG_RESULT
+    assert "of 1240 elements are wrong" in lost.reason
     (entry,) = finals.entries
     assert len(entry.samples_us) == rounds
 

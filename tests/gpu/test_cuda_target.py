@@ -322,9 +322,9 @@ def test_a_kernel_wrong_once_in_ten_launches_is_caught_in_the_finals(
     fine, flaky = build(problem, FINE), build(problem, FLAKY)
     finals = target.finals([flaky, fine], rounds=30, seed=1)
     assert [entry.config for entry in finals.entries] == [fine.config]
-    (dropped,) = finals.dropped
-    assert dropped.config == flaky.config
-    assert "elements are wrong" in dropped.reason
+    (lost,) = finals.disqualified
+    assert lost.config == flaky.config
+    assert "elements are wrong" in lost.reason
 
 
 def test_energy_of_a_kernel_is_that_of_the_card_while_it_runs(

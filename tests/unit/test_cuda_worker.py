@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from autogemm.child_process import child_environment
 from autogemm.config import Config
 from autogemm.errors import DeviceError, UsageError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
@@ -20,7 +21,6 @@ from autogemm.problem import Layout, Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda import devices as devices_module
-from autogemm.targets.cuda.worker_process import child_environment
 
 BACKEND = "cuda_worker_backends:FakeBackend"
 PROBLEM = Problem(64, 64, 64)
@@ -141,16 +141,24 @@ def test_finals_come_back(target: CudaTarget) -> None:
     assert finals.rounds == 3
 
 
-def test_a_candidate_that_dies_is_left_out_of_the_finals(target: CudaTarget) -> None:
-    finals = target.finals([candidate("die"), candidate("fine")], rounds=2, seed=1)
+@pytest.mark.parametrize("act", ["die", "die in finals"])
+def test_a_candidate_that_dies_is_disqualified(target: CudaTarget, act: str) -> None:
+    finals = target.finals([candidate(act), candidate("fine")], rounds=2, seed=1)
     assert [entry.config for entry in finals.entries] == [candidate("fine").config]
+    (lost,) = finals.disqualified
+    assert (lost.config, lost.kernel_sha256) == (
+        candidate(act).config,
+        candidate(act).source.sha256,
+    )
+    assert "killed by signal 9" in lost.reason
 
 
 def test_finals_of_dying_candidates_are_an_error(target: CudaTarget) -> None:
-    with pytest.raises(DeviceError, match="none of the finalists"):
-        target.finals([candidate("die")], rounds=2, seed=1)
-    with pytest.raises(DeviceError, match="broke off twice"):
-        target.finals([candidate("die in finals")], rounds=2, seed=1)
+    for act in ("die", "die in finals"):
+        with pytest.raises(DeviceError, match=r"no finalist ran a second time.*signal 9"):
+            target.finals([candidate(act)], rounds=2, seed=1)
+    with pytest.raises(DeviceError, match=r"broke off 3 times.*signal 9"):
+        target.finals([candidate("die in company"), candidate("fine")], rounds=2, seed=1)
 
 
 @pytest.mark.parametrize(("acts", "rounds"), [([], 3), (["fine"], 0)])

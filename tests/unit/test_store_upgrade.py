@@ -9,7 +9,7 @@ from alembic.config import Config
 from sqlalchemy import create_engine
 from store_samples import SPEC, config, entry, finals, new_store, ok, source
 
-from autogemm.outcome import Dropped, Objective, Status
+from autogemm.outcome import Disqualified, Objective, Status
 from autogemm.resources import data_folder
 from autogemm.store import BestQuery, Store, open_store
 
@@ -58,11 +58,11 @@ def test_a_kernel_that_was_wrong_in_the_finals_is_no_known_time(store: Store) ->
     run = store.begin_run(SPEC)
     store.record_trial(run, 0, ok(64, 2600.0), source(64))
     store.record_trial(run, 1, ok(128, 2700.0), source(128))
-    dropped = Dropped(config(64), source(64).sha256, "wrong in the finals: 3 of 9 elements")
+    lost = Disqualified(config(64), source(64).sha256, "wrong in the finals: 3 of 9 elements")
     decided = finals(entry(128, 2650.0, 2660.0, 2655.0, ratio=1.01))
-    store.record_finals(run, replace(decided, dropped=(dropped,)), {})
+    store.record_finals(run, replace(decided, disqualified=(lost,)), {})
     wrong, right = store.trials(run)
-    assert (wrong.status, wrong.reason) == (Status.WRONG_RESULT, dropped.reason)
+    assert (wrong.status, wrong.reason) == (Status.WRONG_RESULT, lost.reason)
     assert wrong.time_us is None
     assert right == ok(128, 2700.0)
     place = (SPEC.problem, SPEC.device, SPEC.environment, SPEC.provenance)

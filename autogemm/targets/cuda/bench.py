@@ -94,6 +94,12 @@ class Bench:
             complaint = "the kernel writes to its inputs, or next to them"
         return Checked(complaint, close.verification, launch_us)
 
+    def complaint_once(self, contestant: Contestant, *, integers: bool) -> str:
+        """Run once more on one set of inputs: what is wrong, empty when nothing is."""
+        inputs, reference = (self.integers, self.exact) if integers else (self.reals, self.close)
+        result, _ = self._run_checked(contestant, inputs, reference)
+        return result.complaint("integer" if integers else "real")
+
     def intact(self) -> bool:
         """Whether inputs and references survived a wrong kernel: the baseline still passes."""
         inputs_changed = self.reals.changed() or self.integers.changed()

@@ -1,6 +1,5 @@
 """The finals on a card: every contestant once a round, in a fresh random order."""
 
-import math
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -11,10 +10,11 @@ import numpy as np
 from autogemm.config import Config
 from autogemm.errors import DeviceError
 from autogemm.kernel import Candidate
-from autogemm.outcome import Dropped, Finals, Provenance, Telemetry, Verification
+from autogemm.outcome import Disqualified, Finals, Provenance, Telemetry, Verification
 from autogemm.targets.cuda.bench import Bench, Contestant
 from autogemm.targets.cuda.launching import CandidateError
-from autogemm.targets.cuda.messages import RunFinals
+from autogemm.targets.cuda.messages import RunFinals, disqualified
+from autogemm.targets.cuda.rechecks import Rechecks
 from autogemm.targets.cuda.telemetry import is_throttled, summary
 from autogemm.targets.cuda.timing import COOLING_S, Stopwatch
 from autogemm.targets.finals import Contestant as Timed
@@ -23,8 +23,6 @@ from autogemm.targets.finals import decide
 BASELINE_NAME = "cuBLAS SGEMM"
 # Longer than while searching: here a per cent decides.
 FINALS_SAMPLE_US = 2000.0
-# A kernel that is wrong once in ten launches passes so many with a chance of 0.9^44 < 1 %.
-CHECKED_LAUNCHES = 44
 # Each takes several tenths of a second.
 ENERGY_ROUNDS = 5
 
@@ -58,31 +56,37 @@ class Finalist:
 
 
 def run_finals(bench: Bench, request: RunFinals) -> Finals:
-    """Time all, verifying them again and again. Who is wrong, even once, is left out.
+    """Time and verify all, round after round. Who is wrong at any time is disqualified.
 
     Raises DeviceError when nobody is left, or the baseline is wrong. A crash ends the worker: the
     parent then asks each candidate by itself.
     """
     with ExitStack() as loaded:
-        everybody = [baseline_finalist(bench)]
-        everybody += loaded_candidates(bench, request.candidates, loaded)
-        finalists = right(everybody)
+        candidates, lost = right_candidates(bench, request.candidates, loaded)
+        finalists = [baseline_finalist(bench), *candidates]
         shortest = min(finalists, key=lambda one: one.launch_us)
         method = bench.stopwatch_about(shortest.runs, shortest.launch_us, FINALS_SAMPLE_US).method
         stopwatches = bench.stopwatches([one.runs for one in finalists], method)
-        readings, num_thrown = interleaved(bench, finalists, stopwatches, request)
-        for one in finalists:
-            check_again(bench, one)
+        rechecks = Rechecks(bench, [one.runs for one in candidates], request.rounds)
+        readings, num_thrown = interleaved(bench, finalists, stopwatches, request, rechecks)
+        conclude(bench, finalists, rechecks)
         used = stopwatches[0].method
         measure_energy(bench, finalists, stopwatches, request)
         # Graphs hold on to the kernels that are unloaded next.
         stopwatches.clear()
-    baseline, *rest = everybody
+    baseline = finalists[0]
     if baseline.complaint:
         raise DeviceError(f"cuBLAS gives a wrong result here: {baseline.complaint}")
-    timed = [one.timed() for one in right(rest)]
+    lost += [
+        Disqualified(one.config, one.kernel_sha256, one.complaint)
+        for one in candidates
+        if one.complaint and one.config is not None
+    ]
+    timed = [one.timed() for one in candidates if not one.complaint]
     if not timed:
-        raise DeviceError("no finalist gives the right result any more")
+        raise DeviceError(
+            f"no finalist gives the right result any more, the last one: {lost[-1].reason}"
+        )
     objective = bench.options.objective
     entries, baseline_entry = decide(baseline.timed(), timed, request.seed, objective)
     return Finals(
@@ -93,31 +97,25 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
         telemetry=summary(readings),
         method=used.name,
         launches_per_sample=used.launches,
-        dropped=tuple(
-            Dropped(one.config, one.kernel_sha256, f"wrong in the finals: {one.complaint}")
-            for one in rest
-            if one.complaint and one.config is not None
-        ),
         throttled_rounds=num_thrown,
+        num_checks=rechecks.num_checks,
+        disqualified=tuple(lost),
     )
-
-
-def right(finalists: Sequence[Finalist]) -> list[Finalist]:
-    """Those against whom nothing is known."""
-    return [one for one in finalists if not one.complaint]
 
 
 def baseline_finalist(bench: Bench) -> Finalist:
     """cuBLAS takes part like everybody else."""
-    checked = bench.check(bench.baseline)
-    return Finalist(BASELINE_NAME, None, "", bench.baseline, checked.launch_us)
+    return Finalist(BASELINE_NAME, None, "", bench.baseline, bench.check(bench.baseline).launch_us)
 
 
-def loaded_candidates(
+def right_candidates(
     bench: Bench, candidates: Sequence[Candidate], loaded: ExitStack
-) -> list[Finalist]:
-    """Load and verify; ``loaded`` unloads them. Raises CandidateError when the context broke."""
-    finalists = []
+) -> tuple[list[Finalist], list[Disqualified]]:
+    """Load and verify, ``loaded`` unloads them; and those that are out, with the reason.
+
+    Raises CandidateError when the context broke.
+    """
+    finalists, lost = [], []
     for candidate in candidates:
         try:
             contestant = bench.contestant(candidate)
@@ -126,6 +124,10 @@ def loaded_candidates(
         except CandidateError as error:
             if error.poisoned:
                 raise
+            lost.append(disqualified(candidate, error.reason, error.status))
+            continue
+        if checked.complaint:
+            lost.append(disqualified(candidate, checked.complaint))
             continue
         resources = candidate.compiled.resources if candidate.compiled is not None else ()
         finalists.append(
@@ -136,10 +138,9 @@ def loaded_candidates(
                 runs=contestant,
                 launch_us=checked.launch_us,
                 registers=max((used.registers for used in resources), default=None),
-                complaint=checked.complaint,
             )
         )
-    return finalists
+    return finalists, lost
 
 
 def interleaved(
@@ -147,6 +148,7 @@ def interleaved(
     finalists: Sequence[Finalist],
     stopwatches: Sequence[Stopwatch],
     request: RunFinals,
+    rechecks: Rechecks,
 ) -> tuple[list[Telemetry], int]:
     """One sample of each per round; telemetry is read once a round, while the card works.
 
@@ -170,16 +172,17 @@ def interleaved(
             for finalist in finalists:
                 finalist.samples_us.pop()
             time.sleep(COOLING_S[0])
+        else:
+            rechecks.after_round()
     return readings, num_thrown
 
 
-def check_again(bench: Bench, finalist: Finalist) -> None:
-    """Verify CHECKED_LAUNCHES launches; one check is two."""
-    for _ in range(math.ceil(CHECKED_LAUNCHES / 2)):
-        if finalist.complaint:
-            return
+def conclude(bench: Bench, finalists: Sequence[Finalist], rechecks: Rechecks) -> None:
+    """What all checks say of each; the baseline, in front, was not checked between rounds."""
+    for place, finalist in enumerate(finalists):
         checked = bench.check(finalist.runs)
-        finalist.complaint, finalist.verification = checked.complaint, checked.verification
+        finalist.complaint = rechecks.complaints.get(place - 1) or checked.complaint
+        finalist.verification = checked.verification
 
 
 def measure_energy(
