@@ -114,8 +114,8 @@ def _print_best(result: TuneResult) -> None:
         f"{winner.median_us:.4g} us, {speed:.4g} TFLOP/s, {winner.ratio:.3f} x cuBLAS{interval}"
     ]
     if winner.energy_mj is not None and finals.baseline.energy_mj is not None:
-        saved = finals.baseline.energy_mj / winner.energy_mj
-        remarks.append(f"{winner.energy_mj:.4g} mJ, 1/{saved:.3f} of cuBLAS's energy")
+        share = winner.energy_mj / finals.baseline.energy_mj
+        remarks.append(f"{winner.energy_mj:.4g} mJ, {share:.3f} of cuBLAS's energy")
     if finals.baseline.tied:
         remarks.append("no difference to cuBLAS was shown")
     if _is_recorded(result):
@@ -149,9 +149,10 @@ def ties_line(finals: Finals, is_recorded: bool) -> str:
     others = "another one is tied with it" if count == 1 else f"{count} others are tied with it"
     if is_recorded:
         return f"{others}: the recorded times are the same"
+    rounds = len(finals.winner.samples_mj) or finals.rounds
     return (
-        f"{others}: no difference was shown in {finals.rounds} rounds; among equals the smaller "
-        "spread counts, then fewer registers"
+        f"{others}: no difference was shown in {rounds} rounds; among equals the smaller spread "
+        "counts, then fewer registers"
     )
 
 

@@ -10,13 +10,14 @@ class StopRules:
     """Reach a ratio to the baseline, or expect too little gain.
 
     While searching a ratio is provisional: baseline and candidate were timed at different moments.
-    The finals decide; by how much they fall short is asked for on top from then on.
+    The finals decide; if they fall short, the best time must fall by as much before they are asked
+    again.
     """
 
     def __init__(self, until_ratio: float | None, until_gain: float | None) -> None:
         self._until_ratio = until_ratio
         self._until_gain = until_gain
-        self._needed_ratio = until_ratio
+        self._needed_us: float | None = None
         self._num_poor = 0
 
     def reached(
@@ -27,8 +28,7 @@ class StopRules:
         ``expected_gain`` is what the next candidate is expected to save, as a share of the best;
         None if nothing is known of it.
         """
-        ratio = provisional_ratio(best, baseline_us)
-        if ratio is not None and self._needed_ratio is not None and ratio >= self._needed_ratio:
+        if self._is_fast_enough(best, baseline_us):
             return StopRule.RATIO
         if self._until_gain is None or expected_gain is None or expected_gain >= self._until_gain:
             self._num_poor = 0
@@ -36,25 +36,21 @@ class StopRules:
         self._num_poor += 1
         return StopRule.GAIN if self._num_poor >= PATIENCE else None
 
-    def confirm(
-        self, finals: Finals | None, best: Outcome | None, baseline_us: float | None
-    ) -> bool:
-        """Whether finals reach the ratio; if not, the search must show as much more as they lack.
+    def confirm(self, finals: Finals, best: Outcome | None) -> bool:
+        """Whether finals reach the ratio. ``best`` is the best of the search before them.
 
         Call it when RATIO ended the search.
         """
-        if finals is None or self._until_ratio is None or self._needed_ratio is None:
-            return False
         confirmed = finals.winner.ratio
-        if confirmed >= self._until_ratio:
+        if self._until_ratio is None or confirmed >= self._until_ratio:
             return True
-        shown = max(provisional_ratio(best, baseline_us) or 0.0, self._needed_ratio)
-        self._needed_ratio = self._until_ratio * shown / confirmed
+        if best is not None and best.time_us is not None:
+            self._needed_us = best.time_us * confirmed / self._until_ratio
         return False
 
-
-def provisional_ratio(best: Outcome | None, baseline_us: float | None) -> float | None:
-    """Baseline time / best time, None if one is not known."""
-    if best is None or best.time_us is None or baseline_us is None:
-        return None
-    return baseline_us / best.time_us
+    def _is_fast_enough(self, best: Outcome | None, baseline_us: float | None) -> bool:
+        if self._until_ratio is None or best is None or best.time_us is None:
+            return False
+        if self._needed_us is not None:
+            return best.time_us <= self._needed_us
+        return baseline_us is not None and baseline_us >= self._until_ratio * best.time_us

@@ -185,15 +185,13 @@ class _Run:
             stopped_by = self._search(maker, ledger, rules, spent)
             if stopped_by is StopRule.INTERRUPTED:
                 return None, stopped_by
-            shown, baseline_us = ledger.best, self.target.baseline_us
+            best = ledger.best
             began = time.monotonic()
             try:
                 decided = decider.decide(ledger.outcomes)
                 if decided is None:
                     return None, stopped_by
-                is_final = stopped_by is not StopRule.RATIO or rules.confirm(
-                    decided.finals, shown, baseline_us
-                )
+                is_final = stopped_by is not StopRule.RATIO or rules.confirm(decided.finals, best)
                 if is_final:
                     decided = decider.certify(decided)
                 decider.record(decided)

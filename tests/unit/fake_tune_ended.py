@@ -28,7 +28,7 @@ from autogemm.kernel import KernelSource
 from autogemm.tuning import Chosen
 
 # A run takes about 600 steps, half of them before its first trial.
-MOST_STEPS = 400
+MOST_STEPS = 300
 MOST_ATTEMPTS = 40
 
 

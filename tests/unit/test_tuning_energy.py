@@ -80,7 +80,7 @@ def test_the_objective_decides_what_is_best(
 
 
 def test_energy_is_kept_with_each_contender(tmp_path: Path, store: Store) -> None:
-    request = request_for(tmp_path, Objective.ENERGY, sampler="exhaustive")
+    request = request_for(tmp_path, Objective.EDP, sampler="exhaustive")
     result = tune(request, FakeTarget(), FakeCompiler(), store)
     measured = [o.measurement for o in store.trials(result.run_id) if o.measurement]
     assert len(measured) == NUM_LEGAL
@@ -158,7 +158,7 @@ def invoke(*arguments: str) -> Result:
 
 def test_tune_prints_energies(tuned: Result) -> None:
     assert "energy mJ" in tuned.stdout
-    assert "1/" in tuned.stdout
+    assert "43.29 mJ, 0.72" in tuned.stdout
     assert "mJ, about" in tuned.stderr
     (shown,) = json.loads(invoke("db", "show", "run:1", "--json").stdout)
     assert shown["objective"] == "energy"

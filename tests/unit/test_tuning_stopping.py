@@ -23,7 +23,16 @@ from autogemm.certificate import Check, Verdict
 from autogemm.cli import main
 from autogemm.config import Config
 from autogemm.errors import DeviceError, UsageError
-from autogemm.outcome import Measurement, Objective, Outcome, Provenance, Status, StopRule
+from autogemm.outcome import (
+    Finals,
+    FinalsEntry,
+    Measurement,
+    Objective,
+    Outcome,
+    Provenance,
+    Status,
+    StopRule,
+)
 from autogemm.store import RunState, Store, open_store
 from autogemm.targets import MeasureOptions
 from autogemm.tuning import Certifier, Chosen, Event, SearchResumed, TuneRequest, TuneResult, tune
@@ -113,6 +122,16 @@ def test_a_ratio_out_of_reach_leaves_the_other_limits(every: TuneRequest, store:
     assert result.finals.winner.ratio == pytest.approx(100 / 90)
     result, _ = run(replace(every, until_ratio=1.15, trials=12, fresh=True), store, Flattered())
     assert (result.stopped_by, result.num_trials) == (StopRule.TRIALS, 12)
+
+
+def test_a_baseline_that_was_timed_far_too_slow_costs_one_round_of_finals() -> None:
+    rules = StopRules(1.05, None)
+    entry = FinalsEntry("x", None, "", (98.0,), 1.0, 1.0, 1.0, False)
+    assert rules.reached(ok(100.0), 1600.0, None) is StopRule.RATIO
+    assert not rules.confirm(Finals((entry,), entry, 1, Provenance.MEASURED), ok(100.0))
+    # Whatever is said of the baseline: 5 % are missing.
+    assert rules.reached(ok(96.0), 1600.0, None) is None
+    assert rules.reached(ok(95.0), 100.0, None) is StopRule.RATIO
 
 
 def test_a_ratio_that_is_reached_already_needs_no_trial(every: TuneRequest, store: Store) -> None:
