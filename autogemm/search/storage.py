@@ -56,7 +56,7 @@ class StudyMirror:
         self._storage = open_storage(url)
         self._is_sqlite = url.startswith("sqlite")
         self._waiting: dict[int, FrozenTrial] = {}
-        self._has_warned = False
+        self._failure = ""
         with _as_store_error():
             study = optuna.create_study(
                 storage=self._storage, study_name=study_name, load_if_exists=True
@@ -79,6 +79,11 @@ class StudyMirror:
         """Write what is left and let go of the database. May be called twice."""
         if self._waiting:
             self._write(LAST_PATIENCE_MS)
+        if self._waiting:
+            _log.warning(
+                "the study %r in the database lacks %d trials (%s); the run itself has them",
+                *(self._study_name, len(self._waiting), self._failure),
+            )
             self._waiting.clear()
         close_storage(self._storage)
 
@@ -94,9 +99,7 @@ class StudyMirror:
             raise
         # Whatever SQLAlchemy or the driver raises: only the store may know those by name.
         except Exception as error:
-            if not self._has_warned:
-                _log.info("the study %r waits for its database: %s", self._study_name, error)
-            self._has_warned = True
+            self._failure = _first_line(error)
             return
         for trial in ready:
             del self._waiting[trial.number]

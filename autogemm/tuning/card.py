@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -60,18 +60,24 @@ class CardQueue(Generic[Ticket]):
         self._handed.append(_Handed(ticket, self._thread.submit(self._measure, candidate)))
 
     def take_finished(self) -> list[tuple[Ticket, Outcome]]:
-        """What has been measured since the last time, in order. Raises what the target raised."""
-        finished = []
+        """What has been measured since the last time, in order.
+
+        Raises what the target raised, once everything before that has been taken.
+        """
+        finished: list[tuple[Ticket, Outcome]] = []
         while self._handed and self._handed[0].measuring.done():
+            if finished and self._handed[0].measuring.exception() is not None:
+                break
             one = self._handed.popleft()
             finished.append((one.ticket, one.measuring.result()))
         return finished
 
-    def finish(self) -> list[tuple[Ticket, Outcome]]:
-        """Drop what waits, and wait for what is being measured."""
-        running = [one for one in self._handed if not one.measuring.cancel()]
+    def finish(self) -> Iterator[tuple[Ticket, Outcome]]:
+        """Drop what waits; what has been or is being measured, one by one, in order."""
+        begun = [one for one in self._handed if not one.measuring.cancel()]
         self._handed.clear()
-        return [(one.ticket, one.measuring.result()) for one in running]
+        for one in begun:
+            yield one.ticket, one.measuring.result()
 
     def close(self) -> None:
         """Drop what waits, and wait for nothing."""

@@ -47,6 +47,11 @@ class Ledger:
         for outcome in self._store.trials(self._run_id):
             self._note(outcome)
 
+    @property
+    def best_us(self) -> float | None:
+        """The time of the best, None while there is none."""
+        return self.best.time_us if self.best is not None else None
+
     def recorded(self, config: Config) -> Outcome | None:
         """What this run has recorded for the config, None if nothing."""
         return self._by_config.get(config.sha256)

@@ -11,28 +11,23 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from autogemm.errors import CompilerDiedError, CompileTimeoutError, KernelCompileError
-from autogemm.kernel import Candidate, CompiledKernel, KernelSource
-from autogemm.outcome import Outcome, Provenance, Status
+from autogemm.kernel import KernelSource
+from autogemm.outcome import Outcome, Provenance
 from autogemm.targets import Target
 from autogemm.tuning.card import DEPTH, CardQueue
 from autogemm.tuning.events import TrialDone
-from autogemm.tuning.launchable import why_not_launchable
+from autogemm.tuning.judging import Judge, Pending
 from autogemm.tuning.ledger import Ledger
-from autogemm.tuning.making import Maker, Making
-from autogemm.tuning.pruning import why_hopeless
+from autogemm.tuning.making import Maker
 
 if TYPE_CHECKING:
     from autogemm.search import Proposal
 
 # How soon a wish to stop and the end of the budget are noticed, in seconds.
 TICK_S = 0.1
-# A kernel that is not compiled so long after it was asked for is given up. The compiler has a
-# shorter limit of its own; this one holds where many wait for few processes.
-COMPILE_DEADLINE_S = 120.0
 # In flight before anything is known of compile and measuring times; and in every replay, so that a
 # replay does not depend on the number of cores.
 FIRST_AHEAD = 8
@@ -65,27 +60,6 @@ class _Asked:
     source: KernelSource
 
 
-@dataclass(slots=True)
-class _Pending:
-    """One config between ask and tell. ``outcome`` is set once nothing needs to be measured.
-
-    Nothing is made of it while a twin, a config with the same source, is on its way.
-    """
-
-    number: int
-    proposal: "Proposal"
-    source: KernelSource
-    asked_at: float
-    making: Making | None = None
-    outcome: Outcome | None = None
-    is_reused: bool = False
-    is_pruned: bool = False
-
-    @property
-    def compiling(self) -> Future[CompiledKernel] | None:
-        return self.making.compiling if self.making is not None else None
-
-
 class Pipeline:
     """One search. After `run`, the attributes tell how it went.
 
@@ -110,12 +84,13 @@ class Pipeline:
         self._limits = limits
         self._on_trial = on_trial
         # A replay costs no card's time.
-        self._prune = prune and target.provenance is Provenance.MEASURED
+        prune = prune and target.provenance is Provenance.MEASURED
+        self._judge = Judge(maker, ledger, target.device, prune=prune)
         self._next_number = ledger.next_number
-        self._pending: deque[_Pending] = deque()
-        self._card: CardQueue[_Pending] = CardQueue(target, self._best_us)
-        # Back from the card, and not in the store yet.
-        self._measured: deque[tuple[_Pending, Outcome]] = deque()
+        self._pending: deque[Pending] = deque()
+        self._card: CardQueue[Pending] = CardQueue(target, lambda: ledger.best_us)
+        # Measured or decided, and not in the store yet.
+        self._ended: deque[tuple[Pending, Outcome]] = deque()
         self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
         self._asking: Future[_Asked | None] | None = None
         self._telling: deque[Future[None]] = deque()
@@ -160,11 +135,11 @@ class Pipeline:
     def _turn(self) -> bool:
         """One round of the loop on a card, in the order that keeps it busy. False: all done."""
         self._take_asked()
-        self._measured += self._card.take_finished()
+        self._ended += self._card.take_finished()
         self._feed()
-        while self._measured:
-            self._settle(*self._measured[0])
-            self._measured.popleft()
+        while self._ended:
+            self._settle(*self._ended[0])
+            self._ended.popleft()
         if self._asking is None and self._may_ask(self._ahead()):
             self._asking = self._search_thread.submit(self._ask)
         elif not self._in_flight and self._asking is None:
@@ -180,12 +155,12 @@ class Pipeline:
         if not self._pending:
             return False
         pending = self._pending[0]
-        self._decide(pending)
+        self._judge.judge(pending, self._in_flight)
         if pending.outcome is None and pending.making is not None:
             if pending.compiling is not None and not pending.compiling.done():
                 wait([pending.compiling], timeout=TICK_S)
                 return True
-            pending.outcome = self._target.measure(pending.making.candidate(), self._best_us())
+            pending.outcome = self._target.measure(pending.making.candidate(), self._ledger.best_us)
         if pending.outcome is not None:
             self._pending.popleft()
             self._settle(pending, pending.outcome)
@@ -203,8 +178,8 @@ class Pipeline:
         return min(self._limits.ahead, DEPTH + compiling)
 
     @property
-    def _in_flight(self) -> list[_Pending]:
-        return [*(one for one, _ in self._measured), *self._card.tickets, *self._pending]
+    def _in_flight(self) -> list[Pending]:
+        return [*(one for one, _ in self._ended), *self._card.tickets, *self._pending]
 
     def _may_ask(self, ahead: int) -> bool:
         num_in_flight = len(self._in_flight)
@@ -228,92 +203,21 @@ class Pipeline:
         if asked is None:
             self._used_up = True
             return
-        pending = _Pending(self._next_number, asked.proposal, asked.source, time.monotonic())
+        pending = Pending(self._next_number, asked.proposal, asked.source, time.monotonic())
         self._next_number += 1
         self._pending.append(pending)
-        if known := self._ledger.known(asked.source):
-            self._reuse(pending, known)
-        self._decide(pending)
+        self._judge.judge(pending, self._in_flight)
 
     def _feed(self) -> None:
-        """Give the card what is ready, then settle what needs no measuring."""
-        decided = []
+        """Give the card what is ready; set aside what needs no measuring."""
         for pending in list(self._pending):
-            self._decide(pending)
+            self._judge.judge(pending, self._in_flight)
             if pending.outcome is not None:
                 self._pending.remove(pending)
-                decided.append((pending, pending.outcome))
+                self._ended.append((pending, pending.outcome))
             elif self._card.has_room and pending.making is not None and pending.making.is_ready:
                 self._pending.remove(pending)
                 self._card.put(pending, pending.making.candidate())
-        for pending, outcome in decided:
-            self._settle(pending, outcome)
-
-    def _best_us(self) -> float | None:
-        return self._ledger.best.time_us if self._ledger.best is not None else None
-
-    def _decide(self, pending: _Pending) -> None:
-        """Begin to make it, or give it an outcome if that is plain without measuring."""
-        making = pending.making
-        if pending.outcome is not None:
-            return
-        if twin := self._ledger.twin(pending.source):
-            self._reuse(pending, twin)
-        elif making is None:
-            if not self._has_twin_in_flight(pending):
-                self._begin(pending)
-        elif making.is_ready:
-            self._judge(pending, making)
-        elif time.monotonic() - pending.asked_at > COMPILE_DEADLINE_S:
-            reason = f"not compiled after {COMPILE_DEADLINE_S:.0f} s"
-            pending.outcome = _ended(pending, Status.COMPILE_TIMEOUT, reason)
-
-    def _has_twin_in_flight(self, pending: _Pending) -> bool:
-        """Whether another config of the same source is being made or measured."""
-        return any(
-            one.making is not None and one.source.sha256 == pending.source.sha256
-            for one in self._in_flight
-        )
-
-    def _begin(self, pending: _Pending) -> None:
-        plan = self._maker.plan(pending.source)
-        if reason := self._why_hopeless(Candidate(pending.source, plan, None)):
-            pending.outcome = _ended(pending, Status.REJECTED, reason)
-            pending.is_pruned = True
-        else:
-            pending.making = self._maker.start(pending.source, plan)
-
-    def _judge(self, pending: _Pending, making: Making) -> None:
-        """Give a compiled candidate an outcome if it need not be tried."""
-        try:
-            candidate = making.candidate()
-        except KernelCompileError as error:
-            pending.outcome = _ended(pending, _compile_status(error), str(error))
-            return
-        compiled = candidate.compiled
-        if compiled is None:
-            return
-        reason = why_not_launchable(compiled, making.plan, self._target.device)
-        if not reason:
-            reason = self._why_hopeless(candidate)
-            pending.is_pruned = bool(reason)
-        if reason:
-            pending.outcome = replace(
-                _ended(pending, Status.REJECTED, reason),
-                resources=compiled.resources,
-                compile_seconds=compiled.seconds,
-            )
-
-    def _why_hopeless(self, candidate: Candidate) -> str:
-        best_us = self._best_us()
-        if not self._prune or best_us is None:
-            return ""
-        return why_hopeless(candidate, self._maker.problem, self._target.device, best_us)
-
-    @staticmethod
-    def _reuse(pending: _Pending, outcome: Outcome) -> None:
-        pending.outcome = replace(outcome, config=pending.proposal.config)
-        pending.is_reused = True
 
     def _wait(self) -> None:
         """Until something is done that another can follow, or a tick is over."""
@@ -326,7 +230,7 @@ class Pipeline:
         if futures:
             wait(futures, timeout=TICK_S, return_when=FIRST_COMPLETED)
 
-    def _settle(self, pending: _Pending, outcome: Outcome) -> None:
+    def _settle(self, pending: Pending, outcome: Outcome) -> None:
         """Into the store first: what the search has heard of is never lost."""
         improved = self._ledger.record(pending.number, outcome, pending.source)
         self._telling.append(
@@ -353,19 +257,3 @@ class Pipeline:
         """Until the search has heard of all that was settled. Raises what it raised."""
         while self._telling:
             self._telling.popleft().result()
-
-
-def _ended(pending: _Pending, status: Status, reason: str) -> Outcome:
-    """The outcome of a config that was not measured."""
-    return Outcome(pending.proposal.config, status, reason, pending.source.sha256)
-
-
-def _compile_status(error: KernelCompileError) -> Status:
-    """A kernel that does not compile never will; a compiler that failed may not fail again."""
-    match error:
-        case CompileTimeoutError():
-            return Status.COMPILE_TIMEOUT
-        case CompilerDiedError():
-            return Status.CRASHED
-        case _:
-            return Status.COMPILE_FAILED

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from autogemm.compile import Compiler
 from autogemm.config import Value
 from autogemm.errors import CompilerMissingError
-from autogemm.outcome import Environment, Provenance, StopRule
+from autogemm.outcome import Environment, Objective, Provenance, StopRule
 from autogemm.search import Search
 from autogemm.space import Family
 from autogemm.store import RunSpec, RunState, Store
@@ -238,7 +238,8 @@ class _Run:
                 ledger,
                 limits=limits,
                 on_trial=on_trial,
-                prune=request.prune,
+                # What is slow may still be frugal.
+                prune=request.prune and self.spec.objective is Objective.TIME,
             )
             pipeline.run(wish)
         spent.num_reused += pipeline.num_reused

@@ -4,16 +4,19 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 from store_samples import SPEC, new_store, ok, source
 
+import autogemm.targets.cuda.final_rounds
 from autogemm.cli import main
 from autogemm.outcome import Fill, Measurement, Provenance, Telemetry
 from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda.final_rounds import interleaved
+from autogemm.targets.cuda.messages import RunFinals
 from autogemm.targets.cuda.telemetry import TelemetryReader, is_throttled
 from autogemm.targets.cuda.timing import COOLING_S, Method, Sampled, Sampling
 
@@ -187,6 +190,24 @@ def test_no_more_than_the_most_samples_are_taken(
     taken = sampled(timer, reader(monkeypatch, 0), pauses, max_samples=6)
     assert timer.batches == [1, 3, 2]
     assert len(taken.samples_us) == 6
+
+
+@pytest.mark.parametrize(
+    ("reasons", "num_thrown"), [((0,), 0), ((0, HEAT, HEAT, 0), 2), ((HEAT,), 5)]
+)
+def test_rounds_of_a_throttled_card_are_run_again(
+    monkeypatch: pytest.MonkeyPatch, reasons: tuple[int, ...], num_thrown: int
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(autogemm.targets.cuda.final_rounds.time, "sleep", pauses.append)
+    card = SimpleNamespace(telemetry=reader(monkeypatch, *reasons))
+    timers = [FakeTimer(*[start + i for i in range(10)]) for start in (100.0, 200.0)]
+    bench, request = SimpleNamespace(card=card), RunFinals((), rounds=5, seed=0)
+    samples_us, readings, thrown = interleaved(bench, timers, request)  # type: ignore[arg-type]
+    kept = [i for i in range(10) if not 1 <= i <= 2] if num_thrown == 2 else range(num_thrown, 10)
+    assert samples_us == [[start + i for i in list(kept)[:5]] for start in (100.0, 200.0)]
+    assert thrown == len(pauses) == num_thrown
+    assert len(readings) == 5
 
 
 def test_fill_is_part_of_a_run(tmp_path: Path) -> None:

@@ -168,6 +168,24 @@ def test_a_locked_database_keeps_nobody_waiting_and_loses_nothing(tmp_path: Path
     assert len(trials_of(tmp_path)) == 5
 
 
+def test_a_copy_that_cannot_be_made_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    space = tiles()
+    search = Search(space, "random", 0, url_of(tmp_path), "run-1")
+    connection = sqlite3.connect(tmp_path / "tuning.db")
+    connection.execute("DROP TABLE trial_params")
+    connection.close()
+    run(search, space, 3)
+    assert search.num_told == 3
+    search.close()
+    search.close()
+    (record,) = caplog.records
+    assert "lacks 3 trials" in record.getMessage()
+    assert "no such table: trial_params" in record.getMessage()
+    assert "\n" not in record.getMessage()
+
+
 def test_what_a_killed_process_had_told_is_remembered_once(tmp_path: Path) -> None:
     space = tiles()
     outcomes = [outcome_of(index, space) for index in range(60, 74)]
