@@ -20,6 +20,7 @@ from autogemm.outcome import Finals, Outcome, Status
 from autogemm.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery, RunState, Store, open_store
+from autogemm.targets.emulator import EmulatorReport
 from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
 from autogemm.tuning import certify as certify_module
 from autogemm.tuning.certify import without_winner
@@ -288,11 +289,18 @@ def test_ctrl_c_keeps_the_winner_and_says_what_was_not_done(
     assert store.run(result.run_id).state is RunState.FINISHED
 
 
-def test_ctrl_c_does_not_wait_for_the_matrix(family: Family) -> None:
+def test_ctrl_c_does_not_wait_for_the_matrix(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Interrupted(FakeTarget):
         def measure(self, *_: Any) -> Outcome:
             raise KeyboardInterrupt
 
+    def slow(*_: Any) -> EmulatorReport:
+        time.sleep(1.0)
+        return EmulatorReport((), 0.0, 0, 1, 0.0, 1.0)
+
+    monkeypatch.setattr(certify_module.Emulator, "verify", slow)
     begin = time.monotonic()
     certificate = Certifier(family, Interrupted(), Compiler()).certify(
         candidate(family, 1), PROBLEM

@@ -31,6 +31,8 @@ def end_the_process(act: str) -> None:
     """What needs to be killed, or dies."""
     if act == "hang":
         time.sleep(600)
+    if act == "slow":
+        time.sleep(0.6)
     if act == "die":
         os.kill(os.getpid(), 9)
     if act == "exit":

@@ -22,6 +22,8 @@ from autogemm.targets.cuda.sanitizer import Job
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 FLOAT_BYTES = 4
+# Without a gap one allocation may begin where another ends, and a step across is not seen.
+GUARD_BYTES = 2**16
 
 Floats = NDArray[np.float32]
 
@@ -37,10 +39,18 @@ class BareCard:
         self.stream = SimpleNamespace(ptr=0)
         runtime.setDevice(device_index)
         runtime.memGetInfo()  # makes the context
+        self._guards = [int(runtime.malloc(GUARD_BYTES))]
 
     def allocate(self, num_floats: int) -> int:
-        """The address of exactly so many floats."""
-        return int(self.runtime.malloc(FLOAT_BYTES * num_floats))
+        """The address of exactly so many floats, with a guard behind them."""
+        address = int(self.runtime.malloc(FLOAT_BYTES * num_floats))
+        self._guards.append(int(self.runtime.malloc(GUARD_BYTES)))
+        return address
+
+    def free_guards(self) -> None:
+        """What is around each allocation is nobody's from now on."""
+        for guard in self._guards:
+            self.runtime.free(guard)
 
     def write(self, address: int, values: Floats) -> None:
         """Copy to the card."""
@@ -67,6 +77,7 @@ def run(job: Job) -> str:
     workspace: list[ctypes.c_void_p] = []
     if num_bytes := job.candidate.plan.workspace_bytes:
         workspace = [ctypes.c_void_p(card.allocate(-(-num_bytes // FLOAT_BYTES)))]
+    card.free_guards()
     kernel = LoadedKernel(card, job.candidate)
     kernel.queue(
         Arguments(

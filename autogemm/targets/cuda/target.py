@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import get_args
 
@@ -80,13 +81,16 @@ class CudaTarget:
         begin = time.perf_counter()
         outcome, is_final = self._measure(candidate, best_us)
         if not is_final:
-            outcome, _ = self._measure(candidate, best_us)
+            # Without a new worker this outcome stays, and the next candidate meets the error.
+            with suppress(DeviceError, UsageError):
+                outcome, _ = self._measure(candidate, best_us)
         return replace(outcome, measure_seconds=time.perf_counter() - begin)
 
     def _measure(self, candidate: Candidate, best_us: float | None) -> tuple[Outcome, bool]:
         """The outcome, and whether it is this candidate's own doing.
 
-        Where inputs or references turn out spoiled, an earlier candidate may have done it.
+        Where inputs or references turn out spoiled, an earlier candidate may have done it; where
+        the process ended, the system.
         """
         options = self._prepared().options
         worker = self._ready_worker()
@@ -99,6 +103,7 @@ class CudaTarget:
             outcome = outcome_without_times(candidate, Status.TIMED_OUT, f"{error} (the deadline)")
         except ChildError as error:
             outcome = outcome_without_times(candidate, Status.CRASHED, str(error))
+            return outcome, self._closed or not isinstance(error, ChildDiedError)
         return outcome, worker.alive or outcome.status is not Status.WRONG_RESULT
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:

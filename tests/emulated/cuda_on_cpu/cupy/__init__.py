@@ -242,6 +242,7 @@ runtime = namespace(
         lambda: ctypes.memset(address, value, count)
     ),
     malloc=malloc,
+    free=lambda address: None,
     memcpy=lambda target, source, count, kind: ctypes.memmove(target, source, count),
     deviceSynchronize=lambda: None,
     memcpyAsync=lambda target, source, count, kind, stream: ctypes.memmove(target, source, count),
