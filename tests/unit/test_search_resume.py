@@ -47,7 +47,7 @@ def test_interrupted_run_proposes_what_an_uninterrupted_one_does(
     assert before + run(resumed, space, 11) == whole
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "nsga2"])
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2"])
 def test_resumed_stock_samplers_repeat_nothing(tmp_path: Path, sampler: str) -> None:
     space = tiles()
     url = url_of(tmp_path)
