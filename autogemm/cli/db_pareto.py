@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,14 +14,13 @@ from autogemm.cli.db_rows import Columns, FlatRow
 from autogemm.cli.files import write_output
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options
-from autogemm.errors import NotFoundError, UsageError
+from autogemm.errors import NotFoundError
 from autogemm.outcome import Objective, Status
 
 if TYPE_CHECKING:
     from autogemm.outcome import FinalsEntry
     from autogemm.store import BestQuery, RunRow, Store, TrialRow
 
-PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 SPEED: Columns = ("time_us", "tflops", "energy_mj", "edp_mj_us")
 TABLE: Columns = (*SPEED, "on_front", "kernel_id", "family", "config")
 COLUMNS: Columns = ("run_id", *db_rows.PLACE, "name", *TABLE)
@@ -59,7 +57,10 @@ def pareto(  # noqa: PLR0913, PLR0917  # one parameter for each option
       autogemm db pareto --run 3 --plot front.png
       autogemm db pareto --all --json
     """
-    suffix = _plot_suffix(plot) if plot else ""
+    if plot:
+        from autogemm.bench.plot import check_plot
+
+        check_plot(Path(plot))
     with open_database(db) as store:
         run = _run_with_energy(store, query)
         rows = _trial_rows(store, run.run_id)
@@ -68,7 +69,7 @@ def pareto(  # noqa: PLR0913, PLR0917  # one parameter for each option
     chosen = [row for row in rows if of_all or row["on_front"] is not False]
     print_rows_as(chosen, COLUMNS, TABLE, as_json=as_json, as_csv=as_csv)
     if plot:
-        write_output(plot, _picture(rows, run, suffix), force=force)
+        write_output(plot, _picture(rows, run, Path(plot).suffix.lower()), force=force)
 
 
 def _run_with_energy(store: Store, query: BestQuery) -> RunRow:
@@ -119,37 +120,9 @@ def _baseline_rows(run: RunRow, baseline: FinalsEntry) -> list[FlatRow]:
     ]
 
 
-def _plot_suffix(plot: str) -> str:
-    suffix = Path(plot).suffix.lower()
-    if suffix not in PLOT_SUFFIXES:
-        raise UsageError(f"a plot is one of {' '.join(PLOT_SUFFIXES)}, got {plot!r}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise UsageError("plots need matplotlib: pip install 'autogemm[plot]'") from error
-    return suffix
-
-
 def _picture(rows: Sequence[FlatRow], run: RunRow, suffix: str) -> bytes:
-    from matplotlib.figure import Figure
+    from autogemm.bench.front import Point, picture
 
-    figure = Figure(figsize=(7, 5), layout="constrained")
-    axes = figure.subplots()
-    kinds = {False: "other kernels", True: "no other beats it in both", None: "cuBLAS"}
-    looks: dict[bool | None, dict[str, Any]] = {
-        False: {"color": "0.7", "marker": ".", "linestyle": ""},
-        True: {"color": "black", "marker": "o", "linestyle": "-", "drawstyle": "steps-post"},
-        None: {"color": "black", "marker": "*", "markersize": 12, "linestyle": ""},
-    }
-    for kind, label in kinds.items():
-        points = [(row["time_us"], row["energy_mj"]) for row in rows if row["on_front"] is kind]
-        if points:
-            axes.plot(*zip(*points, strict=True), label=label, **looks[kind])
-    axes.set_xlabel("time of one GEMM, us")
-    axes.set_ylabel("energy of one GEMM, whole card, mJ")
-    axes.set_title(f"{run.spec.problem.label} on {run.spec.device.name}, run {run.run_id}")
-    axes.legend()
-    axes.grid(visible=True, color="0.9")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=suffix.removeprefix("."), dpi=150)
-    return buffer.getvalue()
+    points = [Point(row["time_us"], row["energy_mj"], row["on_front"]) for row in rows]
+    title = f"{run.spec.problem.label} on {run.spec.device.name}, run {run.run_id}"
+    return picture(points, title, suffix)

@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -23,9 +24,10 @@ from autogemm.search import SAMPLERS
 if TYPE_CHECKING:
     from autogemm.compile import Compiler
     from autogemm.config import Value
+    from autogemm.problem import Problem
     from autogemm.space import Family
     from autogemm.targets import Target
-    from autogemm.tuning import TuneRequest, TuneResult
+    from autogemm.tuning import Chosen, TuneRequest, TuneResult
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -51,7 +53,8 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     metavar="auto|INDEX|NAME|recorded[:FILE]",
     default="auto",
     show_default=True,
-    help="An attached GPU, or a recording. auto: the first GPU, without one a shipped recording.",
+    help="An attached GPU, or a recording: ours or a cache file of Kernel Tuner. auto: the first "
+    "GPU, without one a shipped recording.",
 )
 @click.option("--require-gpu", is_flag=True, help="Fail where auto would use a recording.")
 @problem_options
@@ -162,45 +165,83 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
       autogemm tune --size 512 --until-ratio 1.5 --budget 10m --trials 5000
       autogemm tune --size 4096 --objective energy
       autogemm tune --gpu recorded --size 1024 --json
+      autogemm tune --gpu recorded:cache.json.gz --size 4096
     """
     from autogemm.cli.tune_report import print_result, result_as_json
     from autogemm.store import database_place
 
-    request = _request(options)
     try:
-        result = _run(request, options["gpu"], options["require_gpu"], db, quiet)
+        request, result = _run(options, db, quiet)
     except KeyboardInterrupt:
         _exit_interrupted()
     if as_json:
         click.echo(result_as_json(result, database_place(db)))
     else:
-        print_result(result, database_place(db), _export_command(result.run_id, db))
+        has_kernel = request.families[0].template_path is not None
+        next_command = _export_command(result.run_id, db) if has_kernel else None
+        print_result(result, database_place(db), next_command)
     if result.interrupted:
         _exit_interrupted()
     if result.best is None:
         raise AutogemmError(_nothing_ran(result.outcomes))
 
 
-def _run(
-    request: "TuneRequest", gpu: str, require_gpu: bool, db: str | None, quiet: bool
-) -> "TuneResult":
+def _run(options: dict[str, Any], db: str | None, quiet: bool) -> "tuple[TuneRequest, TuneResult]":
     from autogemm.cli.tune_progress import progress_listener
     from autogemm.store import open_store
     from autogemm.tuning import choose_target
     from autogemm.tuning import tune as run_tuner
+    from autogemm.tuning.choice import is_file
 
     with ExitStack() as stack:
+        gpu = options["gpu"]
+        # Of a file it is not known yet of which family's parameters --fix speaks.
+        families, fix = _families(options["family"], () if is_file(gpu) else options["fix"])
+        request = _request(options, families, fix)
         store = stack.enter_context(open_store(db))
-        names = [family.name for family in request.families]
-        chosen = choose_target(gpu, names, require_gpu)
+        names = [family.name for family in families]
+        chosen = choose_target(gpu, names, options["require_gpu"])
         target = stack.enter_context(closing(chosen.target))
+        if is_file(gpu):
+            request = _as_recorded(request, chosen, options)
         if chosen.notice:
             click.secho(chosen.notice, err=True, bold=True)
-        compiler = _compiler_for(target)
+        has_kernel = request.families[0].template_path is not None
+        compiler = _compiler_for(target) if has_kernel else None
         if compiler is not None:
             stack.enter_context(closing(compiler))
         on_event = stack.enter_context(progress_listener(request, target.provenance, quiet))
-        return run_tuner(request, target, compiler, store, on_event)
+        return request, run_tuner(request, target, compiler, store, on_event)
+
+
+def _as_recorded(
+    request: "TuneRequest", chosen: "Chosen", options: dict[str, Any]
+) -> "TuneRequest":
+    """The request for what a file holds: it may bring a family, and the size, of its own.
+
+    Raises UsageError where something else was asked for by name.
+    """
+    from autogemm.space import parse_fix
+
+    if chosen.family is None:
+        families, fix = _families(options["family"], options["fix"])
+        return replace(request, families=families, fix=fix)
+    names = [family.name for family in request.families]
+    if _is_typed("family") and chosen.family.name not in names:
+        raise UsageError(
+            f"that recording lists configs of {chosen.family.name}, not of {', '.join(names)}: "
+            "leave --family out"
+        )
+    problem = request.problem
+    if chosen.size and not _is_typed("size"):
+        problem = _problem({**options, "size": chosen.size})
+    fix = parse_fix(chosen.family, options["fix"])
+    return replace(request, families=(chosen.family,), problem=problem, fix=fix)
+
+
+def _is_typed(option: str) -> bool:
+    given = click.get_current_context().get_parameter_source(option)
+    return given is click.core.ParameterSource.COMMANDLINE
 
 
 def _exit_interrupted() -> NoReturn:
@@ -210,13 +251,13 @@ def _exit_interrupted() -> NoReturn:
 
 def _export_command(run_id: int, db: str | None) -> str:
     """What to type next. A database from the environment is found there again."""
-    given = click.get_current_context().get_parameter_source("db")
-    is_typed = given is click.core.ParameterSource.COMMANDLINE
     parts = ["autogemm", "export", "best.cu", "--run", str(run_id)]
-    return shlex.join([*parts, "--db", db] if is_typed and db else parts)
+    return shlex.join([*parts, "--db", db] if _is_typed("db") and db else parts)
 
 
-def _request(options: dict[str, Any]) -> "TuneRequest":
+def _request(
+    options: dict[str, Any], families: "tuple[Family, ...]", fix: "dict[str, tuple[Value, ...]]"
+) -> "TuneRequest":
     from autogemm.outcome import CacheState, Fill
     from autogemm.targets import MeasureOptions
     from autogemm.tuning import TuneRequest
@@ -224,12 +265,9 @@ def _request(options: dict[str, Any]) -> "TuneRequest":
     sampler = options["sampler"]
     if sampler not in SAMPLERS:
         raise UsageError(f"unknown sampler {sampler!r}; known: {', '.join(SAMPLERS)}")
-    sizes = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
-    problem = problem_from(**{name: options[name] for name in sizes})
-    families, fix = _families(options["family"], options["fix"])
     budget_s = options["budget_s"]
     return TuneRequest(
-        problem=problem,
+        problem=_problem(options),
         families=families,
         fix=fix,
         sampler=sampler,
@@ -251,6 +289,11 @@ def _request(options: dict[str, Any]) -> "TuneRequest":
         certify=not options["no_certify"],
         command=_command_line(),
     )
+
+
+def _problem(options: dict[str, Any]) -> "Problem":
+    names = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
+    return problem_from(**{name: options[name] for name in names})
 
 
 def _families(

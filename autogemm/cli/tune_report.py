@@ -28,8 +28,8 @@ STOPPED_BY = {
 }
 
 
-def print_result(result: TuneResult, database: str, next_command: str) -> None:
-    """The finals' table, the winner in words, and what to do next; on stdout."""
+def print_result(result: TuneResult, database: str, next_command: str | None) -> None:
+    """The finals' table, the winner in words, and what to do next if anything; on stdout."""
     if result.finals is not None:
         _print_finals(result, result.finals)
     _print_best(result)
@@ -37,7 +37,7 @@ def print_result(result: TuneResult, database: str, next_command: str) -> None:
     if result.best is None:
         return
     click.echo(f"stored: run {result.run_id} in {database}")
-    if not result.interrupted:
+    if next_command is not None and not result.interrupted:
         click.echo(f"next: {next_command}")
 
 
@@ -159,7 +159,8 @@ def ties_line(finals: Finals, is_recorded: bool) -> str:
 def _provisional_line(result: TuneResult, best: Outcome, time_us: float) -> str:
     how = "recorded" if _is_recorded(result) else "without finals"
     speed = result.problem.tflops(time_us)
-    return f"best so far ({how}): {best.config}\n  {time_us:.4g} us, {speed:.4g} TFLOP/s"
+    what = "best so far" if result.interrupted else "best"
+    return f"{what} ({how}): {best.config}\n  {time_us:.4g} us, {speed:.4g} TFLOP/s"
 
 
 def _errors(verification: Verification) -> str:

@@ -63,20 +63,26 @@ def best_rows(session: Session, query: BestQuery) -> list[ResultRow]:
 
 
 def best_kernel(session: Session, query: BestQuery) -> StoredKernel:
-    """The best kernel of the newest match; a measured one before a recorded one.
+    """The best kernel of the newest match; a measured one before a recorded one, and before both
+    none whose source was not kept.
 
-    Raises NotFoundError when nothing matches, or the source of what matches was not kept.
+    Raises NotFoundError when nothing matches, or there is no source of anything that does.
     """
     timings = list(_best_timings(session, query))
     if not timings:
         raise NotFoundError("no result matches: autogemm db best lists what there is")
     chosen = max(
         timings,
-        key=lambda timing: (_run(timing).provenance == Provenance.MEASURED, _measured_at(timing)),
+        key=lambda timing: (
+            timing.kernel is not None,
+            _run(timing).provenance == Provenance.MEASURED,
+            _measured_at(timing),
+        ),
     )
     if chosen.kernel is None:
         raise NotFoundError(
-            f"the source of the best kernel of run {_run(chosen).id} was not kept: tune again"
+            f"run {_run(chosen).id} has times but no source of its best kernel (a recording from "
+            "elsewhere has none): tune a family that ships, or one of your own"
         )
     return _stored_kernel(session, chosen, chosen.kernel)
 

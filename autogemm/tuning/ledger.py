@@ -85,12 +85,14 @@ class Ledger:
     def record(self, number: int, outcome: Outcome, source: KernelSource | None) -> bool:
         """Keep one more outcome, durably. True if it is the best so far.
 
-        Waits while another process holds the database's lock. Raises StoreError.
+        The source is kept with it if the outcome is of a kernel, and not of a config alone. Waits
+        while another process holds the database's lock. Raises StoreError.
         """
+        kept = source if outcome.kernel_sha256 else None
         deadline = time.monotonic() + LOCK_PATIENCE_S
         while True:
             try:
-                self._store.record_trial(self._run_id, number, outcome, source)
+                self._store.record_trial(self._run_id, number, outcome, kept)
             except StoreLockedError as error:
                 if time.monotonic() > deadline:
                     raise

@@ -41,8 +41,16 @@ class Maker:
     compiler: Compiler | None
 
     def render(self, config: Config) -> KernelSource:
-        """The source of a config. Raises FamilyError for a broken template."""
-        return render(self._family(config), config, self.problem)
+        """The source of a config. Raises FamilyError for a broken template.
+
+        Of a family without a template it is the config itself, which tells candidates apart and is
+        not kept.
+        """
+        family = self._family(config)
+        if family.template_path is None:
+            layout = self.problem.layout
+            return KernelSource(family.name, family.template_sha256, config, layout, str(config))
+        return render(family, config, self.problem)
 
     def plan(self, source: KernelSource) -> LaunchPlan:
         """The launches of a source."""

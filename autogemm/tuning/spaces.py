@@ -1,11 +1,12 @@
 """The spaces of a run: of the families that fit the problem, the card, and what is recorded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from autogemm.config import Value
 from autogemm.errors import EmptySpaceError, UsageError
+from autogemm.problem import Problem
 from autogemm.space import Family, Space, build_space
 from autogemm.targets import Target
 from autogemm.tuning.request import SearchedFamily, TuneRequest
@@ -21,6 +22,19 @@ class Replaying(Protocol):
 
     def restriction(self, family: Family) -> Mapping[str, tuple[Value, ...]]:
         """The values that it knows, by parameter."""
+
+    def caveats(self, family: Family) -> tuple[str, ...]:
+        """What a person must know before believing its times, a line each."""
+
+
+@runtime_checkable
+class Listing(Protocol):
+    """A target that brings its configs, and neither kernels nor a baseline
+    (:class:`autogemm.targets.recorded.ListedTarget`).
+    """
+
+    def space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Space:
+        """The configs that it lists."""
 
     def caveats(self, family: Family) -> tuple[str, ...]:
         """What a person must know before believing its times, a line each."""
@@ -57,6 +71,9 @@ def spaces_for(request: TuneRequest, target: Target) -> Spaces:
     Raises EmptySpaceError when no family has any, UsageError when a recording does not fit the
     request, and what `build_space` raises.
     """
+    if isinstance(target, Listing):
+        listed = target.space(request.problem, request.fix)
+        return Spaces((listed,), (), request.fix, target.caveats(listed.family))
     families = sorted(request.families, key=lambda family: family.name)
     fix: Mapping[str, tuple[Value, ...]] = request.fix
     caveats: tuple[str, ...] = ()

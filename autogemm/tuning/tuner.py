@@ -29,7 +29,7 @@ from autogemm.tuning.ledger import Ledger
 from autogemm.tuning.making import Maker
 from autogemm.tuning.pipeline import Limits, Pipeline
 from autogemm.tuning.request import TuneRequest, TuneResult
-from autogemm.tuning.spaces import Spaces, spaces_for
+from autogemm.tuning.spaces import Listing, Spaces, spaces_for
 from autogemm.tuning.stopping import StopRules
 
 Listener = Callable[[Event], None]
@@ -45,7 +45,7 @@ def tune(
     """Search, record every trial, re-time the best beside cuBLAS, and say what was found.
 
     With ``request.certify`` the winner is the fastest finalist that passes the checks of
-    `autogemm.tuning.certify`.
+    `autogemm.tuning.certify`. There are no finals where the target lists configs without kernels.
 
     The same request resumes a run that was interrupted or killed. Ctrl-C ends the search after the
     candidate on the card and skips the finals; a second one raises KeyboardInterrupt.
@@ -183,7 +183,7 @@ class _Run:
         rules = StopRules(request.until_ratio, request.until_gain)
         while True:
             stopped_by = self._search(maker, ledger, rules, spent)
-            if stopped_by is StopRule.INTERRUPTED:
+            if stopped_by is StopRule.INTERRUPTED or isinstance(self.target, Listing):
                 return None, stopped_by
             best = ledger.best
             began = time.monotonic()
