@@ -125,7 +125,9 @@ class Surrogate:
         kept = [told[i] for i in _informative(log_targets(told), MAX_OBSERVED, rng)]
         worked = [t for t in kept if t.time_us is not None]
         worked = [worked[i] for i in _informative(log_targets(worked), MAX_FITTED, rng)]
-        kernel = fit(self._features([t.index for t in worked]), _standardised(log_targets(worked)))
+        columns = self._features([t.index for t in worked])
+        times = _standardised(log_targets(worked))
+        kernel = fit(columns, times, self._features.directions)
         rows = [t.index for t in kept]
         return _Model(fit_size, kernel, self._features, rows, self._pool(history, rng))
 

@@ -85,8 +85,8 @@ class Ledger:
     def record(self, number: int, outcome: Outcome, source: KernelSource | None) -> bool:
         """Keep one more outcome, durably. True if it is the best so far.
 
-        The source is kept with it if the outcome is of a kernel, and not of a config alone. Waits
-        while another process holds the database's lock. Raises StoreError.
+        Waits while another process holds the database's lock. The source is kept with it if the
+        outcome is of a kernel, and not of a config alone. Raises StoreError.
         """
         kept = source if outcome.kernel_sha256 else None
         deadline = time.monotonic() + LOCK_PATIENCE_S

@@ -251,7 +251,7 @@ def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(
     assert long is not None
     assert (long.method, long.launches_per_sample) == ("events", 1)
     assert long.median_us == pytest.approx(2000, rel=0.02)
-    assert len(long.samples_us) >= 5
+    assert len(long.samples_us) >= 4
     assert long.provenance is Provenance.MEASURED
 
 

