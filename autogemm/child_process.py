@@ -11,12 +11,13 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import Any
+from typing import IO, Any
 
 EXIT_WAIT_S = 5.0
 # How much of the end of a dead child's stderr is searched for its last words.
@@ -77,6 +78,8 @@ class ChildProcess:
         finally:
             theirs.close()
         self._killed = False
+        # Also when it is forgotten, and at the end of the program.
+        self._end = weakref.finalize(self, _end, self._process, self._connection, self._stderr)
 
     @property
     def alive(self) -> bool:
@@ -151,8 +154,17 @@ class ChildProcess:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(EXIT_WAIT_S)
         with self._lock:  # whoever was waiting for an answer has seen the end of it
-            self._connection.close()
-            self._stderr.close()
+            self._end()
+
+
+def _end(
+    process: "subprocess.Popen[bytes]", connection: "Connection[Any, Any]", stderr: IO[bytes]
+) -> None:
+    process.kill()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(EXIT_WAIT_S)
+    connection.close()
+    stderr.close()
 
 
 def own_memory_bytes(pid: int) -> int:

@@ -32,9 +32,8 @@ def once_in(launches: int, seed: int) -> str:
     )
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_wrong_once_in_ten_is_caught_in_the_finals(prepared: CudaTarget, seed: int) -> None:
-    right, flaky = candidate(PROBLEM), candidate(PROBLEM, BEFORE=once_in(10, seed))
+def test_wrong_once_in_ten_is_caught_in_the_finals(prepared: CudaTarget) -> None:
+    right, flaky = candidate(PROBLEM), candidate(PROBLEM, BEFORE=once_in(10, 1))
     # With as many checks it gets through once in 40,000.
     finals = prepared.finals([flaky, right], rounds=100, seed=1)
     assert [entry.config for entry in finals.entries] == [right.config]

@@ -1,5 +1,6 @@
 """What can befall the worker besides a candidate's crash: the run goes on, innocents do not pay."""
 
+import gc
 import os
 import signal
 import threading
@@ -113,6 +114,16 @@ def test_closing_does_not_wait_for_a_candidate(target: CudaTarget) -> None:
     assert not thread.is_alive()
     assert time.perf_counter() - begin < 2
     assert [outcome.status for outcome in outcomes] == [Status.CRASHED]
+
+
+def test_a_target_that_is_forgotten_leaves_no_worker() -> None:
+    target = CudaTarget(backend=BACKEND)
+    target.prepare(PROBLEM, MeasureOptions())
+    pid = worker_pid(target)
+    del target
+    gc.collect()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
 
 
 def test_memory_of_a_process_is_told() -> None:
