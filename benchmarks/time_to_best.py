@@ -82,7 +82,7 @@ def main(
         family = load_family(recorded.family)
         if options.pop("without_seed_configs"):
             family = dataclasses.replace(family, seeds=())
-        chosen = choose_target(gpu, family.name)
+        chosen = choose_target(gpu, [family.name])
         with closing(chosen.target) as target:
             runs = [
                 search(target, family, recorded.problem, seed, options) for seed in range(seeds)

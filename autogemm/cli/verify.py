@@ -157,7 +157,7 @@ def certify_kernel(
         raise NotFoundError(
             f"kernel {key} was emitted by another version of the family {family.name}: tune again"
         )
-    target = choose_target(kernel.device.name, family.name).target
+    target = choose_target(kernel.device.name, [family.name]).target
     with closing(target), closing(Compiler()) as compiler:
         compiled = compiler.compile(source, target.device.sm)
         plan = launch_plan(family, source.config, problem)
