@@ -9,10 +9,13 @@
     ├── EmptySpaceError          no config of the family is legal for this problem and device
     ├── CompilerMissingError     NVRTC (or g++ for the emulator) is not installed
     ├── KernelCompileError       one kernel does not compile; names the file with its source
+    │   ├── CompileTimeoutError  the compiler did not end in time and was killed
+    │   └── CompilerDiedError    the compiler crashed, or took too much memory
     ├── DeviceError              no usable GPU or driver, or the card is out of memory
     ├── RecordingError           a recording file is broken
     ├── StoreError               the database cannot be opened, read or written
     │   └── StoreLockedError     another process holds its lock for longer than was waited
+    ├── CertificationError       no finalist passes the checks that a winner must pass
     └── ExportError              a kernel cannot be exported
 
 A message states the rule, the value that broke it and what to do, on one line. A candidate kernel
@@ -59,6 +62,14 @@ class KernelCompileError(AutogemmError):
         self.source_path = source_path
 
 
+class CompileTimeoutError(KernelCompileError):
+    """The compiler did not end in time and was killed."""
+
+
+class CompilerDiedError(KernelCompileError):
+    """The compiler crashed, or took too much memory. The same kernel may compile another time."""
+
+
 class DeviceError(AutogemmError):
     """No usable GPU or driver, or the card is out of memory."""
 
@@ -73,6 +84,10 @@ class StoreError(AutogemmError):
 
 class StoreLockedError(StoreError):
     """Another process holds the database's lock; nothing was written, and trying again helps."""
+
+
+class CertificationError(AutogemmError):
+    """No finalist passes the checks that a winner must pass."""
 
 
 class ExportError(AutogemmError):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from autogemm.certificate import Certificate
 from autogemm.device import Device
 from autogemm.kernel import KernelSource
 from autogemm.outcome import CacheState, Environment, Provenance, Verification
@@ -14,7 +15,8 @@ class StoredKernel:
     """One kernel with all that its exported file says of where its time comes from.
 
     ``time_us`` is None for a kernel that never ran correctly; the ratio to cuBLAS (above 1 is
-    faster) and its interval are None for one that was not in the finals.
+    faster) and its interval are None for one that was not in the finals. ``certificate`` is the
+    newest of this kernel on this device, None if it was never certified there.
     """
 
     kernel_id: int
@@ -31,3 +33,4 @@ class StoredKernel:
     run_id: int
     measured_at: datetime
     verification: Verification | None
+    certificate: Certificate | None = None

@@ -11,6 +11,9 @@ import click
 from autogemm import __version__
 from autogemm.errors import AutogemmError
 
+# 128 + SIGINT, as shells report a program that Ctrl-C ended.
+INTERRUPTED = 130
+
 # Command name -> (module, attribute, one line for the overview).
 COMMANDS: dict[str, tuple[str, str]] = {
     "tune": ("autogemm.cli.tune", "Find the fastest kernel for a problem on a GPU."),
@@ -52,6 +55,9 @@ class AutogemmGroup(click.Group):
             return super().invoke(ctx)
         except AutogemmError as error:
             raise OneLine(error) from error
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
         except BrokenPipeError:
             # `autogemm db list | head`: the reader has seen enough.
             sys.stderr.close()

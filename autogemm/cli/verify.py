@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from autogemm.stored_kernel import StoredKernel
     from autogemm.tuning.verifying import Case, CaseResult, CaseSet, Check
 
+CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
 CASE_COLUMNS = ("on", "problem", "ok", "message", "error_over_bound", "seconds", "config")
 SUMMARY_COLUMNS = (
     *("on", "config", "problems", "adapted", "passed", "failed", "skipped", "error_over_bound"),
@@ -53,6 +54,11 @@ SUMMARY_COLUMNS = (
     show_default=True,
     help="On the CPU: check every access, or only results.",
 )
+@click.option(
+    "--certify",
+    is_flag=True,
+    help="Check --kernel as a winner is checked, on the attached GPU, and store the certificate.",
+)
 @gpu_option
 @db_option
 @listing_options
@@ -64,6 +70,7 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
     kernel_key: str | None,
     places: str,
     mode: str,
+    certify: bool,
     gpu: str,
     db: str | None,
     as_json: bool,
@@ -83,13 +90,19 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
       autogemm verify
       autogemm verify --sample 20 --seed 1 --fix STAGES=3,4
       autogemm verify --kernel 17 --on both
+      autogemm verify --kernel 17 --certify
     """
     from autogemm.space import load_family, parse_fix
     from autogemm.tuning.verifying import cases_of, sample_configs
 
     if kernel_key is not None and (sample is not None or fix):
         raise UsageError("--kernel names one config: leave out --sample and --fix")
+    if certify and kernel_key is None:
+        raise UsageError("--certify is for one stored kernel: add --kernel ID")
     loaded = load_family(family)
+    if certify and kernel_key is not None:
+        certify_kernel(db, kernel_key, loaded, as_json=as_json, as_csv=as_csv)
+        return
     device = device_facts(gpu)
     narrowed = parse_fix(loaded, fix)
     if kernel_key is not None:
@@ -120,6 +133,44 @@ def stored_kernel(db: str | None, key: str, family: Family) -> StoredKernel:
             "--family"
         )
     return kernel
+
+
+def certify_kernel(
+    db: str | None, key: str, family: Family, *, as_json: bool, as_csv: bool
+) -> None:
+    """Make, store and print a certificate; exit code 1 when the kernel fails.
+
+    Raises DeviceError without a GPU of the model that the kernel was tuned on, NotFoundError for a
+    kernel that this version of the family does not emit.
+    """
+    from autogemm.certificate import Verdict
+    from autogemm.codegen import render
+    from autogemm.compile import Compiler
+    from autogemm.kernel import Candidate
+    from autogemm.space import launch_plan
+    from autogemm.store import open_store
+    from autogemm.tuning import Certifier, choose_target
+
+    kernel = stored_kernel(db, key, family)
+    source, problem = kernel.source, kernel.problem
+    if render(family, source.config, problem).sha256 != source.sha256:
+        raise NotFoundError(
+            f"kernel {key} was emitted by another version of the family {family.name}: tune again"
+        )
+    target = choose_target(kernel.device.name, [family.name]).target
+    with closing(target), closing(Compiler()) as compiler:
+        compiled = compiler.compile(source, target.device.sm)
+        plan = launch_plan(family, source.config, problem)
+        certifier = Certifier(
+            family, target, compiler, progress=lambda step: click.echo(f"{step} ...", err=True)
+        )
+        certificate = certifier.certify(Candidate(source, plan, compiled), problem)
+    with open_store(db) as store:
+        store.record_certificate(kernel.run_id, source.sha256, certificate)
+    rows = [{name: getattr(check, name) for name in CHECK_COLUMNS} for check in certificate.checks]
+    print_rows(rows, CHECK_COLUMNS, as_json=as_json, as_csv=as_csv)
+    if certificate.verdict is Verdict.FAILED:
+        raise AutogemmError(f"kernel {key} fails: {certificate.reason}")
 
 
 def changed_seeds(family: Family, fix: dict[str, tuple[Value, ...]]) -> list[Config]:

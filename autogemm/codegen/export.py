@@ -8,8 +8,10 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import date
+from typing import Any
 
 from autogemm import __version__
+from autogemm.certificate import Certificate
 from autogemm.codegen.environment import environment
 from autogemm.codegen.rendering import render
 from autogemm.errors import ExportError
@@ -109,11 +111,22 @@ def export_json(kernel: StoredKernel, written: date) -> str:
             "ratio_high": kernel.ratio_high,
             "verification": asdict(kernel.verification) if kernel.verification else None,
         },
+        "certificate": _certificate_dict(kernel.certificate),
         "source_sha256": source.sha256,
         "template_sha256": source.template_sha256,
         "source": source.text,
     }
     return json.dumps(content, indent=2) + "\n"
+
+
+def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    return {
+        "verdict": certificate.verdict,
+        "made_at": certificate.made_at.isoformat(),
+        "checks": [asdict(check) for check in certificate.checks],
+    }
 
 
 class _Host:
@@ -229,6 +242,18 @@ def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:
         ("kernel", f"sha256 {source.sha256}"),
     ):
         yield from _comment(f"{label + ':':9}", value)
+    yield from _certificate(kernel.certificate)
+
+
+def _certificate(certificate: Certificate | None) -> Iterator[str]:
+    """One comment for each check, with what was not done and why."""
+    if certificate is None:
+        yield from _comment("checked: ", "as every candidate is, without a winner's certificate")
+        return
+    summary = f"{certificate.made_at:%Y-%m-%d}, {certificate.summary}"
+    yield from _comment("checked: ", summary)
+    for check in certificate.checks:
+        yield from _comment("         ", check.line)
 
 
 def _usage(kernel: StoredKernel, file_name: str) -> Iterator[str]:

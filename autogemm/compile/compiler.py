@@ -1,4 +1,4 @@
-"""Emitted CUDA to machine code: options, threads, the cache, and what is kept of a failure."""
+"""Emitted CUDA to machine code: options, processes, the cache, and what is kept of a failure."""
 
 import logging
 import os
@@ -6,12 +6,19 @@ import re
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from autogemm.compile import nvrtc
 from autogemm.compile.cubin_cache import CubinCache, write_atomically
+from autogemm.compile.processes import DEFAULT_LIMITS, NVRTC, CompileLimits, CompilerProcesses
 from autogemm.compile.ptxas_log import first_error, parse_resources
-from autogemm.errors import KernelCompileError, UsageError
+from autogemm.errors import (
+    CompilerDiedError,
+    CompileTimeoutError,
+    KernelCompileError,
+    UsageError,
+)
 from autogemm.kernel import CompiledKernel, KernelSource
 from autogemm.resources import cache_folder
 
@@ -27,9 +34,10 @@ _log = logging.getLogger(__name__)
 
 
 class Compiler:
-    """NVRTC in a pool of threads, with a cache on disk. Needs no GPU and no driver.
+    """NVRTC in processes that may hang or die, and a cache on disk. Needs no GPU and no driver.
 
-    ``version`` is ``nvrtc 12.9.86``; ``threads`` kernels compile at a time. Files go to
+    ``version`` is ``nvrtc 12.9.86``; ``threads`` kernels compile at a time, each in a process that
+    is started when it is first needed and killed when a kernel breaks ``limits``. Files go to
     ``cache_dir`` (default: the user's cache folder): ``cubins/`` holds compiled kernels,
     ``failed/`` the sources that did not compile.
 
@@ -37,7 +45,13 @@ class Compiler:
     the cache folder cannot be written, UsageError for fewer than one thread.
     """
 
-    def __init__(self, cache_dir: Path | None = None, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        cache_dir: Path | None = None,
+        threads: int | None = None,
+        limits: CompileLimits = DEFAULT_LIMITS,
+        builder: str = NVRTC,
+    ) -> None:
         if threads is not None and threads < 1:
             raise UsageError(f"compiling needs at least 1 thread, got {threads}")
         self.version = nvrtc.version()
@@ -46,7 +60,9 @@ class Compiler:
         self._cache = CubinCache(folder / "cubins")
         self._cache_full = False
         self.threads = threads or _usable_cores()
+        # A thread waits for each process.
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="nvrtc")
+        self._processes = CompilerProcesses(self.threads, limits, builder)
         self._lock = threading.Lock()
         self._in_flight: dict[str, Future[CompiledKernel]] = {}
 
@@ -54,8 +70,9 @@ class Compiler:
         """Machine code and resource use of one source, for ``arch`` such as ``sm_90``.
 
         ``seconds`` is the time spent in the compiler: 0 when the kernel came from the cache.
-        Raises KernelCompileError, which names the file that holds the source; UsageError for an
-        architecture that this NVRTC does not know.
+        Raises KernelCompileError, which names the file that holds the source: CompileTimeoutError
+        or CompilerDiedError where it is the compiler that failed. UsageError for an architecture
+        that this NVRTC does not know.
         """
         options = (f"--gpu-architecture={_checked(arch)}", _LANGUAGE, _RESOURCE_USE, _NO_CACHE)
         key = CubinCache.key(source.sha256, options, self.version)
@@ -88,14 +105,20 @@ class Compiler:
         return nvrtc.supported_archs()
 
     def close(self) -> None:
-        """Drop what has not begun, wait for what has. May be called twice."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Drop what has not begun, end what has. May be called twice."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._processes.close()
+        self._pool.shutdown(wait=True)
 
     def _build(
         self, key: str, source: KernelSource, arch: str, options: tuple[str, ...]
     ) -> CompiledKernel:
         begin = time.perf_counter()
-        build = nvrtc.to_cubin(source.text, _NAME_IN_LOG, options)
+        try:
+            build = self._processes.build(source.text, _NAME_IN_LOG, options)
+        except (CompileTimeoutError, CompilerDiedError) as error:
+            kept = _kept(source, str(error), self._failed_folder)
+            raise type(error)(f"{error}; {kept.said}", source_path=kept.path) from error
         seconds = time.perf_counter() - begin
         if build.code is None:
             raise _failure(build, source, arch, self._failed_folder)
@@ -142,25 +165,34 @@ def _checked(arch: str) -> str:
     return arch
 
 
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """Where a source lies that did not compile; None if the disk did not take it."""
+
+    path: Path | None
+    said: str
+
+
+def _kept(source: KernelSource, log: str, folder: Path) -> _Kept:
+    path = folder / f"{source.sha256}.cu"
+    try:
+        write_atomically(path, source.text.encode())
+        write_atomically(path.with_suffix(".log"), f"{log}\n".encode())
+    except OSError as error:
+        return _Kept(None, f"its source could not be kept: {error}")
+    return _Kept(path, f"its source is {path}")
+
+
 def _failure(
     build: nvrtc.Build, source: KernelSource, arch: str, folder: Path
 ) -> KernelCompileError:
     """The error to raise, once source and log lie in ``folder``."""
     reason = first_error(build.log) or build.error
-    path = folder / f"{source.sha256}.cu"
-    try:
-        write_atomically(path, source.text.encode())
-        write_atomically(path.with_suffix(".log"), f"{build.log}\n".encode())
-    except OSError as error:
-        return KernelCompileError(
-            f"the kernel does not compile for {arch}: {reason} (its source could not be kept: "
-            f"{error})",
-            log=build.log,
-        )
+    kept = _kept(source, build.log, folder)
     return KernelCompileError(
-        f"the kernel does not compile for {arch}: {reason}; its source is {path}",
+        f"the kernel does not compile for {arch}: {reason}; {kept.said}",
         log=build.log,
-        source_path=path,
+        source_path=kept.path,
     )
 
 

@@ -1,7 +1,8 @@
 """NVRTC through NVIDIA's public bindings: the only module that calls it.
 
 Works with cuda-bindings 12.9 and later. The library is loaded at the first call, never at import.
-NVRTC releases the GIL while it compiles and has no global lock, so threads compile in parallel.
+Candidates are compiled in processes of their own (`autogemm.compile.processes`): NVRTC may hang or
+crash on what a template emits.
 """
 
 import re

@@ -19,7 +19,8 @@ from autogemm.errors import StoreError
 from autogemm.search.history import INTERRUPTED, STATUS_ATTR
 
 SPACE_ATTR = "autogemm_space"
-BUSY_TIMEOUT_S = 30.0
+# Longer than half a minute: a backup or a slow reader must not cost a run.
+BUSY_TIMEOUT_S = 60.0
 # The mirror is no run's only copy: it does not wait for another's lock while a search goes on.
 PATIENCE_MS = 50
 LAST_PATIENCE_MS = 5_000

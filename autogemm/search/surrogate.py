@@ -263,6 +263,9 @@ def relative_improvement(log_ratio: float, spread: float) -> float:
 
     The config's time is that of the best times exp(normal with mean ``log_ratio`` and ``spread``).
     """
+    if spread == 0.0:
+        # All times so far are the same: nothing is in doubt.
+        return max(0.0, -math.expm1(log_ratio))
     u = -log_ratio / spread
     slower = math.exp(log_ratio + 0.5 * spread * spread) * float(ndtr(u - spread))
     return max(0.0, float(ndtr(u)) - slower)

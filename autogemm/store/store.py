@@ -10,13 +10,23 @@ from sqlalchemy import URL, Engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
+from autogemm.certificate import Certificate
 from autogemm.device import Device
 from autogemm.errors import StoreError
 from autogemm.kernel import KernelSource
-from autogemm.outcome import CacheState, Environment, Fill, Finals, Outcome, Provenance, Status
+from autogemm.outcome import (
+    CacheState,
+    Environment,
+    Fill,
+    Finals,
+    Outcome,
+    Provenance,
+    Status,
+    StopRule,
+)
 from autogemm.problem import Problem
 from autogemm.resources import default_database_url
-from autogemm.store import best, queries, writing
+from autogemm.store import best, certificates, queries, writing
 from autogemm.store.connect import (
     connect,
     connect_immutable,
@@ -45,7 +55,7 @@ _EVERYTHING = BestQuery()
 _ATTEMPTS = 5
 
 
-def open_store(url: str | None = None, *, create: bool = True, timeout_s: float = 30.0) -> "Store":
+def open_store(url: str | None = None, *, create: bool = True, timeout_s: float = 60.0) -> "Store":
     """Open the database, by default the one of ``resources.default_database_url()``.
 
     A bare path is a SQLite file. With ``create`` it must be writable, and is made, with its
@@ -105,9 +115,12 @@ class Store:
         """Go on with a run: it is ``running`` again, owned by this process."""
         self._write(lambda session: writing.claim_run(session, run_id))
 
-    def finish_run(self, run_id: int, state: RunState) -> None:
-        """The end of a run (``finished``) or of this attempt at it (``interrupted``)."""
-        self._write(lambda session: writing.end_run(session, run_id, RunState(state)))
+    def finish_run(self, run_id: int, state: RunState, stopped_by: StopRule | None = None) -> None:
+        """The end of a run (``finished``) or of this attempt at it (``interrupted``).
+
+        ``stopped_by`` is what ended the search, None if nothing did (an error).
+        """
+        self._write(lambda session: writing.end_run(session, run_id, state, stopped_by))
 
     def record_trial(
         self, run_id: int, trial_number: int, outcome: Outcome, source: KernelSource | None
@@ -127,6 +140,17 @@ class Store:
     ) -> None:
         """Store finals. ``sources`` by sha256; may lack those that are stored already."""
         self._write(lambda session: writing.add_finals(session, run_id, finals, sources))
+
+    def record_certificate(self, run_id: int, kernel_sha256: str, certificate: Certificate) -> None:
+        """Store what was checked of a kernel on the run's device.
+
+        Raises NotFoundError for a kernel or run that is not stored.
+        """
+        self._write(
+            lambda session: certificates.add_certificate(
+                session, writing.get_run(session, run_id), kernel_sha256, certificate
+            )
+        )
 
     def trials(self, run_id: int) -> list[Outcome]:
         """The outcomes of a run in the order of their trial numbers."""

@@ -1,16 +1,29 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
+from autogemm.tuning.certify import Certifier
 from autogemm.tuning.choice import Chosen, choose_target
-from autogemm.tuning.events import Event, FinalsStarted, Notice, SearchStarted, TrialDone
-from autogemm.tuning.request import TuneRequest, TuneResult
+from autogemm.tuning.events import (
+    Certifying,
+    Event,
+    FinalsStarted,
+    Notice,
+    SearchResumed,
+    SearchStarted,
+    TrialDone,
+)
+from autogemm.tuning.request import SearchedFamily, TuneRequest, TuneResult
 from autogemm.tuning.tuner import tune
 
 __all__ = [
+    "Certifier",
+    "Certifying",
     "Chosen",
     "Event",
     "FinalsStarted",
     "Notice",
+    "SearchResumed",
     "SearchStarted",
+    "SearchedFamily",
     "TrialDone",
     "TuneRequest",
     "TuneResult",

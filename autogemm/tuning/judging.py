@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from autogemm.device import Device
-from autogemm.errors import KernelCompileError
+from autogemm.errors import CompilerDiedError, CompileTimeoutError, KernelCompileError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.outcome import Outcome, Status
 from autogemm.tuning.launchable import why_not_launchable
@@ -18,7 +18,8 @@ from autogemm.tuning.pruning import why_hopeless
 if TYPE_CHECKING:
     from autogemm.search import Proposal
 
-# A kernel that compiles for longer is given up; its thread goes on until the compiler returns.
+# A kernel that is not compiled so long after it was asked for is given up. The compiler has a
+# shorter limit of its own; this one holds where many wait for few processes.
 COMPILE_DEADLINE_S = 120.0
 
 
@@ -94,7 +95,7 @@ class Judge:
         try:
             candidate = making.candidate()
         except KernelCompileError as error:
-            pending.outcome = pending.ended(Status.COMPILE_FAILED, str(error))
+            pending.outcome = pending.ended(_compile_status(error), str(error))
             return
         compiled = candidate.compiled
         if compiled is None:
@@ -121,3 +122,14 @@ def _has_twin(pending: Pending, in_flight: Iterable[Pending]) -> bool:
     return any(
         one.making is not None and one.source.sha256 == pending.source.sha256 for one in in_flight
     )
+
+
+def _compile_status(error: KernelCompileError) -> Status:
+    """A kernel that does not compile never will; a compiler that failed may not fail again."""
+    match error:
+        case CompileTimeoutError():
+            return Status.COMPILE_TIMEOUT
+        case CompilerDiedError():
+            return Status.CRASHED
+        case _:
+            return Status.COMPILE_FAILED

@@ -1,6 +1,6 @@
 """The search loop: compile ahead, measure without a pause, record, then tell and ask again.
 
-Four places work at once: the compiler's threads, the thread that waits for the target, the one in
+Four places work at once: the compiler's processes, the thread that waits for the target, the one in
 which the search is asked and told, and the calling thread, which hands over and records. What is
 not in the store yet is lost by a kill, and nothing else.
 """

@@ -110,7 +110,7 @@ def cases_of(
     with the same tiles stands in if ``adapt``; else the problem is skipped. ``tuned_for`` are
     problems to be added, cut down in size to what needs the same source.
     """
-    tile = _tile(config)
+    tile = tile_of(config)
     problems = (*(reduced(problem, tile) for problem in tuned_for), *hard_problems(tile))
     cases = []
     for problem in problems:
@@ -216,7 +216,7 @@ def _changed(problem: Problem, **changes: float) -> Problem:
     )
 
 
-def _tile(config: Config) -> tuple[int, int, int]:
+def tile_of(config: Config) -> tuple[int, int, int]:
     """BM, BN, BK of the config; a default for families that name their tiles otherwise."""
     values = config.as_dict()
     bm, bn, bk = (

@@ -24,6 +24,13 @@ __device__ float tf32(float value) {
     return __uint_as_float(__float_as_uint(value) & 0xffffe000u);
 }
 
+// Calls itself so often that any stack is too small.
+__device__ __noinline__ float deep(float x, int depth) {
+    volatile float kept[64];
+    kept[depth & 63] = x;
+    return depth == 0 ? x : deep(x + 1.0f, depth - 1) + kept[(depth + 1) & 63];
+}
+
 extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const float* A, int lda,
                                        const float* B, int ldb, float beta, float* C, int ldc) {
     const int row = blockIdx.y * 16 + threadIdx.y;
@@ -44,14 +51,18 @@ extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const f
 }
 """
 
-FIRST_LAUNCH_ONLY = """
+THIS_LAUNCH = """
     __shared__ unsigned launch;
     if (threadIdx.x == 0 && threadIdx.y == 0) {
         launch = atomicAdd(&arrivals, 1u) / (gridDim.x * gridDim.y);
     }
     __syncthreads();
-    alpha = launch == 0 ? alpha : 1.001f * alpha;
 """
+FIRST_LAUNCH_ONLY = f"{THIS_LAUNCH} alpha = launch == 0 ? alpha : 1.001f * alpha;"
+# One launch in ten, at random, but not the two that verify.
+ONE_IN_TEN = "launch > 1 && (launch * 2654435761u >> 16) % 10 == 0"
+
+ONE_LAUNCH_IN_TEN = FIRST_LAUNCH_ONLY.replace("launch == 0", "launch % 10 != 7")
 
 
 @dataclass(frozen=True)
@@ -79,10 +90,24 @@ FAULTS = {
     "rounds its inputs to TF32": Fault(round="tf32"),
     "writes to A": Fault(after="if (row == 0 && col == 0) { const_cast<float*>(A)[0] = 1.0f; }"),
 }
+FLAKY = Fault(before=ONE_LAUNCH_IN_TEN)
 HANG = Fault(before="while (clock64() != 0) {}")
 ILLEGAL_ADDRESS = Fault(after="C[1ll << 40] = 1.0f;")
 MISALIGNED = Fault(after="*reinterpret_cast<double2*>(reinterpret_cast<char*>(c) + 1) = {1, 1};")
 TRAP = Fault(before="__trap();")
+# Each of these leaves the context in an error that every later call reports.
+ASSERTION = Fault(before='if (M > 0) { __assertfail("no", "kernel.cu", 1, "f", 1); }')
+STACK_OVERFLOW = Fault(before="if (deep(alpha, 1 << 20) == 0.5f) { return; }")
+WILD_JUMP = Fault(before="((void (*)())(0x10ull + M))();")
+WRONG_ONCE_IN_TEN = Fault(before=f"{THIS_LAUNCH} alpha *= {ONE_IN_TEN} ? 1.001f : 1.0f;")
+CRASHES_ONCE_IN_TEN = Fault(before=f"{THIS_LAUNCH} if ({ONE_IN_TEN}) {{ __trap(); }}")
+# What only compute-sanitizer sees: the result is right.
+READS_C_AT_BETA_0 = Fault(before="alpha = C[0] == 1.2345f ? alpha + 1e-9f : alpha;")
+RACES = Fault(
+    before="__shared__ volatile int last; last = threadIdx.x; alpha += last > 999 ? 1.0f : 0.0f;"
+)
+READS_BEHIND_A = Fault(before="alpha = A[(long long)M * K] == 1.2345f ? alpha + 1e-9f : alpha;")
+JUST_OVER_48_KIB = Fault(smem_bytes=48 * 1024 + 1)
 TOO_MUCH_SMEM = Fault(smem_bytes=300_000)
 TOO_MANY_THREADS = Fault(threads=(16, 128, 1))
 NO_SUCH_KERNEL = Fault(kernel="other_kernel")

@@ -27,11 +27,29 @@ FAKE_DEVICE = Device(
 )
 
 
+def end_the_process(act: str) -> None:
+    """What needs to be killed, or dies."""
+    if act == "hang":
+        time.sleep(600)
+    if act == "slow":
+        time.sleep(0.6)
+    if act == "die":
+        os.kill(os.getpid(), 9)
+    if act == "exit":
+        print("Segmentation fault in the driver", file=sys.stderr, flush=True)
+        os._exit(3)
+    if act == "grow":
+        hoard = []
+        while True:
+            hoard.append(b"x" * 2**24)
+
+
 class FakeBackend:
     """Keeps the protocol, except where a candidate's ``act`` says otherwise."""
 
     def __init__(self) -> None:
         self.prepared: Prepare | None = None
+        self.spoiled = False
 
     def start(self, request: Start) -> Started:
         if request.device_index:
@@ -49,14 +67,10 @@ class FakeBackend:
 
     def measure(self, request: Measure) -> Measured:
         assert self.prepared is not None
-        act = request.candidate.config["act"]
-        if act == "hang":
-            time.sleep(600)
-        if act == "die":
-            os.kill(os.getpid(), 9)
-        if act == "exit":
-            print("Segmentation fault in the driver", file=sys.stderr, flush=True)
-            os._exit(3)
+        act = str(request.candidate.config["act"])
+        end_the_process(act)
+        if act == "lose the card":
+            raise DeviceError("cublasSgemm_v2 failed with cuBLAS status 14")
         if act == "raise":
             raise RuntimeError("not foreseen\nat all")
         if act == "lie":
@@ -66,6 +80,10 @@ class FakeBackend:
         if act == "poison":
             crashed = outcome_without_times(request.candidate, Status.CRASHED, "illegal address")
             return Measured(crashed, 100.0, poisoned=True)
+        if act == "spoil and fail" or self.spoiled:
+            wrong = outcome_without_times(request.candidate, Status.WRONG_RESULT, "all are wrong")
+            return Measured(wrong, 100.0, poisoned=True)
+        self.spoiled = act == "spoil"
         outcome = outcome_without_times(request.candidate, Status.OK, "")
         measurement = Measurement((float(os.getpid()),), Provenance.MEASURED)
         return Measured(replace(outcome, measurement=measurement), 101.0)
@@ -73,6 +91,10 @@ class FakeBackend:
     def finals(self, request: RunFinals) -> FinalsDone:
         # Imported here: NumPy would double the start of every worker.
         from autogemm.targets.finals import Contestant, decide
+
+        acts = [candidate.config["act"] for candidate in request.candidates]
+        if len(acts) > 1 and "die in company" in acts:
+            os.kill(os.getpid(), 9)
 
         def contestant(candidate: Candidate) -> Contestant:
             if candidate.config["act"] == "hang":
@@ -85,6 +107,25 @@ class FakeBackend:
         baseline = Contestant("baseline", None, "", (100.0,) * request.rounds)
         entries, own = decide(baseline, [contestant(one) for one in request.candidates], 0)
         return FinalsDone(Finals(entries, own, request.rounds, Provenance.MEASURED))
+
+
+class SlowToFree(FakeBackend):
+    """For a while after a worker died, the card has no room: as often as FAKE_BACKEND_FAILS says.
+
+    The file counts the workers that were started.
+    """
+
+    def start(self, request: Start) -> Started:
+        path = Path(os.environ["FAKE_BACKEND_STARTS"])
+        started = int(path.read_text()) if path.exists() else 0
+        path.write_text(str(started + 1))
+        self.has_room = not 1 <= started <= int(os.environ["FAKE_BACKEND_FAILS"])
+        return super().start(request)
+
+    def prepare(self, request: Prepare) -> Prepared:
+        if not self.has_room:
+            raise UsageError("64 nn f32 needs 1.0 GiB on the card, 0.0 GiB are free")
+        return super().prepare(request)
 
 
 class DeadOnStart(FakeBackend):

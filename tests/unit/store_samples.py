@@ -3,10 +3,12 @@
 import statistics
 import tempfile
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from autogemm.certificate import Certificate, Check, Verdict
 from autogemm.config import Config
 from autogemm.device import Device
 from autogemm.kernel import KernelSource, Resources
@@ -51,13 +53,22 @@ SPEC = RunSpec(
     problem=Problem(4096, 4096, 4096),
     device=H100,
     environment=ENVIRONMENT,
-    family="sgemm_simt",
+    families=("sgemm_simt",),
     family_sha256="f" * 64,
     fix=(("BM", (128, 256)), ("FMA_ORDER", ("snake",))),
     sampler="surrogate",
     seed=2**40,
     provenance=Provenance.MEASURED,
     command="autogemm tune --size 4096",
+)
+
+CERTIFICATE = Certificate(
+    (
+        Check("finals", Verdict.PASSED, "60 more results, every element compared"),
+        Check("card", Verdict.PASSED, "41 of 41 hard problems", "NVIDIA H100, nvrtc 13.0", 3.25),
+        Check("emulator", Verdict.NOT_DONE, "no g++ \u00fc"),
+    ),
+    datetime(2026, 11, 21, 6, 30, tzinfo=UTC),
 )
 
 VERIFIED = Verification(max_abs_error=1.5e-4, max_error_ratio=1 / 3, relative_frobenius=1.1e-6)
@@ -154,6 +165,7 @@ def fill(store: Store) -> None:
     store.record_trial(run, 2, failed(256), source(256))
     best = finals(entry(128, 2650.0, 2660.0, 2655.0, ratio=1.01), entry(64, 2790.0, ratio=0.96))
     store.record_finals(run, best, {})
+    store.record_certificate(run, source(128).sha256, CERTIFICATE)
     store.finish_run(run, RunState.FINISHED)
     recorded = replace(SPEC, provenance=Provenance.RECORDED, environment=Environment())
     run = store.begin_run(recorded)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from autogemm.child_process import child_environment
 from autogemm.config import Config
 from autogemm.errors import DeviceError, UsageError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
@@ -20,7 +21,6 @@ from autogemm.problem import Layout, Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda import devices as devices_module
-from autogemm.targets.cuda.worker_process import child_environment
 
 BACKEND = "cuda_worker_backends:FakeBackend"
 PROBLEM = Problem(64, 64, 64)
@@ -69,18 +69,19 @@ def test_outcomes_carry_compile_facts_and_the_parents_clock(target: CudaTarget) 
 
 
 @pytest.mark.parametrize(
-    ("act", "status", "says"),
+    ("act", "status", "says", "tries"),
     [
-        ("hang", Status.TIMED_OUT, "no answer within 1 s"),
-        ("die", Status.CRASHED, "killed by signal 9"),
-        ("exit", Status.CRASHED, "exit code 3): Segmentation fault in the driver"),
-        ("raise", Status.CRASHED, "RuntimeError: not foreseen at all"),
-        ("lie", Status.CRASHED, "answered with a str"),
-        ("poison", Status.CRASHED, "illegal address"),
+        ("hang", Status.TIMED_OUT, "no answer within 1 s", 1),
+        # The system may have ended it: the candidate is tried again.
+        ("die", Status.CRASHED, "killed by signal 9", 2),
+        ("exit", Status.CRASHED, "exit code 3): Segmentation fault in the driver", 2),
+        ("raise", Status.CRASHED, "RuntimeError: not foreseen at all", 1),
+        ("lie", Status.CRASHED, "answered with a str", 2),
+        ("poison", Status.CRASHED, "illegal address", 1),
     ],
 )
-def test_a_broken_worker_becomes_an_outcome_and_is_replaced(
-    target: CudaTarget, log: Path, act: str, status: Status, says: str
+def test_a_broken_worker_becomes_an_outcome_and_is_replaced(  # noqa: PLR0917
+    target: CudaTarget, log: Path, act: str, status: Status, says: str, tries: int
 ) -> None:
     before = worker_pid(target)
     outcome = target.measure(candidate(act), None)
@@ -89,7 +90,7 @@ def test_a_broken_worker_becomes_an_outcome_and_is_replaced(
     assert "\n" not in outcome.reason
     assert outcome.time_us is None
     assert worker_pid(target) != before
-    assert log.read_text() == "prepare 64 nn f32\n" * 2
+    assert log.read_text() == "prepare 64 nn f32\n" * (1 + tries)
 
 
 def test_an_answer_out_of_turn_is_an_error_of_the_worker(target: CudaTarget) -> None:
@@ -141,16 +142,24 @@ def test_finals_come_back(target: CudaTarget) -> None:
     assert finals.rounds == 3
 
 
-def test_a_candidate_that_dies_is_left_out_of_the_finals(target: CudaTarget) -> None:
-    finals = target.finals([candidate("die"), candidate("fine")], rounds=2, seed=1)
+@pytest.mark.parametrize("act", ["die", "die in finals"])
+def test_a_candidate_that_dies_is_disqualified(target: CudaTarget, act: str) -> None:
+    finals = target.finals([candidate(act), candidate("fine")], rounds=2, seed=1)
     assert [entry.config for entry in finals.entries] == [candidate("fine").config]
+    (lost,) = finals.disqualified
+    assert (lost.config, lost.kernel_sha256) == (
+        candidate(act).config,
+        candidate(act).source.sha256,
+    )
+    assert "killed by signal 9" in lost.reason
 
 
 def test_finals_of_dying_candidates_are_an_error(target: CudaTarget) -> None:
-    with pytest.raises(DeviceError, match="none of the finalists"):
-        target.finals([candidate("die")], rounds=2, seed=1)
-    with pytest.raises(DeviceError, match="broke off twice"):
-        target.finals([candidate("die in finals")], rounds=2, seed=1)
+    for act in ("die", "die in finals"):
+        with pytest.raises(DeviceError, match=r"no finalist ran a second time.*signal 9"):
+            target.finals([candidate(act)], rounds=2, seed=1)
+    with pytest.raises(DeviceError, match=r"broke off 3 times.*signal 9"):
+        target.finals([candidate("die in company"), candidate("fine")], rounds=2, seed=1)
 
 
 @pytest.mark.parametrize(("acts", "rounds"), [([], 3), (["fine"], 0)])

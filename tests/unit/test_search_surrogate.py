@@ -1,5 +1,6 @@
 """The surrogate finds what random search does not, in batches and among failures too."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -266,3 +267,17 @@ def test_configs_differing_in_one_parameter_are_neighbours() -> None:
     assert here is not None
     assert {space.config(i).label for i in neighbours(space, here)} == {"A=2 B=y", "A=1 B=x"}
     assert {space.config(i).label for i in neighbours(space, here, 2)} == {"A=2 B=x", "A=3 B=x"}
+
+
+def test_where_nothing_is_in_doubt_the_improvement_is_what_is_predicted() -> None:
+    assert relative_improvement(0.1, 0.0) == 0.0
+    assert relative_improvement(math.log(0.9), 0.0) == pytest.approx(0.1)
+
+
+def test_times_that_are_all_the_same_leave_nothing_to_expect() -> None:
+    search = Search(TILES, "surrogate", 0, None, "flat")
+    for _ in range(12):
+        proposal = search.ask()
+        assert proposal is not None
+        search.tell(proposal, ok(proposal.config, 100.0))
+    assert search.expected_improvement == pytest.approx(0.0, abs=1e-9)

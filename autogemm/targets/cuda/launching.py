@@ -3,10 +3,10 @@
 import contextlib
 import ctypes
 from collections.abc import Iterator
+from typing import Any, Protocol
 
 from autogemm.kernel import Candidate, Launch
 from autogemm.outcome import Status
-from autogemm.targets.cuda.card import Card
 
 # Up to here a kernel gets dynamic shared memory without asking.
 DEFAULT_SMEM_BYTES = 48 * 1024
@@ -51,10 +51,18 @@ class Arguments:
         self.address = ctypes.addressof(self._pointers)
 
 
+class Launching(Protocol):
+    """What launching needs of a card."""
+
+    driver: Any
+    stream: Any
+    cuda_errors: tuple[Any, Any]
+
+
 class LoadedKernel:
     """All launches of one candidate's plan, ready. Raises CandidateError."""
 
-    def __init__(self, card: Card, candidate: Candidate) -> None:
+    def __init__(self, card: Launching, candidate: Candidate) -> None:
         if candidate.compiled is None:
             raise CandidateError(Status.LAUNCH_FAILED, "the candidate was not compiled")
         self._card = card

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from autogemm.device import Device
 from autogemm.kernel import Candidate
-from autogemm.outcome import Environment, Finals, Outcome, Status
+from autogemm.outcome import Disqualified, Environment, Finals, Outcome, Status
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
 
@@ -103,3 +103,11 @@ def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> 
         resources=candidate.compiled.resources if candidate.compiled else (),
         compile_seconds=candidate.compiled.seconds if candidate.compiled else 0.0,
     )
+
+
+def disqualified(
+    candidate: Candidate, reason: str, status: Status = Status.WRONG_RESULT
+) -> Disqualified:
+    """A finalist that is out, the reason folded to one line."""
+    folded = " ".join(reason.split())
+    return Disqualified(candidate.config, candidate.source.sha256, folded, status)

@@ -2,12 +2,16 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from typing import get_args
 
 from autogemm import errors
+from autogemm.certificate import Check
+from autogemm.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.errors import AutogemmError, DeviceError, UsageError
 from autogemm.kernel import Candidate
-from autogemm.outcome import Finals, Outcome, Provenance, Status
+from autogemm.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import (
@@ -23,17 +27,23 @@ from autogemm.targets.cuda.messages import (
     RunFinals,
     Start,
     Started,
+    disqualified,
     outcome_without_times,
 )
-from autogemm.targets.cuda.worker_process import WorkerDiedError, WorkerHungError, WorkerProcess
+from autogemm.targets.cuda.sanitizer import Job, sanitize
 
 CUDA_BACKEND = "autogemm.targets.cuda.backend:CudaBackend"
 
 # Generous: a first start reads CuPy and the CUDA libraries from a cold disk.
 START_DEADLINE_S = 180.0
 PREPARE_DEADLINE_S = 180.0
+# Waits before the card is tried again for a new worker: what the dead one held is freed late.
+RESTART_PAUSES_S = (0.5, 2.0, 8.0)
+FINALS_ATTEMPTS = 3
 # The float64 reference is two GEMMs; a card with few float64 units does 0.1 TFLOP/s and more.
 SLOW_F64_FLOPS_PER_S = 1e11
+# Of one contestant: five samples, each ten times as long as it should be.
+ENERGY_FINALS_S = 25.0
 
 
 class CudaTarget:
@@ -49,7 +59,7 @@ class CudaTarget:
     def __init__(self, device_index: int = 0, *, backend: str = CUDA_BACKEND) -> None:
         self._device_index = device_index
         self._backend = backend
-        self._worker: WorkerProcess | None = None
+        self._worker: ChildProcess | None = None
         self._prepare: Prepare | None = None
         self.baseline_us: float | None = None
         self._closed = False
@@ -68,39 +78,67 @@ class CudaTarget:
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """Verify, then time. What the candidate did wrong is the outcome's status."""
+        begin = time.perf_counter()
+        outcome, is_final = self._measure(candidate, best_us)
+        if not is_final:
+            # Without a new worker this outcome stays, and the next candidate meets the error.
+            with suppress(DeviceError, UsageError):
+                outcome, _ = self._measure(candidate, best_us)
+        return replace(outcome, measure_seconds=time.perf_counter() - begin)
+
+    def _measure(self, candidate: Candidate, best_us: float | None) -> tuple[Outcome, bool]:
+        """The outcome, and whether it is this candidate's own doing.
+
+        Where inputs or references turn out spoiled, an earlier candidate may have done it; where
+        the process ended, the system.
+        """
         options = self._prepared().options
         worker = self._ready_worker()
-        begin = time.perf_counter()
         try:
-            reply = worker.ask(Measure(candidate, best_us), options.deadline_s)
-            outcome = self._outcome_of(reply, candidate)
-        except WorkerHungError as error:
+            reply = worker.ask(
+                Measure(candidate, best_us), options.deadline_s, options.host_memory_bytes
+            )
+            outcome = self._outcome_of(worker, reply, candidate)
+        except ChildHungError as error:
             outcome = outcome_without_times(candidate, Status.TIMED_OUT, f"{error} (the deadline)")
-        except WorkerDiedError as error:
+        except ChildError as error:
             outcome = outcome_without_times(candidate, Status.CRASHED, str(error))
-        return replace(outcome, measure_seconds=time.perf_counter() - begin)
+            return outcome, self._closed or not isinstance(error, ChildDiedError)
+        return outcome, worker.alive or outcome.status is not Status.WRONG_RESULT
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
         """Re-time candidates and baseline interleaved, in random order, round after round.
 
-        A candidate that fails now is left out. Raises UsageError without candidates or rounds,
+        A candidate that fails now is disqualified. Raises UsageError without candidates or rounds,
         DeviceError when none is left.
         """
         if not candidates or rounds < 1:
             raise UsageError(
                 f"finals need a candidate and a round, got {len(candidates)} and {rounds}"
             )
-        try:
-            return self._finals(tuple(candidates), rounds, seed)
-        except (WorkerDiedError, WorkerHungError):
-            # One of them breaks the worker. Alone, each answers for itself.
-            survivors = tuple(one for one in candidates if self.measure(one, None).time_us)
-        if not survivors:
-            raise DeviceError("none of the finalists ran a second time: see their trials")
-        try:
-            return self._finals(survivors, rounds, seed)
-        except (WorkerDiedError, WorkerHungError) as error:
-            raise DeviceError(f"the finals broke off twice: {error}") from error
+        left, lost = tuple(candidates), tuple[Disqualified, ...]()
+        for _ in range(FINALS_ATTEMPTS):
+            try:
+                finals = self._finals(left, rounds, seed)
+            except ChildError as error:
+                # One of them breaks the worker. Alone, each answers for itself.
+                failure = error
+                left, more = self._finish_alone(left, rounds, seed)
+                lost += more
+            else:
+                return replace(finals, disqualified=(*lost, *finals.disqualified))
+            if not left:
+                raise DeviceError(f"no finalist ran a second time, the last one: {lost[-1].reason}")
+        raise DeviceError(f"the finals broke off {FINALS_ATTEMPTS} times: {failure}") from failure
+
+    def sanitize(
+        self, candidate: Candidate, problem: Problem, deadline_s: float
+    ) -> tuple[Check, ...]:
+        """The candidate's machine code under compute-sanitizer's tools, in processes of their own.
+
+        The plan must be that of ``problem``, which should be small: the tools are slow.
+        """
+        return sanitize(Job(candidate, problem, self._device_index), deadline_s)
 
     def close(self) -> None:
         """Free the card and end the worker. May be called twice."""
@@ -115,44 +153,84 @@ class CudaTarget:
         sample_s = 0.05 + 10e-6 * (self.baseline_us or 0.0)
         num_samples = rounds * (len(candidates) + 1)
         deadline_s = options.deadline_s * (len(candidates) + 2) + num_samples * sample_s
-        reply = worker.ask(RunFinals(candidates, rounds, seed), deadline_s)
+        if options.objective is not Objective.TIME:
+            deadline_s += ENERGY_FINALS_S * (len(candidates) + 1)
+        reply = worker.ask(
+            RunFinals(candidates, rounds, seed), deadline_s, options.host_memory_bytes
+        )
         if isinstance(reply, FinalsDone):
             return reply.finals
         if isinstance(reply, Broken):
             worker.kill()
-            raise WorkerDiedError(reply.message)
+            raise ChildDiedError(reply.message)
         raise self._unexpected(worker, reply)
 
-    def _outcome_of(self, reply: Reply, candidate: Candidate) -> Outcome:
-        assert self._worker is not None
-        if isinstance(reply, Measured):
-            self.baseline_us = reply.baseline_us
-            if reply.poisoned:
-                self._worker.kill()
-            return reply.outcome
-        if isinstance(reply, Broken):
-            self._worker.kill()
-            return outcome_without_times(candidate, Status.CRASHED, reply.message)
-        raise self._unexpected(self._worker, reply)
+    def _finish_alone(
+        self, candidates: tuple[Candidate, ...], rounds: int, seed: int
+    ) -> tuple[tuple[Candidate, ...], tuple[Disqualified, ...]]:
+        """Those that get through finals of their own, and those that do not with the reason."""
+        left, lost = [], []
+        for candidate in candidates:
+            try:
+                self._finals((candidate,), rounds, seed)
+            except ChildError as error:
+                lost.append(disqualified(candidate, str(error), Status.CRASHED))
+            except DeviceError as error:
+                lost.append(disqualified(candidate, str(error)))
+            else:
+                left.append(candidate)
+        return tuple(left), tuple(lost)
+
+    def _outcome_of(self, worker: ChildProcess, reply: Reply, candidate: Candidate) -> Outcome:
+        match reply:
+            case Measured():
+                self.baseline_us = reply.baseline_us
+                if reply.poisoned:
+                    worker.kill()
+                return reply.outcome
+            # Nothing but this candidate ran since the problem was ready: if it is the card that
+            # is broken, the next worker will not start.
+            case Broken() | Refused(error="DeviceError"):
+                worker.kill()
+                return outcome_without_times(candidate, Status.CRASHED, reply.message)
+            case _:
+                raise self._unexpected(worker, reply)
 
     def _prepared(self) -> Prepare:
         if self._prepare is None:
             raise UsageError("prepare() the target for a problem first")
         return self._prepare
 
-    def _ready_worker(self) -> WorkerProcess:
+    def _ready_worker(self) -> ChildProcess:
         """A live worker, prepared for the problem; a new one if the last one is gone."""
         if self._closed:
             raise UsageError("this target is closed: make a new one")
         if self._worker is None or not self._worker.alive:
-            self._start_worker()
-            if self._prepare is not None:
-                self._send_prepare(self._prepare)
+            self._replace_worker()
         assert self._worker is not None
         return self._worker
 
+    def _replace_worker(self) -> None:
+        for pause_s in (*RESTART_PAUSES_S, None):
+            try:
+                self._start_worker()
+                if self._prepare is not None:
+                    self._send_prepare(self._prepare)
+            except (DeviceError, UsageError):
+                if self._worker is not None:
+                    self._worker.kill()
+                if pause_s is None:
+                    raise
+                time.sleep(pause_s)
+            else:
+                return
+
     def _start_worker(self) -> Started:
-        self._worker = WorkerProcess(self._backend)
+        if self._worker is not None:
+            self._worker.kill()
+        self._worker = ChildProcess(
+            "autogemm.targets.cuda.worker", [self._backend], replies=get_args(Reply)
+        )
         reply = self._ask_or_fail(Start(self._device_index), START_DEADLINE_S)
         if not isinstance(reply, Started):
             self._worker.kill()
@@ -172,11 +250,12 @@ class CudaTarget:
         assert self._worker is not None
         doing = type(request).__name__.lower()
         try:
-            return self._worker.ask(request, deadline_s)
-        except (WorkerDiedError, WorkerHungError) as error:
+            reply: Reply = self._worker.ask(request, deadline_s)
+        except ChildError as error:
             raise DeviceError(f"the GPU worker failed to {doing}: {error}") from error
+        return reply
 
-    def _unexpected(self, worker: WorkerProcess, reply: Reply) -> AutogemmError:
+    def _unexpected(self, worker: ChildProcess, reply: Reply) -> AutogemmError:
         """The error to raise for an answer that is none to the question."""
         if isinstance(reply, Refused):
             error_class = getattr(errors, reply.error, DeviceError)

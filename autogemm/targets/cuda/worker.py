@@ -1,18 +1,15 @@
 """The process that owns the card: reads requests from a pipe, answers them, may die any time.
 
 Run as ``python -m autogemm.targets.cuda.worker PIPE_FD BACKEND`` by
-:class:`autogemm.targets.cuda.worker_process.WorkerProcess`, and only by it.
+:class:`autogemm.targets.cuda.target.CudaTarget`, and only by it.
 """
 
 import importlib
 import os
-import signal
 import sys
-import threading
-import time
-from multiprocessing.connection import Connection
 from typing import Protocol
 
+from autogemm.child_process import become_child
 from autogemm.errors import AutogemmError
 from autogemm.targets.cuda.messages import (
     Broken,
@@ -28,8 +25,6 @@ from autogemm.targets.cuda.messages import (
     Start,
     Started,
 )
-
-PARENT_POLL_S = 1.0
 
 
 class Backend(Protocol):
@@ -50,10 +45,7 @@ class Backend(Protocol):
 
 def main(pipe_fd: int, backend_path: str) -> None:
     """Serve requests until the parent hangs up."""
-    # Ctrl-C is the parent's to answer: it decides what becomes of a candidate in flight.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_die_with_parent, args=(os.getppid(),), daemon=True).start()
-    connection: Connection[Reply, Request] = Connection(pipe_fd)
+    connection = become_child(pipe_fd)
     backend = load_backend(backend_path)
     while True:
         try:
@@ -90,13 +82,6 @@ def answer(backend: Backend, request: Request) -> Reply:
         return Refused(type(error).__name__, str(error))
     except Exception as error:
         return Broken(f"{type(error).__name__}: {error}")
-
-
-def _die_with_parent(parent_pid: int) -> None:
-    """A killed parent must not leave a worker that spins on the card for ever."""
-    while os.getppid() == parent_pid:
-        time.sleep(PARENT_POLL_S)
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,9 @@ GEMM_ARGUMENTS = (
 )  # fmt: skip
 
 MAX_SMEM_BYTES = 232448
+# Of dynamic shared memory a kernel gets this much without asking.
+DEFAULT_SMEM_BYTES = 48 * 1024
+MEMORY_BYTES = 2**33
 ATTRIBUTES = {
     1: 1024, 8: 49152, 13: 1980000, 16: 132, 36: 2619000, 37: 5120, 38: 50 * 2**20, 39: 2048,
     75: 9, 76: 0, 81: 233472, 82: 65536, 97: MAX_SMEM_BYTES, 106: 32, 111: 1024,
@@ -48,9 +51,12 @@ def built(source: str, name: str) -> str:
     library = folder / name
     if not library.exists():
         folder.mkdir(exist_ok=True)
+        # Under a name of its own first: several processes may build the same.
+        mine = folder / f"{os.getpid()}-{name}"
         command = ["g++", "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-include", str(SHIM)]
-        command += ["-x", "c++", "-", "-o", str(library)]
+        command += ["-x", "c++", "-", "-o", str(mine)]
         subprocess.run(command, input=source, text=True, check=True)
+        mine.replace(library)
     return str(library)
 
 
@@ -106,6 +112,8 @@ class Memory:
 
 class MemoryPool:
     def malloc(self, num_bytes: int) -> Memory:
+        if num_bytes > MEMORY_BYTES:
+            raise MemoryError(f"Out of memory allocating {num_bytes} bytes")
         return Memory(num_bytes)
 
     def free_all_blocks(self) -> None:
@@ -178,14 +186,19 @@ def module_get_function(module: int, name: str) -> int:
     return id(function)
 
 
+asked_smem_bytes: dict[int, int] = {}
+
+
 def func_set_attribute(function: int, attribute: int, value: int) -> None:
     if value > MAX_SMEM_BYTES:
         raise CUDADriverError("CUDA_ERROR_INVALID_VALUE: invalid argument")
+    asked_smem_bytes[function] = value
 
 
 def launch_kernel(function: int, *configuration: int) -> None:
-    *_, bx, by, bz, _smem_bytes, _stream, parameters, _extra = configuration
-    if bx * by * bz > ATTRIBUTES[1]:
+    *_, bx, by, bz, smem_bytes, _stream, parameters, _extra = configuration
+    granted = asked_smem_bytes.get(function, DEFAULT_SMEM_BYTES)
+    if bx * by * bz > ATTRIBUTES[1] or smem_bytes > granted:
         raise CUDADriverError("CUDA_ERROR_INVALID_VALUE: invalid argument")
     addresses = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
     # Copied now, as a launch does: the caller may change or free them.
@@ -206,20 +219,32 @@ def namespace(name: str, **members: Any) -> ModuleType:
     return module
 
 
+allocated: list[Memory] = []
+
+
+def malloc(num_bytes: int) -> int:
+    allocated.append(Memory(num_bytes))
+    return allocated[-1].ptr
+
+
 runtime = namespace(
     "cupy.cuda.runtime",
     CUDARuntimeError=CUDARuntimeError,
     getDeviceCount=lambda: 1,
     setDevice=lambda index: None,
-    memGetInfo=lambda: (2**32, 2**33),
+    memGetInfo=lambda: (2**32, MEMORY_BYTES),
     driverGetVersion=lambda: 13000,
     runtimeGetVersion=lambda: 12090,
     deviceGetPCIBusId=lambda index: "0000:00:00.0",
     deviceGetAttribute=lambda attribute, index: ATTRIBUTES[attribute],
-    getDeviceProperties=lambda index: {"name": b"a CPU", "totalGlobalMem": 2**33},
+    getDeviceProperties=lambda index: {"name": b"a CPU", "totalGlobalMem": MEMORY_BYTES},
     memsetAsync=lambda address, value, count, stream: queue(
         lambda: ctypes.memset(address, value, count)
     ),
+    malloc=malloc,
+    free=lambda address: None,
+    memcpy=lambda target, source, count, kind: ctypes.memmove(target, source, count),
+    deviceSynchronize=lambda: None,
     memcpyAsync=lambda target, source, count, kind, stream: ctypes.memmove(target, source, count),
 )
 driver = namespace(

@@ -1,0 +1,66 @@
+"""What was checked of a kernel before it is called a winner, with which tools and what result."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """How a check ended. NOT_DONE says nothing about the kernel."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    NOT_DONE = "not done"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One kind of check; ``tool`` with its version.
+
+    ``what`` is what was looked at, what is wrong, or why nothing was done: one line.
+    """
+
+    name: str
+    verdict: Verdict
+    what: str
+    tool: str = ""
+    seconds: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """``memcheck passed (compute-sanitizer 2025.3): 384x768x112 nn f32``."""
+        tool = f" ({self.tool})" if self.tool else ""
+        return f"{self.name} {self.verdict}{tool}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Certificate:
+    """All checks of one kernel on one card, and when they were made."""
+
+    checks: tuple[Check, ...]
+    made_at: datetime
+
+    @property
+    def verdict(self) -> Verdict:
+        """FAILED if any check failed, PASSED if at least one passed."""
+        verdicts = {check.verdict for check in self.checks}
+        for verdict in (Verdict.FAILED, Verdict.PASSED):
+            if verdict in verdicts:
+                return verdict
+        return Verdict.NOT_DONE
+
+    @property
+    def reason(self) -> str:
+        """The first failure in one line, empty if there is none."""
+        failed = (check.line for check in self.checks if check.verdict is Verdict.FAILED)
+        return next(failed, "")
+
+    @property
+    def summary(self) -> str:
+        """``passed: finals, card, emulator; not done: memcheck``."""
+        parts = []
+        for verdict in Verdict:
+            names = [check.name for check in self.checks if check.verdict is verdict]
+            if names:
+                parts.append(f"{verdict}: {', '.join(names)}")
+        return "; ".join(parts)

@@ -1,0 +1,63 @@
+"""Certificates of kernels: written once, read by kernel and device."""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, func, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from autogemm.certificate import Certificate, Check, Verdict
+from autogemm.errors import NotFoundError
+from autogemm.store.models import CertificateRecord, KernelRecord, RunRecord
+
+
+def add_certificate(
+    session: Session, run: RunRecord, kernel_sha256: str, certificate: Certificate
+) -> None:
+    """Raises NotFoundError for a kernel that is not stored."""
+    kernel = session.scalar(select(KernelRecord).filter_by(source_sha256=kernel_sha256))
+    if kernel is None:
+        raise NotFoundError(f"no kernel with the sha256 {kernel_sha256!r} is stored")
+    checks = [{**asdict(check), "verdict": check.verdict.value} for check in certificate.checks]
+    session.add(
+        CertificateRecord(
+            kernel_id=kernel.id,
+            run_id=run.id,
+            verdict=certificate.verdict.value,
+            checks=checks,
+            made_at=certificate.made_at,
+        )
+    )
+
+
+def newest_certificate(session: Session, kernel_id: int, device_id: int) -> Certificate | None:
+    """Of a kernel on a device, None if it was never certified there."""
+    record = session.scalar(
+        select(CertificateRecord)
+        .join(RunRecord, RunRecord.id == CertificateRecord.run_id)
+        .where(CertificateRecord.kernel_id == kernel_id, RunRecord.device_id == device_id)
+        .order_by(CertificateRecord.id.desc())
+        .limit(1)
+    )
+    return _certificate_of(record.checks, record.made_at) if record is not None else None
+
+
+def has_not_failed(kernel_id: InstrumentedAttribute[int | None]) -> ColumnElement[bool]:
+    """Whether the newest certificate of a kernel, if there is one, is no failure."""
+    return or_(kernel_id.is_(None), kernel_id.not_in(_failed_kernels()))
+
+
+def _failed_kernels() -> Select[int]:
+    newest = select(func.max(CertificateRecord.id)).group_by(CertificateRecord.kernel_id)
+    return select(CertificateRecord.kernel_id).where(
+        CertificateRecord.id.in_(newest), CertificateRecord.verdict == Verdict.FAILED.value
+    )
+
+
+def _certificate_of(checks: list[dict[str, Any]], made_at: datetime) -> Certificate:
+    """Raises TypeError, ValueError or KeyError for what no version of autogemm wrote."""
+    return Certificate(
+        tuple(Check(**{**check, "verdict": Verdict(check["verdict"])}) for check in checks),
+        made_at,
+    )

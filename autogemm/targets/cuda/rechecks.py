@@ -1,0 +1,46 @@
+"""Verification over and over during the finals: a kernel may be wrong once in a while."""
+
+import math
+from collections.abc import Sequence
+
+from autogemm.targets.cuda.bench import Bench, Contestant
+
+# A kernel that is wrong once in ten launches passes so many with probability 0.9^44 < 1 %.
+MIN_CHECKS = 44
+
+
+class Rechecks:
+    """Compares results with the reference after each round, on both inputs in turn.
+
+    Each check is a launch of its own on a poisoned C: what a timed launch left there says nothing
+    of the one before it. ``complaints`` has, by the contestant's place, what was wrong first.
+    """
+
+    def __init__(self, bench: Bench, contestants: Sequence[Contestant], rounds: int) -> None:
+        self._bench = bench
+        self._contestants = contestants
+        self._per_round = math.ceil(MIN_CHECKS / rounds)
+        self._num_rounds = rounds
+        self._done = 0
+        self.complaints: dict[int, str] = {}
+
+    @property
+    def num_checks(self) -> int:
+        """Of each contestant, once all rounds are over."""
+        return self._per_round * self._num_rounds
+
+    def after_round(self) -> None:
+        """Check who was right so far; timing goes on from the C of the real inputs."""
+        for _ in range(self._per_round):
+            self._done += 1
+            for place, contestant in enumerate(self._contestants):
+                if place not in self.complaints:
+                    self._check(place, contestant)
+        self._bench.result.reset(self._bench.reals)
+
+    def _check(self, place: int, contestant: Contestant) -> None:
+        complaint = self._bench.complaint_once(contestant, integers=self._done % 2 == 1)
+        if complaint:
+            self.complaints[place] = (
+                f"wrong in check {self._done} of {self.num_checks} in the finals: {complaint}"
+            )

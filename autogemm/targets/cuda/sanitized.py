@@ -1,0 +1,141 @@
+"""Runs one candidate once, with nothing else on the card, for compute-sanitizer to watch.
+
+``python -m autogemm.targets.cuda.sanitized JOB`` prints ``right`` or ``wrong: ...``. Each matrix is
+an allocation of its own of exactly its size, so that one element beyond it is out of bounds; and
+nothing is written to what a kernel must not read: C at beta = 0, and workspace.
+"""
+
+import ctypes
+import pickle
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autogemm.problem import Problem
+from autogemm.targets.cuda.inputs import exact_scalar
+from autogemm.targets.cuda.launching import Arguments, LoadedKernel
+from autogemm.targets.cuda.sanitizer import Job
+
+HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
+FLOAT_BYTES = 4
+# Without a gap one allocation may begin where another ends, and a step across is not seen.
+GUARD_BYTES = 2**16
+
+Floats = NDArray[np.float32]
+
+
+class BareCard:
+    """What launching needs of a card, without helpers, memory pool and stream of its own."""
+
+    def __init__(self, device_index: int) -> None:
+        from cupy.cuda import driver, runtime
+
+        self.driver, self.runtime = driver, runtime
+        self.cuda_errors = (runtime.CUDARuntimeError, driver.CUDADriverError)
+        self.stream = SimpleNamespace(ptr=0)
+        runtime.setDevice(device_index)
+        runtime.memGetInfo()  # makes the context
+        self._guards = [int(runtime.malloc(GUARD_BYTES))]
+
+    def allocate(self, num_floats: int) -> int:
+        """The address of exactly so many floats, with a guard behind them."""
+        address = int(self.runtime.malloc(FLOAT_BYTES * num_floats))
+        self._guards.append(int(self.runtime.malloc(GUARD_BYTES)))
+        return address
+
+    def free_guards(self) -> None:
+        """What is around each allocation is nobody's from now on."""
+        for guard in self._guards:
+            self.runtime.free(guard)
+
+    def write(self, address: int, values: Floats) -> None:
+        """Copy to the card."""
+        self.runtime.memcpy(address, values.ctypes.data, values.nbytes, HOST_TO_DEVICE)
+
+    def read_rows(self, address: int, rows: Floats, ld: int) -> None:
+        """Copy from a matrix whose rows lie ``ld`` apart; what is between is not touched."""
+        for number, row in enumerate(rows):
+            source = address + FLOAT_BYTES * number * ld
+            self.runtime.memcpy(row.ctypes.data, source, row.nbytes, DEVICE_TO_HOST)
+
+
+def run(job: Job) -> str:
+    """``right``, or what is wrong."""
+    problem = job.problem
+    card = BareCard(job.device_index)
+    generator = np.random.default_rng(1)
+    a, b = (integers(generator, shape) for shape in (problem.a_shape, problem.b_shape))
+    c = integers(generator, (problem.m, problem.n))
+    alpha, beta = exact_scalar(problem.alpha, 2.0), exact_scalar(problem.beta, 0.5)
+    a_address = placed(card, a, problem.lda)
+    b_address = placed(card, b, problem.ldb)
+    c_address = placed(card, c, problem.ldc, blank=beta == 0)
+    workspace: list[ctypes.c_void_p] = []
+    if num_bytes := job.candidate.plan.workspace_bytes:
+        workspace = [ctypes.c_void_p(card.allocate(-(-num_bytes // FLOAT_BYTES)))]
+    card.free_guards()
+    kernel = LoadedKernel(card, job.candidate)
+    kernel.queue(
+        Arguments(
+            *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
+            ctypes.c_float(alpha),
+            *(ctypes.c_void_p(a_address), ctypes.c_int(problem.lda)),
+            *(ctypes.c_void_p(b_address), ctypes.c_int(problem.ldb)),
+            ctypes.c_float(beta),
+            *(ctypes.c_void_p(c_address), ctypes.c_int(problem.ldc)),
+            *workspace,
+        )
+    )
+    card.runtime.deviceSynchronize()
+    expected = reference(problem, a, b, c, (alpha, beta))
+    card.read_rows(c_address, c, problem.ldc)
+    wrong = np.argwhere(c != expected)
+    if not len(wrong):
+        return "right"
+    row, col = wrong[0]
+    return (
+        f"wrong: {len(wrong)} of {c.size} elements, first C[{row}, {col}]: got {c[row, col]:g}, "
+        f"expected {expected[row, col]:g}"
+    )
+
+
+def integers(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:
+    """So small that every sum is exact, and never 0."""
+    return generator.choice(np.array([-3, -2, -1, 1, 2, 3], np.float32), shape)
+
+
+def placed(card: BareCard, rows: Floats, ld: int, *, blank: bool = False) -> int:
+    """The address of a matrix on the card, NaN between its rows; nothing is written if blank."""
+    num_rows, columns = rows.shape
+    num_floats = (num_rows - 1) * ld + columns
+    address = card.allocate(num_floats)
+    if not blank:
+        spread = np.full((num_rows, ld), np.nan, np.float32)
+        spread[:, :columns] = rows
+        card.write(address, spread.reshape(-1)[:num_floats])
+    return address
+
+
+def reference(
+    problem: Problem, a: Floats, b: Floats, c: Floats, scalars: tuple[float, float]
+) -> Floats:
+    """alpha op(A) op(B) + beta C in float64, exact for these integers."""
+    left = (a.T if problem.layout.trans_a else a).astype(np.float64)
+    right = (b.T if problem.layout.trans_b else b).astype(np.float64)
+    alpha, beta = scalars
+    result: Floats = (alpha * (left @ right) + beta * c).astype(np.float32)
+    return result
+
+
+def main(path: str) -> None:
+    """Print the line that the parent looks for."""
+    job: Any = pickle.loads(Path(path).read_bytes())
+    print(run(job), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,158 @@
+"""A candidate's own machine code under NVIDIA's compute-sanitizer, on a small problem."""
+
+import os
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from autogemm.certificate import Check, Verdict
+from autogemm.child_process import child_environment
+from autogemm.kernel import Candidate
+from autogemm.problem import Problem
+
+TOOLS = ("memcheck", "racecheck", "initcheck")
+# Exit code by which a tool says that it found something.
+FOUND = 86
+VERSION_DEADLINE_S = 10.0
+
+_SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
+_RACECHECK_ERRORS = re.compile(r"RACECHECK SUMMARY:.*\((\d+) errors?")
+_FINDING = re.compile(r"^=+ +(?!COMPUTE-SANITIZER|RACECHECK SUMMARY|ERROR SUMMARY)(\S.*)$", re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What `autogemm.targets.cuda.sanitized` runs, as a pickled file."""
+
+    candidate: Candidate
+    problem: Problem
+    device_index: int
+
+
+def sanitize(job: Job, deadline_s: float) -> tuple[Check, ...]:
+    """One check for each tool; they run side by side, each within the deadline.
+
+    Where compute-sanitizer is not installed, or cannot watch programs here, the checks say so.
+    """
+    tool = find_sanitizer()
+    if tool is None:
+        return tuple(
+            Check(name, Verdict.NOT_DONE, "compute-sanitizer is not installed") for name in TOOLS
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "job"
+        path.write_bytes(pickle.dumps(job))
+        running = [_Running(tool, name, path) for name in TOOLS]
+        try:
+            end = time.monotonic() + deadline_s
+            return tuple(one.check(end, job.problem) for one in running)
+        finally:
+            # Also on Ctrl-C.
+            for one in running:
+                one.kill()
+
+
+def find_sanitizer() -> str | None:
+    """compute-sanitizer on PATH or in a CUDA toolkit."""
+    toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    folders = [str(Path(toolkit) / "bin") for toolkit in toolkits if toolkit]
+    return shutil.which("compute-sanitizer") or shutil.which(
+        "compute-sanitizer", path=os.pathsep.join(folders)
+    )
+
+
+@cache
+def sanitizer_version(tool: str) -> str:
+    """``compute-sanitizer 2025.3.1.0``."""
+    try:
+        done = subprocess.run(
+            [tool, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_DEADLINE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "compute-sanitizer"
+    found = re.search(r"Version (\d[\w.]*)", done.stdout)
+    return f"compute-sanitizer {found[1]}" if found else "compute-sanitizer"
+
+
+class _Running:
+    """One tool at work, with what it prints in a file beside the job."""
+
+    def __init__(self, tool: str, name: str, job: Path) -> None:
+        self._tool, self._name = tool, name
+        self._output = job.with_name(name)
+        self._begin = time.monotonic()
+        command = [tool, "--tool", name, "--error-exitcode", str(FOUND), "--print-limit", "3"]
+        command += [sys.executable, "-P", "-m", "autogemm.targets.cuda.sanitized", str(job)]
+        self._process: subprocess.Popen[bytes] | None = None
+        self._error = ""
+        try:
+            with self._output.open("wb") as output:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    env=child_environment(),
+                    start_new_session=True,
+                )
+        except OSError as error:
+            self._error = f"{tool} cannot be run: {error.strerror}"
+
+    def check(self, end: float, problem: Problem) -> Check:
+        """Wait for it, until ``end`` (of `time.monotonic`), and judge."""
+        if self._process is None:
+            verdict, what = Verdict.NOT_DONE, self._error
+        else:
+            try:
+                exit_code = self._process.wait(max(0.0, end - time.monotonic()))
+                output = self._output.read_text(errors="replace")
+                verdict, what = judged(exit_code, output, problem)
+            except subprocess.TimeoutExpired:
+                verdict, what = Verdict.NOT_DONE, "it did not end in time"
+        seconds = time.monotonic() - self._begin
+        return Check(self._name, verdict, what, sanitizer_version(self._tool), seconds)
+
+    def kill(self) -> None:
+        """End it and the program that it watches, if they have not ended."""
+        if self._process is not None and self._process.poll() is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+def judged(exit_code: int, output: str, problem: Problem) -> tuple[Verdict, str]:
+    """The verdict, and what was looked at, found, or in the way.
+
+    Without the tool's own summary nothing is known of the kernel, whatever the exit code.
+    """
+    summary = _SUMMARY.search(output)
+    if summary is None:
+        lines = output.strip().splitlines() or [f"exit code {exit_code}"]
+        last = lines[-1].strip("= ")
+        return Verdict.NOT_DONE, f"compute-sanitizer cannot watch programs here: {last}"
+    errors = _RACECHECK_ERRORS.search(output)
+    num_found = int(errors[1]) if errors else int(summary[1])
+    finding = _FINDING.search(output)
+    if num_found:
+        first = finding[1].strip() if finding else "no details"
+        return Verdict.FAILED, f"{num_found} found on {problem.label}, first: {first}"
+    if wrong := re.search(r"^wrong: (.*)$", output, re.M):
+        return Verdict.FAILED, f"wrong result on {problem.label}: {wrong[1]}"
+    if not re.search(r"^right$", output, re.M):
+        own = [line for line in output.splitlines() if not line.startswith("=") and line.strip()]
+        last = own[-1].strip() if own else f"exit code {exit_code}"
+        return Verdict.NOT_DONE, f"the kernel did not run to its end: {last}"
+    return Verdict.PASSED, f"nothing found on {problem.label}"

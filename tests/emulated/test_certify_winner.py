@@ -1,0 +1,355 @@
+"""A winner is checked on hard problems before it is one; who fails gives way to the next."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from unit.fake_target import FakeCompiler, FakeTarget
+
+from autogemm.certificate import Check, Verdict
+from autogemm.cli import main
+from autogemm.config import Config
+from autogemm.errors import CertificationError
+from autogemm.kernel import Candidate, CompiledKernel, KernelSource
+from autogemm.outcome import Finals, Outcome, Status
+from autogemm.problem import Problem
+from autogemm.space import Family, load_family
+from autogemm.store import BestQuery, RunState, Store, open_store
+from autogemm.targets.emulator import EmulatorReport
+from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
+from autogemm.tuning import certify as certify_module
+from autogemm.tuning.certify import without_winner
+from autogemm.tuning.making import Maker
+
+pytestmark = [
+    pytest.mark.emulated,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
+]
+
+# At the size that is tuned for, the faster kernel (U = 4) is right; its fault needs K % 8 != 0.
+YAML = """\
+family: plain
+summary: one thread for each element, with a fault where U is 4
+dtypes: {a: f32, b: f32, c: f32, accumulate: f32}
+architectures: ">=70"
+parameters:
+  BM: {values: [32], doc: rows}
+  BN: {values: [32, 64], doc: columns}
+  U: {values: [1, 4], doc: 4 has a fault}
+derive:
+  threads: "64"
+launch:
+  - kernel: gemm_kernel
+    threads: threads
+    grid: "ceil_div(M, BM) * ceil_div(N, BN)"
+    smem_bytes: 0
+workspace_bytes: 0
+seeds:
+  - {BM: 32, BN: 32, U: 1}
+"""
+TEMPLATE = """\
+extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const float* A, int lda,
+                                       const float* B, int ldb, float beta, float* C, int ldc) {
+    const int blocks_n = (N + {{ config.BN }} - 1) / {{ config.BN }};
+    const int row0 = blockIdx.x / blocks_n * {{ config.BM }};
+    const int col0 = blockIdx.x % blocks_n * {{ config.BN }};
+    for (int i = threadIdx.x; i < {{ config.BM * config.BN }}; i += 64) {
+        const int row = row0 + i / {{ config.BN }};
+        const int col = col0 + i % {{ config.BN }};
+        if (row >= M || col >= N) {
+            continue;
+        }
+        float sum = 0.0f;
+        for (int k = 0; k < {{ "K" if config.U == 1 else "(K + 7) / 8 * 8" }}; ++k) {
+            const float a = {{ "A[k * lda + row]" if trans_a else "A[row * lda + k]" }};
+            const float b = {{ "B[col * ldb + k]" if trans_b else "B[k * ldb + col]" }};
+            sum = fmaf(a, b, sum);
+        }
+        float* c = &C[row * ldc + col];
+        *c = alpha * sum + (beta != 0.0f ? beta * *c : 0.0f);
+    }
+}
+"""
+PROBLEM = Problem(64, 64, 64)
+
+
+class Compiler(FakeCompiler):
+    """Certifying waits for each kernel."""
+
+    def compile(self, source: KernelSource, arch: str) -> CompiledKernel:
+        return self.submit(source, arch).result()
+
+
+class Sanitizing(FakeTarget):
+    """Says what it was asked to watch; finds what the test wants."""
+
+    found = Verdict.PASSED
+
+    def sanitize(
+        self, candidate: Candidate, problem: Problem, deadline_s: float
+    ) -> tuple[Check, ...]:
+        self.sanitized = (candidate, problem)
+        return (Check("memcheck", self.found, f"on {problem.label}", "a fake"),)
+
+
+@pytest.fixture(autouse=True)
+def quickly(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certify_module, "MATRIX_S", 20.0)
+    cache = tmp_path_factory.getbasetemp() / "certify-cache"
+    monkeypatch.setenv("AUTOGEMM_CACHE", str(cache))
+
+
+@pytest.fixture(scope="module")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Family:
+    folder = tmp_path_factory.mktemp("plain")
+    (folder / "plain.yaml").write_text(YAML)
+    (folder / "plain.cu.jinja").write_text(TEMPLATE)
+    return load_family(folder)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(str(tmp_path / "tune.db")) as store:
+        yield store
+
+
+def candidate(family: Family, unroll: int) -> Candidate:
+    config = Config.of("plain", {"BM": 32, "BN": 32, "U": unroll})
+    maker = Maker((family,), PROBLEM, FakeTarget().device, Compiler())
+    return maker.start(maker.render(config)).candidate()
+
+
+def request_for(family: Family, **changes: Any) -> TuneRequest:
+    return replace(
+        TuneRequest(PROBLEM, (family,), sampler="exhaustive", rounds=3, certify=True), **changes
+    )
+
+
+def test_a_right_kernel_passes_and_the_certificate_tells_all(family: Family) -> None:
+    steps: list[str] = []
+    target = Sanitizing()
+    certifier = Certifier(family, target, Compiler(), progress=steps.append)
+    before = [Check("finals", Verdict.PASSED, "30 more results")]
+    right = candidate(family, 1)
+    certificate = certifier.certify(right, PROBLEM, before)
+    assert certificate.verdict is Verdict.PASSED, certificate
+    finals, card, emulator, memcheck = certificate.checks
+    assert finals is before[0]
+    assert emulator.what.startswith("47 of 47 hard problems, 17 of them with exactly this source")
+    assert "g++" in emulator.tool
+    assert (card.name, card.verdict) == ("card", Verdict.PASSED)
+    assert card.tool == "NVIDIA H100 80GB HBM3, fake 1.0"
+    # The machine code of the winner, with the launches of the small problem.
+    watched, problem = target.sanitized
+    assert (watched.source, watched.compiled) == (right.source, right.compiled)
+    assert problem.flops <= PROBLEM.flops
+    assert watched.plan.launches[0].grid == (-(-problem.m // 32) * -(-problem.n // 32), 1, 1)
+    assert memcheck.verdict is Verdict.PASSED
+    assert len(steps) == 2
+
+
+def test_a_fault_that_the_tuned_size_hides_is_found(family: Family) -> None:
+    target = Sanitizing()
+    certificate = Certifier(family, target, Compiler()).certify(candidate(family, 4), PROBLEM)
+    assert certificate.verdict is Verdict.FAILED
+    failed = certificate.checks[-1]
+    assert failed.name == "emulator"
+    assert "out of bounds" in failed.what
+    assert certificate.reason == failed.line
+    assert "\n" not in certificate.reason
+    assert not hasattr(target, "sanitized"), "nothing more is done after a failure"
+
+
+def test_the_next_finalist_takes_the_place_of_one_that_fails(family: Family, store: Store) -> None:
+    events: list[Event] = []
+    result = tune(request_for(family), FakeTarget(), Compiler(), store, events.append)
+    assert {one.status for one in result.outcomes if one.config["U"] == 4} == {Status.WRONG_RESULT}
+    assert result.best is not None
+    assert result.best.config["U"] == 1, "what failed is no best, however fast"
+    finals, certificate = result.finals, result.certificate
+    assert finals is not None
+    assert certificate is not None
+    assert certificate.verdict is Verdict.PASSED
+    assert {entry.config and entry.config["U"] for entry in finals.entries} == {1}
+    assert {lost.config["U"] for lost in finals.disqualified} == {4}
+    assert all("emulator failed" in lost.reason for lost in finals.disqualified)
+    assert any(isinstance(event, Certifying) for event in events)
+    # The same in the database, and nobody who asks for the best gets one that failed.
+    assert store.run(result.run_id).state is RunState.FINISHED
+    best = store.stored_kernel(BestQuery())
+    assert best.source.sha256 == finals.winner.kernel_sha256
+    assert best.certificate == certificate
+    for lost in finals.disqualified:
+        stored = store.stored_kernel(lost.kernel_sha256)
+        assert stored.certificate is not None
+        assert stored.certificate.reason == lost.reason
+
+
+def test_when_all_fail_there_is_no_winner(family: Family, store: Store) -> None:
+    request = request_for(family, fix={"U": (4,)})
+    with pytest.raises(CertificationError, match=r"no finalist passes.*emulator failed"):
+        tune(request, FakeTarget(), Compiler(), store)
+    assert store.best() == []
+    assert len(store.trials(1)) == 2, "the trials are kept"
+    # Without the checks it is the user who answers for it.
+    result = tune(replace(request, certify=False), FakeTarget(), Compiler(), store)
+    assert result.finals is not None
+    assert result.certificate is None
+
+
+@pytest.mark.parametrize("found", [Verdict.FAILED, Verdict.NOT_DONE])
+def test_what_a_sanitizer_finds_counts_and_its_absence_does_not(
+    family: Family, found: Verdict
+) -> None:
+    target = Sanitizing()
+    target.found = found
+    certificate = Certifier(family, target, Compiler()).certify(candidate(family, 1), PROBLEM)
+    passed = found is Verdict.NOT_DONE
+    assert certificate.verdict is (Verdict.PASSED if passed else Verdict.FAILED)
+
+
+class WrongOnEdges(FakeTarget):
+    """A card on which the kernel is right at the tuned size alone."""
+
+    def prepare(self, problem: Problem, *arguments: Any) -> None:
+        super().prepare(problem, *arguments)
+        self._is_edge = problem.m % 32 != 0
+
+    def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
+        outcome = super().measure(candidate, best_us)
+        if not self._is_edge:
+            return outcome
+        return replace(outcome, status=Status.WRONG_RESULT, reason="3 elements", measurement=None)
+
+
+def test_the_card_has_its_say(family: Family) -> None:
+    certificate = Certifier(family, WrongOnEdges(), Compiler()).certify(
+        candidate(family, 1), PROBLEM
+    )
+    failed = [check for check in certificate.checks if check.verdict is Verdict.FAILED]
+    assert [check.name for check in failed] == ["card"]
+    assert failed[0].what.endswith("wrong_result: 3 elements")
+
+
+def test_without_gxx_the_certificate_says_so(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOGEMM_GXX", "no-such-compiler")
+    certificate = Certifier(family, FakeTarget(), Compiler()).certify(candidate(family, 4), PROBLEM)
+    (emulator,) = [check for check in certificate.checks if check.name == "emulator"]
+    assert emulator.verdict is Verdict.NOT_DONE
+    assert "found no 'no-such-compiler'" in emulator.what
+    assert certificate.verdict is Verdict.PASSED, "the card alone"
+
+
+def test_a_kernel_that_the_emulator_cannot_build_is_not_blamed(
+    family: Family, tmp_path: Path
+) -> None:
+    (tmp_path / "plain.yaml").write_text(YAML)
+    asm = 'asm volatile("wgmma.fence.sync.aligned;");\n    const int blocks_n'
+    (tmp_path / "plain.cu.jinja").write_text(TEMPLATE.replace("const int blocks_n", asm))
+    other = load_family(tmp_path)
+    certificate = Certifier(other, FakeTarget(), Compiler()).certify(candidate(other, 1), PROBLEM)
+    (emulator,) = [check for check in certificate.checks if check.name == "emulator"]
+    assert emulator.verdict is Verdict.NOT_DONE
+    assert "the emulator does not run this kernel" in emulator.what
+
+
+def test_the_time_is_kept_and_what_was_left_out_is_said(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = FakeTarget(delay_s=0.2)
+    begin = time.monotonic()
+    certifier = Certifier(family, slow, Compiler(), matrix_s=1.0)
+    certificate = certifier.certify(candidate(family, 1), PROBLEM)
+    assert time.monotonic() - begin < 4
+    (card,) = [check for check in certificate.checks if check.name == "card"]
+    assert card.verdict is Verdict.PASSED
+    assert "of 47 hard problems" in card.what
+    assert card.what.endswith("then the 1 s were over")
+
+
+def test_ctrl_c_keeps_the_winner_and_says_what_was_not_done(
+    family: Family, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupting(Sanitizing):
+        def sanitize(self, *_: Any) -> tuple[Check, ...]:
+            raise KeyboardInterrupt
+
+    result = tune(request_for(family, fix={"U": (1,)}), Interrupting(), Compiler(), store)
+    assert result.finals is not None
+    assert result.certificate is not None
+    assert result.certificate.verdict is Verdict.PASSED
+    assert result.certificate.checks[-1] == Check("the rest", Verdict.NOT_DONE, "interrupted")
+    assert store.run(result.run_id).state is RunState.FINISHED
+
+
+def test_ctrl_c_does_not_wait_for_the_matrix(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(FakeTarget):
+        def measure(self, *_: Any) -> Outcome:
+            raise KeyboardInterrupt
+
+    def slow(*_: Any) -> EmulatorReport:
+        time.sleep(1.0)
+        return EmulatorReport((), 0.0, 0, 1, 0.0, 1.0)
+
+    monkeypatch.setattr(certify_module.Emulator, "verify", slow)
+    begin = time.monotonic()
+    certificate = Certifier(family, Interrupted(), Compiler()).certify(
+        candidate(family, 1), PROBLEM
+    )
+    assert time.monotonic() - begin < 5
+    assert certificate.verdict is Verdict.NOT_DONE
+
+
+def test_ties_are_decided_anew_without_the_winner(family: Family) -> None:
+    target = FakeTarget()
+    candidates = [candidate(family, 4), candidate(family, 1)]
+    finals: Finals = target.finals(candidates, 10, seed=1)
+    assert finals.winner.config == candidates[0].config
+    others = without_winner(finals, "memcheck failed", seed=1)
+    assert [entry.config for entry in others.entries] == [candidates[1].config]
+    assert others.winner.ratio == pytest.approx(finals.entries[1].ratio)
+    assert others.baseline.samples_us == finals.baseline.samples_us
+    assert [(lost.config, lost.reason) for lost in others.disqualified] == [
+        (candidates[0].config, "memcheck failed")
+    ]
+
+
+@pytest.fixture
+def tuned(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A database with the plain family's kernels, tuned without certificates; a card for later."""
+    database = str(tmp_path / "tune.db")
+    with open_store(database) as store:
+        tune(request_for(family, certify=False), FakeTarget(), Compiler(), store)
+    monkeypatch.setattr("autogemm.compile.Compiler", Compiler)
+    monkeypatch.setattr("autogemm.tuning.choose_target", lambda *_: Chosen(FakeTarget()))
+    return database
+
+
+@pytest.mark.parametrize(("unroll", "exit_code"), [(1, 0), (4, 1)])
+def test_verify_makes_a_certificate_of_a_stored_kernel(
+    family: Family, tuned: str, unroll: int, exit_code: int
+) -> None:
+    kernel = candidate(family, unroll).source.sha256
+    arguments = ["verify", "--kernel", kernel[:16], "--certify", "--db", tuned]
+    result = CliRunner().invoke(main, [*arguments, "--family", str(family.yaml_path.parent)])
+    assert result.exit_code == exit_code, result.output
+    assert "hard problems" in result.output
+    with open_store(tuned) as store:
+        certificate = store.stored_kernel(kernel).certificate
+    assert certificate is not None
+    assert certificate.verdict is (Verdict.FAILED if exit_code else Verdict.PASSED)
+
+
+def test_verify_certifies_one_kernel_only(family: Family) -> None:
+    result = CliRunner().invoke(main, ["verify", "--certify"])
+    assert result.exit_code == 2
+    assert "add --kernel ID" in result.output

@@ -1,0 +1,134 @@
+"""What can befall the worker besides a candidate's crash: the run goes on, innocents do not pay."""
+
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_cuda_worker import BACKEND, PROBLEM, candidate, worker_pid
+
+from autogemm.child_process import own_memory_bytes
+from autogemm.errors import DeviceError, UsageError
+from autogemm.outcome import Status
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda import CudaTarget
+from autogemm.targets.cuda import target as target_module
+
+
+@pytest.fixture
+def target() -> Iterator[CudaTarget]:
+    target = CudaTarget(backend=BACKEND)
+    target.prepare(PROBLEM, MeasureOptions(deadline_s=20.0, host_memory_bytes=2**28))
+    yield target
+    target.close()
+
+
+def test_a_candidate_that_takes_the_hosts_memory_is_stopped(target: CudaTarget) -> None:
+    outcome = target.measure(candidate("grow"), None)
+    assert outcome.status is Status.CRASHED
+    assert "GiB of host memory, it may take 0.2" in outcome.reason
+    assert outcome.measure_seconds < 10
+    assert target.measure(candidate("fine"), None).status is Status.OK
+
+
+def test_a_worker_that_the_system_ends_while_idle_costs_no_candidate(target: CudaTarget) -> None:
+    pid = worker_pid(target)
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(0.1)
+    assert worker_pid(target) != pid
+
+
+def test_a_worker_that_the_system_ends_at_work_costs_time_only(target: CudaTarget) -> None:
+    pid = worker_pid(target)
+    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
+    outcome = target.measure(candidate("slow"), None)
+    assert outcome.status is Status.OK
+    assert outcome.measure_seconds > 0.6
+    assert outcome.time_us != pid
+
+
+def test_a_stopped_worker_is_replaced_at_its_deadline(target: CudaTarget) -> None:
+    target.prepare(PROBLEM, MeasureOptions(deadline_s=1.0))
+    pid = worker_pid(target)
+    os.kill(pid, signal.SIGSTOP)
+    assert target.measure(candidate("fine"), None).status is Status.TIMED_OUT
+    assert worker_pid(target) != pid
+
+
+def test_a_library_that_fails_after_a_candidate_is_the_candidates_doing(
+    target: CudaTarget,
+) -> None:
+    outcome = target.measure(candidate("lose the card"), None)
+    assert outcome.status is Status.CRASHED
+    assert "cuBLAS status 14" in outcome.reason
+    assert target.measure(candidate("fine"), None).status is Status.OK
+
+
+def test_an_innocent_does_not_pay_for_spoiled_references(target: CudaTarget) -> None:
+    assert target.measure(candidate("spoil"), None).status is Status.OK
+    assert target.measure(candidate("fine"), None).status is Status.OK
+    # The one that does it itself is found wrong by a fresh worker, too.
+    outcome = target.measure(candidate("spoil and fail"), None)
+    assert outcome.status is Status.WRONG_RESULT
+
+
+@pytest.fixture
+def slow_to_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaTarget]:
+    monkeypatch.setenv("FAKE_BACKEND_STARTS", str(tmp_path / "starts"))
+    monkeypatch.setenv("FAKE_BACKEND_FAILS", "2")
+    monkeypatch.setattr(target_module, "RESTART_PAUSES_S", (0.0, 0.0, 0.0))
+    target = CudaTarget(backend="cuda_worker_backends:SlowToFree")
+    target.prepare(PROBLEM, MeasureOptions(deadline_s=20.0))
+    yield target
+    target.close()
+
+
+def test_a_card_that_is_freed_late_is_waited_for(slow_to_free: CudaTarget) -> None:
+    assert slow_to_free.measure(candidate("die"), None).status is Status.CRASHED
+    assert slow_to_free.measure(candidate("fine"), None).status is Status.OK
+
+
+def test_a_card_that_stays_full_ends_the_run(
+    slow_to_free: CudaTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_BACKEND_FAILS", "99")
+    assert slow_to_free.measure(candidate("die"), None).status is Status.CRASHED
+    with pytest.raises((DeviceError, UsageError), match=r"0\.0 GiB are free"):
+        slow_to_free.measure(candidate("fine"), None)
+
+
+def test_closing_does_not_wait_for_a_candidate(target: CudaTarget) -> None:
+    outcomes = []
+    thread = threading.Thread(
+        target=lambda: outcomes.append(target.measure(candidate("hang"), None))
+    )
+    thread.start()
+    time.sleep(0.5)
+    begin = time.perf_counter()
+    target.close()
+    thread.join(5)
+    assert not thread.is_alive()
+    assert time.perf_counter() - begin < 2
+    assert [outcome.status for outcome in outcomes] == [Status.CRASHED]
+
+
+def test_a_target_that_is_forgotten_leaves_no_worker() -> None:
+    target = CudaTarget(backend=BACKEND)
+    target.prepare(PROBLEM, MeasureOptions())
+    pid = worker_pid(target)
+    del target
+    gc.collect()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_memory_of_a_process_is_told() -> None:
+    before = own_memory_bytes(os.getpid())
+    hoard = bytearray(os.urandom(2**20)) * 64
+    assert 48 * 2**20 < own_memory_bytes(os.getpid()) - before < 96 * 2**20
+    del hoard
+    assert own_memory_bytes(2**30) == 0
