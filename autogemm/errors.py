@@ -14,6 +14,7 @@
     ├── DeviceError              no usable GPU or driver, or the card is out of memory
     ├── RecordingError           a recording file is broken
     ├── StoreError               the database cannot be opened, read or written
+    │   └── StoreLockedError     another process holds its lock for longer than was waited
     ├── CertificationError       no finalist passes the checks that a winner must pass
     └── ExportError              a kernel cannot be exported
 
@@ -79,6 +80,10 @@ class RecordingError(AutogemmError):
 
 class StoreError(AutogemmError):
     """The database cannot be opened, read or written."""
+
+
+class StoreLockedError(StoreError):
+    """Another process holds the database's lock; nothing was written, and trying again helps."""
 
 
 class CertificationError(AutogemmError):

@@ -33,7 +33,24 @@ class CacheState(StrEnum):
     """State of the L2 cache before each timed launch."""
 
     WARM = "warm"
+    """As the launch before left it, on the same matrices."""
     COLD = "cold"
+    """Flushed."""
+    ROTATE = "rotate"
+    """As launches on other copies of the inputs left it: full, and of nothing that is needed."""
+
+
+class Fill(StrEnum):
+    """What the matrices hold while kernels are timed: power, and so clocks, depend on it."""
+
+    UNIFORM = "uniform"
+    """Reals on [-1, 1)."""
+    NORMAL = "normal"
+    """Reals of mean 0 and standard deviation 1."""
+    INTEGERS = "integers"
+    """-3 to 3 without 0."""
+    ZEROS = "zeros"
+    """Faster than any real data: only for comparing with others who time zeros."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +83,7 @@ class Measurement:
 
     ``method`` says how: ``events`` around single launches, or ``graph`` (a CUDA graph of
     ``launches_per_sample`` launches between two events, divided by their number).
+    ``throttled_samples`` more were taken while the card was throttled and thrown away.
     """
 
     samples_us: tuple[float, ...]
@@ -74,6 +92,7 @@ class Measurement:
     launches_per_sample: int = 1
     l2: CacheState = CacheState.WARM
     telemetry: Telemetry = Telemetry()
+    throttled_samples: int = 0
 
     @property
     def median_us(self) -> float:
@@ -141,7 +160,7 @@ class FinalsEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Disqualified:
+class Dropped:
     """A finalist that must not win, and why: wrong, crashed, or not certified."""
 
     config: Config
@@ -156,6 +175,7 @@ class Finals:
     ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
     ``num_checks`` is how many times each entry's result was compared with the reference, over and
     above the search.
+    ``throttled_rounds`` more were run while the card was throttled and thrown away.
     """
 
     entries: tuple[FinalsEntry, ...]
@@ -166,7 +186,8 @@ class Finals:
     method: str = "events"
     launches_per_sample: int = 1
     num_checks: int = 0
-    disqualified: tuple[Disqualified, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+    throttled_rounds: int = 0
 
     @property
     def winner(self) -> FinalsEntry:

@@ -18,9 +18,10 @@ site=${AUTOGEMM_SITE:-/tmp/autogemm-site}
 python=${PYTHON:-python3}
 
 # With what they need in turn, so that pins between them hold (pydantic and pydantic-core).
-with_dependencies=(alembic colorlog platformdirs pydantic sqlalchemy)
-# Its dependencies are on the box, or above.
-without_dependencies=(optuna)
+with_dependencies=(alembic colorlog jsonschema platformdirs pydantic sqlalchemy)
+# Their dependencies are on the box, or above, or not needed for what is done here: Kernel Tuner, to
+# compare with, uses pandas and pymoo in strategies that are not compared.
+without_dependencies=(kernel-tuner optuna python-constraint2 xmltodict)
 modules=(alembic colorlog mako optuna platformdirs pydantic sqlalchemy)
 
 die() {

@@ -41,6 +41,9 @@ TILE_32: dict[str, Value] = {
     **{"VEC_LOAD": 1, "VEC_STORE": 1, "REG_STAGES": 1, "LANE_MAP": "rows"},
 }
 TILE_64: dict[str, Value] = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "TN": 4}
+TILE_32_DEEP: dict[str, Value] = {
+    **{"BM": 32, "BN": 32, "BK": 128, "TM": 8, "TN": 4, "SLICE_K": 16, "STAGES": 4},
+}
 
 GOLDEN_CASES = (
     GoldenCase("pipeline", square(4096), {"GROUP_M": 8, "LANE_MAP": "quads"}),
@@ -81,4 +84,34 @@ GOLDEN_CASES = (
     ),
     GoldenCase("single_buffer", square(1024), TILE_32),
     GoldenCase("single_buffer_any_size", Problem(1000, 1024, 1001), TILE_32),
+    GoldenCase(
+        "split",
+        Problem(16, 4096, 4096),
+        {"BM": 16, "BN": 128, "BK": 64, "TM": 16, "SLICE_K": 8, "SPLIT_K": 4},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "two_levels_any_size",
+        Problem(31, 33, 65533, layout=Layout.NT),
+        TILE_32_DEEP | {"SPLIT_K": 132, "FAN_IN": 12},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "wide_any_columns",
+        Problem(64, 4098, 4096, layout=Layout.TN),
+        {"BM": 64, "TM": 16, "TN": 8, "SLICE_K": 8, "STAGES": 2},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "through_registers",
+        Problem(32, 4096, 4096, layout=Layout.TT),
+        TILE_32_DEEP | {"SPLIT_K": 1, "STAGES": 1},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "through_registers_any_size",
+        Problem(5, 4093, 4094, ldb=4096, ldc=4096),
+        {"BN": 128, "TM": 8, "SPLIT_K": 4, "STAGES": 1},
+        family="sgemm_skinny",
+    ),
 )

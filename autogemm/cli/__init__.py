@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "explain": ("autogemm.cli.explain", "Say why a config is as fast or slow as it is."),
     "verify": ("autogemm.cli.verify", "Run kernels on hard problems, checked access by access."),
     "render": ("autogemm.cli.render", "Print the CUDA source of one config."),
+    "bench-search": ("autogemm.cli.bench_search", "Compare search strategies on recorded spaces."),
     "gpus": ("autogemm.cli.gpus", "List the attached GPUs, known GPUs and recordings."),
 }
 
@@ -39,7 +40,7 @@ class AutogemmGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(COMMANDS[cmd_name][0])
-        command = getattr(module, cmd_name)
+        command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command
 

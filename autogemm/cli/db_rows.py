@@ -50,7 +50,7 @@ ENVIRONMENT: Columns = (
 
 BEST_TABLE: Columns = (*SHORT_PLACE, *SPEED, *RATIO, "family", "kernel_id", "run_id", "measured_at")
 BEST: Columns = (
-    *(*PLACE, *PROBLEM, "l2", *SPEED, *RATIO, "family", "config", "kernel_id", "run_id"),
+    *(*PLACE, *PROBLEM, "l2", "fill", *SPEED, *RATIO, "family", "config", "kernel_id", "run_id"),
     "measured_at",
 )
 
@@ -59,7 +59,8 @@ RUN_TABLE: Columns = (
     *("time_us", "tflops", "ratio_to_cublas", "started_at"),
 )
 RUN: Columns = (
-    *("run_id", "state", *PLACE, *PROBLEM, "l2", "family", "family_sha256", "fix", "sampler"),
+    *("run_id", "state", *PLACE, *PROBLEM, "l2", "fill", "family", "family_sha256", "fix"),
+    "sampler",
     *("seed", "num_trials", "num_ok", *SPEED, *RATIO, "started_at", "finished_at", "command"),
     *ENVIRONMENT,
 )
@@ -83,7 +84,8 @@ KERNEL_TRIAL_TABLE: Columns = (
 TRIAL: Columns = (
     *("trial_id", "run_id", "number", "status", "reason", *PLACE, *PROBLEM, "l2", "family"),
     *("config", "kernel_id", "kernel_sha256", *SPEED, "samples_us", "method"),
-    *("launches_per_sample", *ERRORS, *RESOURCES, *TELEMETRY, "compile_seconds"),
+    *("launches_per_sample", *ERRORS, *RESOURCES, *TELEMETRY, "throttled_samples"),
+    "compile_seconds",
     *("measure_seconds", "finished_at", *ENVIRONMENT),
 )
 
@@ -102,7 +104,10 @@ def best_row(row: ResultRow) -> FlatRow:
         **_place(row.device, row.problem, row.provenance),
         **_speed(row.problem, row.time_us),
         **_ratio(row.ratio, row.ratio_low, row.ratio_high),
-        **{name: getattr(row, name) for name in ("l2", "family", "config", "kernel_id", "run_id")},
+        **{
+            name: getattr(row, name)
+            for name in ("l2", "fill", "family", "config", "kernel_id", "run_id")
+        },
         "measured_at": row.measured_at,
     }
 
@@ -116,7 +121,10 @@ def run_row(row: RunRow) -> FlatRow:
         **_speed(spec.problem, row.best_us),
         **(_ratio(winner.ratio, winner.ratio_low, winner.ratio_high) if winner else {}),
         **asdict(spec.environment),
-        **{name: getattr(spec, name) for name in ("l2", "family", "family_sha256", "sampler")},
+        **{
+            name: getattr(spec, name)
+            for name in ("l2", "fill", "family", "family_sha256", "sampler")
+        },
         **{name: getattr(row, name) for name in ("run_id", "state", "num_trials", "num_ok")},
         "fix": {name: list(values) for name, values in spec.fix},
         "seed": spec.seed,
@@ -282,6 +290,7 @@ def _measurement(outcome: Outcome) -> FlatRow:
         "samples_us": list(measurement.samples_us),
         "method": measurement.method,
         "launches_per_sample": measurement.launches_per_sample,
+        "throttled_samples": measurement.throttled_samples,
         **asdict(measurement.telemetry),
     }
 

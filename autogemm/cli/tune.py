@@ -5,6 +5,7 @@ import re
 import shlex
 import sys
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
@@ -22,8 +23,10 @@ from autogemm.search import SAMPLERS
 
 if TYPE_CHECKING:
     from autogemm.compile import Compiler
+    from autogemm.problem import Problem
+    from autogemm.space import Family
     from autogemm.targets import Target
-    from autogemm.tuning import TuneRequest, TuneResult
+    from autogemm.tuning import Chosen, TuneRequest, TuneResult
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -49,7 +52,8 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     metavar="auto|INDEX|NAME|recorded[:FILE]",
     default="auto",
     show_default=True,
-    help="An attached GPU, or a recording. auto: the first GPU, without one a shipped recording.",
+    help="An attached GPU, or a recording: ours or a cache file of Kernel Tuner. auto: the first "
+    "GPU, without one a shipped recording.",
 )
 @click.option("--require-gpu", is_flag=True, help="Fail where auto would use a recording.")
 @problem_options
@@ -95,16 +99,25 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
 )
 @click.option(
     "--l2",
-    type=click.Choice(["warm", "cold"]),
+    type=click.Choice(["warm", "cold", "rotate"]),
     default="warm",
     show_default=True,
-    help="State of the L2 cache before each timed launch.",
+    help="L2 cache before each timed launch: as the last one left it, flushed, or full of others' "
+    "inputs.",
 )
 @click.option(
     "--no-certify",
     is_flag=True,
     help="Do not check the winner further: hard problems, compute-sanitizer (some seconds).",
 )
+@click.option(
+    "--fill",
+    type=click.Choice(["uniform", "normal", "integers", "zeros"]),
+    default="uniform",
+    show_default=True,
+    help="What the matrices hold while kernels are timed. Zeros are faster than any real data.",
+)
+@click.option("--no-prune", is_flag=True, help="Measure also what static facts rule out.")
 @db_option
 @click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -123,44 +136,80 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
       autogemm tune --gpu auto --size 4096
       autogemm tune --size 4096x256x1024 --layout tt --budget 5m --trials 1000
       autogemm tune --gpu recorded --size 1024 --json
+      autogemm tune --gpu recorded:cache.json.gz --size 4096
     """
     from autogemm.cli.tune_report import print_result, result_as_json
     from autogemm.store import database_place
 
-    request = _request(options)
     try:
-        result = _run(request, options["gpu"], options["require_gpu"], db, quiet)
+        request, result = _run(options, db, quiet)
     except KeyboardInterrupt:
         _exit_interrupted()
     if as_json:
         click.echo(result_as_json(result, database_place(db)))
     else:
-        print_result(result, database_place(db), _export_command(result.run_id, db))
+        has_kernel = request.family.template_path is not None
+        next_command = _export_command(result.run_id, db) if has_kernel else None
+        print_result(result, database_place(db), next_command)
     if result.interrupted:
         _exit_interrupted()
     if result.best is None:
         raise AutogemmError(_nothing_ran(result.outcomes))
 
 
-def _run(
-    request: "TuneRequest", gpu: str, require_gpu: bool, db: str | None, quiet: bool
-) -> "TuneResult":
+def _run(options: dict[str, Any], db: str | None, quiet: bool) -> "tuple[TuneRequest, TuneResult]":
     from autogemm.cli.tune_progress import progress_listener
+    from autogemm.space import load_family, parse_fix
     from autogemm.store import open_store
     from autogemm.tuning import choose_target
     from autogemm.tuning import tune as run_tuner
+    from autogemm.tuning.choice import is_file
 
     with ExitStack() as stack:
+        asked = load_family(options["family"])
+        request = _request(options, asked)
+        if not is_file(options["gpu"]):
+            request = replace(request, fix=parse_fix(asked, options["fix"]))
         store = stack.enter_context(open_store(db))
-        chosen = choose_target(gpu, request.family.name, require_gpu)
+        chosen = choose_target(options["gpu"], asked.name, options["require_gpu"])
         target = stack.enter_context(closing(chosen.target))
+        if is_file(options["gpu"]):
+            request = _as_recorded(request, chosen, options)
         if chosen.notice:
             click.secho(chosen.notice, err=True, bold=True)
-        compiler = _compiler_for(target)
+        compiler = None if request.family.template_path is None else _compiler_for(target)
         if compiler is not None:
             stack.enter_context(closing(compiler))
         on_event = stack.enter_context(progress_listener(request, target.provenance, quiet))
-        return run_tuner(request, target, compiler, store, on_event)
+        return request, run_tuner(request, target, compiler, store, on_event)
+
+
+def _as_recorded(
+    request: "TuneRequest", chosen: "Chosen", options: dict[str, Any]
+) -> "TuneRequest":
+    """The request for what a file holds: it may bring a family, and the size, of its own.
+
+    Raises UsageError where something else was asked for by name.
+    """
+    from autogemm.space import parse_fix
+
+    family, problem = request.family, request.problem
+    if chosen.family is not None:
+        if _is_typed("family") and family.name != chosen.family.name:
+            raise UsageError(
+                f"that recording lists configs of {chosen.family.name}, not of {family.name}: "
+                "leave --family out"
+            )
+        family = chosen.family
+    if chosen.size and not _is_typed("size"):
+        problem = _problem({**options, "size": chosen.size})
+    fix = parse_fix(family, options["fix"])
+    return replace(request, family=family, problem=problem, fix=fix)
+
+
+def _is_typed(option: str) -> bool:
+    given = click.get_current_context().get_parameter_source(option)
+    return given is click.core.ParameterSource.COMMANDLINE
 
 
 def _exit_interrupted() -> NoReturn:
@@ -170,40 +219,42 @@ def _exit_interrupted() -> NoReturn:
 
 def _export_command(run_id: int, db: str | None) -> str:
     """What to type next. A database from the environment is found there again."""
-    given = click.get_current_context().get_parameter_source("db")
-    is_typed = given is click.core.ParameterSource.COMMANDLINE
     parts = ["autogemm", "export", "best.cu", "--run", str(run_id)]
-    return shlex.join([*parts, "--db", db] if is_typed and db else parts)
+    return shlex.join([*parts, "--db", db] if _is_typed("db") and db else parts)
 
 
-def _request(options: dict[str, Any]) -> "TuneRequest":
-    from autogemm.outcome import CacheState
-    from autogemm.space import load_family, parse_fix
+def _request(options: dict[str, Any], family: "Family") -> "TuneRequest":
+    """All that was asked for but ``--fix``."""
+    from autogemm.outcome import CacheState, Fill
     from autogemm.targets import MeasureOptions
     from autogemm.tuning import TuneRequest
 
     sampler = options["sampler"]
     if sampler not in SAMPLERS:
         raise UsageError(f"unknown sampler {sampler!r}; known: {', '.join(SAMPLERS)}")
-    sizes = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
-    problem = problem_from(**{name: options[name] for name in sizes})
-    family = load_family(options["family"])
     budget_s = options["budget_s"]
     return TuneRequest(
-        problem=problem,
+        problem=_problem(options),
         family=family,
-        fix=parse_fix(family, options["fix"]),
         sampler=sampler,
         seed=options["seed"],
         trials=options["trials"],
         budget_s=None if math.isinf(budget_s) else budget_s,
         finalists=options["finalists"],
         rounds=options["rounds"],
-        measure=MeasureOptions(l2=CacheState(options["l2"]), seed=options["seed"]),
+        measure=MeasureOptions(
+            l2=CacheState(options["l2"]), fill=Fill(options["fill"]), seed=options["seed"]
+        ),
+        prune=not options["no_prune"],
         fresh=options["fresh"],
         certify=not options["no_certify"],
         command=_command_line(),
     )
+
+
+def _problem(options: dict[str, Any]) -> "Problem":
+    names = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
+    return problem_from(**{name: options[name] for name in names})
 
 
 def _command_line() -> str:

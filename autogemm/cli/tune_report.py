@@ -16,8 +16,8 @@ from autogemm.tuning import TuneResult
 COLUMNS = ("#", "config", "time us", "TFLOP/s", "x cuBLAS", "interval", "registers", "tie")
 
 
-def print_result(result: TuneResult, database: str, next_command: str) -> None:
-    """The finals' table, the winner in words, and what to do next; on stdout."""
+def print_result(result: TuneResult, database: str, next_command: str | None) -> None:
+    """The finals' table, the winner in words, and what to do next if anything; on stdout."""
     if result.finals is not None:
         _print_finals(result, result.finals)
     _print_best(result)
@@ -25,7 +25,7 @@ def print_result(result: TuneResult, database: str, next_command: str) -> None:
     if result.best is None:
         return
     click.echo(f"stored: run {result.run_id} in {database}")
-    if not result.interrupted:
+    if next_command is not None and not result.interrupted:
         click.echo(f"next: {next_command}")
 
 
@@ -123,14 +123,15 @@ def _checked_lines(result: TuneResult) -> list[str]:
     if result.certificate is not None:
         lines = [f"checked: {check.line}" for check in result.certificate.checks]
     if result.finals is not None:
-        lines += [f"no winner: {lost.config}: {lost.reason}" for lost in result.finals.disqualified]
+        lines += [f"no winner: {lost.config}: {lost.reason}" for lost in result.finals.dropped]
     return lines
 
 
 def _provisional_line(result: TuneResult, best: Outcome, time_us: float) -> str:
     how = "recorded" if _is_recorded(result) else "without finals"
     speed = result.problem.tflops(time_us)
-    return f"best so far ({how}): {best.config}\n  {time_us:.4g} us, {speed:.4g} TFLOP/s"
+    what = "best so far" if result.interrupted else "best"
+    return f"{what} ({how}): {best.config}\n  {time_us:.4g} us, {speed:.4g} TFLOP/s"
 
 
 def _errors(verification: Verification) -> str:
@@ -144,6 +145,7 @@ def _search_line(result: TuneResult) -> str:
     counts = ", ".join(f"{count} {status}" for status, count in result.counts.items())
     extra = [f"{result.num_resumed} resumed"] if result.num_resumed else []
     extra += [f"{result.num_reused} known from before"] if result.num_reused else []
+    extra += [f"{result.num_pruned} pruned"] if result.num_pruned else []
     of_them = f" ({', '.join(extra)})" if extra else ""
     busy = "" if _is_recorded(result) else f", card busy {100 * result.gpu_busy:.0f} % of it"
     return (
@@ -177,6 +179,7 @@ def result_as_json(result: TuneResult, database: str) -> str:
             "trials": result.num_trials,
             "resumed": result.num_resumed,
             "reused": result.num_reused,
+            "pruned": result.num_pruned,
             "legal_configs": result.num_legal,
             "counts": {str(status): count for status, count in result.counts.items()},
             "search_s": result.search_s,
@@ -206,10 +209,10 @@ def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
         "rounds": finals.rounds,
         "baseline": _entry_as_dict(result, finals.baseline),
         "entries": [_entry_as_dict(result, entry) for entry in finals.entries],
-        "disqualified": [
+        "dropped": [
             {"config": lost.config.as_dict(), "reason": lost.reason}
             | {"kernel_sha256": lost.kernel_sha256}
-            for lost in finals.disqualified
+            for lost in finals.dropped
         ],
     }
 

@@ -237,8 +237,9 @@ def _speed(kernel: StoredKernel) -> str:
     if kernel.time_us is None:
         return "none: this kernel did not run correctly"
     text = f"{kernel.time_us:.2f} us, {kernel.problem.tflops(kernel.time_us):.2f} TFLOP/s"
-    if kernel.l2 is CacheState.COLD:
-        text += " with a cold L2 cache (main below times with a warm one)"
+    if kernel.l2 is not CacheState.WARM:
+        state = "a cold L2 cache" if kernel.l2 is CacheState.COLD else "other data in the L2 cache"
+        text += f" with {state} (main below times with a warm one)"
     if kernel.ratio is None:
         return f"{text}; not compared with cuBLAS side by side"
     text += f"; {kernel.ratio:.4f} times the speed of cuBLAS"

@@ -29,14 +29,19 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
 def render(family: Family, config: Config, problem: Problem) -> KernelSource:
     """The CUDA source of one config, specialised for the problem's layout, edges and alignment.
 
-    Raises FamilyError when the template is broken, naming the template and the line.
+    Raises FamilyError when the template is broken, naming the template and the line, and for a
+    family that has none.
     """
-    folder = family.template_path.parent
+    path = family.template_path
+    if path is None:
+        raise FamilyError(
+            f"{family.name} was recorded elsewhere, without its source: there is nothing to render"
+        )
     context = template_context(family, config, problem)
     try:
-        text = environment(folder).get_template(family.template_path.name).render(context)
+        text = environment(path.parent).get_template(path.name).render(context)
     except (TemplateError, TypeError) as error:
         line = getattr(error, "lineno", None)
-        place = f"{family.template_path}:{line}" if line else str(family.template_path)
+        place = f"{path}:{line}" if line else str(path)
         raise FamilyError(f"template {place}: {error}") from error
     return KernelSource(family.name, family.template_sha256, config, problem.layout, text)

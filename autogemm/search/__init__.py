@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from autogemm.search.enumerated import EnumeratedSpace
     from autogemm.search.study import Proposal, Search
 
-SAMPLERS = ("surrogate", "random", "tpe", "nsga2", "exhaustive")
+SAMPLERS = ("surrogate", "random", "tpe", "gp", "cmaes", "nsga2", "exhaustive")
 DEFAULT_SAMPLER = "surrogate"
 
 __all__ = ["DEFAULT_SAMPLER", "SAMPLERS", "EnumeratedSpace", "Proposal", "Search"]

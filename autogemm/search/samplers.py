@@ -1,20 +1,19 @@
 """Optuna samplers that propose each legal config at most once."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.samplers import BaseSampler, NSGAIISampler, TPESampler
+from optuna.samplers import BaseSampler
 from optuna.study import Study
-from optuna.trial import FrozenTrial, TrialState
+from optuna.trial import FrozenTrial
 
-from autogemm.config import Value
 from autogemm.errors import UsageError
 from autogemm.search import SAMPLERS
-from autogemm.search.enumerated import EnumeratedSpace, Floats
-from autogemm.search.history import History, complete
+from autogemm.search.enumerated import EnumeratedSpace
+from autogemm.search.history import History
 from autogemm.search.surrogate import Surrogate
 
 # Configs that the surrogate asks for, seeds included, before its model has a say.
@@ -75,6 +74,11 @@ class EnumeratedSampler(BaseSampler):
         """The first seed not yet proposed, None when all are."""
         return next((seed for seed in self.space.seeds if not self.history.seen[seed]), None)
 
+    @property
+    def expected_improvement(self) -> float | None:
+        """What the last proposal promised, as a share of the best time; None without a model."""
+        return None
+
     @abstractmethod
     def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
         """Index of an unseen config, of which there is at least one."""
@@ -114,6 +118,11 @@ class SurrogateSampler(EnumeratedSampler):
         super().__init__(space, seed)
         self._surrogate = Surrogate(space, seed)
 
+    @property
+    def expected_improvement(self) -> float | None:
+        """See EnumeratedSampler."""
+        return self._surrogate.expected_improvement
+
     def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
         """See EnumeratedSampler."""
         num_asked = len(self.history.told) + len(self.history.pending)
@@ -122,76 +131,22 @@ class SurrogateSampler(EnumeratedSampler):
         return self._surrogate.propose(self.history)
 
 
-class SnappingSampler(EnumeratedSampler):
-    """A stock sampler that knows nothing of constraints; its proposals are moved to legal ones.
-
-    The unseen config with the smallest sum of rank distances, relative to the number of values,
-    stands in for the proposal. Of several at that distance one is drawn.
-    """
-
-    def __init__(self, space: EnumeratedSpace, seed: int, stock: BaseSampler) -> None:
-        super().__init__(space, seed)
-        self._stock = stock
-
-    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Passed on to the stock sampler."""
-        self._stock.before_trial(study, trial)
-
-    def after_trial(
-        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
-    ) -> None:
-        """Passed on to the stock sampler."""
-        self._stock.after_trial(study, trial, state, values)
-
-    def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
-        """See EnumeratedSampler."""
-        wanted = self._propose(study, trial)
-        config = complete(self.space, wanted)
-        exact = None if config is None else self.space.index(config)
-        if exact is not None and not self.history.seen[exact]:
-            return exact
-        distance = np.where(self.history.seen, np.inf, 0.0)
-        for column, parameter in enumerate(self.space.parameters):
-            if parameter.name in wanted:
-                steps = _distances(parameter.values, wanted[parameter.name])
-                distance += steps[self.space.codes[:, column]]
-        return int(rng.choice(np.flatnonzero(distance <= distance.min() + 1e-9)))
-
-    def _propose(self, study: Study, trial: FrozenTrial) -> dict[str, Any]:
-        relative = self._stock.infer_relative_search_space(study, trial)
-        wanted = self._stock.sample_relative(study, trial, relative)
-        for name, distribution in self.distributions.items():
-            if name not in wanted:
-                wanted[name] = self._stock.sample_independent(study, trial, name, distribution)
-        return wanted
-
-
-def _distances(values: Sequence[Value], wanted: Value) -> Floats:
-    """From each value to the wanted one: 0 to 1 by rank for numbers, 0 or 1 for words."""
-    if any(isinstance(value, str) for value in values):
-        return np.array([float(value != wanted) for value in values])
-    return np.abs(np.arange(len(values)) - values.index(wanted)) / max(len(values) - 1, 1)
-
-
-def _tpe(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    return SnappingSampler(space, seed, TPESampler(seed=seed))
-
-
-def _nsga2(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    return SnappingSampler(space, seed, NSGAIISampler(seed=seed, population_size=20))
-
-
 _MAKERS: dict[str, Callable[[EnumeratedSpace, int], EnumeratedSampler]] = {
     "surrogate": SurrogateSampler,
     "random": UniformSampler,
-    "tpe": _tpe,
-    "nsga2": _nsga2,
     "exhaustive": ExhaustiveSampler,
 }
 
 
 def make_sampler(name: str, space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    """The sampler of that name. Raises UsageError for a name that is none."""
-    if name not in _MAKERS:
+    """The sampler of that name.
+
+    Raises UsageError for a name that is none, and where a package that it needs is missing.
+    """
+    if name not in SAMPLERS:
         raise UsageError(f"unknown sampler {name!r}; known: {', '.join(SAMPLERS)}")
-    return _MAKERS[name](space, seed)
+    if name in _MAKERS:
+        return _MAKERS[name](space, seed)
+    from autogemm.search.stock import make_stock_sampler
+
+    return make_stock_sampler(name, space, seed)

@@ -4,20 +4,18 @@ import math
 from dataclasses import dataclass
 
 import optuna
-from optuna.exceptions import UpdateFinishedTrialError
 from optuna.pruners import NopPruner
-from optuna.trial import FrozenTrial, Trial, TrialState
+from optuna.storages import InMemoryStorage
+from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
 from autogemm.config import Config
-from autogemm.errors import StoreError
 from autogemm.outcome import Outcome, Status
 from autogemm.search import DEFAULT_SAMPLER
 from autogemm.search.enumerated import EnumeratedSpace, fingerprint
 from autogemm.search.history import INTERRUPTED, REASON_ATTR, STATUS_ATTR
 from autogemm.search.samplers import make_sampler
-from autogemm.search.storage import as_store_error, close_storage, open_storage
+from autogemm.search.storage import StudyMirror
 
-SPACE_ATTR = "autogemm_space"
 # A compiler's log can be long; the store keeps all of it.
 MAX_REASON = 500
 
@@ -34,9 +32,10 @@ class Proposal:
 class Search:
     """Asks for configs of a space, each at most once, and learns from what they took.
 
-    The state is an Optuna study named ``study_name`` in the database at ``storage_url`` (None:
-    memory). If it exists, its trials count as told and the search goes on; trials that a killed
-    process left running are closed, and their configs may be proposed again. One process at a time.
+    The study is kept in memory and copied, trial by trial, to a study named ``study_name`` in the
+    database at ``storage_url`` (None: nowhere). If that exists, its trials count as told and the
+    search goes on. What a killed process had told and not yet copied is to be told again with
+    `remember`. One process at a time; within it, one thread at a time.
 
     Raises UsageError for an unknown sampler, StoreError if the database fails or if the study was
     made for another space.
@@ -55,18 +54,18 @@ class Search:
         self._history = self._sampler.history
         self._pending: dict[int, Trial] = {}
         optuna.logging.set_verbosity(optuna.logging.ERROR)
-        self._storage = open_storage(storage_url)
-        with as_store_error():
-            self._study = optuna.create_study(
-                storage=self._storage,
-                sampler=self._sampler,
-                pruner=NopPruner(),
-                study_name=study_name,
-                load_if_exists=True,
-            )
-            self._check_space(fingerprint(space))
-            self._close_leftovers()
-            self._history.update(self._study)
+        self._mirror = (
+            StudyMirror(storage_url, study_name, fingerprint(space)) if storage_url else None
+        )
+        self._study = optuna.create_study(
+            storage=InMemoryStorage(),
+            sampler=self._sampler,
+            pruner=NopPruner(),
+            study_name=study_name,
+        )
+        for trial in self._mirror.found if self._mirror is not None else []:
+            self._study.add_trial(trial)
+        self._history.update(self._study)
 
     @property
     def num_told(self) -> int:
@@ -81,67 +80,90 @@ class Search:
             return None
         return self._space.config(best.index), best.time_us
 
+    def remember(self, outcome: Outcome, cost: float | None = None) -> None:
+        """An outcome of an earlier process: told now, unless the study has it.
+
+        Before the first `ask`. A config that is not legal here is passed over. ``cost`` is that of
+        `tell`.
+        """
+        index = self._space.index(outcome.config)
+        if index is None or self._history.seen[index]:
+            return
+        values = outcome.config.as_dict()
+        value, attrs = _result(outcome, cost)
+        self._study.add_trial(
+            create_trial(
+                state=TrialState.FAIL if value is None else TrialState.COMPLETE,
+                value=value,
+                params={name: values[name] for name in self._sampler.distributions},
+                distributions=self._sampler.distributions,
+                user_attrs=attrs,
+            )
+        )
+        self._finished(self._study.get_trials(deepcopy=False)[-1])
+
+    @property
+    def expected_improvement(self) -> float | None:
+        """By how much the next config is expected to beat the best time, as a share of that time.
+
+        It is what the model expected of the best config not yet proposed when it was last asked,
+        0.01 for 1 %. None while no model is in use, and always for samplers that have none.
+        """
+        return self._sampler.expected_improvement
+
     def ask(self) -> Proposal | None:
         """A config never proposed before, None when there is none left.
 
-        Several proposals may be out at a time. Raises StoreError if the database fails.
+        Several proposals may be out at a time.
         """
         if self._history.num_unseen == 0:
             return None
-        with as_store_error():
-            trial = self._study.ask(self._sampler.distributions)
-            # Optuna does not consult the sampler where all parameters are fixed.
-            _ = trial.relative_params
+        trial = self._study.ask(self._sampler.distributions)
+        # Optuna does not consult the sampler where all parameters are fixed.
+        _ = trial.relative_params
         index = self._history.pending[trial.number]
         self._pending[trial.number] = trial
         return Proposal(trial.number, index, self._space.config(index))
 
-    def tell(self, proposal: Proposal, outcome: Outcome) -> None:
-        """What became of a proposal, once. Raises StoreError if the database fails."""
+    def tell(self, proposal: Proposal, outcome: Outcome, cost: float | None = None) -> None:
+        """What became of a proposal, once. Raises StoreError if another process told it too.
+
+        ``cost`` is what is minimised, the time in microseconds if it is None; of a candidate that
+        failed there is none.
+        """
         trial = self._pending.pop(proposal.number)
-        with as_store_error():
-            try:
-                finished = self._finish(trial, outcome)
-            except (UpdateFinishedTrialError, ValueError) as error:
-                raise StoreError(
-                    f"trial {proposal.number} of {self._study.study_name!r} was closed by another "
-                    "process; let one process at a time work on a run"
-                ) from error
-        self._history.finish(finished)
+        value, attrs = _result(outcome, cost)
+        self._end(trial, value, attrs)
 
     def close(self) -> None:
-        """Let go of the database. May be called twice."""
-        close_storage(self._storage)
+        """Let go of the database. May be called twice.
 
-    def _finish(self, trial: Trial, outcome: Outcome) -> FrozenTrial:
-        time_us = outcome.time_us
-        if time_us is not None and 0.0 < time_us < math.inf:
-            return self._study.tell(trial, time_us)
-        trial.set_user_attr(STATUS_ATTR, str(outcome.status))
-        trial.set_user_attr(REASON_ATTR, _reason(outcome)[:MAX_REASON])
-        return self._study.tell(trial, state=TrialState.FAIL)
+        Proposals that are still out count as interrupted: they may be proposed again.
+        """
+        if self._mirror is None:
+            return
+        for number in sorted(self._pending):
+            self._end(self._pending.pop(number), None, {STATUS_ATTR: INTERRUPTED})
+        self._mirror.close()
 
-    def _check_space(self, identity: str) -> None:
-        known = self._study.user_attrs.get(SPACE_ATTR)
-        if known is None and not self._study.get_trials(deepcopy=False):
-            self._study.set_user_attr(SPACE_ATTR, identity)
-        elif known != identity:
-            raise StoreError(
-                f"the study {self._study.study_name!r} was made for a search space with other "
-                "parameters, values or constraints; start a new run, or use another database "
-                "(--db)"
-            )
+    def _end(self, trial: Trial, value: float | None, attrs: dict[str, str]) -> None:
+        for key, text in attrs.items():
+            trial.set_user_attr(key, text)
+        state = TrialState.FAIL if value is None else None
+        self._finished(self._study.tell(trial, value, state=state))
 
-    def _close_leftovers(self) -> None:
-        study_id = self._storage.get_study_id_from_name(self._study.study_name)
-        unfinished = (TrialState.RUNNING, TrialState.WAITING)
-        for trial in self._study.get_trials(deepcopy=False, states=unfinished):
-            trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, trial.number)
-            self._storage.set_trial_user_attr(trial_id, STATUS_ATTR, INTERRUPTED)
-            self._storage.set_trial_state_values(trial_id, TrialState.FAIL)
+    def _finished(self, trial: FrozenTrial) -> None:
+        self._history.finish(trial)
+        if self._mirror is not None:
+            self._mirror.add(trial)
 
 
-def _reason(outcome: Outcome) -> str:
+def _result(outcome: Outcome, cost: float | None) -> tuple[float | None, dict[str, str]]:
+    """What a trial is worth, None if it failed, and its attributes."""
+    value = outcome.time_us if outcome.time_us is None or cost is None else cost
+    if value is not None and 0.0 < value < math.inf:
+        return value, {}
+    reason = outcome.reason
     if outcome.status is Status.OK:
-        return f"no usable time: {outcome.time_us} us"
-    return outcome.reason
+        reason = f"no usable time: {outcome.time_us} us"
+    return None, {STATUS_ATTR: str(outcome.status), REASON_ATTR: reason[:MAX_REASON]}

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +35,8 @@ MAX_CLIMB = 8
 LOCAL_EVERY = 2
 # Above this many observations the model keeps the fastest half and a sample of the rest.
 MAX_OBSERVED = 400
+# Length scales are fitted to that many of them, chosen in the same way: the cost grows cubically.
+MAX_FITTED = 160
 
 
 class Surrogate:
@@ -50,6 +53,8 @@ class Surrogate:
         self._model: _Model | None = None
         self._threads = ThreadpoolController()
         self._neighbours: dict[tuple[int, int], list[int]] = {}
+        # By the best candidate when last asked, as a share of the best time.
+        self.expected_improvement: float | None = None
 
     @property
     def is_blind(self) -> bool:
@@ -70,12 +75,13 @@ class Surrogate:
         if is_sample and history.best is not None:
             for moves in (1, 2):
                 model.widen(self._near(history.best.index, moves))
-        times, failures = model.targets(history)
-        score = model.score(times, failures, history.seen)
+        targets = model.targets(history)
+        score = model.score(targets, history.seen)
+        self.expected_improvement = model.improvement(int(np.argmax(score)))
         if (len(history.told) + len(history.pending)) % LOCAL_EVERY == 0:
             score = self._only_next_to_best(model, history, score)
         elif is_sample:
-            score = self._climb(model, history, score, (times, failures))
+            score = self._climb(model, history, score, targets)
         return int(model.pool[int(np.argmax(score))])
 
     def _only_next_to_best(self, model: "_Model", history: History, score: Floats) -> Floats:
@@ -94,13 +100,13 @@ class Surrogate:
         return self._neighbours[index, moves]
 
     def _climb(
-        self, model: "_Model", history: History, score: Floats, targets: tuple[Floats, Floats]
+        self, model: "_Model", history: History, score: Floats, targets: "_Targets"
     ) -> Floats:
         """Goes uphill from the best of a sampled pool, by one parameter at a time."""
         for _ in range(MAX_CLIMB):
             top = int(np.argmax(score))
             model.widen(self._near(int(model.pool[top]), 1))
-            more = model.score(*targets, history.seen, start=len(score))
+            more = model.score(targets, history.seen, start=len(score))
             score = np.concatenate([score, more])
             if int(np.argmax(score)) == top:
                 break
@@ -116,8 +122,9 @@ class Surrogate:
     def _fit(self, history: History, fit_size: int) -> "_Model":
         told = history.told[:fit_size]
         rng = np.random.default_rng([self._seed, fit_size])
-        kept = [told[i] for i in _informative(log_targets(told), rng)]
+        kept = [told[i] for i in _informative(log_targets(told), MAX_OBSERVED, rng)]
         worked = [t for t in kept if t.time_us is not None]
+        worked = [worked[i] for i in _informative(log_targets(worked), MAX_FITTED, rng)]
         kernel = fit(self._features([t.index for t in worked]), _standardised(log_targets(worked)))
         rows = [t.index for t in kept]
         return _Model(fit_size, kernel, self._features, rows, self._pool(history, rng))
@@ -143,6 +150,7 @@ class _Model:
         self._rows = rows
         self._num_told = fit_size
         self._in_pool = set(pool.tolist())
+        self._promises: tuple[Floats, Floats, Floats] = (np.empty(0),) * 3
 
     def take_in(self, history: History) -> None:
         """Observe what has been told since the fit, and what is pending."""
@@ -165,31 +173,54 @@ class _Model:
             self.pool = np.concatenate([self.pool, np.array(beyond, dtype=np.int64)])
             self._posterior.widen(self._features(beyond))
 
-    def targets(self, history: History) -> tuple[Floats, Floats]:
-        """Standardised log times, and failures (1 or 0), of the rows.
+    def targets(self, history: History) -> "_Targets":
+        """What is known of the rows; what is not is believed to be as the rest predicts.
 
-        What is not known, of pending configs and of the times of failed ones, is believed to be as
-        the rest predicts.
+        Not known are the results of pending configs and the times of failed ones.
         """
         told = {t.index: t for t in history.told}
         rows = [told.get(index) for index in self._rows]
         finished = np.array([t is not None for t in rows])
         worked = np.array([t is not None and t.time_us is not None for t in rows])
+        logs = log_targets([t for t in rows if t and t.time_us])
         times, failures = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
-        times[worked] = _standardised(log_targets([t for t in rows if t and t.time_us]))
+        times[worked] = _standardised(logs)
         failures[finished] = ~worked[finished]
-        return self._posterior.believe(times), self._posterior.believe(failures)
+        believed = self._posterior.believe(failures) if (failures == 1.0).any() else None
+        return _Targets(self._posterior.believe(times), believed, float(logs.std()))
 
-    def score(
-        self, times: Floats, failures: Floats, seen: NDArray[np.bool_], start: int = 0
-    ) -> Floats:
+    def score(self, targets: "_Targets", seen: NDArray[np.bool_], start: int = 0) -> Floats:
         """How promising the candidates from ``start`` on are: log of improvement x success."""
-        mean, spread = self._posterior.predict(times, start)
-        score = log_expected_improvement(mean, spread, float(times.min()))
-        risk = self._posterior.mean(failures, start)
-        score += np.log1p(-np.clip(risk, 0.0, MAX_RISK))
+        mean, spread = self._posterior.predict(targets.times, start)
+        gap = mean - float(targets.times.min())
+        score = log_expected_improvement(gap, spread, 0.0)
+        risk = np.zeros(len(gap))
+        if targets.failures is not None:
+            risk = np.clip(self._posterior.mean(targets.failures, start), 0.0, MAX_RISK)
+            score += np.log1p(-risk)
         score[seen[self.pool[start:]]] = -np.inf
+        if start == 0:
+            self._promises = gap * targets.unit, spread * targets.unit, 1.0 - risk
         return score
+
+    def improvement(self, candidate: int) -> float:
+        """What a candidate of the last full `score` would save on average, as a share of the best
+        time.
+        """
+        log_ratio, spread, success = (float(column[candidate]) for column in self._promises)
+        return relative_improvement(log_ratio, spread) * success
+
+
+@dataclass(frozen=True, slots=True)
+class _Targets:
+    """Of each row: the standardised log time, and 1 or 0 for failed or not (None: none failed).
+
+    ``unit`` is the spread of log times that was made 1.
+    """
+
+    times: Floats
+    failures: Floats | None
+    unit: float
 
 
 def last_fit_size(num_told: int) -> int:
@@ -225,18 +256,28 @@ def log_expected_improvement(mean: Floats, spread: Floats, best: float) -> Float
     return log_gain
 
 
+def relative_improvement(log_ratio: float, spread: float) -> float:
+    """Expected share of the best time that a config saves, where it saves any.
+
+    The config's time is that of the best times exp(normal with mean ``log_ratio`` and ``spread``).
+    """
+    u = -log_ratio / spread
+    slower = math.exp(log_ratio + 0.5 * spread * spread) * float(ndtr(u - spread))
+    return max(0.0, float(ndtr(u)) - slower)
+
+
 def _log_density(u: Floats) -> Floats:
     density: Floats = -0.5 * u * u - 0.5 * math.log(2.0 * math.pi)
     return density
 
 
-def _informative(targets: Floats, rng: np.random.Generator) -> Indices:
-    """Positions that the model keeps, in order."""
-    if len(targets) <= MAX_OBSERVED:
+def _informative(targets: Floats, most: int, rng: np.random.Generator) -> Indices:
+    """Positions that are kept if there are more than ``most``: the fastest half, then a sample."""
+    if len(targets) <= most:
         return np.arange(len(targets))
     by_time = np.argsort(targets, kind="stable")
-    fastest, rest = np.split(by_time, [MAX_OBSERVED // 2])
-    sample = rng.choice(rest, MAX_OBSERVED - len(fastest), replace=False)
+    fastest, rest = np.split(by_time, [most // 2])
+    sample = rng.choice(rest, most - len(fastest), replace=False)
     return np.sort(np.concatenate([fastest, sample]))
 
 

@@ -5,6 +5,7 @@ from autogemm.space.derived import broken_constraints, derive_values, launch_pla
 from autogemm.space.expression import Expression
 from autogemm.space.family import Constraint, Family, LaunchRule, Parameter
 from autogemm.space.legal import Space
+from autogemm.space.listed import listed_space
 from autogemm.space.loading import list_families, load_family
 from autogemm.space.narrowing import parse_fix
 from autogemm.space.parsing import parse_expression
@@ -21,6 +22,7 @@ __all__ = [
     "derive_values",
     "launch_plan",
     "list_families",
+    "listed_space",
     "load_family",
     "parse_expression",
     "parse_fix",

@@ -24,7 +24,7 @@ from autogemm.space.narrowing import narrowed
 # Rows per block: a column of int64 fits the second-level cache, and NumPy's overhead is small.
 BLOCK_ROWS = 2**17
 SAMPLE_ROWS = 4096
-MAX_LEGAL = 20_000_000
+MAX_LEGAL = 200_000_000
 # Partial configs looked at: minutes. Beyond it the constraints are too weak to be of use.
 MAX_VISITED = 4_000_000_000
 # Keys are int64.

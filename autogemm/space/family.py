@@ -55,7 +55,9 @@ class LaunchRule:
 class Family:
     """``NAME.yaml`` and ``NAME.cu.jinja``. ``derive`` is ordered: each reads earlier ones only.
 
-    ``template_sha256`` covers the template and the shared parts that it may include.
+    ``template_sha256`` covers the template and the shared parts that it may include. A family that
+    others recorded has no template (``template_path`` None, ``template_sha256`` empty): its configs
+    can be searched, not rendered.
     """
 
     name: str
@@ -69,7 +71,7 @@ class Family:
     workspace_bytes: Expression
     seeds: tuple[Config, ...]
     yaml_path: Path
-    template_path: Path
+    template_path: Path | None
     yaml_sha256: str
     template_sha256: str
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from autogemm.config import Config
 from autogemm.errors import NotFoundError, UsageError
-from autogemm.outcome import CacheState, Provenance, Status
+from autogemm.outcome import CacheState, Fill, Provenance, Status
 from autogemm.store.certificates import has_not_failed, newest_certificate
 from autogemm.store.convert import (
     device_of,
@@ -35,8 +35,15 @@ from autogemm.stored_kernel import StoredKernel
 # A kernel's time is that of the finals it was in, or of one of its trials.
 Timing = FinalsEntryRecord | TrialRecord
 
-# Times that may be compared with each other: not across GPUs, problems, sources, cache states.
-_GROUP = (RunRecord.device_id, RunRecord.problem_id, RunRecord.provenance, RunRecord.l2)
+# Times that may be compared with each other: not across GPUs, problems, sources, cache states,
+# contents of the matrices.
+_GROUP = (
+    RunRecord.device_id,
+    RunRecord.problem_id,
+    RunRecord.provenance,
+    RunRecord.l2,
+    RunRecord.fill,
+)
 
 _WINNER = 1
 
@@ -46,32 +53,38 @@ _MEASURED_FIRST = case((RunRecord.provenance == Provenance.MEASURED.value, 0), e
 
 
 def best_rows(session: Session, query: BestQuery) -> list[ResultRow]:
-    """One row for each device, problem, provenance and cache state, sorted by these."""
+    """One row for each device, problem, provenance, cache state and fill, sorted by these."""
     rows = [_result_row(timing) for timing in _best_timings(session, query)]
     return sorted(
         rows,
         key=lambda row: (
             *(row.device.name, row.problem.flops, row.problem.label),
-            *(row.provenance, row.l2),
+            *(row.provenance, row.l2, row.fill),
         ),
     )
 
 
 def best_kernel(session: Session, query: BestQuery) -> StoredKernel:
-    """The best kernel of the newest match; a measured one before a recorded one.
+    """The best kernel of the newest match; a measured one before a recorded one, and before both
+    none whose source was not kept.
 
-    Raises NotFoundError when nothing matches, or the source of what matches was not kept.
+    Raises NotFoundError when nothing matches, or there is no source of anything that does.
     """
     timings = list(_best_timings(session, query))
     if not timings:
         raise NotFoundError("no result matches: autogemm db best lists what there is")
     chosen = max(
         timings,
-        key=lambda timing: (_run(timing).provenance == Provenance.MEASURED, _measured_at(timing)),
+        key=lambda timing: (
+            timing.kernel is not None,
+            _run(timing).provenance == Provenance.MEASURED,
+            _measured_at(timing),
+        ),
     )
     if chosen.kernel is None:
         raise NotFoundError(
-            f"the source of the best kernel of run {_run(chosen).id} was not kept: tune again"
+            f"run {_run(chosen).id} has times but no source of its best kernel (a recording from "
+            "elsewhere has none): tune a family that ships, or one of your own"
         )
     return _stored_kernel(session, chosen, chosen.kernel)
 
@@ -191,8 +204,8 @@ def _best_winners(query: BestQuery) -> Select[FinalsEntryRecord]:
     )
 
 
-def _group(run: RunRecord) -> tuple[int, int, str, str]:
-    return (run.device_id, run.problem_id, run.provenance, run.l2)
+def _group(run: RunRecord) -> tuple[int, int, str, str, str]:
+    return (run.device_id, run.problem_id, run.provenance, run.l2, run.fill)
 
 
 def _run(timing: Timing) -> RunRecord:
@@ -227,6 +240,7 @@ def _result_row(timing: Timing) -> ResultRow:
         problem=problem_of(run.problem),
         provenance=Provenance(run.provenance),
         l2=CacheState(run.l2),
+        fill=Fill(run.fill),
         family=run.family,
         config=Config.of(run.family, config),
         time_us=time_us,

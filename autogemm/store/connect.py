@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
-from autogemm.errors import StoreError
+from autogemm.errors import StoreError, StoreLockedError
 
 # Part of a driver's message -> what it means for the user.
 _MEANINGS = {
@@ -140,4 +140,5 @@ def driver_errors_in_one_line(where: str) -> Iterator[None]:
     except DBAPIError as error:
         said = " ".join(str(error.orig).split())
         meaning = next((text for part, text in _MEANINGS.items() if part in said), said)
-        raise StoreError(f"the database {where} {meaning}") from error
+        kind = StoreLockedError if "database is locked" in said else StoreError
+        raise kind(f"the database {where} {meaning}") from error

@@ -16,6 +16,7 @@ from autogemm.kernel import KernelSource, Resources
 from autogemm.outcome import (
     CacheState,
     Environment,
+    Fill,
     Finals,
     FinalsEntry,
     Measurement,
@@ -127,6 +128,7 @@ def spec_columns(spec: RunSpec) -> Columns:
         "sampler": spec.sampler,
         "seed": spec.seed,
         "l2": spec.l2.value,
+        "fill": spec.fill.value,
         "provenance": spec.provenance.value,
     }
 
@@ -146,6 +148,7 @@ def spec_of(record: RunRecord) -> RunSpec:
         provenance=Provenance(record.provenance),
         command=record.command,
         l2=CacheState(record.l2),
+        fill=Fill(record.fill),
     )
 
 
@@ -210,6 +213,7 @@ def measurement_record(measurement: Measurement) -> MeasurementRecord:
         launches_per_sample=measurement.launches_per_sample,
         l2=measurement.l2.value,
         provenance=measurement.provenance.value,
+        throttled_samples=measurement.throttled_samples,
         **asdict(measurement.telemetry),
     )
 
@@ -223,6 +227,7 @@ def measurement_of(record: MeasurementRecord) -> Measurement:
         launches_per_sample=record.launches_per_sample,
         l2=CacheState(record.l2),
         telemetry=telemetry_of(record),
+        throttled_samples=record.throttled_samples,
     )
 
 
@@ -292,6 +297,7 @@ def finals_of(record: FinalsRecord) -> Finals:
         telemetry=telemetry_of(record),
         method=record.method,
         launches_per_sample=record.launches_per_sample,
+        throttled_rounds=record.throttled_rounds,
     )
 
 

@@ -164,6 +164,7 @@ class RunRecord(Base):
     sampler: Mapped[str]
     seed: Mapped[int] = mapped_column(BigInteger)
     l2: Mapped[str]
+    fill: Mapped[str]
     provenance: Mapped[str]
     state: Mapped[str]
     owner: Mapped[str]
@@ -246,6 +247,7 @@ class MeasurementRecord(TelemetryColumns, Base):
     launches_per_sample: Mapped[int]
     l2: Mapped[str]
     provenance: Mapped[str]
+    throttled_samples: Mapped[int]
 
 
 class FinalsRecord(TelemetryColumns, Base):
@@ -259,6 +261,7 @@ class FinalsRecord(TelemetryColumns, Base):
     method: Mapped[str]
     launches_per_sample: Mapped[int]
     provenance: Mapped[str]
+    throttled_rounds: Mapped[int]
     measured_at: Mapped[datetime]
 
     run: Mapped[RunRecord] = relationship(lazy="joined", innerjoin=True)

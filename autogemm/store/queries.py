@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from autogemm.device import Device
 from autogemm.errors import NotFoundError
-from autogemm.outcome import CacheState, Environment, Outcome, Provenance, Status
+from autogemm.outcome import CacheState, Environment, Fill, Outcome, Provenance, Status
 from autogemm.problem import Problem
 from autogemm.store.convert import (
     device_key,
@@ -52,12 +52,13 @@ def conditions(query: BestQuery) -> list[Condition]:
     return wanted
 
 
-def same_place(
+def same_place(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
     problem: Problem,
     device: Device,
     environment: Environment,
     provenance: Provenance,
     l2: CacheState | None,
+    fill: Fill | None,
 ) -> list[Condition]:
     """What a run must satisfy for its times to hold for these circumstances."""
     wanted = [
@@ -68,13 +69,15 @@ def same_place(
     ]
     if l2 is not None:
         wanted.append(RunRecord.l2 == l2.value)
+    if fill is not None:
+        wanted.append(RunRecord.fill == fill.value)
     return wanted
 
 
 def same_request(spec: RunSpec) -> list[Condition]:
     """What a run must satisfy to have been asked for the same thing in the same place."""
     return [
-        *same_place(spec.problem, spec.device, spec.environment, spec.provenance, spec.l2),
+        *same_place(spec.problem, spec.device, spec.environment, spec.provenance, None, None),
         *(getattr(RunRecord, name) == value for name, value in spec_columns(spec).items()),
     ]
 
@@ -107,10 +110,27 @@ def known_outcome(session: Session, kernel_sha256: str, where: list[Condition]) 
     return outcome_of(found) if found else None
 
 
+def known_kernels(session: Session, where: list[Condition]) -> frozenset[str]:
+    """The sha256 of all kernels of which `known_outcome` knows something."""
+    statement = (
+        select(KernelRecord.source_sha256)
+        .join(TrialRecord, TrialRecord.kernel_id == KernelRecord.id)
+        .join(TrialRecord.run)
+        .where(TrialRecord.status.in_([status.value for status in _REPEATABLE]), *where)
+    )
+    return frozenset(session.scalars(statement))
+
+
 def outcomes(session: Session, run_id: int) -> list[Outcome]:
     """A run's outcomes in the order of their numbers."""
     statement = select(TrialRecord).filter_by(run_id=run_id).order_by(TrialRecord.number)
     return [outcome_of(trial) for trial in session.scalars(statement)]
+
+
+def next_trial_number(session: Session, run_id: int) -> int:
+    """One more than the largest number among a run's trials, 0 without any."""
+    largest = session.scalar(select(func.max(TrialRecord.number)).filter_by(run_id=run_id))
+    return 0 if largest is None else largest + 1
 
 
 def trial_rows(

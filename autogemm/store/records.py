@@ -9,6 +9,7 @@ from autogemm.device import Device
 from autogemm.outcome import (
     CacheState,
     Environment,
+    Fill,
     Finals,
     Outcome,
     Provenance,
@@ -43,6 +44,7 @@ class RunSpec:
     provenance: Provenance
     command: str
     l2: CacheState = CacheState.WARM
+    fill: Fill = Fill.UNIFORM
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class BestQuery:
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
-    """The best kernel for one device, problem, provenance and cache state.
+    """The best kernel for one device, problem, provenance, cache state and fill.
 
     ``ratio`` is cuBLAS time / own time from the finals (above 1 is faster than cuBLAS) with its
     interval; None for a run that had no finals. ``kernel_id`` is None if its source was not kept.
@@ -73,6 +75,7 @@ class ResultRow:
     problem: Problem
     provenance: Provenance
     l2: CacheState
+    fill: Fill
     family: str
     config: Config
     time_us: float

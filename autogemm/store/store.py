@@ -14,7 +14,7 @@ from autogemm.certificate import Certificate
 from autogemm.device import Device
 from autogemm.errors import StoreError
 from autogemm.kernel import KernelSource
-from autogemm.outcome import CacheState, Environment, Finals, Outcome, Provenance, Status
+from autogemm.outcome import CacheState, Environment, Fill, Finals, Outcome, Provenance, Status
 from autogemm.problem import Problem
 from autogemm.resources import default_database_url
 from autogemm.store import best, certificates, queries, writing
@@ -145,6 +145,11 @@ class Store:
         with self._read() as session:
             return queries.outcomes(session, run_id)
 
+    def next_trial_number(self, run_id: int) -> int:
+        """The first number after all those that trials of the run have."""
+        with self._read() as session:
+            return queries.next_trial_number(session, run_id)
+
     def known_outcome(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
         self,
         kernel_sha256: str,
@@ -153,18 +158,33 @@ class Store:
         environment: Environment,
         provenance: Provenance,
         l2: CacheState | None = None,
+        fill: Fill | None = None,
     ) -> Outcome | None:
         """What this kernel did earlier in the same place, if measuring again would repeat it.
 
         ``ok``, ``compile_failed`` and ``wrong_result`` repeat; other ends may be bad luck. ``l2``
-        asks for times of one cache state only.
+        and ``fill`` ask for times of one cache state and one kind of inputs only.
         """
         with self._read() as session:
-            where = queries.same_place(problem, device, environment, provenance, l2)
+            where = queries.same_place(problem, device, environment, provenance, l2, fill)
             return queries.known_outcome(session, kernel_sha256, where)
 
+    def known_kernels(  # noqa: PLR0913, PLR0917  # as of `known_outcome`
+        self,
+        problem: Problem,
+        device: Device,
+        environment: Environment,
+        provenance: Provenance,
+        l2: CacheState | None = None,
+        fill: Fill | None = None,
+    ) -> frozenset[str]:
+        """The sha256 of all kernels of which `known_outcome` would give something."""
+        with self._read() as session:
+            where = queries.same_place(problem, device, environment, provenance, l2, fill)
+            return queries.known_kernels(session, where)
+
     def best(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
-        """The best kernel for each device, problem, provenance and cache state.
+        """The best kernel for each device, problem, provenance, cache state and fill.
 
         It is the winner of finals with the highest ratio to the baseline among those in the newest
         environment, or, where there were none, the trial with the smallest median.

@@ -146,6 +146,7 @@ def add_finals(
         method=finals.method,
         launches_per_sample=finals.launches_per_sample,
         provenance=finals.provenance.value,
+        throttled_rounds=finals.throttled_rounds,
         measured_at=now(),
         **asdict(finals.telemetry),
     )

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from autogemm.device import Device
 from autogemm.kernel import Candidate
-from autogemm.outcome import CacheState, Environment, Finals, Outcome, Provenance
+from autogemm.outcome import CacheState, Environment, Fill, Finals, Outcome, Provenance
 from autogemm.problem import Problem
 
 
@@ -20,11 +20,13 @@ class MeasureOptions:
     """
 
     l2: CacheState = CacheState.WARM
+    fill: Fill = Fill.UNIFORM
     seed: int = 0
     deadline_s: float = 30.0
     host_memory_bytes: int = 16 * 2**30
     max_samples: int = 20
-    # A candidate slower than this multiple of the best so far is timed once and let go.
+    # A candidate slower than this multiple of the best so far is timed once and let go; after n
+    # samples, what it may be slower is an n-th of that.
     hopeless_ratio: float = 1.5
 
 

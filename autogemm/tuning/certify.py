@@ -24,7 +24,7 @@ from autogemm.errors import (
     UsageError,
 )
 from autogemm.kernel import Candidate, KernelSource
-from autogemm.outcome import Disqualified, Finals
+from autogemm.outcome import Dropped, Finals
 from autogemm.problem import Problem
 from autogemm.space import Family, launch_plan
 from autogemm.targets import Target
@@ -78,7 +78,7 @@ class Certifier:
     family: Family
     target: Target
     compiler: Compiler | None
-    matrix_s: float = MATRIX_S
+    matrix_s: float = field(default_factory=lambda: MATRIX_S)
     progress: Progress = field(default=lambda text: None)
 
     def certify(
@@ -204,12 +204,12 @@ def certified(  # noqa: PLR0913, PLR0917  # finals, and what they are checked wi
 ) -> tuple[Finals, Certificate]:
     """The finals with a winner that passed, and its certificate.
 
-    Who fails is disqualified and the next one checked; ``keep`` gets each kernel's sha256 and
-    certificate as it is made, also of those that the finals themselves disqualified. Raises
+    Who fails is dropped and the next one checked; ``keep`` gets each kernel's sha256 and
+    certificate as it is made, also of those that the finals themselves dropped. Raises
     CertificationError when nobody is left.
     """
     by_sha256 = {candidate.source.sha256: candidate for candidate in candidates}
-    for lost in finals.disqualified:
+    for lost in finals.dropped:
         found = Check("finals", Verdict.FAILED, lost.reason)
         keep(lost.kernel_sha256, Certificate((found,), datetime.now(UTC)))
     for _ in finals.entries:
@@ -232,7 +232,7 @@ def certified(  # noqa: PLR0913, PLR0917  # finals, and what they are checked wi
 
 
 def without_winner(finals: Finals, reason: str, seed: int) -> Finals:
-    """The same finals decided without their winner, who is disqualified."""
+    """The same finals decided without their winner, who is dropped."""
     lost, *others = finals.entries
     assert lost.config is not None, "only the baseline has no config"
     timed = [
@@ -244,9 +244,9 @@ def without_winner(finals: Finals, reason: str, seed: int) -> Finals:
         finals,
         entries=entries,
         baseline=baseline,
-        disqualified=(
-            *finals.disqualified,
-            Disqualified(lost.config, lost.kernel_sha256, reason),
+        dropped=(
+            *finals.dropped,
+            Dropped(lost.config, lost.kernel_sha256, reason),
         ),
     )
 

@@ -4,19 +4,30 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autogemm.errors import DeviceError, NotFoundError, UsageError
+from autogemm.space import Family
 from autogemm.targets import Target
 from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device
-from autogemm.targets.recorded import RecordedTarget
+from autogemm.targets.recorded import ListedTarget, RecordedTarget, is_kernel_tuner_cache
 
 RECORDED = "recorded"
 
 
+def is_file(gpu: str) -> bool:
+    """Whether ``--gpu`` names a recording's file, which may be of a family of its own."""
+    kind, _, place = gpu.partition(":")
+    return kind == RECORDED and bool(place)
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A target, and what must be said about the choice (empty if nothing)."""
+    """A target, what must be said about the choice (empty if nothing), and where the target brings
+    its own the family to be tuned, and the size ``MxNxK`` if it says that.
+    """
 
     target: Target
     notice: str = ""
+    family: Family | None = None
+    size: str = ""
 
 
 def choose_target(gpu: str, family: str, require_gpu: bool = False) -> Chosen:
@@ -24,14 +35,20 @@ def choose_target(gpu: str, family: str, require_gpu: bool = False) -> Chosen:
 
     ``auto`` is the first attached GPU, and where there is none the shipped recordings of the
     family; a number or a part of a name is an attached GPU; ``recorded`` and ``recorded:FILE``
-    replay a recording. Raises NotFoundError for a GPU or file that is not there, DeviceError when
-    there is no GPU and no recording either, or ``require_gpu`` forbids it.
+    replay a recording, the project's own or a cache of Kernel Tuner. Raises NotFoundError for a GPU
+    or file that is not there, DeviceError when there is no GPU and no recording either, or
+    ``require_gpu`` forbids it.
     """
     kind, _, place = gpu.partition(":")
     if kind == RECORDED:
         if require_gpu:
             raise UsageError(f"--require-gpu and --gpu {gpu} exclude each other")
-        target = RecordedTarget(Path(place).expanduser() if place else None, family)
+        path = Path(place).expanduser() if place else None
+        if path is not None and path.is_file() and is_kernel_tuner_cache(path):
+            listed = ListedTarget(path)
+            notice = _recorded_notice("", listed, True)
+            return Chosen(listed, notice, listed.family, listed.size)
+        target = RecordedTarget(path, family)
         return Chosen(target, _recorded_notice("", target, bool(place)))
     names = [device.name for device in attached_devices()]
     if gpu == "auto":
@@ -50,7 +67,7 @@ def _without_gpu(family: str, require_gpu: bool) -> Chosen:
     return Chosen(target, _recorded_notice(f"no GPU: {why}; ", target, False))
 
 
-def _recorded_notice(why: str, target: RecordedTarget, is_named: bool) -> str:
+def _recorded_notice(why: str, target: RecordedTarget | ListedTarget, is_named: bool) -> str:
     which = f"{target.path.name}, " if is_named else ""
     return (
         f"{why}using the recording of {which}{target.device.name}: every time below is recorded, "

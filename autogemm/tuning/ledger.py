@@ -1,8 +1,11 @@
 """What a run has found so far, in memory and in the store."""
 
+import logging
 import math
+import time
 
 from autogemm.config import Config
+from autogemm.errors import StoreLockedError
 from autogemm.kernel import KernelSource
 from autogemm.outcome import Outcome, Status
 from autogemm.store import RunSpec, Store
@@ -10,9 +13,18 @@ from autogemm.store import RunSpec, Store
 # Ends that another try would repeat.
 LASTING = frozenset({Status.OK, Status.COMPILE_FAILED, Status.WRONG_RESULT})
 
+# How long another process may hold the database's lock before the run ends. What was measured is
+# kept in the meantime, and the card goes on with what is asked for already.
+LOCK_PATIENCE_S = 600.0
+
+_log = logging.getLogger(__name__)
+
 
 class Ledger:
-    """All outcomes of one run, those of calls before this one included."""
+    """All outcomes of one run, those of calls before this one included.
+
+    ``next_number`` is that of the first trial that this call adds.
+    """
 
     def __init__(self, store: Store, run_id: int, spec: RunSpec) -> None:
         self._store = store
@@ -22,8 +34,17 @@ class Ledger:
         self.best: Outcome | None = None
         self._by_kernel: dict[str, Outcome] = {}
         self._by_config: dict[str, Outcome] = {}
+        self.next_number = store.next_trial_number(run_id)
+        self._known_before = store.known_kernels(
+            spec.problem, spec.device, spec.environment, spec.provenance, spec.l2, spec.fill
+        )
         for outcome in store.trials(run_id):
             self._note(outcome)
+
+    @property
+    def best_us(self) -> float | None:
+        """The time of the best, None while there is none."""
+        return self.best.time_us if self.best is not None else None
 
     def recorded(self, config: Config) -> Outcome | None:
         """What this run has recorded for the config, None if nothing."""
@@ -37,15 +58,37 @@ class Ledger:
         """A lasting outcome of the same kernel from this run, or an earlier one in the same place
         and with the same cache state.
         """
+        twin = self.twin(source)
+        if twin is not None or source.sha256 not in self._known_before:
+            return twin
         spec = self._spec
-        return self.twin(source) or self._store.known_outcome(
-            source.sha256, spec.problem, spec.device, spec.environment, spec.provenance, spec.l2
+        return self._store.known_outcome(
+            source.sha256,
+            spec.problem,
+            spec.device,
+            spec.environment,
+            spec.provenance,
+            spec.l2,
+            spec.fill,
         )
 
     def record(self, number: int, outcome: Outcome, source: KernelSource | None) -> bool:
-        """Keep one more outcome, durably. True if it is the best so far."""
-        self._store.record_trial(self._run_id, number, outcome, source)
-        return self._note(outcome)
+        """Keep one more outcome, durably. True if it is the best so far.
+
+        Waits while another process holds the database's lock. The source is kept with it if the
+        outcome is of a kernel, and not of a config alone. Raises StoreError.
+        """
+        kept = source if outcome.kernel_sha256 else None
+        deadline = time.monotonic() + LOCK_PATIENCE_S
+        while True:
+            try:
+                self._store.record_trial(self._run_id, number, outcome, kept)
+            except StoreLockedError as error:
+                if time.monotonic() > deadline:
+                    raise
+                _log.warning("waiting to store trial %d: %s", number, error)
+            else:
+                return self._note(outcome)
 
     def _note(self, outcome: Outcome) -> bool:
         self.outcomes.append(outcome)

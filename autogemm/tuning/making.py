@@ -41,12 +41,24 @@ class Maker:
     compiler: Compiler | None
 
     def render(self, config: Config) -> KernelSource:
-        """The source of a config. Raises FamilyError for a broken template."""
+        """The source of a config. Raises FamilyError for a broken template.
+
+        Of a family without a template it is the config itself, which tells candidates apart and is
+        not kept.
+        """
+        family = self.family
+        if family.template_path is None:
+            layout = self.problem.layout
+            return KernelSource(family.name, family.template_sha256, config, layout, str(config))
         return render(self.family, config, self.problem)
 
-    def start(self, source: KernelSource) -> Making:
-        """Begin to compile, where there is a compiler."""
-        plan = launch_plan(self.family, source.config, self.problem)
+    def plan(self, source: KernelSource) -> LaunchPlan:
+        """The launches of a source."""
+        return launch_plan(self.family, source.config, self.problem)
+
+    def start(self, source: KernelSource, plan: LaunchPlan | None = None) -> Making:
+        """Begin to compile, where there is a compiler. ``plan`` is the source's, if at hand."""
+        plan = plan or self.plan(source)
         if self.compiler is None:
             return Making(source, plan, None)
         return Making(source, plan, self.compiler.submit(source, self.device.sm))

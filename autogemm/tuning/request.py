@@ -23,6 +23,7 @@ class TuneRequest:
     ``budget_s`` seconds of this call, or when the space is used up, whichever comes first; None
     sets no such limit. ``fresh`` starts a new run where the same request was left unfinished,
     ``certify`` has the winner checked further (some seconds; needs a measuring target).
+    ``prune`` rejects what static facts rule out before it meets the card.
     Raises UsageError for a count below 1 or a budget that is not positive.
     """
 
@@ -37,6 +38,7 @@ class TuneRequest:
     rounds: int = DEFAULT_ROUNDS
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     fresh: bool = False
+    prune: bool = True
     certify: bool = False
     command: str = ""
 
@@ -69,6 +71,7 @@ class TuneResult:
     outcomes: tuple[Outcome, ...]
     num_resumed: int
     num_reused: int
+    num_pruned: int
     num_legal: int
     search_s: float
     finals_s: float

@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -14,6 +14,7 @@ from autogemm.config import Value
 from autogemm.errors import CompilerMissingError, KernelCompileError, UsageError
 from autogemm.kernel import Candidate
 from autogemm.outcome import Environment, Finals, Outcome, Provenance
+from autogemm.problem import Problem
 from autogemm.search import Search
 from autogemm.space import Family, Space, build_space
 from autogemm.store import RunSpec, RunState, Store
@@ -40,6 +41,19 @@ class Replaying(Protocol):
         """What a person must know before believing its times, a line each."""
 
 
+@runtime_checkable
+class Listing(Protocol):
+    """A target that brings its configs, and neither kernels nor a baseline
+    (:class:`autogemm.targets.recorded.ListedTarget`).
+    """
+
+    def space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Space:
+        """The configs that it lists."""
+
+    def caveats(self, family: Family) -> tuple[str, ...]:
+        """What a person must know before believing its times, a line each."""
+
+
 def tune(
     request: TuneRequest,
     target: Target,
@@ -52,8 +66,9 @@ def tune(
     With ``request.certify`` the winner is the fastest finalist that passes the checks of
     `autogemm.tuning.certify`.
 
-    The same request resumes a run that was interrupted or killed. Ctrl-C ends the search after the
-    candidate on the card and skips the finals; a second one raises KeyboardInterrupt.
+    There are no finals where the target lists configs without kernels. The same request resumes a
+    run that was interrupted or killed. Ctrl-C ends the search after the candidate on the card and
+    skips the finals; a second one raises KeyboardInterrupt.
 
     Raises UsageError, EmptySpaceError, FamilyError, CompilerMissingError, DeviceError,
     RecordingError, StoreError, and CertificationError when no finalist passes; a candidate that
@@ -65,9 +80,13 @@ def tune(
     fix = dict(request.fix)
     if isinstance(target, Replaying):
         fix = _within(target.restriction(request.family), fix)
+    if isinstance(target, Replaying | Listing):
         for caveat in target.caveats(request.family):
             on_event(Notice(caveat))
-    space = build_space(request.family, request.problem, target.device, fix)
+    if isinstance(target, Listing):
+        space = target.space(request.problem, fix)
+    else:
+        space = build_space(request.family, request.problem, target.device, fix)
     spec = run_spec(request, target, compiler, fix)
     run_id = None if request.fresh else store.find_unfinished_run(spec)
     if run_id is None:
@@ -107,6 +126,7 @@ def run_spec(
         provenance=target.provenance,
         command=request.command,
         l2=request.measure.l2,
+        fill=request.measure.fill,
     )
 
 
@@ -162,7 +182,7 @@ class _Run:
         pipeline, interrupted = self._search(maker, ledger)
         began = time.monotonic()
         finals, certificate = None, None
-        if not interrupted:
+        if not interrupted and not isinstance(self.target, Listing):
             try:
                 finals, certificate = self._finals(maker, ledger.outcomes)
             except KeyboardInterrupt:
@@ -178,6 +198,7 @@ class _Run:
             outcomes=tuple(ledger.outcomes),
             num_resumed=num_resumed,
             num_reused=pipeline.num_reused,
+            num_pruned=pipeline.num_pruned,
             num_legal=len(self.space),
             search_s=pipeline.elapsed_s,
             finals_s=time.monotonic() - began,
@@ -200,11 +221,21 @@ class _Run:
             budget_s=math.inf if request.budget_s is None else request.budget_s,
             ahead=2 * self.compiler.threads if self.compiler is not None else 2,
         )
-        pipeline = Pipeline(
-            maker, self.target, search, ledger, limits=limits, on_trial=self.on_event
-        )
-        with wish_to_stop() as stop:
-            pipeline.run(stop)
+        with closing(search):
+            # The store is the truth: what a killed process recorded, the study may lack.
+            for outcome in ledger.outcomes:
+                search.remember(outcome)
+            pipeline = Pipeline(
+                maker,
+                self.target,
+                search,
+                ledger,
+                limits=limits,
+                on_trial=self.on_event,
+                prune=request.prune,
+            )
+            with wish_to_stop() as stop:
+                pipeline.run(stop)
         return pipeline, stop.is_set()
 
     def _finals(

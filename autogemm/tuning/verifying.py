@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from autogemm.errors import EmptySpaceError, KernelCompileError
 from autogemm.kernel import Candidate
 from autogemm.outcome import Status
 from autogemm.problem import Problem
-from autogemm.space import Family, broken_constraints, build_space, launch_plan
+from autogemm.space import Family, Space, broken_constraints, build_space, launch_plan
 from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.emulator import Emulator, Mode, hard_problems
 from autogemm.targets.emulator.problems import DEFAULT_TILE, reduced
@@ -25,8 +26,9 @@ from autogemm.targets.emulator.problems import DEFAULT_TILE, reduced
 TILE_NAMES = ("BM", "BN", "BK")
 KEPT_NAMES = (*TILE_NAMES, "WM", "WN", "TM", "TN", "STAGES")
 
-# From which random configs are drawn: sizes and alignment that leave most of a space legal.
-ROOMY_PROBLEM = Problem(4096, 4096, 4096)
+# From which random configs are drawn: sizes and alignment that leave most of a space legal. A
+# family for few rows has no config for the first.
+ROOMY_PROBLEMS = (Problem(4096, 4096, 4096), Problem(64, 4096, 4096))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,19 @@ def sample_configs(
 
     Raises EmptySpaceError when there is none.
     """
-    space = build_space(family, ROOMY_PROBLEM, device, fix)
+    space = _roomy_space(family, device, fix)
     chosen = np.random.default_rng(seed).permutation(len(space))[:count]
     return [space.config(int(index)) for index in chosen]
+
+
+def _roomy_space(family: Family, device: Device, fix: dict[str, tuple[Value, ...]] | None) -> Space:
+    square, few_rows = ROOMY_PROBLEMS
+    try:
+        return build_space(family, square, device, fix)
+    except EmptySpaceError:
+        with suppress(EmptySpaceError):
+            return build_space(family, few_rows, device, fix)
+        raise
 
 
 def cases_of(

@@ -8,7 +8,7 @@ from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.device_catalogue import find_device
 from autogemm.problem import Layout, Problem
-from autogemm.space import build_space, load_family
+from autogemm.space import build_space, list_families, load_family
 
 pytestmark = pytest.mark.compile
 
@@ -36,16 +36,22 @@ def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> Non
     assert resources.spill_store_bytes <= 64
 
 
+SAMPLED_PROBLEMS = {
+    "sgemm_simt": (Problem(1023, 1000, 77, layout=Layout.TT), Problem(1024, 1024, 1024)),
+    "sgemm_skinny": (Problem(15, 1000, 777, layout=Layout.TT), Problem(64, 1024, 1024)),
+}
+
+
 @pytest.mark.parametrize("card", CARDS)
-def test_sampled_legal_configs_compile(compiler: Compiler, card: str) -> None:
+@pytest.mark.parametrize("name", list_families())
+def test_sampled_legal_configs_compile(compiler: Compiler, name: str, card: str) -> None:
     device = find_device(card)
     if device.sm not in compiler.supported_archs():
         pytest.skip(f"{compiler.version} does not know {device.sm}")
-    family = load_family("sgemm_simt")
+    family = load_family(name)
     rng = np.random.default_rng(device.arch)
-    problems = [Problem(1023, 1000, 77, layout=Layout.TT), Problem(1024, 1024, 1024)]
     futures = []
-    for problem in problems:
+    for problem in SAMPLED_PROBLEMS[name]:
         space = build_space(family, problem, device)
         for index in rng.choice(len(space), size=3, replace=False):
             source = render(family, space.config(int(index)), problem)

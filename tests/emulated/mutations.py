@@ -5,25 +5,31 @@ from dataclasses import dataclass
 from autogemm.config import Config, Value
 from autogemm.kernel import KernelSource, LaunchPlan
 from autogemm.problem import Layout, Problem
-from autogemm.space import Family, launch_plan
+from autogemm.space import Family, launch_plan, load_family
 
 
 @dataclass(frozen=True)
 class Base:
-    """A config of sgemm_simt, and problems that need the same text.
+    """A config of a family, and problems that need the same text.
 
     A parameter that is not named has the first of its values.
     """
 
     values: dict[str, Value]
     problems: tuple[Problem, ...]
+    family_name: str = "sgemm_simt"
 
-    def config(self, family: Family) -> Config:
-        names = {parameter.name: parameter.values[0] for parameter in family.parameters}
-        return Config.of(family.name, names | self.values)
+    @property
+    def family(self) -> Family:
+        return load_family(self.family_name)
 
-    def plan(self, family: Family, problem: Problem) -> LaunchPlan:
-        return launch_plan(family, self.config(family), problem)
+    @property
+    def config(self) -> Config:
+        names = {parameter.name: parameter.values[0] for parameter in self.family.parameters}
+        return Config.of(self.family_name, names | self.values)
+
+    def plan(self, problem: Problem) -> LaunchPlan:
+        return launch_plan(self.family, self.config, problem)
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ class Sanitizing(FakeTarget):
 
 @pytest.fixture(autouse=True)
 def quickly(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certify_module, "MATRIX_S", 20.0)
+    monkeypatch.setattr(certify_module, "MATRIX_S", 120.0)
     cache = tmp_path_factory.getbasetemp() / "certify-cache"
     monkeypatch.setenv("AUTOGEMM_CACHE", str(cache))
 
@@ -175,15 +175,15 @@ def test_the_next_finalist_takes_the_place_of_one_that_fails(family: Family, sto
     assert certificate is not None
     assert certificate.verdict is Verdict.PASSED
     assert {entry.config and entry.config["U"] for entry in finals.entries} == {1}
-    assert {lost.config["U"] for lost in finals.disqualified} == {4}
-    assert all("emulator failed" in lost.reason for lost in finals.disqualified)
+    assert {lost.config["U"] for lost in finals.dropped} == {4}
+    assert all("emulator failed" in lost.reason for lost in finals.dropped)
     assert any(isinstance(event, Certifying) for event in events)
     # The same in the database, and nobody who asks for the best gets one that failed.
     assert store.run(result.run_id).state is RunState.FINISHED
     best = store.stored_kernel(BestQuery())
     assert best.source.sha256 == finals.winner.kernel_sha256
     assert best.certificate == certificate
-    for lost in finals.disqualified:
+    for lost in finals.dropped:
         stored = store.stored_kernel(lost.kernel_sha256)
         assert stored.certificate is not None
         assert stored.certificate.reason == lost.reason
@@ -317,7 +317,7 @@ def test_ties_are_decided_anew_without_the_winner(family: Family) -> None:
     assert [entry.config for entry in others.entries] == [candidates[1].config]
     assert others.winner.ratio == pytest.approx(finals.entries[1].ratio)
     assert others.baseline.samples_us == finals.baseline.samples_us
-    assert [(lost.config, lost.reason) for lost in others.disqualified] == [
+    assert [(lost.config, lost.reason) for lost in others.dropped] == [
         (candidates[0].config, "memcheck failed")
     ]
 

@@ -14,7 +14,7 @@ import pytest
 from autogemm.config import Config
 from autogemm.errors import DeviceError, UsageError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
-from autogemm.outcome import CacheState, Outcome, Status
+from autogemm.outcome import CacheState, Fill, Outcome, Status
 from autogemm.problem import Layout, Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
@@ -242,3 +242,50 @@ def test_finals_go_on_without_one_that_crashes(prepared: CudaTarget) -> None:
 def test_a_problem_larger_than_the_card_names_both_sizes(target: CudaTarget) -> None:
     with pytest.raises(UsageError, match=r"needs 17\.\d GiB .*, 4\.0 GiB are free"):
         target.prepare(Problem(30_000, 30_000, 3), OPTIONS)
+
+
+# What a kernel that is timed finds in A, where `calls` counts from 1 and two calls are verified.
+FINDS = {
+    Fill.UNIFORM: "a != (int)a && a >= -1 && a < 1",
+    Fill.NORMAL: "a != (int)a && a > -8 && a < 8",
+    Fill.INTEGERS: "a == (int)a && a != 0 && a >= -3 && a <= 3",
+    Fill.ZEROS: "a == 0",
+}
+
+
+@pytest.mark.parametrize("fill", list(Fill))
+def test_kernels_are_timed_on_what_was_asked_for(target: CudaTarget, fill: Fill) -> None:
+    problem = Problem(40, 31, 17, beta=0.5)
+    target.prepare(problem, replace(OPTIONS, fill=fill, max_samples=2))
+    # Far more than 1 in absolute value is rare among normal numbers, and there must be some.
+    wide = "float most = 0; for (int i = 0; i < M * lda; ++i) most = fmaxf(most, fabsf(A[i]));"
+    check = f"{wide} const float a = A[5]; if (calls > 2 && !({FINDS[fill]})) return 1;"
+    if fill is Fill.NORMAL:
+        check += " if (calls > 2 && most < 1.5f) return 1;"
+    assert_fine(target.measure(candidate(problem, BEFORE=check), None))
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_rotating_cache_never_sees_the_same_inputs_twice_in_a_row(
+    target: CudaTarget, beta: float
+) -> None:
+    # 8 MiB of A: with 50 MiB of L2 it is 14 copies before one comes again.
+    problem = Problem(1024, 4, 2048, beta=beta)
+    check = """
+        static const void *seen[13];
+        static const void *last_c = nullptr;
+        if (calls > 2) {
+            for (const void *one : seen) { if (one == A) return 1; }
+            seen[calls % 13] = A;
+            if (beta != 0 && C == last_c) return 1;
+            last_c = C;
+        }
+    """
+    rotated = replace(OPTIONS, l2=CacheState.ROTATE, max_samples=6)
+    target.prepare(problem, rotated)
+    outcome = target.measure(candidate(problem, BEFORE=check), None)
+    assert_fine(outcome)
+    assert outcome.measurement is not None
+    assert outcome.measurement.l2 is CacheState.ROTATE
+    target.prepare(problem, replace(rotated, l2=CacheState.WARM))
+    assert target.measure(candidate(problem, BEFORE=check), None).status is Status.CRASHED

@@ -45,6 +45,17 @@ SEMANTICS = {
     "expect(atomicAdd(&n, 1) < 64);\n__syncthreads();\nexpect(n == 64);",
     "compare and swap": "__shared__ int n;\nif (t == 0) n = 7;\n__syncthreads();\n"
     "atomicCAS(&n, 7, 8 + t);\n__syncthreads();\nexpect(n >= 8);",
+    "atomics wrap, subtract, swap": "__shared__ unsigned n;\nif (t == 0) {\nn = 3;\n"
+    "expect(atomicInc(&n, 3u) == 3 && n == 0);\nexpect(atomicDec(&n, 3u) == 0 && n == 3);\n"
+    "expect(atomicSub(&n, 1u) == 3 && n == 2);\nexpect(atomicExch(&n, 9u) == 2 && n == 9);\n"
+    "expect(atomicAnd(&n, 8u) == 9 && atomicOr(&n, 3u) == 8 && n == 11); }",
+    "minimum and maximum with and without sign": "__shared__ int n;\nif (t == 0) {\nn = -1;\n"
+    "atomicMax(&n, 4);\nexpect(n == 4);\natomicMin((unsigned*)&n, ~0u);\nexpect(n == 4);\n"
+    "atomicMin(&n, -2);\nexpect(n == -2);\natomicMax((unsigned*)&n, 5u);\nexpect(n == -2); }",
+    "loads and stores with a cache policy": "float4* to = reinterpret_cast<float4*>(smem) + t;\n"
+    "__stcg(to, make_float4(t, 1, 2, 3));\n"
+    "expect(__ldcg(to).x == t && __ldcs(smem + 4 * t + 3) == 3 && __ldg(A) == A[0]);\n"
+    "__stcs(smem + 4 * t, 5.0f);\nexpect(__ldca(to).x == 5);",
     "static shared arrays are apart": "__shared__ float a[64];\n__shared__ float b[64];\n"
     "a[t] = 1; b[t] = 2;\nsmem[t] = 3;\n__syncthreads();\n"
     "expect(a[t ^ 1] + b[t ^ 1] + smem[t ^ 1] == 6);",

@@ -4,35 +4,33 @@ from collections.abc import Iterator
 
 import pytest
 from mutations import BASES, MUTATIONS, Mutation
+from mutations_skinny import SKINNY_BASES, SKINNY_MUTATIONS
 
 from autogemm.codegen import render
-from autogemm.space import Family, load_family
 from autogemm.targets.emulator import Emulator, EmulatorReport
 
 pytestmark = pytest.mark.emulated
 
-
-@pytest.fixture(scope="module")
-def family() -> Family:
-    return load_family("sgemm_simt")
+ALL_BASES = BASES | SKINNY_BASES
+ALL_MUTATIONS = MUTATIONS + SKINNY_MUTATIONS
 
 
 def reports(
-    emulator: Emulator, family: Family, base_name: str, mutation: Mutation | None
+    emulator: Emulator, base_name: str, mutation: Mutation | None
 ) -> Iterator[EmulatorReport]:
-    base = BASES[base_name]
+    base = ALL_BASES[base_name]
     for problem in base.problems:
-        source = render(family, base.config(family), problem)
+        source = render(base.family, base.config, problem)
         mutant = mutation.apply(source) if mutation else source
-        yield emulator.verify(mutant, base.plan(family, problem), problem)
+        yield emulator.verify(mutant, base.plan(problem), problem)
 
 
-@pytest.mark.parametrize("base", BASES)
-def test_an_unedited_kernel_passes(emulator: Emulator, family: Family, base: str) -> None:
-    for report in reports(emulator, family, base, None):
+@pytest.mark.parametrize("base", ALL_BASES)
+def test_an_unedited_kernel_passes(emulator: Emulator, base: str) -> None:
+    for report in reports(emulator, base, None):
         assert report.ok, report.message
 
 
-@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: f"{m.base}: {m.name}")
-def test_a_planted_bug_is_caught(emulator: Emulator, family: Family, mutation: Mutation) -> None:
-    assert any(not report.ok for report in reports(emulator, family, mutation.base, mutation))
+@pytest.mark.parametrize("mutation", ALL_MUTATIONS, ids=lambda m: f"{m.base}: {m.name}")
+def test_a_planted_bug_is_caught(emulator: Emulator, mutation: Mutation) -> None:
+    assert any(not report.ok for report in reports(emulator, mutation.base, mutation))

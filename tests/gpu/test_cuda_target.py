@@ -27,7 +27,7 @@ from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.errors import DeviceError, UsageError
 from autogemm.kernel import Candidate
-from autogemm.outcome import CacheState, Outcome, Provenance, Status
+from autogemm.outcome import CacheState, Fill, Outcome, Provenance, Status
 from autogemm.problem import Layout, Problem
 from autogemm.space import build_space, launch_plan, load_family
 from autogemm.targets import MeasureOptions
@@ -254,7 +254,9 @@ def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(
     assert long.provenance is Provenance.MEASURED
 
 
-def test_a_cold_cache_is_slower_than_a_warm_one(target: CudaTarget, build: Build) -> None:
+def test_a_cache_without_the_inputs_is_slower_than_a_warm_one(
+    target: CudaTarget, build: Build
+) -> None:
     # A and B fit into L2 together; the kernel reads each once from there or from memory.
     problem = Problem(16, 2048, 1024)
     times = {}
@@ -266,6 +268,17 @@ def test_a_cold_cache_is_slower_than_a_warm_one(target: CudaTarget, build: Build
         assert outcome.measurement.l2 is l2
         times[l2] = outcome.measurement.median_us
     assert times[CacheState.COLD] > times[CacheState.WARM]
+    assert times[CacheState.ROTATE] > times[CacheState.WARM]
+
+
+@pytest.mark.parametrize("fill", list(Fill))
+def test_kernels_are_timed_on_the_inputs_asked_for(
+    target: CudaTarget, build: Build, fill: Fill
+) -> None:
+    target.prepare(PROBLEM, replace(OPTIONS, fill=fill))
+    assert_fine(target.measure(build(PROBLEM, FINE), None))
+    wrong = target.measure(build(PROBLEM, FAULTS["one product too few"]), None)
+    assert wrong.status is Status.WRONG_RESULT
 
 
 def test_finals_of_the_same_kernel_twice_are_a_tie(prepared: CudaTarget, build: Build) -> None:

@@ -39,10 +39,11 @@ parameters:
   ECHO: {values: [0, 1], doc: changes nothing in the text}
 derive:
   threads: "64"
+  blocks: ceil_div(M, BM) * ceil_div(N, BN)
 constraints:
   - {require: BM * BN <= 2048, because: registers}
 launch:
-  - {kernel: gemm_kernel, threads: threads, grid: "ceil_div(M, BM)", smem_bytes: 0}
+  - {kernel: gemm_kernel, threads: threads, grid: blocks, smem_bytes: 0}
 workspace_bytes: 0
 seeds:
   - {BM: 32, BN: 32, U: 1, ECHO: 0}

@@ -118,6 +118,7 @@ def ok(bm: int, time_us: float, provenance: Provenance = Provenance.MEASURED) ->
             method="graph",
             launches_per_sample=20,
             telemetry=TELEMETRY,
+            throttled_samples=4,
         ),
         compile_seconds=1 / 3,
         measure_seconds=0.25,
@@ -152,6 +153,7 @@ def finals(*entries: FinalsEntry, provenance: Provenance = Provenance.MEASURED) 
         telemetry=TELEMETRY,
         method="graph",
         launches_per_sample=20,
+        throttled_rounds=2,
     )
 
 

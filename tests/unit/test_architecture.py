@@ -26,6 +26,7 @@ LEVELS = {
     "search": 3,
     "tuning": 4,
     "explain": 4,
+    "bench": 4,
     "cli": 5,
     "__main__": 6,
 }
@@ -41,6 +42,9 @@ OWNERS = {
     "optuna": "search",
     "scipy": "search",
     "jinja2": "codegen",
+    "kernel_tuner": "bench",
+    "constraint": "bench",
+    "matplotlib": "bench",
     "click": "cli",
     "rich": "cli",
 }

@@ -1,6 +1,7 @@
 """`autogemm tune` as it is typed: options, errors, and what is printed."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,11 @@ from autogemm.cli import main
 from autogemm.cli.tune import seconds
 from autogemm.cli.tune import tune as tune_command
 from autogemm.errors import CompilerMissingError
-from autogemm.outcome import Status
+from autogemm.outcome import CacheState, Fill, Status
 from autogemm.problem import Problem
 from autogemm.search import DEFAULT_SAMPLER, SAMPLERS
 from autogemm.store import open_store
+from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import write_recording
 from autogemm.tuning import Certifier, Chosen
 from autogemm.tuning.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS
@@ -141,6 +143,45 @@ def test_json_is_the_only_thing_on_stdout(family: str, fake_card: FakeTarget) ->
     assert facts["finals"]["entries"][0]["ratio"] >= facts["finals"]["entries"][1]["ratio"]
     assert facts["best"]["time_us"] == facts["finals"]["entries"][0]["time_us"]
     assert facts["counts"] == {"ok": 20}
+
+
+def test_how_kernels_are_timed_is_passed_on_and_stored(
+    family: str, fake_card: FakeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[MeasureOptions] = []
+    monkeypatch.setattr(
+        fake_card, "prepare", lambda problem, options: prepared.append(options), raising=True
+    )
+    arguments = ("--family", family, "--size", "1024", "--trials", 3, "--l2", "rotate")
+    assert invoke(*arguments, "--fill", "normal").exit_code == 0
+    (options,) = prepared
+    assert (options.l2, options.fill) == (CacheState.ROTATE, Fill.NORMAL)
+    with open_store() as store:
+        (run,) = store.runs()
+    assert (run.spec.l2, run.spec.fill) == (CacheState.ROTATE, Fill.NORMAL)
+    refused = invoke(*arguments, "--fill", "ones")
+    assert refused.exit_code == 2
+    assert "'ones' is not one of 'uniform', 'normal', 'integers', 'zeros'" in refused.stderr
+
+
+@pytest.mark.parametrize("flags", [(), ("--no-prune",)])
+def test_pruned_candidates_are_counted(
+    family: str, fake_card: FakeTarget, flags: tuple[str, ...]
+) -> None:
+    # One block: 131 of 132 SMs idle.
+    yaml = Path(family) / "tiny.yaml"
+    yaml.write_text(yaml.read_text().replace("ceil_div(M, BM) * ceil_div(N, BN)", "1"))
+    result = invoke("--family", family, "--size", "1024", *flags)
+    assert result.exit_code == 0, result.output
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("search:")]
+    match = re.search(r"(\d+) pruned.*: (\d+) ok, (\d+) rejected", line)
+    if flags:
+        assert match is None
+        assert f"{NUM_LEGAL} ok" in line
+    else:
+        assert match is not None
+        assert match[1] == match[3]
+        assert int(match[2]) + int(match[3]) == NUM_LEGAL
 
 
 def test_quiet_says_nothing_on_the_way(family: str, fake_card: FakeTarget) -> None:

@@ -6,7 +6,7 @@ import pytest
 from autogemm.errors import UsageError
 from autogemm.outcome import CacheState, Telemetry
 from autogemm.problem import Problem
-from autogemm.targets.cuda.inputs import bytes_needed, exact_scalar, require_memory
+from autogemm.targets.cuda.inputs import bytes_needed, exact_scalar, num_rotated, require_memory
 from autogemm.targets.cuda.telemetry import summary
 from autogemm.targets.cuda.timing import Method, method_for, settled
 from autogemm.targets.cuda.verification import rounding_allowance, summarised
@@ -27,6 +27,49 @@ def test_short_launches_are_timed_in_graphs_of_a_millisecond(
 ) -> None:
     assert method_for(launch_us, CacheState.WARM) == method
     assert method_for(launch_us, CacheState.COLD) == Method("events", 1)
+
+
+@pytest.mark.parametrize(
+    ("launch_us", "num_rotated", "launches"),
+    [(2.0, 1, 500), (2.0, 300, 600), (10.0, 801, 801), (100.0, 7, 14), (300.0, 7, 1)],
+)
+def test_a_graph_goes_through_all_sets_of_inputs_equally_often(
+    launch_us: float, num_rotated: int, launches: int
+) -> None:
+    method = method_for(launch_us, CacheState.ROTATE, num_rotated=num_rotated)
+    assert method.launches == launches
+
+
+@pytest.mark.parametrize(
+    ("problem", "num_sets"),
+    [
+        # 128 MiB of A and B: twice an L2 of 50 MiB goes by between two launches on one set.
+        (Problem(4096, 4096, 4096), 2),
+        (Problem(1024, 1024, 1024), 1 + 13),
+        # C is read too.
+        (Problem(1024, 1024, 1024, beta=1.0), 1 + 9),
+        (Problem(128, 128, 128), 1 + 800),
+    ],
+)
+def test_l2_is_read_full_of_other_inputs_before_a_set_comes_again(
+    problem: Problem, num_sets: int
+) -> None:
+    assert num_rotated(problem, CacheState.ROTATE, 50 * 2**20) == num_sets
+    assert num_rotated(problem, CacheState.WARM, 50 * 2**20) == 1
+    assert num_rotated(problem, CacheState.COLD, 50 * 2**20) == 1
+
+
+def test_tiny_inputs_cannot_fill_l2() -> None:
+    with pytest.raises(UsageError, match=r"3201 copies .* 2000 are the most; use --l2 cold"):
+        num_rotated(Problem(64, 64, 64), CacheState.ROTATE, 50 * 2**20)
+
+
+def test_more_sets_of_inputs_take_more_memory() -> None:
+    problem = Problem(4096, 4096, 4096)
+    per_set = (bytes_needed(problem, 2) - bytes_needed(problem)) / 2
+    assert per_set == pytest.approx(2 * 4 * 4096**2, rel=0.1)
+    with pytest.raises(UsageError, match="choose a smaller size"):
+        require_memory(problem, bytes_needed(problem), 1)
 
 
 def test_calm_samples_settle_and_noisy_ones_do_not() -> None:

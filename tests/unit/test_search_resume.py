@@ -3,6 +3,7 @@
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import optuna
@@ -46,7 +47,7 @@ def test_interrupted_run_proposes_what_an_uninterrupted_one_does(
     assert before + run(resumed, space, 11) == whole
 
 
-@pytest.mark.parametrize("sampler", ["tpe", "nsga2"])
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2"])
 def test_resumed_stock_samplers_repeat_nothing(tmp_path: Path, sampler: str) -> None:
     space = tiles()
     url = url_of(tmp_path)
@@ -63,12 +64,11 @@ def test_best_and_failures_survive(tmp_path: Path) -> None:
     assert Search(space, "random", 0, url, "run-1").best == first.best
 
 
-def test_trials_left_running_are_closed_and_may_be_proposed_again(tmp_path: Path) -> None:
+def test_trials_that_a_killed_process_had_out_may_be_proposed_again(tmp_path: Path) -> None:
     space = GridSpace({"A": (1, 2, 4, 8), "B": (1, 2)})
     url = url_of(tmp_path)
     killed = Search(space, "surrogate", 0, url, "run-1")
-    left = [killed.ask() for _ in range(3)]
-    assert all(left)
+    assert all(killed.ask() for _ in range(3))
     resumed = Search(space, "surrogate", 0, url, "run-1")
     assert resumed.num_told == 0
     indices = []
@@ -76,18 +76,133 @@ def test_trials_left_running_are_closed_and_may_be_proposed_again(tmp_path: Path
         indices.append(proposal.index)
         resumed.tell(proposal, ok(proposal.config, 1.0))
     assert sorted(indices) == list(range(8))
-    study = optuna.load_study(study_name="run-1", storage=url)
-    assert [t.state.name for t in study.get_trials(deepcopy=False)[:3]] == ["FAIL"] * 3
 
 
-def test_tell_after_another_process_took_over_is_one_line(tmp_path: Path) -> None:
+def test_what_is_out_when_a_search_is_closed_is_marked_as_interrupted(tmp_path: Path) -> None:
     space = tiles()
-    first = Search(space, "random", 0, url_of(tmp_path), "run-1")
-    proposal = first.ask()
+    search = Search(space, "exhaustive", 0, url_of(tmp_path), "run-1")
+    first, second = search.ask(), search.ask()
+    assert first is not None
+    assert second is not None
+    search.tell(second, ok(second.config, 1.0))
+    search.close()
+    left, told = trials_of(tmp_path)
+    assert (left.state.name, left.user_attrs) == ("FAIL", {"status": "interrupted"})
+    assert told.value == 1.0
+    again = Search(space, "exhaustive", 0, url_of(tmp_path), "run-1")
+    assert again.num_told == 1
+    assert run(again, space, 3) == [first.index, second.index + 1, second.index + 2]
+
+
+def test_trials_that_another_version_left_running_are_closed(tmp_path: Path) -> None:
+    space = tiles()
+    Search(space, "random", 0, url_of(tmp_path), "run-1").close()
+    optuna.load_study(study_name="run-1", storage=url_of(tmp_path)).ask()
+    resumed = Search(space, "random", 0, url_of(tmp_path), "run-1")
+    assert resumed.num_told == 0
+    run(resumed, space, 1)
+    assert [trial.state.name for trial in trials_of(tmp_path)] == ["FAIL", "COMPLETE"]
+
+
+def trials_of(folder: Path) -> list[optuna.trial.FrozenTrial]:
+    return optuna.load_study(study_name="run-1", storage=url_of(folder)).get_trials(deepcopy=False)
+
+
+def test_two_processes_in_one_study_is_one_line(tmp_path: Path) -> None:
+    space = tiles()
+    first, second = (Search(space, "random", 0, url_of(tmp_path), "run-1") for _ in range(2))
+    run(first, space, 2)
+    proposal = second.ask()
     assert proposal is not None
-    Search(space, "random", 0, url_of(tmp_path), "run-1")
     with pytest.raises(StoreError, match="another process"):
-        first.tell(proposal, ok(proposal.config, 1.0))
+        second.tell(proposal, ok(proposal.config, 1.0))
+    assert len(trials_of(tmp_path)) == 2
+
+
+def test_the_database_has_the_trials_that_optuna_would_have_written(tmp_path: Path) -> None:
+    space = tiles()
+    search = Search(space, "nsga2", 0, url_of(tmp_path), "run-1")
+    run(search, space, 24)
+    ours = trials_of(tmp_path)
+    other = optuna.create_study(storage=f"sqlite:///{tmp_path / 'other.db'}", study_name="copy")
+    other.add_trials(ours)
+    theirs = optuna.load_study(study_name="copy", storage=f"sqlite:///{tmp_path / 'other.db'}")
+
+    def facts(trial: optuna.trial.FrozenTrial) -> dict[str, object]:
+        return {name: value for name, value in vars(trial).items() if name != "_trial_id"}
+
+    assert [facts(t) for t in ours] == [facts(t) for t in theirs.get_trials(deepcopy=False)]
+    assert [trial.number for trial in ours] == list(range(24))
+    # NSGA-II keeps its generations there.
+    assert any(trial.system_attrs for trial in ours)
+
+
+def test_a_trial_waits_for_those_before_it(tmp_path: Path) -> None:
+    space = tiles()
+    search = Search(space, "random", 0, url_of(tmp_path), "run-1")
+    first, second, third = (search.ask() for _ in range(3))
+    assert first is not None
+    assert second is not None
+    assert third is not None
+    search.tell(third, ok(third.config, 3.0))
+    search.tell(second, ok(second.config, 2.0))
+    assert trials_of(tmp_path) == []
+    search.tell(first, ok(first.config, 1.0))
+    assert [trial.value for trial in trials_of(tmp_path)] == [1.0, 2.0, 3.0]
+
+
+def test_a_locked_database_keeps_nobody_waiting_and_loses_nothing(tmp_path: Path) -> None:
+    space = tiles()
+    search = Search(space, "random", 0, url_of(tmp_path), "run-1")
+    run(search, space, 2)
+    lock = sqlite3.connect(tmp_path / "tuning.db", isolation_level=None)
+    lock.execute("BEGIN IMMEDIATE")
+    began = time.monotonic()
+    run(search, space, 3)
+    assert time.monotonic() - began < 2.0
+    assert search.num_told == 5
+    assert len(trials_of(tmp_path)) == 2
+    lock.execute("ROLLBACK")
+    lock.close()
+    search.close()
+    assert len(trials_of(tmp_path)) == 5
+
+
+def test_a_copy_that_cannot_be_made_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    space = tiles()
+    search = Search(space, "random", 0, url_of(tmp_path), "run-1")
+    connection = sqlite3.connect(tmp_path / "tuning.db")
+    connection.execute("DROP TABLE trial_params")
+    connection.close()
+    run(search, space, 3)
+    assert search.num_told == 3
+    search.close()
+    search.close()
+    (record,) = caplog.records
+    assert "lacks 3 trials" in record.getMessage()
+    assert "no such table: trial_params" in record.getMessage()
+    assert "\n" not in record.getMessage()
+
+
+def test_what_a_killed_process_had_told_is_remembered_once(tmp_path: Path) -> None:
+    space = tiles()
+    outcomes = [outcome_of(index, space) for index in range(60, 74)]
+    first = Search(space, "surrogate", 0, url_of(tmp_path), "run-1")
+    for outcome in outcomes[:9]:
+        first.remember(outcome)
+    resumed = Search(space, "surrogate", 0, url_of(tmp_path), "run-1")
+    for outcome in outcomes:
+        resumed.remember(outcome)
+    assert resumed.num_told == 14
+    assert [trial.state.name for trial in trials_of(tmp_path)] == [
+        "FAIL" if index % 7 == 0 else "COMPLETE" for index in range(60, 74)
+    ]
+    whole = Search(space, "surrogate", 0)
+    for outcome in outcomes:
+        whole.remember(outcome)
+    assert run(resumed, space, 5) == run(whole, space, 5)
 
 
 def test_trials_are_optuna_trials_with_status_and_reason(tmp_path: Path) -> None:

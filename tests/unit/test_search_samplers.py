@@ -1,16 +1,25 @@
 """What every sampler promises: legal configs, none of them twice, seeds first, no surprises."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from optuna.samplers import RandomSampler
 
 from autogemm.config import Config
 from autogemm.errors import UsageError
 from autogemm.outcome import Measurement, Outcome, Provenance, Status
-from autogemm.search import SAMPLERS, Search
+from autogemm.search import SAMPLERS, Search, stock
 
+NEEDS_TORCH = pytest.mark.skipif(
+    importlib.util.find_spec("torch") is None, reason="Optuna's Gaussian process needs torch"
+)
+EVERY_SAMPLER = [
+    pytest.param(name, marks=NEEDS_TORCH) if name == "gp" else name for name in SAMPLERS
+]
 SMALL = GridSpace(
     {"A": (1, 2, 4, 8), "B": (1, 2, 4), "MODE": ("x", "y", "z"), "ONE": (3,)},
     lambda c: c["A"] != c["B"] or c["MODE"] == "z",
@@ -25,7 +34,7 @@ def small_time_us(config: Config) -> float:
     return 10.0 + int(config["A"]) * int(config["B"]) + len(str(config["MODE"]))
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", EVERY_SAMPLER)
 @given(data=st.data())
 @settings(max_examples=6, deadline=None, derandomize=True)
 def test_each_legal_config_is_proposed_once_whatever_is_told(
@@ -48,7 +57,7 @@ def test_each_legal_config_is_proposed_once_whatever_is_told(
         assert proposed[:2] == SMALL.seeds
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", EVERY_SAMPLER)
 def test_same_seed_same_sequence_and_another_seed_another(sampler: str) -> None:
     def sequence(seed: int) -> list[int]:
         search = Search(tiles(), sampler, seed, None, "sequence")
@@ -68,7 +77,7 @@ def test_same_seed_same_sequence_and_another_seed_another(sampler: str) -> None:
         assert sequence(2) != first
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", EVERY_SAMPLER)
 def test_space_of_one_config(sampler: str) -> None:
     search = Search(GridSpace({"A": (1,), "B": ("x",)}), sampler, 0, None, "one")
     proposal = search.ask()
@@ -83,6 +92,56 @@ def test_space_of_one_config(sampler: str) -> None:
 def test_unknown_sampler_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"'anealing'.*surrogate, random, tpe"):
         Search(SMALL, "anealing", 0, None, "unknown")
+
+
+@pytest.mark.parametrize(("sampler", "package"), [("gp", "torch"), ("cmaes", "cmaes")])
+def test_missing_package_is_said_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, sampler: str, package: str
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=f"'{sampler}' needs the Python package '{package}'") as e:
+        Search(SMALL, sampler, 0, None, "missing")
+    assert "\n" not in str(e.value)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2"])
+def test_stock_samplers_learn_through_the_encoding(sampler: str) -> None:
+    space = tiles()
+    found, chance = [], []
+    for seed in range(3):
+        for name, best in ((sampler, found), ("random", chance)):
+            search = Search(space, name, seed, None, "learn")
+            for _ in range(100):
+                proposal = search.ask()
+                assert proposal is not None
+                search.tell(proposal, ok(proposal.config, tiles_time_us(proposal.config)))
+            assert search.best is not None
+            best.append(search.best[1])
+    assert np.mean(found) < 0.97 * np.mean(chance)
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2"])
+def test_stock_samplers_find_the_way_in_a_space_too_large_to_compare(
+    monkeypatch: pytest.MonkeyPatch, sampler: str
+) -> None:
+    monkeypatch.setattr(stock, "MAX_COMPARED", 100)
+    search = Search(SMALL, sampler, 1, None, "whole")
+    monkeypatch.setattr(stock, "MAX_COMPARED", 5)
+    seen = set()
+    while (proposal := search.ask()) is not None:
+        seen.add(proposal.index)
+        search.tell(proposal, ok(proposal.config, small_time_us(proposal.config)))
+    assert len(seen) == len(SMALL)
+
+
+def test_the_nearest_legal_config_stands_in_for_a_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = GridSpace({"A": tuple(range(9)), "B": tuple(range(9))}, lambda c: c["A"] != 4)
+    sampler = stock.StockSampler(space, 0, RandomSampler(0))
+    for most in (1000, 1):
+        monkeypatch.setattr(stock, "MAX_COMPARED", most)
+        index = sampler._nearest({"A": 4, "B": 7}, np.random.default_rng(0))
+        assert space.config(index)["A"] in (3, 5)
+        assert space.config(index)["B"] == 7
 
 
 def test_best_is_the_fastest_that_worked() -> None:

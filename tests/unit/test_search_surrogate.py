@@ -9,7 +9,7 @@ from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
 from autogemm.config import Config
 from autogemm.search import Search, surrogate
 from autogemm.search.gp import Kernel, Posterior, fit
-from autogemm.search.surrogate import log_expected_improvement
+from autogemm.search.surrogate import log_expected_improvement, relative_improvement
 
 Fails = Callable[[Config], bool]
 TILES = tiles()
@@ -191,6 +191,34 @@ def test_log_expected_improvement_orders_where_the_plain_one_underflows() -> Non
     assert (np.diff(score) < 0).all()
     # At u = 0 the expected improvement is the normal density at 0.
     assert score[3] == pytest.approx(np.log(1 / np.sqrt(2 * np.pi)))
+
+
+def test_expected_improvement_is_a_share_of_the_best_time_and_falls() -> None:
+    search = Search(TILES, "surrogate", 0, None, "improvement")
+    expected = []
+    for _ in range(60):
+        proposal = search.ask()
+        assert proposal is not None
+        expected.append(search.expected_improvement)
+        search.tell(proposal, ok(proposal.config, tiles_time_us(proposal.config)))
+    assert expected[:5] == [None] * 5
+    known = [value for value in expected if value is not None]
+    assert all(0.0 <= value < 1.0 for value in known)
+    assert known[0] > 0.02
+    assert np.median(known[-5:]) < 0.1 * known[0]
+
+
+def test_samplers_without_a_model_expect_nothing() -> None:
+    search = Search(TILES, "random", 0, None, "no model")
+    assert search.ask() is not None
+    assert search.expected_improvement is None
+
+
+@pytest.mark.parametrize(("log_ratio", "spread"), [(0.0, 0.1), (-0.3, 0.05), (0.4, 0.3)])
+def test_relative_improvement_agrees_with_sampling(log_ratio: float, spread: float) -> None:
+    draws = np.random.default_rng(0).normal(log_ratio, spread, 400_000)
+    sampled = np.maximum(0.0, 1.0 - np.exp(draws)).mean()
+    assert relative_improvement(log_ratio, spread) == pytest.approx(sampled, rel=0.02, abs=1e-4)
 
 
 def test_configs_differing_in_one_parameter_are_neighbours() -> None:

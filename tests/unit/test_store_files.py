@@ -9,10 +9,13 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
@@ -20,6 +23,7 @@ from store_samples import SPEC, fill, new_store, ok, source
 
 import autogemm.store.schema
 from autogemm.errors import NotFoundError, StoreError
+from autogemm.outcome import Fill
 from autogemm.resources import data_folder
 from autogemm.store import BestQuery, Store, database_place, open_store
 from autogemm.store.models import Base
@@ -103,6 +107,31 @@ def test_models_and_migrations_agree(tmp_path: Path) -> None:
 def test_the_revision_in_the_code_is_the_newest_migration() -> None:
     scripts = ScriptDirectory(str(data_folder("db/migrations")))
     assert scripts.get_heads() == [SCHEMA_REVISION]
+
+
+def test_rows_of_the_first_schema_get_what_was_meant(tmp_path: Path) -> None:
+    with new_store(tmp_path) as store:
+        fill(store)
+        expected = store.trials(1)
+        best = store.best()
+        finals = store.run(1).finals
+    config = Config()
+    config.set_main_option("script_location", str(data_folder("db/migrations")))
+    engine = create_engine(f"sqlite:///{tmp_path / 'a.db'}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
+        columns = connection.exec_driver_sql("SELECT * FROM runs").keys()
+        assert "fill" not in columns
+    engine.dispose()
+    with open_store(str(tmp_path / "a.db")) as store:
+        again = store.trials(1)
+        assert {run.spec.fill for run in store.runs()} == {Fill.UNIFORM}
+        assert [row.config for row in store.best()] == [row.config for row in best]
+        assert finals is not None
+        assert store.run(1).finals == replace(finals, throttled_rounds=0)
+    assert [outcome.time_us for outcome in again] == [outcome.time_us for outcome in expected]
+    assert {one.measurement.throttled_samples for one in again if one.measurement} == {0}
 
 
 def test_migrations_are_found_wherever_the_package_is_installed(

@@ -104,8 +104,10 @@ def test_each_connection_waits_longer_than_half_a_minute(path: Path) -> None:
 
 
 def test_a_lock_that_stays_ends_the_run_which_resumes(
-    path: Path, request_some: TuneRequest
+    path: Path, request_some: TuneRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("autogemm.tuning.ledger.LOCK_PATIENCE_S", 0.3)
+
     class LockingTarget(WordyTarget):
         """Nothing is asked for any more when the last one is measured: trials are written next."""
 

@@ -1,5 +1,6 @@
 """What the worker does with a card: prepare a problem, measure candidates, run finals."""
 
+import math
 import os
 import platform
 import time
@@ -10,7 +11,7 @@ from dataclasses import replace
 from autogemm import __version__
 from autogemm.errors import DeviceError, UsageError
 from autogemm.kernel import Candidate
-from autogemm.outcome import CacheState, Environment, Outcome, Status, Telemetry
+from autogemm.outcome import CacheState, Environment, Fill, Outcome, Status
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.bench import Bench, Checked, KernelContestant
 from autogemm.targets.cuda.card import Card
@@ -28,7 +29,8 @@ from autogemm.targets.cuda.messages import (
     Started,
     outcome_without_times,
 )
-from autogemm.targets.cuda.timing import SHORT_LAUNCH_US, Method, adaptive_samples
+from autogemm.targets.cuda.telemetry import is_throttled
+from autogemm.targets.cuda.timing import MIN_SAMPLES, SHORT_LAUNCH_US, Method, Sampled, Sampling
 
 # The baseline is timed again after so many candidates, to follow the clocks.
 BASELINE_INTERVAL = 20
@@ -122,8 +124,8 @@ def timed_outcome(
     bench: Bench, request: Measure, contestant: KernelContestant, checked: Checked, begin: float
 ) -> Outcome:
     """Time a candidate whose result is right."""
-    options = bench.options
-    once = bench.measurement((checked.launch_us,), Method(), bench.card.telemetry.read())
+    options, telemetry = bench.options, bench.card.telemetry
+    once = bench.measurement(Sampled((checked.launch_us,), telemetry.read(), 0), Method())
     left_s = USABLE_DEADLINE * options.deadline_s - (time.perf_counter() - begin)
     if LAUNCHES_PER_SAMPLE * 1e-6 * checked.launch_us > left_s:
         reason = (
@@ -132,23 +134,23 @@ def timed_outcome(
         )
         return replace(ended(request.candidate, Status.TOO_SLOW, checked, reason), measurement=once)
     outcome = ended(request.candidate, Status.OK, checked)
-    if timed_enough(checked.launch_us, options, request.best_us):
+    is_comparable = was_timed_alike(checked.launch_us, options)
+    hopeless_us = options.hopeless_ratio * (request.best_us or math.inf)
+    if is_comparable and checked.launch_us > hopeless_us and not is_throttled(once.telemetry):
         return replace(outcome, measurement=once)
     stopwatch = bench.stopwatch_about(contestant, checked.launch_us)
-    readings: list[Telemetry] = []
-    samples = adaptive_samples(
-        stopwatch, options, request.best_us, lambda: readings.append(bench.card.telemetry.read())
-    )
-    return replace(outcome, measurement=bench.measurement(samples, stopwatch.method, readings[0]))
+    first = MIN_SAMPLES if is_comparable else 1
+    sampled = Sampling(stopwatch, telemetry.read).adaptive(options, request.best_us, first)
+    return replace(outcome, measurement=bench.measurement(sampled, stopwatch.method))
 
 
-def timed_enough(launch_us: float, options: MeasureOptions, best_us: float | None) -> bool:
-    """Whether the verified launch, timed too, already shows that the candidate is hopeless.
+def was_timed_alike(launch_us: float, options: MeasureOptions) -> bool:
+    """Whether the verified launch, timed too, can show that a candidate is hopeless.
 
-    It shows nothing where it was not timed the way candidates are: short, or with a cold L2.
+    Not where it was not timed the way candidates are: short, with another L2 or on other inputs.
     """
-    comparable = options.l2 is CacheState.WARM and launch_us >= SHORT_LAUNCH_US
-    return comparable and best_us is not None and launch_us > options.hopeless_ratio * best_us
+    is_default = options.l2 is CacheState.WARM and options.fill is Fill.UNIFORM
+    return is_default and launch_us >= SHORT_LAUNCH_US
 
 
 def ended(candidate: Candidate, status: Status, checked: Checked, reason: str = "") -> Outcome:

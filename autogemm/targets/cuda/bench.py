@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import itertools
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,14 +10,14 @@ from typing import Any, Protocol
 
 from autogemm.errors import DeviceError
 from autogemm.kernel import Candidate
-from autogemm.outcome import CacheState, Measurement, Provenance, Status, Telemetry, Verification
+from autogemm.outcome import CacheState, Fill, Measurement, Provenance, Status, Verification
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.card import Card
 from autogemm.targets.cuda.cublas import Cublas, Gemm
-from autogemm.targets.cuda.inputs import InputSet, require_memory
+from autogemm.targets.cuda.inputs import InputSet, num_rotated, require_memory
 from autogemm.targets.cuda.launching import Arguments, CandidateError, LoadedKernel
-from autogemm.targets.cuda.timing import SAMPLE_US, Method, Stopwatch, method_for
+from autogemm.targets.cuda.timing import SAMPLE_US, Method, Sampled, Stopwatch, method_for
 from autogemm.targets.cuda.verification import CheckResult, Reference, Result
 
 WARM_UP_US = 200_000.0
@@ -29,9 +30,6 @@ class Contestant(Protocol):
 
     def queue(self, inputs: InputSet) -> None:
         """Put one GEMM on the stream."""
-
-    def poison(self) -> None:
-        """Before a verified launch: make scratch memory that nothing wrote show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +50,14 @@ class Bench:
     def __init__(
         self, card: Card, cublas: Cublas, problem: Problem, options: MeasureOptions
     ) -> None:
-        require_memory(problem, card.free_bytes())
+        num_sets = num_rotated(problem, options.l2, card.device.l2_bytes)
+        is_verified_on = num_sets == 1 and options.fill in (Fill.INTEGERS, Fill.UNIFORM)
+        require_memory(problem, card.free_bytes(), 0 if is_verified_on else num_sets)
         self.card, self.problem, self.options = card, problem, options
         seeds = (2 * options.seed, 2 * options.seed + 1)
-        self.integers = InputSet(card, problem, seeds[0], integers=True)
-        self.reals = InputSet(card, problem, seeds[1], integers=False)
+        self.integers = InputSet(card, problem, seeds[0], Fill.INTEGERS)
+        self.reals = InputSet(card, problem, seeds[1], Fill.UNIFORM)
+        self.timed = self._timed_sets(num_sets, seeds[1])
         self.exact = Reference(card, cublas, problem, self.integers)
         self.close = Reference(card, cublas, problem, self.reals)
         self.result = Result(card, problem)
@@ -91,7 +92,8 @@ class Bench:
         return not inputs_changed and not self.check(self.baseline).complaint
 
     def stopwatches(self, contestants: Sequence[Contestant], method: Method) -> list[Stopwatch]:
-        """For timing on real inputs, never zeros; all by one method, so that times compare.
+        """For timing on the inputs that the options ask for; all by one method, so that times
+        compare.
 
         Where a graph cannot be captured of one of them (a library may refuse), all are timed by
         events around as many launches.
@@ -112,26 +114,26 @@ class Bench:
         A short launch timed alone looks longer than it is, so that a first graph may come out
         too short; it is then made again from what it showed.
         """
-        l2 = self.options.l2
-        first = self.stopwatches([contestant], method_for(launch_us, l2, sample_us))[0]
+        l2, num_sets = self.options.l2, len(self.timed)
+        method = method_for(launch_us, l2, sample_us, num_sets)
+        first = self.stopwatches([contestant], method)[0]
         if first.method.name != "graph":
             return first
-        better = method_for(first.samples(1)[0], l2, sample_us)
+        better = method_for(first.samples(1)[0], l2, sample_us, num_sets)
         if better.launches <= 1.5 * first.method.launches:
             return first
         return self.stopwatches([contestant], better)[0]
 
-    def measurement(
-        self, samples_us: tuple[float, ...], method: Method, telemetry: Telemetry
-    ) -> Measurement:
+    def measurement(self, sampled: Sampled, method: Method) -> Measurement:
         """The value that outcomes keep."""
         return Measurement(
-            samples_us=samples_us,
+            samples_us=sampled.samples_us,
             provenance=Provenance.MEASURED,
             method=method.name,
             launches_per_sample=method.launches,
             l2=self.options.l2,
-            telemetry=telemetry,
+            telemetry=sampled.telemetry,
+            throttled_samples=sampled.throttled_samples,
         )
 
     def warm_up(self, launch_us: float) -> None:
@@ -153,7 +155,6 @@ class Bench:
         self, contestant: Contestant, inputs: InputSet, reference: Reference
     ) -> tuple[CheckResult, float]:
         self.result.reset(inputs)
-        contestant.poison()
         begin = self.card.event()
         contestant.queue(inputs)
         end = self.card.event()
@@ -161,10 +162,21 @@ class Bench:
         return self.result.check(reference), launch_us
 
     def _stopwatch(self, contestant: Contestant, method: Method) -> Stopwatch:
-        # Timing starts from the C of the real inputs, whatever a check left there.
-        self.result.reset(self.reals)
-        queue = functools.partial(contestant.queue, self.reals)
-        return Stopwatch(self.card, queue, method, self.flush)
+        # Timing starts from the C of the inputs, whatever a check left there.
+        self.result.reset(self.timed[0])
+        turns = itertools.cycle(self.timed)
+        return Stopwatch(self.card, lambda: contestant.queue(next(turns)), method, self.flush)
+
+    def _timed_sets(self, num_sets: int, seed: int) -> tuple[InputSet, ...]:
+        """The inputs that kernels are timed on, in turn. C is one of them unless beta = 0."""
+        fill, problem = self.options.fill, self.problem
+        if num_sets == 1:
+            known = (one for one in (self.reals, self.integers) if one.fill is fill)
+            return (next(known, None) or InputSet(self.card, problem, seed, fill),)
+        sets = tuple(InputSet(self.card, problem, seed, fill) for _ in range(num_sets))
+        for one in sets if problem.beta != 0 else ():
+            one.give_own_c(problem)
+        return sets
 
     def _flusher(self) -> Callable[[], None]:
         card, num_bytes = self.card, 2 * self.card.device.l2_bytes
@@ -194,13 +206,10 @@ class Baseline:
                 b=inputs.b.address,
                 ldb=problem.ldb,
                 beta=inputs.beta,
-                c=self._c_address,
+                c=inputs.own_c or self._c_address,
                 ldc=problem.ldc,
             )
         )
-
-    def poison(self) -> None:
-        """cuBLAS looks after its own workspace."""
 
 
 class KernelContestant:
@@ -209,33 +218,32 @@ class KernelContestant:
     def __init__(self, bench: Bench, candidate: Candidate) -> None:
         self.candidate = candidate
         self._card = bench.card
-        self._workspace_bytes = candidate.plan.workspace_bytes
-        self._workspace: Any = None
-        if self._workspace_bytes:
-            try:
-                self._workspace = bench.card.allocate(self._workspace_bytes)
-            except DeviceError as error:
-                reason = f"no room for a workspace of {self._workspace_bytes} bytes: {error}"
-                raise CandidateError(Status.LAUNCH_FAILED, reason) from error
+        self._workspace = self._zeroed(candidate.plan.workspace_bytes)
         self._kernel = LoadedKernel(bench.card, candidate)
         self._arguments = {
-            inputs.integers: self._arguments_for(bench, inputs)
-            for inputs in (bench.integers, bench.reals)
+            inputs: self._arguments_for(bench, inputs)
+            for inputs in (bench.integers, bench.reals, *bench.timed)
         }
 
     def queue(self, inputs: InputSet) -> None:
         """Put one GEMM, all launches of the plan, on the stream."""
-        self._kernel.queue(self._arguments[inputs.integers])
-
-    def poison(self) -> None:
-        """Fill the workspace with NaN."""
-        if self._workspace is not None:
-            stream = self._card.stream.ptr
-            self._card.runtime.memsetAsync(self._workspace.ptr, 0xFF, self._workspace_bytes, stream)
+        self._kernel.queue(self._arguments[inputs])
 
     def unload(self) -> None:
         """Give the machine code's memory back. The stream must be idle."""
         self._kernel.unload()
+
+    def _zeroed(self, num_bytes: int) -> Any:
+        """A workspace, zero once: its counters are what kernels leave zero for the next launch."""
+        if not num_bytes:
+            return None
+        try:
+            workspace = self._card.allocate(num_bytes)
+        except DeviceError as error:
+            reason = f"no room for a workspace of {num_bytes} bytes: {error}"
+            raise CandidateError(Status.LAUNCH_FAILED, reason) from error
+        self._card.runtime.memsetAsync(workspace.ptr, 0, num_bytes, self._card.stream.ptr)
+        return workspace
 
     def _arguments_for(self, bench: Bench, inputs: InputSet) -> Arguments:
         problem = bench.problem
@@ -250,7 +258,7 @@ class KernelContestant:
             ctypes.c_void_p(inputs.b.address),
             ctypes.c_int(problem.ldb),
             ctypes.c_float(inputs.beta),
-            ctypes.c_void_p(bench.result.address),
+            ctypes.c_void_p(inputs.own_c or bench.result.address),
             ctypes.c_int(problem.ldc),
             *workspace,
         )

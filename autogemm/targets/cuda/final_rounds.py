@@ -1,5 +1,6 @@
 """The finals on a card: every contestant once a round, in a fresh random order."""
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -9,13 +10,13 @@ import numpy as np
 from autogemm.config import Config
 from autogemm.errors import DeviceError
 from autogemm.kernel import Candidate
-from autogemm.outcome import Disqualified, Finals, Provenance, Telemetry
+from autogemm.outcome import Dropped, Finals, Provenance, Telemetry
 from autogemm.targets.cuda.bench import Bench, Checked, Contestant
 from autogemm.targets.cuda.launching import CandidateError
-from autogemm.targets.cuda.messages import RunFinals, disqualified
+from autogemm.targets.cuda.messages import RunFinals, dropped
 from autogemm.targets.cuda.rechecks import Rechecks
-from autogemm.targets.cuda.telemetry import summary
-from autogemm.targets.cuda.timing import Stopwatch
+from autogemm.targets.cuda.telemetry import is_throttled, summary
+from autogemm.targets.cuda.timing import COOLING_S, Stopwatch
 from autogemm.targets.finals import Contestant as Timed
 from autogemm.targets.finals import decide
 
@@ -36,7 +37,7 @@ class Finalist:
 
 
 def run_finals(bench: Bench, request: RunFinals) -> Finals:
-    """Time and verify all, round after round. Who is wrong at any time is disqualified.
+    """Time and verify all, round after round. Who is wrong at any time is dropped.
 
     Raises DeviceError when nobody is left, or the baseline is wrong. A crash ends the worker: the
     parent then asks each candidate by itself.
@@ -48,7 +49,9 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
         method = bench.stopwatch_about(shortest.runs, shortest.launch_us, FINALS_SAMPLE_US).method
         stopwatches = bench.stopwatches([one.runs for one in finalists], method)
         rechecks = Rechecks(bench, [one.runs for one in right], request.rounds)
-        samples_us, readings = interleaved(bench, stopwatches, request, rechecks.after_round)
+        samples_us, readings, num_thrown = interleaved(
+            bench, stopwatches, request, rechecks.after_round
+        )
         checks = [bench.check(one.runs) for one in finalists]
         # The baseline is in front.
         complaints = [checks[0].complaint] + [
@@ -63,7 +66,7 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
             if not complaint
         ]
         lost += [
-            Disqualified(one.config, one.kernel_sha256, complaint)
+            Dropped(one.config, one.kernel_sha256, complaint)
             for one, complaint in zip(finalists, complaints, strict=True)
             if complaint and one.config is not None
         ]
@@ -86,7 +89,8 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
         method=used.name,
         launches_per_sample=used.launches,
         num_checks=rechecks.num_checks,
-        disqualified=tuple(lost),
+        dropped=tuple(lost),
+        throttled_rounds=num_thrown,
     )
 
 
@@ -97,7 +101,7 @@ def baseline_finalist(bench: Bench) -> Finalist:
 
 def right_candidates(
     bench: Bench, candidates: Sequence[Candidate], loaded: ExitStack
-) -> tuple[list[Finalist], list[Disqualified]]:
+) -> tuple[list[Finalist], list[Dropped]]:
     """Load and verify, ``loaded`` unloads them; and those that are out, with the reason.
 
     Raises CandidateError when the context broke.
@@ -111,10 +115,10 @@ def right_candidates(
         except CandidateError as error:
             if error.poisoned:
                 raise
-            lost.append(disqualified(candidate, error.reason))
+            lost.append(dropped(candidate, error.reason))
             continue
         if checked.complaint:
-            lost.append(disqualified(candidate, checked.complaint))
+            lost.append(dropped(candidate, checked.complaint))
             continue
         config, sha256 = candidate.config, candidate.source.sha256
         finalists.append(
@@ -127,22 +131,33 @@ def interleaved(
     bench: Bench,
     stopwatches: Sequence[Stopwatch],
     request: RunFinals,
-    after_round: Callable[[], None],
-) -> tuple[list[list[float]], list[Telemetry]]:
-    """One sample of each per round; telemetry is read once a round, while the card works."""
+    after_round: Callable[[], None] = lambda: None,
+) -> tuple[list[list[float]], list[Telemetry], int]:
+    """One sample of each per round; telemetry is read once a round, while the card works.
+
+    A round in which the card was throttled is thrown away and run again, as many as were asked for
+    at most; the last value counts them.
+    """
     samples_us: list[list[float]] = [[] for _ in stopwatches]
     readings: list[Telemetry] = []
+    num_thrown = 0
     generator = np.random.default_rng(request.seed)
 
     def read() -> None:
         readings.append(bench.card.telemetry.read())
 
-    for _ in range(request.rounds):
+    while len(readings) < request.rounds:
         for place, index in enumerate(generator.permutation(len(stopwatches))):
             meanwhile = read if place == 0 else None
             samples_us[index] += stopwatches[index].samples(1, meanwhile)
         after_round()
-    return samples_us, readings
+        if is_throttled(readings[-1]) and num_thrown < request.rounds:
+            num_thrown += 1
+            readings.pop()
+            for samples in samples_us:
+                samples.pop()
+            time.sleep(COOLING_S[0])
+    return samples_us, readings, num_thrown
 
 
 def timed_finalist(finalist: Finalist, samples_us: Sequence[float], check: Checked) -> Timed:

@@ -1,8 +1,11 @@
-"""Matrices on the card: two sets of inputs, and the memory that a problem takes."""
+"""Matrices on the card: sets of inputs, and the memory that a problem takes."""
+
+import math
 
 import numpy as np
 
 from autogemm.errors import UsageError
+from autogemm.outcome import CacheState, Fill
 from autogemm.problem import Problem
 from autogemm.targets.cuda.card import Card, pointer
 
@@ -14,6 +17,12 @@ ALIGNMENT_BYTES = 2 * 2**20
 NAN_BITS = 0xFFFFFFFF
 # A quiet NaN that no arithmetic produces.
 CANARY_BITS = 0x7FC0C0DE
+# As fill_random() of verify.cu knows them.
+FILL_NUMBERS = {Fill.UNIFORM: 0, Fill.INTEGERS: 1, Fill.NORMAL: 2, Fill.ZEROS: 3}
+# With a rotating L2 this many times its size of other inputs is read before a set's turn comes
+# again: caches do not replace strictly the oldest.
+ROTATED_L2_SIZES = 2
+MAX_ROTATED = 2000
 
 # Edge of the tiles in which float64 references are computed.
 TILE = 4096
@@ -31,8 +40,8 @@ class Matrix:
         self.address = aligned_address(int(self._buffer.ptr))
         self.buffer_address = self.address - 4 * GUARD
 
-    def fill(self, seed: int, *, integers: bool) -> None:
-        """Random values: integers in {-3..3} without 0, or uniform on [-1, 1)."""
+    def fill(self, seed: int, fill: Fill) -> None:
+        """Values of that kind, random but for zeros."""
         self._card.run_helper(
             "fill_bits",
             self.total,
@@ -48,7 +57,7 @@ class Matrix:
             np.int64(self.cols),
             np.int64(self.ld),
             np.uint64(seed),
-            np.int32(integers),
+            np.int32(FILL_NUMBERS[fill]),
         )
 
 
@@ -60,14 +69,17 @@ def aligned_address(buffer_address: int) -> int:
 class InputSet:
     """A, B, C as it was before (None at beta = 0), alpha and beta.
 
-    With ``integers`` every product and partial sum is exact in float32, whatever the order of
+    ``own_c`` is the address of a C of the set's own, where it has one.
+
+    Filled with integers every product and partial sum is exact in float32, whatever the order of
     summation: at most 9 K < 2^24 up to K = 1.8 million, and beyond that far (over 70 standard
     deviations) below it because the signs are random. Scalars that would spoil that are replaced.
     """
 
-    def __init__(self, card: Card, problem: Problem, seed: int, *, integers: bool) -> None:
+    def __init__(self, card: Card, problem: Problem, seed: int, fill: Fill) -> None:
         self._card = card
-        self.integers = integers
+        self.fill = fill
+        self.integers = integers = fill is Fill.INTEGERS
         self._seed = seed
         alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
         self.alpha = exact_scalar(alpha, 2.0) if integers else alpha
@@ -75,15 +87,26 @@ class InputSet:
         self.a = Matrix(card, *problem.a_shape, problem.lda)
         self.b = Matrix(card, *problem.b_shape, problem.ldb)
         self.c0 = Matrix(card, problem.m, problem.n, problem.n) if self.beta != 0 else None
+        self._own_c: Matrix | None = None
         self._sum = card.allocate(8)
         for number, matrix in enumerate(self._matrices()):
-            matrix.fill(4 * seed + number, integers=integers)
+            matrix.fill(4 * seed + number, fill)
         self._checksum = self.checksum()
 
     @property
     def c0_address(self) -> int:
         """Of the packed C before the launch; 0 at beta = 0."""
         return self.c0.address if self.c0 is not None else 0
+
+    @property
+    def own_c(self) -> int | None:
+        """Of a C that only this set is multiplied into; None if it has none."""
+        return self._own_c.address if self._own_c is not None else None
+
+    def give_own_c(self, problem: Problem) -> None:
+        """A C of its own, holding what C held before, with the problem's leading dimension."""
+        self._own_c = Matrix(self._card, problem.m, problem.n, problem.ldc)
+        self._own_c.fill(4 * self._seed + 2, self.fill)
 
     def changed(self) -> bool:
         """Whether something wrote to the inputs, their padding or the guards around them."""
@@ -118,22 +141,48 @@ def num_elements(rows: int, cols: int, ld: int) -> int:
     return (rows - 1) * ld + cols
 
 
-def bytes_needed(problem: Problem) -> int:
-    """Device memory that inputs (two sets), C, references and float64 tiles take together."""
+def operand_elements(problem: Problem) -> int:
+    """Of A, B and, unless beta = 0, C."""
+    elements = num_elements(*problem.a_shape, problem.lda)
+    elements += num_elements(*problem.b_shape, problem.ldb)
+    return elements + (problem.m * problem.n if problem.beta != 0 else 0)
+
+
+def num_rotated(problem: Problem, l2: CacheState, l2_bytes: int) -> int:
+    """Sets of inputs to be timed in turn, so that L2 holds nothing of the next one; else 1.
+
+    Raises UsageError for inputs so small that no number of sets would do.
+    """
+    if l2 is not CacheState.ROTATE:
+        return 1
+    num_sets = 1 + math.ceil(ROTATED_L2_SIZES * l2_bytes / (4 * operand_elements(problem)))
+    if num_sets > MAX_ROTATED:
+        raise UsageError(
+            f"{problem.label} is too small for a rotating L2: {num_sets} copies of its matrices "
+            f"would be needed, {MAX_ROTATED} are the most; use --l2 cold"
+        )
+    return num_sets
+
+
+def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
+    """Device memory that inputs, C, references and float64 tiles take together.
+
+    ``more_sets`` of inputs are counted besides the two that verification needs.
+    """
     m, n, k = problem.m, problem.n, problem.k
-    operands = num_elements(*problem.a_shape, problem.lda)
-    operands += num_elements(*problem.b_shape, problem.ldb)
-    operands += m * n if problem.beta != 0 else 0
+    operands = operand_elements(problem)
     tile_m, tile_n, tile_k = min(m, TILE), min(n, TILE), min(k, TILE)
     tiles = tile_m * tile_k + tile_k * tile_n + 2 * tile_m * tile_n
     result = num_elements(m, n, problem.ldc)
     references = 4 + 8 + 4  # exact float32, float64, bound
-    return 4 * (2 * operands + result) + 8 * tiles + references * m * n + SPARE_BYTES
+    more = 4 * operands + (4 * result if problem.beta != 0 else 0) + 4 * ALIGNMENT_BYTES
+    fixed = 4 * (2 * operands + result) + 8 * tiles + references * m * n + SPARE_BYTES
+    return fixed + more_sets * more
 
 
-def require_memory(problem: Problem, free_bytes: int) -> None:
+def require_memory(problem: Problem, free_bytes: int, more_sets: int = 0) -> None:
     """Raises UsageError, with both sizes, when the problem does not fit into free memory."""
-    needed = bytes_needed(problem)
+    needed = bytes_needed(problem, more_sets)
     if needed > free_bytes:
         raise UsageError(
             f"{problem.label} needs {needed / 2**30:.1f} GiB on the card ("

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from autogemm.device import Device
 from autogemm.kernel import Candidate
-from autogemm.outcome import Disqualified, Environment, Finals, Outcome, Status
+from autogemm.outcome import Dropped, Environment, Finals, Outcome, Status
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
 
@@ -105,6 +105,6 @@ def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> 
     )
 
 
-def disqualified(candidate: Candidate, reason: str) -> Disqualified:
+def dropped(candidate: Candidate, reason: str) -> Dropped:
     """A finalist that is out, the reason folded to one line."""
-    return Disqualified(candidate.config, candidate.source.sha256, " ".join(reason.split()))
+    return Dropped(candidate.config, candidate.source.sha256, " ".join(reason.split()))

@@ -11,7 +11,7 @@ from autogemm.certificate import Check
 from autogemm.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.errors import AutogemmError, DeviceError, UsageError
 from autogemm.kernel import Candidate
-from autogemm.outcome import Disqualified, Finals, Outcome, Provenance, Status
+from autogemm.outcome import Dropped, Finals, Outcome, Provenance, Status
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import (
@@ -27,7 +27,7 @@ from autogemm.targets.cuda.messages import (
     RunFinals,
     Start,
     Started,
-    disqualified,
+    dropped,
     outcome_without_times,
 )
 from autogemm.targets.cuda.sanitizer import Job, sanitize
@@ -107,14 +107,14 @@ class CudaTarget:
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
         """Re-time candidates and baseline interleaved, in random order, round after round.
 
-        A candidate that fails now is disqualified. Raises UsageError without candidates or rounds,
+        A candidate that fails now is dropped. Raises UsageError without candidates or rounds,
         DeviceError when none is left.
         """
         if not candidates or rounds < 1:
             raise UsageError(
                 f"finals need a candidate and a round, got {len(candidates)} and {rounds}"
             )
-        left, lost = tuple(candidates), tuple[Disqualified, ...]()
+        left, lost = tuple(candidates), tuple[Dropped, ...]()
         for _ in range(FINALS_ATTEMPTS):
             try:
                 finals = self._finals(left, rounds, seed)
@@ -124,7 +124,7 @@ class CudaTarget:
                 left, more = self._finish_alone(left, rounds, seed)
                 lost += more
             else:
-                return replace(finals, disqualified=(*lost, *finals.disqualified))
+                return replace(finals, dropped=(*lost, *finals.dropped))
             if not left:
                 raise DeviceError(f"no finalist ran a second time, the last one: {lost[-1].reason}")
         raise DeviceError(f"the finals broke off {FINALS_ATTEMPTS} times: {failure}") from failure
@@ -163,14 +163,14 @@ class CudaTarget:
 
     def _finish_alone(
         self, candidates: tuple[Candidate, ...], rounds: int, seed: int
-    ) -> tuple[tuple[Candidate, ...], tuple[Disqualified, ...]]:
+    ) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
         """Those that get through finals of their own, and those that do not with the reason."""
         left, lost = [], []
         for candidate in candidates:
             try:
                 self._finals((candidate,), rounds, seed)
             except (ChildError, DeviceError) as error:
-                lost.append(disqualified(candidate, str(error)))
+                lost.append(dropped(candidate, str(error)))
             else:
                 left.append(candidate)
         return tuple(left), tuple(lost)

@@ -6,6 +6,16 @@ from typing import Any
 
 from autogemm.outcome import Telemetry
 
+# Reasons of NVML (nvml.h, nvmlClocksThrottleReason...) by which the card is slowed down from
+# outside: 0x8 hardware slowdown, 0x20 and 0x40 heat, 0x80 the power supply's brake. Not the power
+# limit (0x4): a kernel that reaches it does so wherever it runs, and is measured with it.
+THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
+
+
+def is_throttled(reading: Telemetry) -> bool:
+    """Whether times taken just now say more about the card's state than about the kernel."""
+    return bool((reading.throttle_reasons or 0) & THROTTLED)
+
 
 class TelemetryReader:
     """Reads one card by its PCI bus id. Without NVML every reading is empty."""

@@ -36,18 +36,33 @@ __device__ float uniform_real(uint64 bits) {
     return static_cast<float>(bits >> 40) * 0x1p-23f - 1.0f;
 }
 
+// Normal with mean 0 and standard deviation 1 (Box and Muller, 1958).
+__device__ float normal_real(uint64 bits) {
+    // On (0, 1] and [0, 1): the logarithm of 0 is never taken.
+    const float radius = sqrtf(-2.0f * logf((static_cast<float>(bits >> 40) + 1.0f) * 0x1p-24f));
+    return radius * cosf(6.28318531f * static_cast<float>(bits & 0xffffffu) * 0x1p-24f);
+}
+
+// What random values are; the numbers of FILL_NUMBERS in inputs.py.
+constexpr int UNIFORM = 0;
+constexpr int INTEGERS = 1;
+constexpr int NORMAL = 2;
+
 extern "C" __global__ void fill_bits(unsigned* data, int64 count, unsigned bits) {
     for (int64 i = first_index(); i < count; i += stride()) {
         data[i] = bits;
     }
 }
 
-// Random values for a rows x cols matrix; what lies between the rows stays as it is.
+// Random values, or zeros, for a rows x cols matrix; what lies between the rows stays as it is.
 extern "C" __global__ void fill_random(float* data, int64 rows, int64 cols, int64 ld, uint64 seed,
-                                       int integers) {
+                                       int fill) {
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
         const uint64 bits = mixed(mixed(seed) + static_cast<uint64>(i));
-        data[i / cols * ld + i % cols] = integers ? small_integer(bits) : uniform_real(bits);
+        data[i / cols * ld + i % cols] = fill == UNIFORM    ? uniform_real(bits)
+                                         : fill == INTEGERS ? small_integer(bits)
+                                         : fill == NORMAL   ? normal_real(bits)
+                                                            : 0.0f;
     }
 }
 

@@ -38,6 +38,7 @@ def main() -> int:
             seed=args.seed,
             late_copies=args.copies == "late",
             misalign_bytes=args.misalign,
+            resident_blocks=args.resident_blocks,
         )
         plan = LaunchPlan((launch,), args.workspace_bytes)
         report = Emulator().run(source, plan, problem, options)
@@ -83,6 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", default="integers", choices=[str(data) for data in Data])
     parser.add_argument("--seed", type=int, default=0, help="not 0: shuffle threads and blocks")
     parser.add_argument("--copies", default="late", choices=["late", "early"])
+    parser.add_argument(
+        "--resident-blocks", type=int, default=1, help="run so many by turns, not one by one"
+    )
     parser.add_argument("--misalign", type=int, default=0, help="bytes off alignment, of A, B, C")
     return parser
 

@@ -22,6 +22,27 @@ KINDS = (
     FindingKind.IN_FLIGHT,
     FindingKind.NEVER_WRITTEN,
     FindingKind.BAD_COPY,
+    FindingKind.BAD_BARRIER,
+    FindingKind.BAD_RANK,
+    FindingKind.ENDED_BLOCK,
+    FindingKind.DEADLOCK,
+    FindingKind.LOST_COPY,
+    FindingKind.NO_PROXY_FENCE,
+)
+
+# In the order of `Misuse` there.
+MISUSES = (
+    "no mbarrier was initialised here",
+    "it was not fenced after its initialisation",
+    "more arrivals than its phase has",
+    "initialised for no arrivals",
+    "more than 64 mbarriers in a block",
+    "an mbarrier that does not lie in shared memory",
+    "the cluster's barrier arrived at twice without a wait between",
+    "a wait for the cluster without an arrival before",
+    "an mbarrier used as data",
+    "named barriers have numbers 1 to 15, and a multiple of 32 threads of the block",
+    "others have come to this barrier with another number of threads",
 )
 
 # Told first: what went wrong first, and causes before their consequences.
@@ -32,8 +53,14 @@ SEVERITY = (
     FindingKind.OUT_OF_BOUNDS,
     FindingKind.INPUT_WRITTEN,
     FindingKind.BAD_COPY,
+    FindingKind.BAD_RANK,
+    FindingKind.BAD_BARRIER,
     FindingKind.WARP_DIVERGENCE,
     FindingKind.BARRIER_DIVERGENCE,
+    FindingKind.DEADLOCK,
+    FindingKind.ENDED_BLOCK,
+    FindingKind.LOST_COPY,
+    FindingKind.NO_PROXY_FENCE,
     FindingKind.IN_FLIGHT,
     FindingKind.RACE,
     FindingKind.UNINITIALISED,
@@ -61,15 +88,19 @@ def describe_all(raw: RawResult, built: Build, problem: Problem, text: str) -> t
     return tuple(sorted(findings, key=lambda finding: SEVERITY.index(finding.kind)))
 
 
-def wrong_value(comparison: Comparison) -> Finding:
+SECOND_PASS = ", in a second run on the workspace that the first left"
+
+
+def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
     """C differs from the reference, or its padding was written."""
+    when = SECOND_PASS if second_pass else ""
     if comparison.first_wrong is None:
-        detail = "written, although it is the padding between rows"
+        detail = f"written, although it is the padding between rows{when}"
         return Finding(
             FindingKind.OUT_OF_BOUNDS, 0, "", "C's padding", detail, comparison.padding_changed
         )
     row, column = comparison.first_wrong
-    detail = f"is {comparison.got:g}, must be {comparison.expected:g}"
+    detail = f"is {comparison.got:g}, must be {comparison.expected:g}{when}"
     where = f"C[{row},{column}]"
     return Finding(FindingKind.WRONG_VALUE, 0, "", where, detail, comparison.wrong_elements)
 
@@ -97,7 +128,7 @@ def _describe(
         line=at[0] if at else 0,
         text=_row(rows, at),
         where=_place(finding, problem),
-        detail=_detail(kind, finding, other_line),
+        detail=_detail(kind, finding, other_line) + (SECOND_PASS if finding.pass_idx else ""),
         count=finding.count,
         called_from=at[1:],
         other_line=other_line,
@@ -113,10 +144,11 @@ def _place(finding: RawFinding, problem: Problem) -> str:
     index = finding.offset // 4
     if region is Region.ELSEWHERE:
         return ""
+    owner = f" of the block of rank {finding.owner - 1}" if finding.owner else ""
     if region is Region.DYNAMIC_SHARED:
-        return f"smem float {index}"
+        return f"smem float {index}{owner}"
     if region is Region.STATIC_SHARED:
-        return f"static smem float {index}"
+        return f"static smem float {index}{owner}"
     if region is Region.WORKSPACE:
         return f"workspace float {index}"
     stride = (problem.lda, problem.ldb, problem.ldc)[region]
@@ -142,8 +174,15 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
         FindingKind.BARRIER_DIVERGENCE: f"block {finding.block}: {others_wait}",
         FindingKind.WARP_DIVERGENCE: f"{who}: not all lanes of the mask take part",
         FindingKind.BAD_COPY: (
-            f"{who}: valid_bytes out of range, or not from global to shared memory"
+            f"{who}: valid_bytes out of range, a bulk copy of no multiple of 16 bytes, or not from "
+            "global to shared memory"
         ),
+        FindingKind.BAD_BARRIER: f"{who}: {MISUSES[finding.size % len(MISUSES)]}",
+        FindingKind.BAD_RANK: who,
+        FindingKind.NO_PROXY_FENCE: f"bulk copy {who} over what {earlier} stored{at_other}",
+        FindingKind.LOST_COPY: f"{who}: its block ends before it lands",
+        FindingKind.ENDED_BLOCK: f"{who}, which may have left the kernel",
+        FindingKind.DEADLOCK: f"{who}: what it waits for never comes",
         FindingKind.NEVER_WRITTEN: "is the first",
     }
     return details.get(kind, f"{verb} {who}")
@@ -157,6 +196,9 @@ def _endings(
     place = (at[0] if at else 0, _row(rows, at))
     if raw.state is State.NO_KERNEL:
         return [Finding(FindingKind.CRASHED, 0, "", "", "the source has no such kernel", 1)]
+    if raw.state is State.BAD_CLUSTER:
+        detail = "clusters have 1 to 16 blocks, and grids are multiples of clusters"
+        return [Finding(FindingKind.CRASHED, 0, "", "", detail, 1)]
     if raw.state is State.TIMED_OUT:
         detail = f"the kernel did not end within {raw.header.deadline_s} s"
         return [Finding(FindingKind.TIMED_OUT, *place, "", detail, 1, at[1:])]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from autogemm.errors import UsageError
 from autogemm.kernel import LaunchPlan
 
-MAGIC = 0x41474D32
+MAGIC = 0x41474D34
 NUM_BUFFERS = 4
 MAX_LAUNCHES = 8
 MAX_FINDINGS = 256
@@ -49,6 +49,7 @@ class State(IntEnum):
     CRASHED = 3
     TIMED_OUT = 4
     NO_KERNEL = 5
+    BAD_CLUSTER = 6
 
     @property
     def completed(self) -> bool:
@@ -96,6 +97,8 @@ class RawFinding(ctypes.Structure):
         ("thread", ctypes.c_uint32),
         ("other_block", ctypes.c_uint32),
         ("other_thread", ctypes.c_uint32),
+        ("pass_idx", ctypes.c_uint32),
+        ("owner", ctypes.c_uint32),
         ("count", ctypes.c_uint64),
     )
 
@@ -121,7 +124,10 @@ class RawExchange(ctypes.Structure):
         ("trace_offset", ctypes.c_uint64),
         ("trace_capacity", ctypes.c_uint64),
         ("trace_block", ctypes.c_uint32),
+        ("num_passes", ctypes.c_uint32),
+        ("resident_blocks", ctypes.c_uint32),
         ("reserved", ctypes.c_uint32),
+        ("first_c_offset", ctypes.c_uint64),
         ("buffers", RawBuffer * NUM_BUFFERS),
         ("launches", RawLaunch * MAX_LAUNCHES),
         ("state", ctypes.c_uint32),
@@ -161,11 +167,15 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class RawResult:
-    """What the process left: its state, the exchange header, C, and the trace if one was asked."""
+    """What the process left: its state, the exchange header, C, and the trace if one was asked.
+
+    ``first_c`` is C after the first of two passes, None where there was one.
+    """
 
     header: RawExchange
     state: State
     c: Floats
+    first_c: Floats | None
     trace: npt.NDArray[np.void]
 
 
@@ -198,7 +208,11 @@ def run_process(
     plan: LaunchPlan,
     buffers: Sequence[Buffer],
 ) -> RawResult:
-    """Run the launches in a process of its own. The header brings sizes, scalars and schedule."""
+    """Run the launches in a process of its own. The header brings sizes, scalars and schedule.
+
+    A plan with a workspace runs twice on it, unless it is traced: the second pass finds the
+    counters that the first left and poison in the rest.
+    """
     _describe(header, plan, buffers)
     trace_bytes = header.trace_capacity * TRACE_RECORD.itemsize
     with tempfile.TemporaryFile() as file:
@@ -209,14 +223,17 @@ def run_process(
                 memory[raw.offset : raw.offset + 4 * raw.words] = buffer.data.tobytes()
             ended = _wait_for(executable, file.fileno(), header.deadline_s)
             after = RawExchange.from_buffer_copy(memory)
-            raw_c = after.buffers[Region.C]
-            c = np.frombuffer(memory, np.float32, raw_c.words, raw_c.offset).copy()
+            words = after.buffers[Region.C].words
+            c = np.frombuffer(memory, np.float32, words, after.buffers[Region.C].offset).copy()
+            first_c = None
+            if after.num_passes > 1:
+                first_c = np.frombuffer(memory, np.float32, words, after.first_c_offset).copy()
             num_trace = min(after.num_trace, after.trace_capacity)
             trace = np.frombuffer(memory, TRACE_RECORD, num_trace, after.trace_offset).copy()
     state = State(after.state)
     if state is State.RUNNING:
         state = State.CRASHED if ended else State.TIMED_OUT
-    return RawResult(after, state, c, trace)
+    return RawResult(after, state, c, first_c, trace)
 
 
 def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) -> None:
@@ -234,7 +251,9 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
         raw.columns, raw.stride = buffer.columns, buffer.stride
         raw.misalign, raw.readable = buffer.misalign_bytes, buffer.readable
         offset = _page(offset + 4 * buffer.data.size)
-    header.trace_offset = offset
+    header.num_passes = 2 if plan.workspace_bytes and not header.trace_capacity else 1
+    header.first_c_offset = offset
+    header.trace_offset = _page(offset + 4 * buffers[Region.C].data.size)
 
 
 def _wait_for(executable: Path, file: int, deadline_s: int) -> bool:

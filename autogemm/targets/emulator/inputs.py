@@ -35,8 +35,8 @@ class Inputs:
     bound: Doubles
 
     def buffers(self, problem: Problem, workspace_bytes: int, misalign_bytes: int) -> list[Buffer]:
-        """A, B, C and the workspace for one run."""
-        workspace = np.full(-(-workspace_bytes // 4), np.nan, np.float32)
+        """A, B, C and the workspace for one run. The workspace is zero, as at its allocation."""
+        workspace = np.zeros(-(-workspace_bytes // 4), np.float32)
         has_old_c = problem.beta != 0.0
         return [
             Buffer(self.a, problem.a_shape[1], problem.lda, True, misalign_bytes),
@@ -56,6 +56,11 @@ class Comparison:
     got: float = 0.0
     expected: float = 0.0
     padding_changed: int = 0
+
+    @property
+    def is_wrong(self) -> bool:
+        """An element is off by more than rounding, or the padding was written."""
+        return bool(self.wrong_elements or self.padding_changed)
 
 
 def make_inputs(problem: Problem, data: Data, seed: int) -> Inputs:

@@ -45,7 +45,10 @@ MODE_FLAGS = {
     Mode.FAST: ("-O3",),
     # Without -fno-tree-sra a float4 would be taken apart before the calls are put in.
     # Bounds: indices into arrays of known extent, local ones among them, which nothing else sees.
-    Mode.CHECK: ("-O1", "-fsanitize=thread", "-fno-tree-sra", "-fsanitize=bounds"),
+    Mode.CHECK: (
+        *("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
+        *("-fno-tree-sra", "-fsanitize=bounds"),
+    ),
 }
 
 
@@ -155,11 +158,32 @@ def _build_executable(
     with tempfile.TemporaryDirectory(dir=executable.parent) as scratch:
         kernel, program = Path(scratch) / "kernel.o", Path(scratch) / "program"
         shim = ("-include", str(SHIM / "cuda_on_cpu.h"))
-        _call([toolchain.gxx, *flags, *shim, "-c", str(source), "-o", str(kernel)], source)
+        compiled = _with_clusters(source, text, Path(scratch))
+        _call([toolchain.gxx, *flags, *shim, "-c", str(compiled), "-o", str(kernel)], source)
         borders = [_border(toolchain, Path(scratch), names) for names in (None, _arrays(text))]
         link = ["-no-pie", "-rdynamic", "-o", str(program), str(borders[0]), str(kernel)]
         _call([toolchain.gxx, *link, str(runtime), str(borders[1]), "-ldl"], source)
         program.replace(executable)
+
+
+# `__cluster_dims__(X, Y, Z)` and the kernel that it belongs to.
+CLUSTER = re.compile(
+    r"__cluster_dims__\s*\(([^()]*)\)\s*(?:void\s+|__\w+__\s*(?:\([^()]*\))?\s*)*(\w+)\s*\("
+)
+
+
+def _with_clusters(source: Path, text: str, scratch: Path) -> Path:
+    """The source, or one that includes it and says how large the clusters of its kernels are."""
+    found = CLUSTER.findall(text)
+    if not found:
+        return source
+    extents = [
+        f'extern "C" const unsigned autogemm_cluster_{kernel}[3] = {{{extent}}};\n'
+        for extent, kernel in found
+    ]
+    path = scratch / "clusters.cu"
+    path.write_text(f'#include "{source}"\n' + "".join(extents))
+    return path
 
 
 def _arrays(text: str) -> tuple[str, ...]:

@@ -1,14 +1,11 @@
 // One block from its first thread to its last: who runs, who waits, who is stuck.
 #pragma once
 
-#include <utility>
-
 #include "warps.h"
 
 namespace autogemm_emulator {
 
-inline void begin_thread(uint32_t index) {
-    Thread& thread = threads[index];
+inline void begin_thread(Thread& thread, uint32_t index, Block& of) {
     thread.status = Status::kReady;
     thread.index = index;
     thread.lane = index % 32;
@@ -17,9 +14,58 @@ inline void begin_thread(uint32_t index) {
     thread.z = index / launch->threads[0] / launch->threads[1];
     thread.uncommitted.clear();
     thread.groups.clear();
-    thread.clock = 1;
-    memset(thread.seen, 0, sizeof(thread.seen));
-    thread.context.prepare(stacks + index * kStackBytes, kStackBytes, run_thread);
+    thread.arrived = false;
+    ++thread.clock;
+    thread.seen = of.seen.data() + static_cast<uint64_t>(index) * (num_threads + kMaxBarriers);
+    const uint64_t stack = static_cast<uint64_t>(of.slot) * num_threads + index;
+    thread.context.prepare(stacks + stack * kStackBytes, kStackBytes, run_thread);
+}
+
+// Shared memory of a block, as another block's threads have to reach for it.
+inline char* shared_memory_of(Block& owner, const void* shared) {
+    auto* at = static_cast<char*>(const_cast<void*>(shared));
+    if (&owner == block) {
+        return at;
+    }
+    const bool is_static = at < smem.static_begin + smem.static_bytes;
+    return is_static ? owner.parked_static.data() + (at - smem.static_begin)
+                     : owner.parked_dynamic.data() + (at - smem.dynamic_begin);
+}
+
+// Puts a block in place: its threads, its shared memory, what is known of it.
+inline void activate(Block& next) {
+    if (block != &next) {
+        block->parked_static.assign(smem.static_begin, smem.static_begin + smem.static_bytes);
+        block->parked_dynamic.assign(smem.dynamic_begin, smem.dynamic_begin + smem.dynamic_bytes);
+        std::copy(next.parked_static.begin(), next.parked_static.end(), smem.static_begin);
+        std::copy(next.parked_dynamic.begin(), next.parked_dynamic.end(), smem.dynamic_begin);
+        shadow_switch_block(block->slot, next.slot);
+        block = &next;
+    }
+    threads = next.threads.data();
+    block_number = next.number;
+    epoch = next.epoch;
+}
+
+inline void begin_block(Block& starting, uint32_t number) {
+    starting.number = number;
+    starting.xyz[0] = number % launch->grid[0];
+    starting.xyz[1] = number / launch->grid[0] % launch->grid[1];
+    starting.xyz[2] = number / launch->grid[0] / launch->grid[1];
+    starting.epoch = ++last_epoch;
+    starting.ended = starting.yields = false;
+    starting.mbarriers.clear();
+    for (NamedBarrier& barrier : starting.named_barriers) {
+        barrier = {};
+    }
+    activate(starting);
+    fill_poison(smem.static_begin, smem.static_bytes);
+    fill_poison(smem.dynamic_begin, smem.dynamic_bytes);
+    shadow_begin_block();
+    for (uint32_t i = 0; i < num_threads; ++i) {
+        begin_thread(starting.threads[i], i, starting);
+        starting.order[i] = i;
+    }
 }
 
 // Whether a living lane of this warp could now go on, because others have left the kernel.
@@ -39,7 +85,7 @@ inline bool release_warps() {
 inline void release_barrier() {
     const Thread* first = nullptr;
     bool some_left = false;
-    barrier_count = 0;
+    block->barrier_count = 0;
     for (uint32_t i = 0; i < num_threads; ++i) {
         Thread& thread = threads[i];
         current = &thread;
@@ -52,74 +98,61 @@ inline void release_barrier() {
         } else if (thread.line != first->line) {
             report_here(Kind::kBarrierDivergence, thread.pc, first->pc);
         }
-        barrier_count += thread.predicate;
+        block->barrier_count += thread.predicate;
         thread.status = Status::kReady;
     }
     if (some_left) {
         report_here(Kind::kBarrierDivergence, first->pc);
     }
-    ++epoch;
+    shadow_barrier();
+    epoch = block->epoch = ++last_epoch;
 }
 
-// Nobody can go on: some wait in a warp collective for lanes that stand at a barrier.
-[[noreturn]] inline void report_stuck_warp() {
-    for (uint32_t i = 0; i < num_threads; ++i) {
-        if (threads[i].status == Status::kInWarp) {
-            current = &threads[i];
-            report_here(Kind::kWarpDivergence, threads[i].pc);
+inline bool run_ready_threads() {
+    bool some_ran = false;
+    shuffle_order(block->order);
+    for (uint32_t index : block->order) {
+        if (threads[index].status == Status::kReady) {
+            current = &threads[index];
+            Context::switch_to(scheduler, current->context);
+            some_ran = true;
+        }
+        if (block->yields) {
+            break;
         }
     }
-    end_process(State::kAborted);
+    return some_ran;
 }
 
-inline void run_ready_threads(uint32_t* order) {
-    if (exchange->seed != 0) {
-        for (uint32_t i = num_threads - 1; i > 0; --i) {
-            std::swap(order[i], order[random_below(i + 1)]);
-        }
-    }
-    for (uint32_t i = 0; i < num_threads; ++i) {
-        Thread& thread = threads[order[i]];
-        if (thread.status == Status::kReady) {
-            current = &thread;
-            Context::switch_to(scheduler, thread.context);
-        }
-    }
-}
-
-inline void run_block(uint32_t number) {
-    block_number = number;
-    block_xyz[0] = number % launch->grid[0];
-    block_xyz[1] = number / launch->grid[0] % launch->grid[1];
-    block_xyz[2] = number / launch->grid[0] / launch->grid[1];
-    first_epoch_of_block = ++epoch;
-    fill_poison(smem.static_begin, smem.static_bytes);
-    fill_poison(smem.dynamic_begin, smem.dynamic_bytes);
-    static uint32_t order[kMaxThreads];
-    for (uint32_t i = 0; i < num_threads; ++i) {
-        begin_thread(i);
-        order[i] = i;
-    }
+// Runs a block until it ends, waits for another one or for a copy, or gives up its turn. Whether any thread got on.
+inline bool run_while_it_can(Block& running) {
+    activate(running);
+    bool some_ran = false;
     while (true) {
-        run_ready_threads(order);
-        bool ready = false, in_warp = false, at_barrier = false;
-        for (uint32_t i = 0; i < num_threads; ++i) {
-            ready |= threads[i].status == Status::kReady;
-            in_warp |= threads[i].status == Status::kInWarp;
-            at_barrier |= threads[i].status == Status::kAtBarrier;
+        some_ran |= run_ready_threads();
+        if (running.yields) {
+            running.yields = false;
+            return true;
         }
-        if (ready || (in_warp && release_warps())) {
+        uint32_t count[static_cast<uint32_t>(Status::kDone) + 1] = {};
+        for (uint32_t i = 0; i < num_threads; ++i) {
+            ++count[static_cast<uint32_t>(threads[i].status)];
+        }
+        const auto number = [&](Status status) { return count[static_cast<uint32_t>(status)]; };
+        const uint32_t num_living = num_threads - number(Status::kDone);
+        if (number(Status::kReady) > 0 || (number(Status::kInWarp) > 0 && release_warps())) {
             continue;
         }
-        if (in_warp) {
-            report_stuck_warp();
+        if (num_living == 0) {
+            shadow_end_block();
+            running.ended = true;
+            return true;
         }
-        if (!at_barrier) {
-            break;
+        if (number(Status::kAtBarrier) < num_living) {
+            return some_ran;
         }
         release_barrier();
     }
-    shadow_end_block();
 }
 
 }  // namespace autogemm_emulator

@@ -6,6 +6,9 @@
 
 namespace autogemm_emulator {
 
+// The last access of each thread of other blocks to the shared memory of a block, by slot.
+inline std::vector<std::unordered_map<uint32_t, Access>> remote_accesses;
+
 inline void trace(Region region, const char* at, uint32_t size, bool write, uint64_t pc) {
     if (exchange->trace_capacity == 0 || block_number != exchange->trace_block) {
         return;
@@ -30,18 +33,27 @@ inline void trace(Region region, const char* at, uint32_t size, bool write, uint
 inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t pc);
 
 inline bool is_stack(const char* at) {
-    return at >= stacks && at < stacks + kMaxThreads * kStackBytes;
+    return at >= stacks && at < stacks + stacks_bytes;
 }
 
-inline void access(const void* address, uint32_t size, bool write, bool aligned, uint64_t pc,
-                   bool atomic = false) {
+struct Kinds {
+    bool read, write, atomic, aligned;
+};
+constexpr Kinds kRead{true, false, false, true}, kWrite{false, true, false, true};
+constexpr Kinds kUnalignedRead{true, false, false, false},
+    kUnalignedWrite{false, true, false, false};
+constexpr Kinds kAtomicRead{true, false, true, true}, kAtomicWrite{false, true, true, true};
+constexpr Kinds kAtomicUpdate{true, true, true, true};
+
+inline void access(const void* address, uint32_t size, const Kinds& kinds, uint64_t pc) {
+    const bool write = kinds.write;
     const auto* at = static_cast<const char*>(address);
     if (is_stack(at)) {
         return;
     }
     ++exchange->num_accesses;
     const Region region = known_region(at);
-    if (aligned && reinterpret_cast<uintptr_t>(at) % size != 0) {
+    if (kinds.aligned && reinterpret_cast<uintptr_t>(at) % size != 0) {
         const Place place = place_of(at);
         report_access(Kind::kMisaligned, place.region, place.offset, size, write, pc);
         end_process(State::kAborted);  // so does a card
@@ -63,7 +75,7 @@ inline void access(const void* address, uint32_t size, bool write, bool aligned,
                           pc);
             continue;
         }
-        touch_word(shadow, index, {region, pc, write, atomic});
+        touch_word(shadow, index, {region, pc, kinds.read, write, kinds.atomic});
     }
 }
 
@@ -93,20 +105,18 @@ inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t
     end_process(State::kAborted);
 }
 
-inline void set_shadow(Region region, char* begin, uint64_t bytes, bool input, bool shared) {
-    Shadow& shadow = shadows[static_cast<int>(region)];
+inline void set_shadow(Shadow& shadow, char* begin, uint64_t bytes) {
     shadow.begin = begin;
     shadow.bytes = bytes;
-    shadow.input = input;
-    shadow.shared = shared;
     shadow.words.assign((bytes + 3) / 4, Word{});
 }
 
-inline void shadow_begin_run() {
+inline void shadow_begin_pass() {
     for (uint32_t i = 0; i < kNumBuffers; ++i) {
         const Buffer& buffer = buffers[i];
-        set_shadow(static_cast<Region>(i), buffer.begin, buffer.bytes, i < 2, false);
         Shadow& shadow = shadows[i];
+        set_shadow(shadow, buffer.begin, buffer.bytes);
+        shadow.input = i < 2;
         shadow.columns = buffer.spec.columns;
         shadow.stride = buffer.spec.stride;
         for (uint64_t w = 0; w < shadow.words.size(); ++w) {
@@ -117,8 +127,25 @@ inline void shadow_begin_run() {
 }
 
 inline void shadow_begin_launch() {
-    set_shadow(Region::kDynamicShared, smem.dynamic_begin, smem.dynamic_bytes, false, true);
-    set_shadow(Region::kStaticShared, smem.static_begin, smem.static_bytes, false, true);
+    begin_launch_of_fences();
+    for (uint32_t i = 0; i < kNumBuffers; ++i) {
+        shadows[i].floor = first_epoch_of_launch;
+    }
+    parked_shadows = std::vector<SharedShadows>(residents.size());
+    remote_accesses.assign(residents.size(), {});
+    for (uint32_t slot = 0; slot < residents.size(); ++slot) {
+        Shadow& dynamic = shared_shadow(slot, Region::kDynamicShared);
+        Shadow& fixed = shared_shadow(slot, Region::kStaticShared);
+        set_shadow(dynamic, smem.dynamic_begin, smem.dynamic_bytes);
+        set_shadow(fixed, smem.static_begin, smem.static_bytes);
+        dynamic.shared = fixed.shared = true;
+    }
+}
+
+void shadow_begin_block() {
+    for (const Region region : {Region::kDynamicShared, Region::kStaticShared}) {
+        shared_shadow(block->slot, region).floor = block->first_epoch;
+    }
 }
 
 inline void set_in_flight(const Copy& copy, bool in_flight, const Touch& touch) {
@@ -137,10 +164,10 @@ inline void set_in_flight(const Copy& copy, bool in_flight, const Touch& touch) 
 }
 
 // Copies that nobody waited for: the next block begins with none.
-void shadow_end_block() {
+inline void forget_copies_of_block() {
     for (uint32_t i = 0; i < num_threads; ++i) {
         current = &threads[i];
-        const Touch touch{Region::kElsewhere, 0, true, false};
+        const Touch touch{Region::kElsewhere, 0, false, true, false};
         for (const auto& group : threads[i].groups) {
             for (const Copy& copy : group) {
                 set_in_flight(copy, false, touch);
@@ -162,7 +189,7 @@ void shadow_copy_issued(const Copy& copy, uint64_t pc) {
         end_process(State::kAborted);
     }
     if (copy.valid_bytes > 0) {
-        access(copy.global, static_cast<uint32_t>(copy.valid_bytes), false, false, pc);
+        access(copy.global, static_cast<uint32_t>(copy.valid_bytes), kUnalignedRead, pc);
     }
     const Region to = place_of(copy.shared).region;
     const Region from = place_of(copy.global).region;
@@ -171,19 +198,37 @@ void shadow_copy_issued(const Copy& copy, uint64_t pc) {
         report_here(Kind::kBadCopy, pc);
         end_process(State::kAborted);
     }
-    access(copy.shared, size, true, true, pc);
-    set_in_flight(copy, true, {Region::kElsewhere, pc, true, false});
+    access(copy.shared, size, kWrite, pc);
+    set_in_flight(copy, true, {Region::kElsewhere, pc, false, true, false});
 }
 
 void shadow_copy_landed(const Copy& copy, uint64_t pc) {
-    set_in_flight(copy, false, {Region::kElsewhere, pc, true, false});
+    set_in_flight(copy, false, {Region::kElsewhere, pc, false, true, false});
 }
 
 void shadow_atomic(void* address, uint64_t pc) {
-    access(address, 4, true, true, pc, true);
+    access(address, 4, kAtomicUpdate, pc);
+    fences_at_atomic(address);
 }
 
-inline void shadow_end_run() {
+void shadow_relaxed(const void* address, bool write, uint64_t pc) {
+    access(address, 4, write ? kAtomicWrite : kAtomicRead, pc);
+    fences_at_atomic(address);
+}
+
+// A volatile access of global memory is a relaxed atomic; of shared memory it is one like any other.
+inline void volatile_access(const void* address, uint32_t size, bool write, uint64_t pc) {
+    if (is_shared(address) || is_stack(static_cast<const char*>(address))) {
+        access(address, size, write ? kWrite : kRead, pc);
+        return;
+    }
+    note_counter(address);
+    let_others_run();
+    access(address, size, write ? kAtomicWrite : kAtomicRead, pc);
+    fences_at_atomic(address);
+}
+
+inline void shadow_end_pass() {
     const Shadow& c = shadows[static_cast<int>(Region::kC)];
     Finding finding{};
     finding.kind = static_cast<uint32_t>(Kind::kNeverWritten);

@@ -2,7 +2,7 @@
 //
 // What must be told apart per thread (its index, a barrier, a shuffle) is a call into runtime.cpp.
 // Those calls are out of line, so that their return address is in the kernel's text and names its
-// line. There are no includes here: a kernel compiles in a fraction of a second.
+// line. There are no includes of the system here: a kernel compiles in a fraction of a second.
 #pragma once
 
 #define __global__ __attribute__((visibility("default"), used, noinline))
@@ -17,6 +17,7 @@
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 #define __grid_constant__
 #define warpSize 32
 
@@ -69,15 +70,47 @@ __attribute__((const)) uint3 grid_extent();
 
 enum class Vote : unsigned { kAny, kAll, kBallot };
 enum class Shuffle : unsigned { kIndex, kUp, kDown, kXor };
-enum class Atomic : unsigned { kAdd, kExchange, kMin, kMax, kCompareAndSwap };
+enum class Atomic : unsigned {
+    kAdd,
+    kSubtract,
+    kExchange,
+    kMin,
+    kMax,
+    kMinSigned,
+    kMaxSigned,
+    kAnd,
+    kOr,
+    kIncrement,
+    kDecrement,
+    kCompareAndSwap,
+};
 
 unsigned shuffle(Shuffle kind, unsigned mask, unsigned value, int lane, int width);
 unsigned vote(Vote kind, unsigned mask, int predicate);
 void sync_warp(unsigned mask);
 int sync_block(int line, int predicate);
 unsigned active_mask();
-float atomic_float(Atomic kind, float* address, float value);
-int atomic_int(Atomic kind, int* address, int value, int compare);
+float atomic_add(float* address, float value);
+unsigned atomic_bits(Atomic kind, unsigned* address, unsigned value, unsigned compare);
+void fence();
+unsigned add_acq_rel(unsigned* address, unsigned value);
+void release_store(unsigned* address, unsigned value);
+unsigned acquire_load(const unsigned* address);
+void sync_named(unsigned number, unsigned num_threads, bool wait);
+unsigned rank_in_cluster();
+void arrive_at_cluster();
+void wait_for_cluster();
+float4 load_of_rank(const float* shared, unsigned rank);
+void store_of_rank(float* shared, unsigned rank, float4 value);
+void init_mbarrier(void* mbarrier, unsigned num_arrivals);
+void fence_mbarrier_init();
+void fence_proxy();
+void arrive_mbarrier(void* mbarrier, unsigned tx_bytes);
+void arrive_mbarrier_of_rank(void* mbarrier, unsigned rank);
+void wait_mbarrier(void* mbarrier, unsigned parity);
+void copy_bulk(void* shared, const void* global, unsigned bytes, void* mbarrier);
+void copy_bulk_to_ranks(void* shared, const void* global, unsigned bytes, void* mbarrier,
+                        unsigned ranks);
 void copy_async(void* shared, const void* global, int bytes, int valid_bytes);
 void commit_copies();
 void wait_group(int pending);
@@ -149,54 +182,75 @@ __forceinline__ int __syncthreads_count(int predicate, int line = __builtin_LINE
 __forceinline__ int __syncthreads_or(int predicate, int line = __builtin_LINE()) {
     return autogemm_emulator::sync_block(line, predicate != 0) != 0;
 }
-// Blocks run one after the other, and a block's threads switch only at calls: fences are no work.
-__forceinline__ void __threadfence() {}
-__forceinline__ void __threadfence_block() {}
+__forceinline__ void __threadfence() {
+    autogemm_emulator::fence();
+}
+__forceinline__ void __threadfence_system() {
+    autogemm_emulator::fence();
+}
+// A block's threads switch only at calls: nothing to do, and nothing for the compiler to move.
+__forceinline__ void __threadfence_block() {
+    asm volatile("" ::: "memory");
+}
 
 __forceinline__ float atomicAdd(float* address, float value) {
-    return autogemm_emulator::atomic_float(autogemm_emulator::Atomic::kAdd, address, value);
+    return autogemm_emulator::atomic_add(address, value);
 }
-__forceinline__ int atomicAdd(int* address, int value) {
-    return autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kAdd, address, value, 0);
-}
-__forceinline__ unsigned atomicAdd(unsigned* address, unsigned value) {
-    return (unsigned)autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kAdd, (int*)address,
-                                                   (int)value, 0);
-}
-__forceinline__ int atomicExch(int* address, int value) {
-    return autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kExchange, address, value, 0);
-}
-__forceinline__ int atomicMin(int* address, int value) {
-    return autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kMin, address, value, 0);
-}
-__forceinline__ int atomicMax(int* address, int value) {
-    return autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kMax, address, value, 0);
-}
+#define AUTOGEMM_ATOMIC(T, name, kind)                                               \
+    __forceinline__ T name(T* address, T value) {                                    \
+        using namespace autogemm_emulator;                                           \
+        return (T)atomic_bits(Atomic::kind, (unsigned*)address, (unsigned)value, 0); \
+    }
+AUTOGEMM_ATOMIC(int, atomicAdd, kAdd)
+AUTOGEMM_ATOMIC(unsigned, atomicAdd, kAdd)
+AUTOGEMM_ATOMIC(int, atomicSub, kSubtract)
+AUTOGEMM_ATOMIC(unsigned, atomicSub, kSubtract)
+AUTOGEMM_ATOMIC(int, atomicExch, kExchange)
+AUTOGEMM_ATOMIC(unsigned, atomicExch, kExchange)
+AUTOGEMM_ATOMIC(int, atomicMin, kMinSigned)
+AUTOGEMM_ATOMIC(unsigned, atomicMin, kMin)
+AUTOGEMM_ATOMIC(int, atomicMax, kMaxSigned)
+AUTOGEMM_ATOMIC(unsigned, atomicMax, kMax)
+AUTOGEMM_ATOMIC(int, atomicAnd, kAnd)
+AUTOGEMM_ATOMIC(unsigned, atomicAnd, kAnd)
+AUTOGEMM_ATOMIC(int, atomicOr, kOr)
+AUTOGEMM_ATOMIC(unsigned, atomicOr, kOr)
+AUTOGEMM_ATOMIC(unsigned, atomicInc, kIncrement)
+AUTOGEMM_ATOMIC(unsigned, atomicDec, kDecrement)
+#undef AUTOGEMM_ATOMIC
 __forceinline__ int atomicCAS(int* address, int compare, int value) {
-    return autogemm_emulator::atomic_int(autogemm_emulator::Atomic::kCompareAndSwap, address, value,
-                                         compare);
+    using namespace autogemm_emulator;
+    return (int)atomic_bits(Atomic::kCompareAndSwap, (unsigned*)address, (unsigned)value,
+                            (unsigned)compare);
+}
+__forceinline__ unsigned atomicCAS(unsigned* address, unsigned compare, unsigned value) {
+    using namespace autogemm_emulator;
+    return atomic_bits(Atomic::kCompareAndSwap, address, value, compare);
 }
 
-template <class T>
-__forceinline__ T __ldg(const T* address) {
-    return *address;
-}
-template <class T>
-__forceinline__ T __ldcg(const T* address) {
-    return *address;
-}
-template <class T>
-__forceinline__ T __ldcs(const T* address) {
-    return *address;
-}
-template <class T>
-__forceinline__ void __stcg(T* address, T value) {
-    *address = value;
-}
-template <class T>
-__forceinline__ void __stcs(T* address, T value) {
-    *address = value;
-}
+// Loads and stores with a cache policy: caches are not emulated.
+#define AUTOGEMM_LOAD(name)                    \
+    template <class T>                         \
+    __forceinline__ T name(const T* address) { \
+        return *address;                       \
+    }
+AUTOGEMM_LOAD(__ldg)
+AUTOGEMM_LOAD(__ldca)
+AUTOGEMM_LOAD(__ldcg)
+AUTOGEMM_LOAD(__ldcs)
+AUTOGEMM_LOAD(__ldcv)
+AUTOGEMM_LOAD(__ldlu)
+#undef AUTOGEMM_LOAD
+#define AUTOGEMM_STORE(name)                         \
+    template <class T>                               \
+    __forceinline__ void name(T* address, T value) { \
+        *address = value;                            \
+    }
+AUTOGEMM_STORE(__stwb)
+AUTOGEMM_STORE(__stcg)
+AUTOGEMM_STORE(__stcs)
+AUTOGEMM_STORE(__stwt)
+#undef AUTOGEMM_STORE
 __forceinline__ size_t __cvta_generic_to_shared(const void* address) {
     return (size_t)address;
 }
@@ -258,22 +312,4 @@ AUTOGEMM_MIN_MAX(unsigned long long)
 AUTOGEMM_MIN_MAX(float)
 #undef AUTOGEMM_MIN_MAX
 
-// Twins of the templates' asynchronous copies (templates/parts/copy_async.cu.jinja).
-__forceinline__ void copy_async_4(float* shared, const float* global, int valid_bytes = 4) {
-    autogemm_emulator::copy_async(shared, global, 4, valid_bytes);
-}
-__forceinline__ void copy_async_8(float* shared, const float* global, int valid_bytes = 8) {
-    autogemm_emulator::copy_async(shared, global, 8, valid_bytes);
-}
-__forceinline__ void copy_async_16(float* shared, const float* global, int valid_bytes = 16) {
-    autogemm_emulator::copy_async(shared, global, 16, valid_bytes);
-}
-__forceinline__ void commit_copies() {
-    autogemm_emulator::commit_copies();
-}
-
-// wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;
-// wait_for_copies(n) leaves n.
-#define AUTOGEMM_FIRST(first, ...) first
-#define wait_for_copies(...) \
-    autogemm_emulator::wait_group(AUTOGEMM_FIRST(__VA_ARGS__ __VA_OPT__(, ) MAX_PENDING_COPIES, ))
+#include "twins.h"

@@ -7,6 +7,8 @@
 #include <sys/time.h>
 #include <ucontext.h>
 
+#include <string>
+
 #include "cuda_on_cpu.h"
 // The kernel's words for what it runs on would get in the way from here on.
 #undef threadIdx
@@ -19,8 +21,9 @@
 #undef __constant__
 
 #include "atomics.h"
-#include "block.h"
+#include "cluster.h"
 #include "copies.h"
+#include "named_barriers.h"
 #ifdef AUTOGEMM_CHECK
 #include "hooks.h"
 #endif
@@ -28,11 +31,31 @@
 namespace autogemm_emulator {
 
 #ifndef AUTOGEMM_CHECK
+void shadow_begin_block() {}
+void shadow_switch_block(uint32_t, uint32_t) {}
 void shadow_end_block() {}
 void shadow_copy_issued(const Copy&, uint64_t) {}
 void shadow_copy_landed(const Copy&, uint64_t) {}
 void shadow_atomic(void*, uint64_t) {}
-static void shadow_begin_run() {}
+void shadow_relaxed(const void*, bool, uint64_t) {}
+void shadow_fence() {}
+void shadow_barrier() {}
+void shadow_sync_warp(uint32_t) {}
+bool shadow_orders_widely() {
+    return false;
+}
+void shadow_cluster_arrived(Fences&) {}
+void shadow_remote_access(const Block&, const void*, uint32_t, bool, uint64_t) {}
+void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t) {
+    mbarrier.init_thread = current->index;
+}
+void shadow_mbarrier_used(const Mbarrier&, uint64_t) {}
+void shadow_arrived(Fences&) {}
+void shadow_waited(const Fences&) {}
+void shadow_proxy_fence() {}
+void shadow_bulk_copy_issued(const BulkCopy&) {}
+void shadow_bulk_copy_landed(const BulkCopy&) {}
+static void shadow_begin_pass() {}
 static void shadow_begin_launch() {}
 
 static void report_span(Kind kind, uint32_t region, int64_t offset) {
@@ -47,7 +70,7 @@ static void report_span(Kind kind, uint32_t region, int64_t offset) {
 }
 
 // Fast mode sees writes only by what they left: in the canaries around the buffers, and in A and B.
-static void shadow_end_run() {
+static void shadow_end_pass() {
     for (uint32_t region = 0; region < kNumBuffers; ++region) {
         const Buffer& buffer = buffers[region];
         for (uint64_t i = 0; i < 2 * kCanaryBytes; i += 4) {
@@ -102,6 +125,48 @@ static void catch_signals() {
     setitimer(ITIMER_REAL, &timer, nullptr);
 }
 
+// `__cluster_dims__` of the kernel, as toolchain.py compiled it beside the kernel.
+static void find_cluster_extent(const LaunchSpec& spec) {
+    const std::string name = std::string("autogemm_cluster_") + spec.kernel;
+    const auto* extent = static_cast<const uint32_t*>(dlsym(RTLD_DEFAULT, name.c_str()));
+    uint32_t size = 1;
+    for (int i = 0; i < 3; ++i) {
+        cluster_extent[i] = extent != nullptr ? extent[i] : 1;
+        size *= cluster_extent[i];
+        if (cluster_extent[i] == 0 || spec.grid[i] % cluster_extent[i] != 0) {
+            end_process(State::kBadCluster);
+        }
+    }
+    if (size > kMaxCluster) {
+        end_process(State::kBadCluster);
+    }
+    cluster_size = size;
+}
+
+static void make_residents(uint32_t num_clusters) {
+    const uint32_t asked = (exchange->resident_blocks + cluster_size - 1) / cluster_size;
+    const uint32_t num_resident = std::max(1u, std::min(asked, num_clusters));
+    cluster_barriers = std::vector<ClusterBarrier>(num_resident);
+    residents = std::vector<Block>(num_resident * cluster_size);
+    for (uint32_t slot = 0; slot < residents.size(); ++slot) {
+        residents[slot].slot = slot;
+        residents[slot].threads.resize(num_threads);
+        residents[slot].order.resize(num_threads);
+        residents[slot].seen.resize(num_threads * (num_threads + kMaxBarriers));
+    }
+    block = &residents[0];
+    if (stacks != nullptr) {
+        munmap(stacks, stacks_bytes);
+    }
+    stacks_bytes = residents.size() * num_threads * kStackBytes;
+    void* mapped = mmap(nullptr, stacks_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) {
+        abort();
+    }
+    stacks = static_cast<char*>(mapped);
+}
+
 static void run_launch(const LaunchSpec& spec) {
     launch = &spec;
     num_threads = spec.threads[0] * spec.threads[1] * spec.threads[2];
@@ -109,20 +174,18 @@ static void run_launch(const LaunchSpec& spec) {
     if (kernel == nullptr) {
         end_process(State::kNoKernel);
     }
-    smem.dynamic_bytes = spec.smem_bytes;
-    first_epoch_of_launch = ++epoch;
-    shadow_begin_launch();
+    find_cluster_extent(spec);
     const uint32_t num_blocks = spec.grid[0] * spec.grid[1] * spec.grid[2];
-    std::vector<uint32_t> order(num_blocks);
-    for (uint32_t i = 0; i < num_blocks; ++i) {
+    std::vector<uint32_t> order(num_blocks / cluster_size);
+    make_residents(static_cast<uint32_t>(order.size()));
+    smem.dynamic_bytes = spec.smem_bytes;
+    first_epoch_of_launch = ++last_epoch;
+    shadow_begin_launch();
+    for (uint32_t i = 0; i < order.size(); ++i) {
         order[i] = i;
     }
-    for (uint32_t i = num_blocks - 1; exchange->seed != 0 && i > 0; --i) {
-        std::swap(order[i], order[random_below(i + 1)]);
-    }
-    for (uint32_t number : order) {
-        run_block(number);
-    }
+    shuffle_order(order);
+    run_clusters(order);
     current = nullptr;
 }
 
@@ -147,14 +210,17 @@ int main(int argc, char** argv) {
         return 3;
     }
     catch_signals();
-    stacks = static_cast<char*>(mmap(nullptr, kMaxThreads * kStackBytes, PROT_READ | PROT_WRITE,
-                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     lay_out_buffers();
     lay_out_shared();
-    shadow_begin_run();
-    for (uint32_t i = 0; i < exchange->num_launches; ++i) {
-        run_launch(exchange->launches[i]);
+    for (pass = 0; pass < exchange->num_passes; ++pass) {
+        if (pass > 0) {
+            prepare_next_pass();
+        }
+        shadow_begin_pass();
+        for (uint32_t i = 0; i < exchange->num_launches; ++i) {
+            run_launch(exchange->launches[i]);
+        }
+        shadow_end_pass();
     }
-    shadow_end_run();
     end_process(State::kFinished);
 }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <vector>
 
 #include "protocol.h"
 
@@ -26,6 +27,7 @@ constexpr uint64_t kCanaryBytes = 1 << 14;
 constexpr uint32_t kPoison = 0xffffffff;  // a NaN
 
 inline Exchange* exchange;
+inline uint32_t pass;  // 0, or 1 where all launches run once more on the same workspace
 
 inline char* file_at(uint64_t offset) {
     return reinterpret_cast<char*>(exchange) + offset;
@@ -77,6 +79,33 @@ inline void lay_out_buffers() {
     }
 }
 
+// Words of the workspace that an atomic touched: the first finds zero there, and each launch must leave
+// zero for the next.
+inline std::vector<bool> counters;
+
+inline void note_counter(const void* address) {
+    const Buffer& workspace = buffers[static_cast<int>(Region::kWorkspace)];
+    const auto* at = static_cast<const char*>(address);
+    if (at >= workspace.begin && at < workspace.begin + workspace.bytes) {
+        counters.resize(workspace.spec.words);
+        counters[static_cast<uint64_t>(at - workspace.begin) / 4] = true;
+    }
+}
+
+// C as it was given, and a workspace of which only the counters are what the pass before left.
+inline void prepare_next_pass() {
+    const Buffer& c = buffers[static_cast<int>(Region::kC)];
+    memcpy(file_at(exchange->first_c_offset), c.begin, c.bytes);
+    memcpy(c.begin, file_at(c.spec.offset), c.bytes);
+    const Buffer& workspace = buffers[static_cast<int>(Region::kWorkspace)];
+    counters.resize(workspace.spec.words);
+    for (uint64_t i = 0; i < workspace.spec.words; ++i) {
+        if (!counters[i]) {
+            memcpy(workspace.begin + 4 * i, &kPoison, 4);
+        }
+    }
+}
+
 inline void lay_out_shared() {
     smem.static_begin = autogemm_static_begin;
     smem.static_bytes = static_cast<uint64_t>(autogemm_static_end - autogemm_static_begin);
@@ -99,6 +128,11 @@ inline void copy_results_out() {
     copy_results_out();
     exchange->state = static_cast<uint32_t>(state);
     _exit(0);
+}
+
+inline bool is_shared(const void* address) {
+    const auto* at = static_cast<const char*>(address);
+    return at >= smem.zone_begin && at < smem.zone_end;
 }
 
 // The region an address belongs to, or is nearest to. A zone belongs to the nearer neighbour.
@@ -149,7 +183,8 @@ inline void report(const Finding& finding) {
         ++exchange->findings_lost;
         return;
     }
-    exchange->findings[exchange->num_findings++] = finding;
+    exchange->findings[exchange->num_findings] = finding;
+    exchange->findings[exchange->num_findings++].pass = pass;
 }
 
 }  // namespace autogemm_emulator

@@ -6,7 +6,7 @@
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d32;  // "AGM2"
+constexpr uint32_t kMagic = 0x41474d34;  // "AGM4"
 constexpr int kNumBuffers = 4;           // A, B, C, workspace
 constexpr int kMaxLaunches = 8;
 constexpr int kMaxFindings = 256;
@@ -26,9 +26,38 @@ enum class Kind : uint32_t {
     kInFlight,
     kNeverWritten,
     kBadCopy,
+    kBadBarrier,
+    kBadRank,
+    kEndedBlock,
+    kDeadlock,
+    kLostCopy,
+    kNoProxyFence,
 };
 
-enum class State : uint32_t { kRunning, kFinished, kAborted, kCrashed, kTimedOut, kNoKernel };
+// What is wrong with the use of a barrier: in Finding::size.
+enum class Misuse : uint32_t {
+    kNotInitialised,
+    kNotFenced,
+    kTooManyArrivals,
+    kNoArrivals,
+    kTooManyBarriers,
+    kNotShared,
+    kArrivedTwice,
+    kNotArrived,
+    kAsData,
+    kBadNumber,
+    kOtherCount,
+};
+
+enum class State : uint32_t {
+    kRunning,
+    kFinished,
+    kAborted,
+    kCrashed,
+    kTimedOut,
+    kNoKernel,
+    kBadCluster
+};
 
 struct BufferSpec {
     uint64_t offset;    // of the data in the exchange file, bytes
@@ -59,6 +88,8 @@ struct Finding {
     uint32_t thread;
     uint32_t other_block;
     uint32_t other_thread;
+    uint32_t pass;
+    uint32_t owner;  // 1 + rank of the block whose shared memory it is, where it is another's
     uint64_t count;
 };
 
@@ -82,10 +113,13 @@ struct Exchange {
     uint32_t late_copies;  // 1: asynchronous copies land at their wait; 0: at once
     uint32_t num_launches;
     uint32_t deadline_s;
-    uint64_t trace_offset;    // of TraceRecord[trace_capacity] in the exchange file
-    uint64_t trace_capacity;  // 0: no trace
-    uint32_t trace_block;     // the block that is traced
+    uint64_t trace_offset;     // of TraceRecord[trace_capacity] in the exchange file
+    uint64_t trace_capacity;   // 0: no trace
+    uint32_t trace_block;      // the block that is traced
+    uint32_t num_passes;       // how often all launches run, on one workspace
+    uint32_t resident_blocks;  // how many run by turns, rounded up to whole clusters
     uint32_t reserved;
+    uint64_t first_c_offset;  // C after the first of two passes, in the exchange file
     BufferSpec buffers[kNumBuffers];
     LaunchSpec launches[kMaxLaunches];
     // Written by the emulator process.

@@ -3,29 +3,32 @@
 // The kernel is compiled with -fsanitize=thread, which puts a call before each access, but is linked
 // against these functions instead of the sanitizer's own. Races are found by happens-before, not by
 // timing: two accesses, one of them a write, by two threads with no barrier between them are a race
-// in whatever order the scheduler ran them (vector clocks per warp, epochs per block; the last writer
+// in whatever order the scheduler ran them (epochs per block, vector clocks for all else; the last writer
 // and two readers per word, after Flanagan and Freund, FastTrack, PLDI 2009).
 #pragma once
 
 #include <vector>
 
-#include "thread.h"
+#include "fences.h"
 
 namespace autogemm_emulator {
 
 struct Access {
-    uint32_t thread;  // (block + 1) * 1024 + thread; 0: none. The top bit marks an atomic
+    uint32_t thread;  // (block + 1) * 2048 + thread; 0: none. The top bit marks an atomic
     uint32_t epoch;
     uint32_t clock;
     uint32_t pc;
 };
 constexpr uint32_t kAtomicBit = 0x80000000;
+constexpr uint32_t kThreadBits = 11;  // threads, and behind them mbarriers
+constexpr uint32_t kThreadMask = (1u << kThreadBits) - 1;
 
 struct Word {
     Access writer;
     Access readers[2];
     uint8_t valid;
     uint8_t in_flight;
+    uint8_t is_mbarrier;
 };
 
 struct Shadow {
@@ -33,12 +36,23 @@ struct Shadow {
     uint64_t bytes;
     std::vector<Word> words;
     uint32_t columns, stride;  // words; stride 0: no rows
+    uint32_t floor;            // accesses of earlier epochs are ordered
     bool input, shared;
 };
-inline Shadow shadows[7];  // by Region
+inline Shadow shadows[7];  // by Region; shared memory of the block that runs
+struct SharedShadows {
+    Shadow of[2];  // dynamic, static
+};
+inline std::vector<SharedShadows> parked_shadows;  // of the others, by slot
+
+inline Shadow& shared_shadow(uint32_t slot, Region region) {
+    const auto i = static_cast<uint32_t>(region);
+    const auto first = static_cast<uint32_t>(Region::kDynamicShared);
+    return slot == block->slot ? shadows[i] : parked_shadows[slot].of[i - first];
+}
 
 inline uint32_t own_number() {
-    return ((block_number + 1) << 10) + current->index;
+    return ((block_number + 1) << kThreadBits) + current->index;
 }
 
 inline bool is_ordered(const Access& before, uint32_t floor_epoch, bool atomic) {
@@ -49,18 +63,19 @@ inline bool is_ordered(const Access& before, uint32_t floor_epoch, bool atomic) 
     if (atomic && (before.thread & kAtomicBit)) {
         return true;
     }
-    if (thread >> 10 != block_number + 1) {
-        return false;  // another block of the same launch
+    const uint32_t of_block = (thread >> kThreadBits) - 1, index = thread & kThreadMask;
+    if (of_block != block_number) {
+        return is_received(of_block, index, before.epoch, before.clock);
     }
-    if (before.epoch < epoch) {
+    if (before.epoch < epoch && index < num_threads) {
         return true;  // a barrier lies between
     }
-    const uint32_t index = thread & 1023;
-    return index / 32 == current->index / 32 && current->seen[index % 32] >= before.clock;
+    return current->seen[index] >= before.clock ||
+           (current->from_cluster && is_received(of_block, index, before.epoch, before.clock));
 }
 
 inline void report_access(Kind kind, Region region, int64_t offset, uint32_t size, bool write,
-                          uint64_t pc, const Access* other = nullptr) {
+                          uint64_t pc, const Access* other = nullptr, uint32_t owner = 0) {
     Finding finding{};
     finding.kind = static_cast<uint32_t>(kind);
     finding.region = static_cast<uint32_t>(region);
@@ -70,11 +85,12 @@ inline void report_access(Kind kind, Region region, int64_t offset, uint32_t siz
     finding.write = write;
     finding.block = block_number;
     finding.thread = current->index;
+    finding.owner = owner;
     finding.count = 1;
     if (other != nullptr) {
         finding.other_pc = other->pc;
-        finding.other_block = ((other->thread & ~kAtomicBit) >> 10) - 1;
-        finding.other_thread = other->thread & 1023;
+        finding.other_block = ((other->thread & ~kAtomicBit) >> kThreadBits) - 1;
+        finding.other_thread = other->thread & kThreadMask;
     }
     report(finding);
 }
@@ -82,7 +98,8 @@ inline void report_access(Kind kind, Region region, int64_t offset, uint32_t siz
 struct Touch {
     Region region;
     uint64_t pc;
-    bool write, atomic;
+    bool read, write, atomic;
+    uint32_t owner = 0;  // as in Finding
 };
 
 inline Access this_access(const Touch& touch) {
@@ -100,11 +117,27 @@ inline void note_reader(Word& word, const Access& access) {
     word.readers[0] = access;
 }
 
+// Whether who stores now has seen the store that it replaces: read it by an atomic, then a fence. What
+// the storing thread's own last fence published has then been received.
+inline bool has_seen(const Word& word, uint32_t floor) {
+    const Access& writer = word.writer;
+    const uint32_t thread = writer.thread & ~kAtomicBit;
+    if (thread == writer.thread || writer.clock < 2 ||
+        !is_received((thread >> kThreadBits) - 1, thread & kThreadMask, writer.epoch,
+                     writer.clock - 1)) {
+        return false;
+    }
+    const auto by_atomic = [&](const Access& reader) {
+        return (reader.thread & kAtomicBit) != 0 && is_ordered(reader, floor, false);
+    };
+    return by_atomic(word.readers[0]) || by_atomic(word.readers[1]);
+}
+
 inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
     Word& word = shadow.words[index];
     const auto offset = static_cast<int64_t>(4 * index);
     auto complain = [&](Kind kind, const Access* other = nullptr) {
-        report_access(kind, touch.region, offset, 4, touch.write, touch.pc, other);
+        report_access(kind, touch.region, offset, 4, touch.write, touch.pc, other, touch.owner);
     };
     if (shadow.input) {
         if (touch.write) {
@@ -114,18 +147,26 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
         }
         return;
     }
-    const uint32_t floor = shadow.shared ? first_epoch_of_block : first_epoch_of_launch;
-    const bool written =
-        word.writer.thread != 0 && (!shadow.shared || word.writer.epoch >= first_epoch_of_block);
+    const uint32_t floor = shadow.floor;
+    const bool written = word.writer.thread != 0 && (!shadow.shared || word.writer.epoch >= floor);
+    if (word.is_mbarrier) {
+        report_access(Kind::kBadBarrier, touch.region, offset,
+                      static_cast<uint32_t>(Misuse::kAsData), touch.write, touch.pc);
+        return;
+    }
     if (word.in_flight) {
         complain(Kind::kInFlight, &word.writer);
         return;
     }
-    if (!is_ordered(word.writer, floor, touch.atomic)) {
+    // A store never goes with another store, even where both are volatile: one of them is lost.
+    const bool may_overlap = touch.atomic && touch.read;
+    if (!is_ordered(word.writer, floor, may_overlap) && !(touch.write && has_seen(word, floor))) {
         complain(Kind::kRace, &word.writer);
     }
-    if (!touch.write || touch.atomic) {
-        if (!written && !word.valid) {
+    if (touch.read && !written && !word.valid) {
+        // The workspace begins as zeros, which only counters may rely on.
+        const bool counter = touch.atomic && touch.region == Region::kWorkspace;
+        if (!counter) {
             const bool of_c = touch.region == Region::kC && exchange->beta == 0.0f;
             complain(of_c ? Kind::kReadOfC : Kind::kUninitialised);
         }

@@ -1,15 +1,25 @@
-// The threads of the block that runs, and what is known of launch and block.
+// Threads and blocks, which of them runs, and what is known of the launch.
 #pragma once
 
+#include <deque>
+#include <memory>
 #include <vector>
 
 #include "fiber.h"
 #include "memory.h"
+#include "views.h"
 
 namespace autogemm_emulator {
 
 constexpr uint64_t kStackBytes = 128 * 1024;
-constexpr int kMaxThreads = 1024;
+constexpr uint32_t kMaxThreads = 1024;
+constexpr uint32_t kMaxBarriers = 64;  // mbarriers of a block
+constexpr uint32_t kMaxCluster = 16;   // blocks
+#ifdef AUTOGEMM_CHECK
+constexpr bool kCheck = true;
+#else
+constexpr bool kCheck = false;
+#endif
 
 using Kernel = void (*)(int, int, int, float, const float*, int, const float*, int, float, float*,
                         int, float*);
@@ -21,7 +31,48 @@ struct Copy {
     int valid_bytes;
 };
 
-enum class Status : uint8_t { kReady, kAtBarrier, kInWarp, kDone };
+enum class Status : uint8_t {
+    kReady,
+    kAtBarrier,
+    kInWarp,
+    kAtClusterBarrier,
+    kAtMbarrier,
+    kAtNamedBarrier,
+    kDone,
+};
+
+// A barrier of some warps of a block, by its number.
+struct NamedBarrier {
+    uint32_t num_threads;  // that this round is for; 0: nobody has arrived
+    uint32_t num_arrived;
+    Fences arriving, completed;
+};
+constexpr uint32_t kNamedBarriers = 16;
+
+struct Mbarrier {
+    const char* address;  // in its own block
+    uint32_t owner;       // slot of the block that it lies in
+    uint32_t block;       // that block's number
+    uint32_t index;       // in that block
+    uint32_t expected;
+    int64_t pending;   // arrivals that the phase still needs
+    int64_t tx_bytes;  // bytes expected and not yet copied
+    uint32_t phase;
+    bool fenced;  // its initialisation, for other blocks and for bulk copies
+    uint32_t init_thread, init_epoch, init_clock;
+    uint64_t init_pc;
+    Fences arriving;   // what arrivals of this phase publish
+    Fences completed;  // what those of the phase before did
+};
+
+// A bulk copy into the shared memory of a block, which may be another one of the cluster.
+struct BulkCopy {
+    char* shared;  // as the owner sees it
+    const char* global;
+    uint32_t bytes;
+    Mbarrier* mbarrier;
+    uint64_t pc;
+};
 
 struct Thread {
     Context context;
@@ -33,6 +84,8 @@ struct Thread {
     int line;
     int predicate;
     uint64_t pc;
+    const Mbarrier* mbarrier;
+    const NamedBarrier* named_barrier;
     // In a warp collective: what it is, who takes part, what this lane brings and gets.
     uint32_t operation;
     uint32_t mask;
@@ -43,46 +96,102 @@ struct Thread {
     // Asynchronous copies: those not yet committed, and the groups in flight, oldest first.
     std::vector<Copy> uncommitted;
     std::vector<std::vector<Copy>> groups;
-    // Vector clock over the lanes of the warp: what a __syncwarp ordered before this thread.
+    // The cluster's barrier: the phase that this thread arrived in.
+    bool arrived;
+    uint32_t arrived_phase;
+    // Vector clock: how much of each thread of the block happened before what this one does now, over
+    // and above what the block's barriers order; the block's mbarriers follow the threads. Clocks
+    // grow from block to block, so that what is left of an earlier one is never enough.
     uint32_t clock;
-    uint32_t seen[32];
+    uint32_t* seen;
+    Fences fences;                               // since the last barrier
+    std::shared_ptr<const Fences> from_cluster;  // at the cluster's barrier
 };
 
-inline Thread threads[kMaxThreads];
-inline uint32_t num_threads;
+struct Block {
+    uint32_t slot;          // among those that run by turns
+    uint32_t number, rank;  // in the grid, in the cluster
+    uint32_t xyz[3];
+    uint32_t epoch;
+    uint32_t first_epoch;  // of its cluster
+    std::vector<Thread> threads;
+    std::vector<uint32_t> seen;  // by its threads
+    std::vector<uint32_t> order;
+    int barrier_count;  // predicates that held at the barrier just passed
+    bool ended;
+    bool yields;    // lets others have their turn, though it could go on
+    Fences fences;  // what all threads share since the last barrier
+    std::deque<Mbarrier> mbarriers;
+    NamedBarrier named_barriers[kNamedBarriers];
+    // Shared memory, while another block runs.
+    std::vector<char> parked_static, parked_dynamic;
+};
+
+inline std::vector<Block> residents;  // the blocks that run by turns, cluster behind cluster
+inline uint32_t cluster_size;
+inline Block* block;  // whose threads run, whose shared memory is in place
+inline Thread* threads;
 inline Thread* current;
 inline Context scheduler;
 inline char* stacks;
+inline uint64_t stacks_bytes;
 inline const LaunchSpec* launch;
+inline uint32_t cluster_extent[3];
 inline Kernel kernel;
 inline uint32_t block_number;
-inline uint32_t block_xyz[3];
 // Grows at every barrier, block and launch: two accesses of one block in different epochs are ordered.
-inline uint32_t epoch;
-inline uint32_t first_epoch_of_block;
+inline uint32_t last_epoch;
+inline uint32_t epoch;  // of the block that runs
 inline uint32_t first_epoch_of_launch;
-inline int barrier_count;  // predicates that held at the barrier just passed
 
 inline uint64_t caller(void* return_address) {
     return reinterpret_cast<uint64_t>(return_address);
 }
 
-// Implemented by shadow.h in check mode, empty in fast mode.
+// What a thread of this block may know of: its threads and its mbarriers.
+inline uint32_t num_clocks() {
+    return num_threads + static_cast<uint32_t>(block->mbarriers.size());
+}
+
+// Implemented by shadow.h and its like in check mode, empty in fast mode.
+void shadow_begin_block();
+void shadow_switch_block(uint32_t from_slot, uint32_t to_slot);
 void shadow_end_block();
 void shadow_copy_issued(const Copy& copy, uint64_t pc);
 void shadow_copy_landed(const Copy& copy, uint64_t pc);
 void shadow_atomic(void* address, uint64_t pc);
+void shadow_relaxed(const void* address, bool write, uint64_t pc);
+void shadow_fence();
+void shadow_barrier();
+void shadow_sync_warp(uint32_t mask);
+bool shadow_orders_widely();
+void shadow_cluster_arrived(Fences& arriving);
+void shadow_remote_access(const Block& owner, const void* shared, uint32_t size, bool write,
+                          uint64_t pc);
+void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t pc);
+void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc);
+void shadow_arrived(Fences& arriving);
+void shadow_waited(const Fences& completed);
+void shadow_proxy_fence();
+void shadow_bulk_copy_issued(const BulkCopy& copy);
+void shadow_bulk_copy_landed(const BulkCopy& copy);
 
-inline void report_here(Kind kind, uint64_t pc, uint64_t other_pc = 0) {
+inline void report_here(Kind kind, uint64_t pc, uint64_t other_pc = 0, uint32_t size = 0) {
     Finding finding{};
     finding.kind = static_cast<uint32_t>(kind);
     finding.region = static_cast<uint32_t>(Region::kElsewhere);
     finding.pc = pc;
     finding.other_pc = other_pc;
+    finding.size = size;
     finding.block = block_number;
     finding.thread = current != nullptr ? current->index : 0;
     finding.count = 1;
     report(finding);
+}
+
+[[noreturn]] inline void refuse_barrier(Misuse misuse, uint64_t pc) {
+    report_here(Kind::kBadBarrier, pc, 0, static_cast<uint32_t>(misuse));
+    end_process(State::kAborted);
 }
 
 inline uint32_t random_below(uint32_t bound) {
@@ -93,9 +202,29 @@ inline uint32_t random_below(uint32_t bound) {
     return static_cast<uint32_t>((state >> 32) % bound);
 }
 
+inline void shuffle_order(std::vector<uint32_t>& order) {
+    for (auto i = static_cast<uint32_t>(order.size()); exchange->seed != 0 && i > 1; --i) {
+        std::swap(order[i - 1], order[random_below(i)]);
+    }
+}
+
 inline void leave() {
     Context::switch_to(current->context, scheduler);
 }
+
+// Before an atomic: other blocks may come first.
+inline void let_others_run() {
+    if (residents.size() > 1) {
+        block->yields = true;
+        leave();
+    }
+}
+
+inline Block& block_of_own_cluster(uint32_t rank) {
+    return residents[block->slot - block->rank + rank];
+}
+
+void leave_cluster_barrier();
 
 inline void run_thread() {
     const Exchange& e = *exchange;
@@ -104,6 +233,7 @@ inline void run_thread() {
            reinterpret_cast<float*>(buffers[2].begin), e.ldc,
            reinterpret_cast<float*>(buffers[3].begin));
     current->status = Status::kDone;
+    leave_cluster_barrier();
     leave();
     __builtin_unreachable();
 }
@@ -112,7 +242,7 @@ uint3 thread_index() {
     return {current->x, current->y, current->z};
 }
 uint3 block_index() {
-    return {block_xyz[0], block_xyz[1], block_xyz[2]};
+    return {block->xyz[0], block->xyz[1], block->xyz[2]};
 }
 uint3 block_extent() {
     return {launch->threads[0], launch->threads[1], launch->threads[2]};

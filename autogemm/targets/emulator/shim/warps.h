@@ -11,7 +11,7 @@ __attribute__((noinline)) int sync_block(int line, int predicate) {
     current->predicate = predicate;
     current->status = Status::kAtBarrier;
     leave();
-    return barrier_count;
+    return block->barrier_count;
 }
 
 inline Thread* lane_of_warp(const Thread& thread, uint32_t lane) {
@@ -81,25 +81,31 @@ inline void finish_vote(Thread& thread) {
     }
 }
 
-// __syncwarp orders memory among its lanes; shuffles and votes do not.
+// __syncwarp orders memory among its lanes; shuffles and votes do not. Where nothing but barriers of
+// warps and block orders threads, lanes know of their own warp only.
 inline void join_clocks(const Thread& thread) {
-    uint32_t joined[32] = {};
+    const bool is_wide = shadow_orders_widely();
+    const uint32_t first_lane = thread.index - thread.lane;
+    const uint32_t first = is_wide ? 0 : first_lane;
+    const uint32_t end = is_wide ? num_clocks() : std::min(first_lane + 32, num_threads);
+    static uint32_t joined[kMaxThreads + kMaxBarriers];
+    std::fill(joined + first, joined + end, 0);
     for (uint32_t lane = 0; lane < 32; ++lane) {
-        const Thread* other = lane_of_warp(thread, lane);
+        Thread* other = lane_of_warp(thread, lane);
         if ((thread.mask >> lane & 1) && takes_part(other)) {
-            joined[lane] = other->clock;
-            for (uint32_t i = 0; i < 32; ++i) {
-                joined[i] = joined[i] > other->seen[i] ? joined[i] : other->seen[i];
+            other->seen[other->index] = other->clock++;
+            for (uint32_t i = first; i < end; ++i) {
+                joined[i] = std::max(joined[i], other->seen[i]);
             }
         }
     }
     for (uint32_t lane = 0; lane < 32; ++lane) {
         Thread* other = lane_of_warp(thread, lane);
         if ((thread.mask >> lane & 1) && takes_part(other)) {
-            memcpy(other->seen, joined, sizeof(joined));
-            ++other->clock;
+            std::copy(joined + first, joined + end, other->seen + first);
         }
     }
+    shadow_sync_warp(thread.mask);
 }
 
 // Whether every living lane of the mask waits in the same operation with the same mask.

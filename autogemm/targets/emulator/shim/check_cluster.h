@@ -1,0 +1,229 @@
+// Check mode: clusters, mbarriers and bulk copies.
+#pragma once
+
+#include "check.h"
+#include "cluster.h"
+
+namespace autogemm_emulator {
+
+inline uint32_t num_landed;  // the clock of mbarriers
+
+void shadow_switch_block(uint32_t from_slot, uint32_t to_slot) {
+    for (uint32_t i = 0; i < 2; ++i) {
+        Shadow& in_place = shadows[static_cast<uint32_t>(Region::kDynamicShared) + i];
+        parked_shadows[from_slot].of[i] = std::move(in_place);
+        in_place = std::move(parked_shadows[to_slot].of[i]);
+    }
+}
+
+void shadow_cluster_arrived(Fences& arriving) {
+    fences_in_use = true;
+    give(arriving);
+}
+
+inline void report_shared(Kind kind, const Touch& touch, int64_t offset, uint32_t size) {
+    report_access(kind, touch.region, offset, size, touch.write, touch.pc, nullptr, touch.owner);
+}
+
+// An access of 16 bytes, or a copy of several, to a block's shared memory: aborts where a card would.
+inline void check_shared(const Block& owner, const void* shared, uint32_t size, bool write,
+                         uint64_t pc) {
+    const Place place = place_of(shared);
+    const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
+    const Touch touch{place.region, pc, !write, write, false, of_other};
+    if (place.region != Region::kDynamicShared && place.region != Region::kStaticShared) {
+        report_here(Kind::kBadCopy, pc);
+        end_process(State::kAborted);
+    }
+    if (reinterpret_cast<uintptr_t>(shared) % 16 != 0) {
+        report_shared(Kind::kMisaligned, touch, place.offset, size);
+        end_process(State::kAborted);
+    }
+    const Shadow& shadow = shared_shadow(owner.slot, place.region);
+    if (place.offset < 0 || static_cast<uint64_t>(place.offset) + size > shadow.bytes) {
+        report_shared(Kind::kOutOfBounds, touch, place.offset, size);
+        end_process(State::kAborted);
+    }
+    exchange->num_accesses += size / 16;
+}
+
+void shadow_remote_access(const Block& owner, const void* shared, uint32_t size, bool write,
+                          uint64_t pc) {
+    check_shared(owner, shared, size, write, pc);
+    const Place place = place_of(shared);
+    const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
+    for (uint32_t i = 0; i < size / 4; ++i) {
+        touch_word(shared_shadow(owner.slot, place.region),
+                   static_cast<uint64_t>(place.offset) / 4 + i,
+                   {place.region, pc, !write, write, false, of_other});
+    }
+    if (&owner != block) {
+        remote_accesses[owner.slot][own_number()] =
+            this_access({Region::kElsewhere, pc, !write, write, false});
+    }
+}
+
+// A block may end once some thread of it knows that nobody reaches for its shared memory any more.
+inline void check_remote_accesses() {
+    auto& accesses = remote_accesses[block->slot];
+    Fences known;
+    std::shared_ptr<const Fences> from_cluster;
+    for (uint32_t i = 0; i < num_threads && !accesses.empty(); ++i) {
+        known.join(threads[i].fences);
+        if (threads[i].from_cluster && threads[i].from_cluster != from_cluster) {
+            from_cluster = threads[i].from_cluster;
+            known.join(*from_cluster);
+        }
+    }
+    known.join(block->fences);
+    for (const auto& [number, access] : accesses) {
+        const uint32_t of_block = (number >> kThreadBits) - 1, thread = number & kThreadMask;
+        if (!known.received.covers(of_block, thread, access.epoch, access.clock)) {
+            Finding finding{};
+            finding.kind = static_cast<uint32_t>(Kind::kEndedBlock);
+            finding.region = static_cast<uint32_t>(Region::kElsewhere);
+            finding.pc = access.pc;
+            finding.block = of_block;
+            finding.thread = thread;
+            finding.count = 1;
+            report(finding);
+        }
+    }
+    accesses.clear();
+}
+
+inline void mark_mbarrier(const Mbarrier& mbarrier, bool is_one) {
+    const Place place = place_of(mbarrier.address);
+    Shadow& shadow = shared_shadow(mbarrier.owner, place.region);
+    for (uint64_t i = 0; i < 2; ++i) {
+        shadow.words[static_cast<uint64_t>(place.offset) / 4 + i].is_mbarrier = is_one;
+    }
+}
+
+void shadow_end_block() {
+    check_remote_accesses();
+    for (const Mbarrier& mbarrier : block->mbarriers) {
+        mark_mbarrier(mbarrier, false);
+    }
+    forget_copies_of_block();
+    forget_fences_of_block();
+}
+
+void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t pc) {
+    if (!is_shared(mbarrier.address)) {
+        refuse_barrier(Misuse::kNotShared, pc);
+    }
+    if (mbarrier.init_pc != 0) {
+        mark_mbarrier(mbarrier, false);  // initialised again
+    }
+    access(mbarrier.address, 8, kWrite, pc);
+    const Place place = place_of(mbarrier.address);
+    if (static_cast<uint64_t>(place.offset) + 8 > shared_shadow(block->slot, place.region).bytes) {
+        end_process(State::kAborted);  // reported: out of bounds
+    }
+    mark_mbarrier(mbarrier, true);
+    mbarrier.init_thread = current->index;
+    mbarrier.init_epoch = epoch;
+    mbarrier.init_clock = current->clock;
+    mbarrier.init_pc = pc;
+}
+
+void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc) {
+    const Access init{((mbarrier.block + 1) << kThreadBits) + mbarrier.init_thread,
+                      mbarrier.init_epoch, mbarrier.init_clock,
+                      static_cast<uint32_t>(mbarrier.init_pc)};
+    if (!is_ordered(init, 0, false)) {
+        const Place place = place_of(mbarrier.address);
+        const uint32_t owner =
+            mbarrier.owner == block->slot ? 0 : residents[mbarrier.owner].rank + 1;
+        report_access(Kind::kRace, place.region, place.offset, 8, true, pc, &init, owner);
+    }
+    if (mbarrier.owner != block->slot) {
+        remote_accesses[mbarrier.owner][own_number()] =
+            this_access({Region::kElsewhere, pc, false, true, false});
+    }
+}
+
+void shadow_arrived(Fences& arriving) {
+    give(arriving);
+    if (current->from_cluster) {
+        arriving.join(*current->from_cluster);
+    }
+}
+
+void shadow_waited(const Fences& completed) {
+    knows_other_warps = true;
+    receive(completed.received);
+    current->fences.fenced.join(completed.fenced);
+    current->fences.observed.join(completed.observed);
+    current->fences.proxied.join(completed.proxied);
+}
+
+void shadow_proxy_fence() {
+    fences_in_use = true;
+    add_all_that_happened(current->fences.proxied);
+    if (current->from_cluster) {
+        current->fences.proxied.join(current->from_cluster->received);
+    }
+}
+
+// Stores and bulk copies take different ways to memory: without a proxy fence a store may come last.
+inline bool may_overtake(const Access& store, uint32_t floor) {
+    const uint32_t thread = store.thread & ~kAtomicBit;
+    const uint32_t of_block = (thread >> kThreadBits) - 1, index = thread & kThreadMask;
+    if (thread == 0 || store.epoch < floor || index >= num_threads) {
+        return false;
+    }
+    const auto known_by = [&](const Fences& fences) {
+        return fences.proxied.covers(of_block, index, store.epoch, store.clock);
+    };
+    return !known_by(current->fences) && !known_by(block->fences) &&
+           !(current->from_cluster && known_by(*current->from_cluster));
+}
+
+void shadow_bulk_copy_issued(const BulkCopy& copy) {
+    const Place from = place_of(copy.global);
+    if (from.region > Region::kWorkspace) {
+        report_here(Kind::kBadCopy, copy.pc);
+        end_process(State::kAborted);
+    }
+    if (reinterpret_cast<uintptr_t>(copy.global) % 16 != 0) {
+        report_access(Kind::kMisaligned, from.region, from.offset, copy.bytes, false, copy.pc);
+        end_process(State::kAborted);
+    }
+    access(copy.global, copy.bytes, kUnalignedRead, copy.pc);
+    const Block& owner = residents[copy.mbarrier->owner];
+    check_shared(owner, copy.shared, copy.bytes, true, copy.pc);
+    const Place to = place_of(copy.shared);
+    const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
+    Shadow& shadow = shared_shadow(owner.slot, to.region);
+    for (uint64_t i = 0; i < copy.bytes / 4; ++i) {
+        const uint64_t index = static_cast<uint64_t>(to.offset) / 4 + i;
+        Word& word = shadow.words[index];
+        if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
+            report_access(Kind::kNoProxyFence, to.region, static_cast<int64_t>(4 * index), 4, true,
+                          copy.pc, &word.writer, of_other);
+        }
+        touch_word(shadow, index, {to.region, copy.pc, false, true, false, of_other});
+        word.in_flight = true;
+    }
+}
+
+// The mbarrier has written: who waits for its phase, and whom these tell, may use what was copied.
+void shadow_bulk_copy_landed(const BulkCopy& copy) {
+    Mbarrier& mbarrier = *copy.mbarrier;
+    const uint32_t index = num_threads + mbarrier.index;
+    const Access landed{((mbarrier.block + 1) << kThreadBits) + index,
+                        residents[mbarrier.owner].epoch, ++num_landed,
+                        static_cast<uint32_t>(copy.pc)};
+    const Place to = place_of(copy.shared);
+    Shadow& shadow = shared_shadow(mbarrier.owner, to.region);
+    for (uint64_t i = 0; i < copy.bytes / 4; ++i) {
+        Word& word = shadow.words[static_cast<uint64_t>(to.offset) / 4 + i];
+        word.in_flight = false;
+        word.writer = landed;
+    }
+    mbarrier.arriving.received.of(mbarrier.block).learn(index, num_landed);
+}
+
+}  // namespace autogemm_emulator

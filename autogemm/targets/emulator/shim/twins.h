@@ -1,0 +1,94 @@
+// Twins of the functions in templates/parts that are PTX on a card, and of nothing else: a kernel
+// declares them itself unless AUTOGEMM_EMULATOR is defined.
+#pragma once
+
+#include "cuda_on_cpu.h"
+
+// Twins of the templates' asynchronous copies (templates/parts/copy_async.cu.jinja).
+__forceinline__ void copy_async_4(float* shared, const float* global, int valid_bytes = 4) {
+    autogemm_emulator::copy_async(shared, global, 4, valid_bytes);
+}
+__forceinline__ void copy_async_8(float* shared, const float* global, int valid_bytes = 8) {
+    autogemm_emulator::copy_async(shared, global, 8, valid_bytes);
+}
+__forceinline__ void copy_async_16(float* shared, const float* global, int valid_bytes = 16) {
+    autogemm_emulator::copy_async(shared, global, 16, valid_bytes);
+}
+__forceinline__ void commit_copies() {
+    autogemm_emulator::commit_copies();
+}
+
+// Twins of templates/parts/gpu_scope.cu.jinja and templates/parts/named_barrier.cu.jinja.
+__forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
+    return autogemm_emulator::add_acq_rel(counter, value);
+}
+__forceinline__ void store_release(unsigned* flag, unsigned value) {
+    autogemm_emulator::release_store(flag, value);
+}
+__forceinline__ unsigned load_acquire(const unsigned* flag) {
+    return autogemm_emulator::acquire_load(flag);
+}
+__forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
+    autogemm_emulator::sync_named(number, num_threads, true);
+}
+__forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
+    autogemm_emulator::sync_named(number, num_threads, false);
+}
+
+// Twins of templates/parts/cluster.cu.jinja.
+__forceinline__ unsigned cluster_rank() {
+    return autogemm_emulator::rank_in_cluster();
+}
+__forceinline__ void cluster_arrive_release() {
+    autogemm_emulator::arrive_at_cluster();
+}
+__forceinline__ void cluster_wait_acquire() {
+    autogemm_emulator::wait_for_cluster();
+}
+__forceinline__ void cluster_sync() {
+    autogemm_emulator::arrive_at_cluster();
+    autogemm_emulator::wait_for_cluster();
+}
+__forceinline__ float4 load_from_rank(const float* shared, unsigned rank) {
+    return autogemm_emulator::load_of_rank(shared, rank);
+}
+__forceinline__ void store_to_rank(float* shared, unsigned rank, float4 value) {
+    autogemm_emulator::store_of_rank(shared, rank, value);
+}
+
+// Twins of templates/parts/mbarrier.cu.jinja and templates/parts/bulk_copy.cu.jinja.
+__forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
+    autogemm_emulator::init_mbarrier(mbarrier, num_arrivals);
+}
+__forceinline__ void mbarrier_fence_init() {
+    autogemm_emulator::fence_mbarrier_init();
+}
+__forceinline__ void fence_before_bulk_copies() {
+    autogemm_emulator::fence_proxy();
+}
+__forceinline__ void mbarrier_arrive(unsigned long long* mbarrier) {
+    autogemm_emulator::arrive_mbarrier(mbarrier, 0);
+}
+__forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier, unsigned num_bytes) {
+    autogemm_emulator::arrive_mbarrier(mbarrier, num_bytes);
+}
+__forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier, unsigned rank) {
+    autogemm_emulator::arrive_mbarrier_of_rank(mbarrier, rank);
+}
+__forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsigned parity) {
+    autogemm_emulator::wait_mbarrier(mbarrier, parity);
+}
+__forceinline__ void copy_bulk(float* shared, const float* global, unsigned num_bytes,
+                               unsigned long long* mbarrier) {
+    autogemm_emulator::copy_bulk(shared, global, num_bytes, mbarrier);
+}
+__forceinline__ void copy_bulk_to_ranks(float* shared, const float* global, unsigned num_bytes,
+                                        unsigned long long* mbarrier, unsigned ranks) {
+    autogemm_emulator::copy_bulk_to_ranks(shared, global, num_bytes, mbarrier, ranks);
+}
+
+// wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;
+// wait_for_copies(n) leaves n.
+#define AUTOGEMM_FIRST(first, ...) first
+#define wait_for_copies(...) \
+    autogemm_emulator::wait_group(AUTOGEMM_FIRST(__VA_ARGS__ __VA_OPT__(, ) MAX_PENDING_COPIES, ))

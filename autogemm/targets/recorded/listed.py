@@ -1,0 +1,178 @@
+"""Replays a Kernel Tuner cache: a list of configs and times of a kernel that is not here."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+
+from autogemm.config import Value
+from autogemm.device import Device
+from autogemm.errors import FamilyError, NotFoundError, UsageError
+from autogemm.kernel import Candidate
+from autogemm.outcome import CacheState, Environment, Finals, Measurement, Outcome, Provenance
+from autogemm.problem import Problem
+from autogemm.space import Expression, Family, Parameter, Space, listed_space, parse_expression
+from autogemm.space.evaluation import Operand
+from autogemm.space.family import problem_values
+from autogemm.targets import MeasureOptions
+from autogemm.targets.recorded.description import SIZES, Description, description_for
+from autogemm.targets.recorded.kernel_tuner import (
+    Entry,
+    KernelTunerCache,
+    read_kernel_tuner_cache,
+)
+
+# Any problem will do to see whether a derived quantity can be computed at all.
+ANY_PROBLEM = Problem(64, 64, 64)
+
+
+class ListedTarget:
+    """Answers from one Kernel Tuner cache, with the family that it lists.
+
+    Nothing is known of the device but its name, nothing of a baseline: there are no finals. Raises
+    NotFoundError when the file is not there, RecordingError for a broken one.
+    """
+
+    provenance = Provenance.RECORDED
+    needs_cubin = False
+    baseline_us: float | None = None
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            raise NotFoundError(f"no such recording: {path}")
+        self.path = path
+        self.cache = read_kernel_tuner_cache(path)
+        self._description = description_for(list(self.cache.parameters), self.cache.kernel_name)
+        self.family = family_of(self.cache, self._description, path)
+        self.device = device_named(self.cache.device_name)
+        self.environment = Environment()
+        self._entries: dict[tuple[Value, ...], Entry] = {}
+
+    @property
+    def size(self) -> str:
+        """``MxNxK`` if the file says all three, else nothing."""
+        known = said_sizes(self.cache, self._description)
+        return "x".join(str(known[name]) for name in SIZES) if len(known) == len(SIZES) else ""
+
+    def prepare(self, problem: Problem, options: MeasureOptions) -> None:
+        """Raises UsageError for another problem or cache state than the file's."""
+        known = said_sizes(self.cache, self._description)
+        asked = {"M": problem.m, "N": problem.n, "K": problem.k}
+        if any(asked[name] != size for name, size in known.items()):
+            said = " ".join(f"{name}={size}" for name, size in known.items())
+            raise UsageError(
+                f"{self.path.name} was recorded for {said}, not {problem.size_label}: give --size "
+                f"{self._size_hint(known)}"
+            )
+        if options.l2 is not CacheState.WARM:
+            raise UsageError(
+                f"{self.path.name}: Kernel Tuner launches one after the other, so --l2 is warm, "
+                f"not {options.l2}"
+            )
+        self._entries = {entry.values: entry for entry in self.cache.entries}
+
+    def _size_hint(self, known: Mapping[str, int]) -> str:
+        if len(known) == 3 or len(set(known.values())) > 1:
+            return "x".join(str(known.get(name, name)) for name in SIZES)
+        return str(next(iter(known.values())))
+
+    def space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Space:
+        """The listed configs within ``fix``. Raises UsageError, EmptySpaceError."""
+        columns = self.cache.columns()
+        return listed_space(self.family, problem, self.device, columns, fix)[0]
+
+    def caveats(self, family: Family) -> tuple[str, ...]:
+        """What a person must know before believing the times, a line each."""
+        name, known = self.path.name, said_sizes(self.cache, self._description)
+        unsaid = [name for name in SIZES if name not in known]
+        lines = [
+            f"{name} was recorded by Kernel Tuner: the kernel itself is not in it, so its result "
+            "cannot be exported",
+            f"{name} does not say {', '.join([*unsaid, 'layout and element type'])}: taken to be "
+            "as asked",
+        ]
+        if not self.cache.is_closed:
+            lines.append(f"{name} was left open: it holds {len(self.cache.entries)} configs so far")
+        if self._description is None:
+            lines.append(f"{name}: no description has these parameters: searched as they are")
+        return tuple(lines)
+
+    def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
+        """What the file says of this config. The outcome names no kernel: there is none."""
+        config = candidate.config
+        entry = self._entries[tuple(value for _, value in config)]
+        measurement = None
+        if entry.time_us is not None:
+            measurement = Measurement((entry.time_us,), Provenance.RECORDED)
+        return Outcome(config, entry.status, entry.reason, measurement=measurement)
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+        """Raises UsageError: there is no baseline to be timed beside."""
+        raise UsageError(f"{self.path.name} holds no baseline: there are no finals")
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def said_sizes(cache: KernelTunerCache, description: Description | None) -> dict[str, int]:
+    """What the file says of M, N and K; nothing if its numbers cannot be told apart."""
+    names = description.problem_size if description is not None else ()
+    sizes = cache.problem_size
+    return dict(zip(names, sizes, strict=True)) if len(names) == len(sizes) else {}
+
+
+def device_named(name: str) -> Device:
+    """A device of which only the name is known; every number is 0."""
+    unknown = {field.name: 0 for field in fields(Device) if field.type is int}
+    return Device(name=name, **unknown)
+
+
+def family_of(cache: KernelTunerCache, description: Description | None, path: Path) -> Family:
+    """What the cache lists, as a family: no template, no constraints, no seeds."""
+    docs = description.docs if description is not None else {}
+    parameters = tuple(
+        Parameter(name, values, docs.get(name, "")) for name, values in cache.parameters.items()
+    )
+    derive = dict(description.derive) if description is not None else {}
+    return Family(
+        name=description.name if description is not None else cache.kernel_name,
+        summary=f"{cache.kernel_name} on {cache.device_name}, recorded by Kernel Tuner",
+        dtypes={},
+        architectures="",
+        parameters=parameters,
+        derive=_computable(derive, cache),
+        constraints=(),
+        launch=(),
+        workspace_bytes=parse_expression("0"),
+        seeds=(),
+        yaml_path=path,
+        template_path=None,
+        yaml_sha256=cache.sha256,
+        template_sha256="",
+    )
+
+
+def _computable(derive: Mapping[str, Expression], cache: KernelTunerCache) -> dict[str, Expression]:
+    """Those quantities that every listed config has: a file may lack a parameter, or hold a config
+    that the description's author did not think of.
+    """
+    given: dict[str, Operand] = dict(problem_values(ANY_PROBLEM))
+    for name, column in cache.columns().items():
+        given[name] = np.array(column, dtype=np.int64 if isinstance(column[0], int) else None)
+    kept = {}
+    for name, expression in derive.items():
+        if name in given or not expression.names <= given.keys():
+            continue
+        with suppress(FamilyError):
+            expression.kind({known: _kind(value) for known, value in given.items()})
+            given[name] = expression.evaluate(given)
+            kept[name] = expression
+    return kept
+
+
+def _kind(value: Operand) -> type:
+    if isinstance(value, np.ndarray):
+        return int if value.dtype == np.int64 else str
+    return type(value)

@@ -1,0 +1,92 @@
+"""Bugs to plant in the emitted kernels of sgemm_skinny; see mutations.py."""
+
+from mutations import Base, Mutation, ragged
+
+from autogemm.config import Value
+from autogemm.problem import Layout
+
+TILE: dict[str, Value] = {"BM": 32, "BN": 32, "BK": 16, "TM": 8, "TN": 4, "SLICE_K": 2}
+
+SKINNY_BASES: dict[str, Base] = {
+    # Five slabs for six parts: one part is empty; sums of four parts and of two, then of both.
+    "split": Base(
+        TILE | {"SPLIT_K": 6, "FAN_IN": 4, "STAGES": 2}, ragged(Layout.NN, 4), "sgemm_skinny"
+    ),
+    "ring": Base(TILE | {"SPLIT_K": 1, "STAGES": 3}, ragged(Layout.NT, 4), "sgemm_skinny"),
+    "through registers": Base(
+        TILE | {"SPLIT_K": 1, "STAGES": 1}, ragged(Layout.TN, 2), "sgemm_skinny"
+    ),
+}
+
+S, R, T = SKINNY_BASES
+
+SKINNY_MUTATIONS: tuple[Mutation, ...] = (
+    # Sums over blocks.
+    Mutation(S, "published without a fence", "__threadfence();\n            is_last", "is_last"),
+    Mutation(
+        S,
+        "received without a fence",
+        "members - 1u;\n            __threadfence();",
+        "members - 1u;",
+    ),
+    Mutation(
+        S,
+        "arrived before all have published",
+        "}\n        __syncthreads();\n        // Arrive",
+        "}\n        // Arrive",
+    ),
+    Mutation(S, "one part left out", "== members - 1u;", "== members - 2u;"),
+    Mutation(S, "waits for a part that is not there", "== members - 1u;", "== FAN_IN - 1u;"),
+    Mutation(S, "counter left as it is", "*counter = 0;", ""),
+    Mutation(S, "levels share a counter", "counters + first + stride;", "counters + first + 1;"),
+    Mutation(
+        S,
+        "counters among the sums",
+        "(long long)num_tiles * SPLIT_K * TILE)",
+        "(long long)num_tiles * TILE)",
+    ),
+    Mutation(S, "tiles share counters", "tile * SPLIT_K;\n    int first", "tile;\n    int first"),
+    Mutation(S, "sums of neighbours", "(first + min(giver", "(part + min(giver"),
+    Mutation(
+        S,
+        "sum left where it was",
+        "SPLIT_K; stride *= FAN_IN) {\n        float* const own = parts + first * TILE;",
+        "SPLIT_K; stride *= FAN_IN) {\n        float* const own = parts + part * TILE;",
+    ),
+    Mutation(S, "the missing added too", "if (giver < members) {", "if (giver <= members) {"),
+    Mutation(
+        S,
+        "only one level",
+        "stride < SPLIT_K; stride *= FAN_IN",
+        "stride < FAN_IN; stride *= FAN_IN",
+    ),
+    Mutation(S, "slabs of two parts", "(part + 1) / SPLIT_K);", "(part + 2) / SPLIT_K);"),
+    # Sums over warps.
+    Mutation(S, "tiles over slices still read", "owns.\n    __syncthreads();", "owns."),
+    Mutation(
+        S, "tiles read before they are there", "__syncthreads();\n    float totals", "float totals"
+    ),
+    Mutation(S, "one warp left out", "giver < SLICE_K; ++giver", "giver < SLICE_K - 1; ++giver"),
+    Mutation(S, "threads own the same floats", "4 * (piece * THREADS +", "4 * (piece +"),
+    # The ring of a warp.
+    Mutation(R, "no wait", "wait_for_copies();\n", ""),
+    Mutation(R, "no barrier of the warp", "__syncwarp();", ""),
+    Mutation(R, "one group too many in flight", "STAGES - 2;", "STAGES - 1;"),
+    Mutation(R, "groups not committed", "}\n        commit_copies();", "}"),
+    Mutation(R, "wraps too late", "read == (STAGES - 1) * SLICE", "read == STAGES * SLICE"),
+    Mutation(R, "rings overlap", "shared + warp * RING", "shared + warp * SLICE"),
+    Mutation(R, "slices overlap", "slab * BK - copy_kb", "slab * DEPTH - copy_kb"),
+    Mutation(R, "all warps the same slice", "first_slab * BK + warp * DEPTH", "first_slab * BK"),
+    Mutation(R, "rows of a slice overlap", "STRIDE_B = DEPTH + 4", "STRIDE_B = DEPTH - 4"),
+    Mutation(R, "K guard forgets the warp", "k_left = K - warp * DEPTH", "k_left = K"),
+    Mutation(T, "stored while still read", "__syncwarp();\n        store", "store"),
+    Mutation(T, "read before all have stored", "from_b);\n        __syncwarp();", "from_b);"),
+    Mutation(T, "the last slab left out", "while (slab < end_slab)", "while (slab + 1 < end_slab)"),
+    Mutation(T, "A not advanced", "A += advance_a;", ""),
+    # Edges and scalars.
+    Mutation(S, "rows beyond M stored", "|| m >= M", ""),
+    Mutation(S, "vector store over the edge", "if (n + VEC_C <= N)", "if (n < N)"),
+    Mutation(S, "K rounded down", "(K + BK - 1) / BK", "K / BK"),
+    Mutation(S, "C read at beta = 0", "if (beta != 0.0f) {", "if (true) {"),
+    Mutation(S, "C addressed by N", "(long long)m * ldc", "(long long)m * N"),
+)

@@ -1,0 +1,44 @@
+"""What the emulator holds for right, a card of compute capability 9.0 computes rightly too."""
+
+from collections.abc import Iterator
+
+import pytest
+from handover import KERNELS
+
+from autogemm.compile import Compiler
+from autogemm.kernel import Candidate
+from autogemm.outcome import Status
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda import CudaTarget
+
+pytestmark = pytest.mark.gpu
+
+RIGHT = [(kernel, name) for kernel in KERNELS for name in ("", *KERNELS[kernel].right)]
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[CudaTarget]:
+    target = CudaTarget()
+    if target.device.arch < 90:
+        pytest.skip(f"{target.device.name} has no clusters")
+    yield target
+    target.close()
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
+    compiler = Compiler(tmp_path_factory.mktemp("cubins"))
+    yield compiler
+    compiler.close()
+
+
+@pytest.mark.parametrize(("kernel", "name"), RIGHT)
+def test_a_kernel_that_hands_over_rightly_is_right(
+    target: CudaTarget, compiler: Compiler, kernel: str, name: str
+) -> None:
+    case = KERNELS[kernel]
+    source = case.for_a_card(name)
+    compiled = compiler.compile(source, target.device.sm)
+    target.prepare(case.problem, MeasureOptions(deadline_s=10.0))
+    outcome = target.measure(Candidate(source, case.plan, compiled), None)
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
