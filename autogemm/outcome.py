@@ -1,6 +1,7 @@
 """What became of a candidate, and how its times were taken."""
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -53,6 +54,25 @@ class Fill(StrEnum):
     """Faster than any real data: only for comparing with others who time zeros."""
 
 
+class Objective(StrEnum):
+    """What is minimised: the time of one GEMM, its energy, or the product of both."""
+
+    TIME = "time"
+    ENERGY = "energy"
+    EDP = "edp"
+
+
+class StopRule(StrEnum):
+    """What ended a search."""
+
+    TRIALS = "trials"
+    BUDGET = "budget"
+    RATIO = "ratio"
+    GAIN = "gain"
+    USED_UP = "used_up"
+    INTERRUPTED = "interrupted"
+
+
 @dataclass(frozen=True, slots=True)
 class Telemetry:
     """Sampled beside the timings; None where the driver does not tell."""
@@ -81,6 +101,7 @@ class Environment:
 class Measurement:
     """Times of one kernel. Each sample is microseconds for one GEMM.
 
+    ``energy_mj`` is what one GEMM takes of the whole card, in millijoules; None if not measured.
     ``method`` says how: ``events`` around single launches, or ``graph`` (a CUDA graph of
     ``launches_per_sample`` launches between two events, divided by their number).
     ``throttled_samples`` more were taken while the card was throttled and thrown away.
@@ -92,6 +113,7 @@ class Measurement:
     launches_per_sample: int = 1
     l2: CacheState = CacheState.WARM
     telemetry: Telemetry = Telemetry()
+    energy_mj: float | None = None
     throttled_samples: int = 0
 
     @property
@@ -134,13 +156,35 @@ class Outcome:
             return self.measurement.median_us
         return None
 
+    def cost(self, objective: Objective) -> float | None:
+        """What the objective makes of it (us, mJ, or us * mJ); None if it has no such figure."""
+        energy_mj = self.measurement.energy_mj if self.measurement is not None else None
+        return cost(objective, self.time_us, energy_mj)
+
+
+def cost(objective: Objective, time_us: float | None, energy_mj: float | None) -> float | None:
+    """What is minimised (us, mJ, or us * mJ); None if a figure that it needs is not known."""
+    if time_us is None or objective is Objective.TIME:
+        return time_us
+    if energy_mj is None:
+        return None
+    return energy_mj if objective is Objective.ENERGY else energy_mj * time_us
+
+
+def relative_spread(samples: Sequence[float]) -> float:
+    """Interquartile range as a share of the median. Two samples or more."""
+    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return (high - low) / middle
+
 
 @dataclass(frozen=True, slots=True)
 class FinalsEntry:
     """One contestant of the finals: ``samples_us[i]`` was taken in round i, beside all others.
 
     ``ratio`` is baseline time / own time, from the paired rounds (above 1 is faster than cuBLAS),
-    with its interval. ``tied`` says that the winner's interval over this one contains 1.
+    with its interval. ``tied`` says that no difference to the winner was shown: the interval of
+    its ratio over the winner contains 1. ``registers`` are those of the source's largest kernel.
+    ``samples_mj`` are millijoules for one GEMM, empty if energy was not measured.
     """
 
     name: str
@@ -152,20 +196,31 @@ class FinalsEntry:
     ratio_high: float
     tied: bool
     verification: Verification | None = None
+    registers: int | None = None
+    samples_mj: tuple[float, ...] = ()
 
     @property
     def median_us(self) -> float:
         """Median over the rounds, in microseconds."""
         return statistics.median(self.samples_us)
 
+    @property
+    def energy_mj(self) -> float | None:
+        """Median energy of one GEMM in millijoules, None if it was not measured."""
+        return statistics.median(self.samples_mj) if self.samples_mj else None
+
 
 @dataclass(frozen=True, slots=True)
-class Dropped:
-    """A finalist that must not win, and why: wrong, crashed, or not certified."""
+class Disqualified:
+    """A finalist that must not win, and why: wrong, crashed, or not certified.
+
+    Its trial ends with that status after all.
+    """
 
     config: Config
     kernel_sha256: str
     reason: str
+    status: Status = Status.WRONG_RESULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +229,8 @@ class Finals:
 
     ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
     ``num_checks`` is how many times each entry's result was compared with the reference, over and
-    above the search.
-    ``throttled_rounds`` more were run while the card was throttled and thrown away.
+    above the search. ``throttled_rounds`` more were run while the card was throttled and thrown
+    away. Who is ``disqualified`` took part and is no entry.
     """
 
     entries: tuple[FinalsEntry, ...]
@@ -185,11 +240,26 @@ class Finals:
     telemetry: Telemetry = Telemetry()
     method: str = "events"
     launches_per_sample: int = 1
-    num_checks: int = 0
-    dropped: tuple[Dropped, ...] = ()
     throttled_rounds: int = 0
+    num_checks: int = 0
+    disqualified: tuple[Disqualified, ...] = ()
 
     @property
     def winner(self) -> FinalsEntry:
-        """The fastest entry by paired ratio."""
+        """The first entry."""
         return self.entries[0]
+
+    def spread_of(self, entry: FinalsEntry) -> float | None:
+        """Spread of the entry's paired ratios to the baseline, from which drift has gone.
+
+        None for the baseline itself, and without two rounds of both (a recording has none).
+        """
+        over, under = self.baseline.samples_us, entry.samples_us
+        if entry is self.baseline or not 2 <= len(under) == len(over):
+            return None
+        return relative_spread([a / b for a, b in zip(over, under, strict=True)])
+
+    @property
+    def ties(self) -> tuple[FinalsEntry, ...]:
+        """The entries to which the winner has shown no difference."""
+        return tuple(entry for entry in self.entries if entry.tied)

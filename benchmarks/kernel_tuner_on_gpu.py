@@ -69,7 +69,7 @@ class Job:
     seed: int
 
     def source(self, config: Config) -> str:
-        return Maker(self.family, self.problem, self.space.device, None).render(config).text
+        return Maker((self.family,), self.problem, self.space.device, None).render(config).text
 
     def plan(self, config: Config) -> LaunchPlan:
         return launch_plan(self.family, config, self.problem)
@@ -124,7 +124,7 @@ def launchable_by_both(family: Family, folder: Path) -> Family:
 def by_autogemm(job: Job, target: CudaTarget, sampler: str) -> Result:
     request = TuneRequest(
         problem=job.problem,
-        family=job.family,
+        families=(job.family,),
         fix=job.fix,
         sampler=sampler,
         seed=job.seed,
@@ -234,7 +234,7 @@ def config_of(job: Job, params: dict[str, Any]) -> Config:
 def beside_cublas(job: Job, target: CudaTarget, bests: list[Config], rounds: int) -> dict[str, str]:
     """``ratio (low..high)`` by config, from interleaved rounds."""
     with tempfile.TemporaryDirectory() as folder, closing(Compiler(Path(folder))) as compiler:
-        maker = Maker(job.family, job.problem, target.device, compiler)
+        maker = Maker((job.family,), job.problem, target.device, compiler)
         distinct = list(dict.fromkeys(bests))
         candidates = [maker.start(maker.render(config)).candidate() for config in distinct]
         finals = target.finals(candidates, rounds, job.seed)

@@ -37,11 +37,12 @@ from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.recorded import Baseline, Recording, RecordingSource, write_recording
 from autogemm.tuning import TrialDone, TuneRequest
+from autogemm.tuning.deciding import finalists
 from autogemm.tuning.interrupt import wish_to_stop
 from autogemm.tuning.ledger import Ledger
 from autogemm.tuning.making import Maker
 from autogemm.tuning.pipeline import Limits, Pipeline
-from autogemm.tuning.tuner import finalists, run_spec
+from autogemm.tuning.tuner import run_spec
 
 SAY_EVERY_S = 15.0
 
@@ -176,8 +177,8 @@ def record(options: dict[str, Any]) -> None:
         open_store(str(state)) as store,
     ):
         target.prepare(request.problem, request.measure)
-        space = build_space(request.family, request.problem, target.device, request.fix)
-        spec = run_spec(request, target, compiler, request.fix)
+        space = build_space(request.families[0], request.problem, target.device, request.fix)
+        spec = run_spec(request, target, compiler, request.families, request.fix)
         run_id = begin_or_resume(store, spec)
         ledger = Ledger(store, run_id, spec)
         baseline = BaselineLog.at(Path(f"{state}.cublas.json"))
@@ -195,7 +196,7 @@ def request_from(options: dict[str, Any]) -> TuneRequest:
     family = load_family(options["family"])
     return TuneRequest(
         problem=problem_from(**{name: options[name] for name in sizes}),
-        family=family,
+        families=(family,),
         fix=parse_fix(family, options["fix"]),
         sampler="exhaustive",
         seed=options["seed"],
@@ -217,7 +218,7 @@ def measure_all(job: Job) -> None:
     click.echo(f"{request.problem.label}: {num_legal} legal configs, {num_before} measured before")
     job.baseline.note(num_before, job.target.baseline_us)
     pipeline = Pipeline(
-        Maker(request.family, request.problem, job.target.device, job.compiler),
+        Maker(request.families, request.problem, job.target.device, job.compiler),
         job.target,
         Everything(job.space, ledger, request.seed),
         ledger,
@@ -242,7 +243,7 @@ def measure_all(job: Job) -> None:
 
 def write(job: Job, out: Path) -> None:
     request = job.request
-    maker = Maker(request.family, request.problem, job.target.device, job.compiler)
+    maker = Maker(request.families, request.problem, job.target.device, job.compiler)
     candidates = finalists(maker, job.ledger.outcomes, request.finalists)
     finals = job.target.finals(candidates, request.rounds, request.seed)
     recording = recording_of(job, finals)
@@ -265,7 +266,7 @@ def begin_or_resume(store: Store, spec: RunSpec) -> int:
 
 def recording_of(job: Job, finals: Finals) -> Recording:
     """The recording, in the order of parameter values so that it compresses well."""
-    request, family = job.request, job.request.family
+    request, family = job.request, job.request.families[0]
     names = [parameter.name for parameter in family.parameters]
     rows = sorted(job.ledger.outcomes, key=lambda outcome: outcome.config.as_json())
     end = [(len(rows), time_us) for time_us in finals.baseline.samples_us]

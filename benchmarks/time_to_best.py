@@ -105,7 +105,7 @@ def search(
         if isinstance(event, TrialDone) and event.improved:
             steps.append(Step(event.outcome.config, event.elapsed_s, event.num_trials))
 
-    request = TuneRequest(problem, family, seed=seed, finalists=1, rounds=1, **options)  # type: ignore[arg-type]
+    request = TuneRequest(problem, (family,), seed=seed, finalists=1, rounds=1, **options)  # type: ignore[arg-type]
     began = time.monotonic()
     try:
         with (
@@ -135,7 +135,7 @@ def compare(
 ) -> Finals:
     """All of them, once each a round, in random order."""
     with tempfile.TemporaryDirectory() as cache, closing(Compiler(Path(cache))) as compiler:
-        maker = Maker(family, problem, target.device, compiler)
+        maker = Maker((family,), problem, target.device, compiler)
         makings = [maker.start(maker.render(config)) for config in dict.fromkeys(configs)]
         return target.finals([making.candidate() for making in makings], rounds, seed=0)
 

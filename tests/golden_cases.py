@@ -63,11 +63,11 @@ GOLDEN_CASES = (
         square(128),
         TILE_32
         | {"WN": 32, "TM": 4, "TN": 4, "BK": 32, "SLICE_K": 4, "PAD_A": 4}
-        | {"STAGES": 3, "REG_STAGES": 2},
+        | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4},
     ),
     GoldenCase(
         "pipeline_one_fragment_any_k",
-        Problem(1024, 1024, 1000, layout=Layout.TN),
+        Problem(1024, 1024, 1000, layout=Layout.TN, lda=1026, ldb=1026, ldc=1026),
         TILE_64
         | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "REG_STAGES": 1}
         | {"FMA_ORDER": "rows"},
@@ -82,7 +82,48 @@ GOLDEN_CASES = (
         Problem(1000, 1002, 1004, layout=Layout.TN),
         TILE_64 | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "STAGES": 2},
     ),
+    GoldenCase(
+        "double_buffer_streamed",
+        square(4096),
+        {"BM": 128, "BN": 128, "BK": 8, "WM": 32, "WN": 128, "TM": 16, "TN": 8}
+        | {"STAGES": 2, "STREAM_BLOCKS": 264, "GROUP_M": 8, "LANE_MAP": "quads"},
+    ),
+    GoldenCase(
+        "double_buffer_sliced_any_size",
+        Problem(250, 251, 1003, layout=Layout.NT),
+        TILE_32
+        | {"WN": 32, "TM": 4, "TN": 4, "BK": 32, "SLICE_K": 4, "PAD_A": 4, "PAD_B": 4}
+        | {"STAGES": 2, "REG_STAGES": 2, "HANDOVER": 2, "GROUP_M": 1},
+    ),
+    GoldenCase(
+        "pipeline_split",
+        Problem(256, 256, 16384),
+        TILE_64 | {"BK": 16, "SPLIT_K": 16, "GROUP_M": 1},
+    ),
+    GoldenCase(
+        "pipeline_split_sliced_any_size",
+        Problem(33, 251, 4099),
+        TILE_32
+        | {"WN": 32, "TM": 4, "TN": 4, "BK": 32, "SLICE_K": 4, "SPLIT_K": 8, "PAD_A": 4}
+        | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 1, "VEC_STORE": 1},
+    ),
+    GoldenCase(
+        "pipeline_streamed_any_size",
+        Problem(2000, 3002, 1000, layout=Layout.TN),
+        TILE_64 | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "STREAM_BLOCKS": 264},
+    ),
+    GoldenCase(
+        "double_buffer_one_fragment",
+        square(1024),
+        TILE_64 | {"BK": 16, "STAGES": 2, "REG_STAGES": 1, "GROUP_M": 1},
+    ),
+    GoldenCase(
+        "double_buffer_one_fragment_any_size",
+        Problem(1000, 1002, 1003),
+        TILE_64 | {"BK": 16, "VEC_LOAD": 1, "VEC_STORE": 1, "STAGES": 2, "REG_STAGES": 1},
+    ),
     GoldenCase("single_buffer", square(1024), TILE_32),
+    GoldenCase("single_buffer_two_fragments", square(1024), TILE_32 | {"REG_STAGES": 2}),
     GoldenCase("single_buffer_any_size", Problem(1000, 1024, 1001), TILE_32),
     GoldenCase(
         "split",

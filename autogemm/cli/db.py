@@ -2,70 +2,27 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from autogemm.cli import db_rows
+from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database, print_rows_as
+from autogemm.cli.db_pareto import pareto
 from autogemm.cli.db_rows import Columns, FlatRow
 from autogemm.cli.files import write_output
 from autogemm.cli.options import db_option
-from autogemm.cli.output import listing_options, print_rows, print_table, rows_text, shown
-from autogemm.dtypes import DType
+from autogemm.cli.output import listing_options, print_table, rows_text, shown
 from autogemm.errors import UsageError
-from autogemm.outcome import Provenance, Status
-from autogemm.problem import Layout
+from autogemm.outcome import Status
 
 if TYPE_CHECKING:
     from autogemm.store import BestQuery, Store
 
 # How many rows a table shows unless told otherwise.
 TABLE_ROWS = 20
-
-# Ids have 32 bits in every database.
-MAX_NUMBER = 2**31 - 1
-
-# Names of the plain filters, as options and in BestQuery.
-FILTERS = ("gpu", "size", "layout", "dtype", "family", "run_id")
-
-Command = Callable[..., Any]
-
-
-def filter_options(command: Command) -> Command:
-    """Adds ``--gpu --size --layout --dtype --family --run --provenance`` as one ``query``."""
-    layouts = [layout.value for layout in Layout]
-    dtypes = [dtype.label for dtype in DType]
-    options = (
-        click.option("--gpu", metavar="NAME", help="Any part of the GPU's name, in any case."),
-        click.option("--size", metavar="SIZE", help="4096 or MxNxK."),
-        click.option("--layout", type=click.Choice(layouts), help="As stored (n) or transposed."),
-        click.option("--dtype", type=click.Choice(dtypes), help="Element type."),
-        click.option("--family", metavar="NAME", help="Kernel family."),
-        click.option(
-            "--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Of this run only."
-        ),
-        click.option(
-            "--provenance",
-            type=click.Choice([provenance.value for provenance in Provenance]),
-            help="Measured by autogemm, or read from a recording.",
-        ),
-    )
-
-    @functools.wraps(command)
-    def with_query(provenance: str | None, **values: Any) -> Any:
-        from autogemm.store import BestQuery
-
-        filters = {name: values.pop(name) for name in FILTERS}
-        source = Provenance(provenance) if provenance else None
-        return command(query=BestQuery(provenance=source, **filters), **values)
-
-    wrapped: Command = with_query
-    for option in reversed(options):
-        wrapped = option(wrapped)
-    return wrapped
 
 
 @click.group()
@@ -81,7 +38,11 @@ def db() -> None:
       autogemm db list
       autogemm db show run:1
       autogemm db export --csv -o trials.csv
+      autogemm db pareto --plot front.png
     """
+
+
+db.add_command(pareto)
 
 
 @db.command()
@@ -100,11 +61,11 @@ def best(query: BestQuery, db: str | None, as_json: bool, as_csv: bool) -> None:
       autogemm db best
       autogemm db best --gpu h100 --size 4096 --json
     """
-    with _open(db) as store:
+    with open_database(db) as store:
         rows = [db_rows.best_row(row) for row in store.best(query)]
     if not rows:
         click.echo("no results match", err=True)
-    _print(rows, db_rows.BEST, db_rows.BEST_TABLE, as_json=as_json, as_csv=as_csv)
+    print_rows_as(rows, db_rows.BEST, db_rows.BEST_TABLE, as_json=as_json, as_csv=as_csv)
 
 
 @db.command("list")
@@ -146,7 +107,7 @@ def list_(  # noqa: PLR0913, PLR0917  # one parameter for each option
         limit = TABLE_ROWS
     # One more than is shown tells whether there is more.
     fetched = None if limit is None else limit + 1
-    with _open(db) as store:
+    with open_database(db) as store:
         if of_trials:
             wanted = Status(status) if status else None
             trials = store.trial_rows(query, wanted, fetched)
@@ -158,7 +119,7 @@ def list_(  # noqa: PLR0913, PLR0917  # one parameter for each option
     kind = "trials" if of_trials else "runs"
     if not rows:
         click.echo(f"no {kind} match", err=True)
-    _print(rows[:limit], columns, table, as_json=as_json, as_csv=as_csv)
+    print_rows_as(rows[:limit], columns, table, as_json=as_json, as_csv=as_csv)
     if limit is not None and len(rows) > limit:
         click.echo(f"only the newest {limit} {kind}: --limit shows more", err=True)
 
@@ -182,7 +143,7 @@ def show(db: str | None, identifier: str, as_json: bool, as_csv: bool) -> None:
     kind, _, key = identifier.rpartition(":")
     if kind not in _FINDERS:
         raise UsageError(f"an ID is a kernel's number, run:N or trial:N, got {identifier!r}")
-    with _open(db) as store:
+    with open_database(db) as store:
         found = _FINDERS[kind](store, key)
     if as_json or as_csv:
         facts, columns = found.facts, found.columns
@@ -190,7 +151,7 @@ def show(db: str | None, identifier: str, as_json: bool, as_csv: bool) -> None:
             part = [db_rows.for_json(row) for row in found.part]
             nested = [{name: row.get(name) for name in found.part_columns} for row in part]
             facts, columns = {**facts, found.part_name: nested}, (*columns, found.part_name)
-        _print([facts], columns, columns, as_json=as_json, as_csv=as_csv)
+        print_rows_as([facts], columns, columns, as_json=as_json, as_csv=as_csv)
     else:
         _print_found(found)
 
@@ -232,7 +193,7 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
     """
     if as_json and as_csv:
         raise UsageError("--json and --csv exclude each other: choose one")
-    with _open(db) as store:
+    with open_database(db) as store:
         trials = store.trial_rows(query, Status(status) if status else None)
     shape = db_rows.for_csv if as_csv else db_rows.for_json
     rows = [shape(db_rows.trial_row(trial)) for trial in reversed(trials)]
@@ -255,27 +216,6 @@ def path(db: str | None) -> None:
     from autogemm.store import database_place
 
     click.echo(database_place(db))
-
-
-def _open(url: str | None) -> Store:
-    from autogemm.store import open_store
-
-    return open_store(url, create=False)
-
-
-def _print(
-    rows: Sequence[FlatRow],
-    columns: Columns,
-    table: Columns,
-    *,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
-    if as_json or as_csv:
-        shape = db_rows.for_csv if as_csv else db_rows.for_json
-        print_rows([shape(row) for row in rows], columns, as_json=as_json, as_csv=as_csv)
-    elif rows:
-        print_rows([db_rows.for_table(row) for row in rows], table)
 
 
 @dataclass(frozen=True, slots=True)

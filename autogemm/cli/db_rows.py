@@ -59,9 +59,9 @@ RUN_TABLE: Columns = (
     *("time_us", "tflops", "ratio_to_cublas", "started_at"),
 )
 RUN: Columns = (
-    *("run_id", "state", *PLACE, *PROBLEM, "l2", "fill", "family", "family_sha256", "fix"),
-    "sampler",
-    *("seed", "num_trials", "num_ok", *SPEED, *RATIO, "started_at", "finished_at", "command"),
+    *("run_id", "state", "stopped_by", *PLACE, *PROBLEM, "l2", "fill", "objective", "family"),
+    *("family_sha256", "fix", "sampler", "seed", "num_trials", "num_ok", *SPEED, *RATIO),
+    *("started_at", "finished_at", "command"),
     *ENVIRONMENT,
 )
 
@@ -84,12 +84,15 @@ KERNEL_TRIAL_TABLE: Columns = (
 TRIAL: Columns = (
     *("trial_id", "run_id", "number", "status", "reason", *PLACE, *PROBLEM, "l2", "family"),
     *("config", "kernel_id", "kernel_sha256", *SPEED, "samples_us", "method"),
-    *("launches_per_sample", *ERRORS, *RESOURCES, *TELEMETRY, "throttled_samples"),
+    *("launches_per_sample", "energy_mj", *ERRORS, *RESOURCES, *TELEMETRY, "throttled_samples"),
     "compile_seconds",
     *("measure_seconds", "finished_at", *ENVIRONMENT),
 )
 
-ENTRY: Columns = ("place", "name", *SPEED, *RATIO, "tied", "config", "kernel_sha256")
+ENTRY: Columns = (
+    *("place", "name", *SPEED, *RATIO, "tied", "spread", "registers", "energy_mj", "family"),
+    *("config", "kernel_sha256"),
+)
 
 KERNEL: Columns = (
     *("kernel_id", "source_sha256", "template_sha256", "family", "config", *PLACE, *PROBLEM),
@@ -123,8 +126,10 @@ def run_row(row: RunRow) -> FlatRow:
         **asdict(spec.environment),
         **{
             name: getattr(spec, name)
-            for name in ("l2", "fill", "family", "family_sha256", "sampler")
+            for name in ("l2", "fill", "objective", "family_sha256", "sampler")
         },
+        "family": " ".join(spec.families),
+        "stopped_by": row.stopped_by,
         **{name: getattr(row, name) for name in ("run_id", "state", "num_trials", "num_ok")},
         "fix": {name: list(values) for name, values in spec.fix},
         "seed": spec.seed,
@@ -157,8 +162,12 @@ def trial_row(row: TrialRow) -> FlatRow:
 
 def finals_rows(finals: Finals, problem: Problem) -> list[FlatRow]:
     """Columns ENTRY, the baseline last."""
-    ranked = [_entry_row(entry, i + 1, problem) for i, entry in enumerate(finals.entries)]
-    return [*ranked, _entry_row(finals.baseline, 0, problem)]
+    everybody = (finals.baseline, *finals.entries)
+    rows = [
+        {**_entry_row(entry, place, problem), "spread": finals.spread_of(entry)}
+        for place, entry in enumerate(everybody)
+    ]
+    return [*rows[1:], rows[0]]
 
 
 def kernel_row(kernel: StoredKernel) -> FlatRow:
@@ -290,6 +299,7 @@ def _measurement(outcome: Outcome) -> FlatRow:
         "samples_us": list(measurement.samples_us),
         "method": measurement.method,
         "launches_per_sample": measurement.launches_per_sample,
+        "energy_mj": measurement.energy_mj,
         "throttled_samples": measurement.throttled_samples,
         **asdict(measurement.telemetry),
     }
@@ -301,4 +311,6 @@ def _entry_row(entry: FinalsEntry, place: int, problem: Problem) -> FlatRow:
         **_speed(problem, entry.median_us),
         **_ratio(entry.ratio, entry.ratio_low, entry.ratio_high),
         **{name: getattr(entry, name) for name in ("name", "tied", "config", "kernel_sha256")},
+        **{name: getattr(entry, name) for name in ("registers", "energy_mj")},
+        "family": entry.config.family if entry.config is not None else None,
     }

@@ -13,16 +13,17 @@ import click
 from autogemm.cli import INTERRUPTED
 from autogemm.cli.options import (
     db_option,
-    family_option,
     fix_option,
     problem_from,
     problem_options,
 )
 from autogemm.errors import AutogemmError, CompilerMissingError, UsageError
+from autogemm.outcome import Objective
 from autogemm.search import SAMPLERS
 
 if TYPE_CHECKING:
     from autogemm.compile import Compiler
+    from autogemm.config import Value
     from autogemm.problem import Problem
     from autogemm.space import Family
     from autogemm.targets import Target
@@ -57,7 +58,13 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
 )
 @click.option("--require-gpu", is_flag=True, help="Fail where auto would use a recording.")
 @problem_options
-@family_option
+@click.option(
+    "--family",
+    metavar="NAME|PATH",
+    multiple=True,
+    help="Search this family only: one that ships, or a folder with NAME.yaml and NAME.cu.jinja; "
+    "repeatable. Default: every family that fits the problem.",
+)
 @fix_option
 @click.option(
     "--trials",
@@ -74,6 +81,26 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     default="2m",
     show_default=True,
     help="Stop the search after that time: 90s, 2m, 1h, none.",
+)
+@click.option(
+    "--until-ratio",
+    metavar="RATIO",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Stop once cuBLAS time / best time is at least this, if the finals confirm it: 1.05.",
+)
+@click.option(
+    "--until-gain",
+    metavar="SHARE",
+    type=click.FloatRange(min=0, min_open=True, max=1, max_open=True),
+    help="Stop once the next candidate is expected to save less than this share of the best time: "
+    "0.001. For samplers with a model.",
+)
+@click.option(
+    "--objective",
+    type=click.Choice([objective.value for objective in Objective]),
+    default=Objective.TIME.value,
+    show_default=True,
+    help="What is minimised; edp is energy times time. Energy is NVML's, of the whole card.",
 )
 @click.option(
     "--sampler",
@@ -106,11 +133,6 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     "inputs.",
 )
 @click.option(
-    "--no-certify",
-    is_flag=True,
-    help="Do not check the winner further: hard problems, compute-sanitizer (some seconds).",
-)
-@click.option(
     "--fill",
     type=click.Choice(["uniform", "normal", "integers", "zeros"]),
     default="uniform",
@@ -118,6 +140,11 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     help="What the matrices hold while kernels are timed. Zeros are faster than any real data.",
 )
 @click.option("--no-prune", is_flag=True, help="Measure also what static facts rule out.")
+@click.option(
+    "--no-certify",
+    is_flag=True,
+    help="Do not check the winner further: hard problems, compute-sanitizer (some seconds).",
+)
 @db_option
 @click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
@@ -125,16 +152,18 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
 def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
     """Find the fastest kernel for a problem on a GPU.
 
-    Searches the family's legal configs, verifies and times each candidate, keeps every trial in
-    the database, and re-times the best beside cuBLAS. The winner is then checked on hard problems,
-    on the card and access by access on the CPU, and under compute-sanitizer where it is installed;
-    one that fails is no winner. Ctrl-C ends the search and prints the best so far; the same command
-    resumes.
+    Searches the legal configs of every family that fits, verifies and times each candidate, keeps
+    every trial in the database, and re-times the best beside cuBLAS. The winner is then checked on
+    hard problems, on the card and access by access on the CPU, and under compute-sanitizer where it
+    is installed; one that fails is no winner. The search ends with the first of its limits. Ctrl-C
+    ends it at once and prints the best so far; the same command resumes.
 
     \b
     Examples:
       autogemm tune --gpu auto --size 4096
       autogemm tune --size 4096x256x1024 --layout tt --budget 5m --trials 1000
+      autogemm tune --size 512 --until-ratio 1.5 --budget 10m --trials 5000
+      autogemm tune --size 4096 --objective energy
       autogemm tune --gpu recorded --size 1024 --json
       autogemm tune --gpu recorded:cache.json.gz --size 4096
     """
@@ -148,7 +177,7 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
     if as_json:
         click.echo(result_as_json(result, database_place(db)))
     else:
-        has_kernel = request.family.template_path is not None
+        has_kernel = request.families[0].template_path is not None
         next_command = _export_command(result.run_id, db) if has_kernel else None
         print_result(result, database_place(db), next_command)
     if result.interrupted:
@@ -159,25 +188,26 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
 
 def _run(options: dict[str, Any], db: str | None, quiet: bool) -> "tuple[TuneRequest, TuneResult]":
     from autogemm.cli.tune_progress import progress_listener
-    from autogemm.space import load_family, parse_fix
     from autogemm.store import open_store
     from autogemm.tuning import choose_target
     from autogemm.tuning import tune as run_tuner
     from autogemm.tuning.choice import is_file
 
     with ExitStack() as stack:
-        asked = load_family(options["family"])
-        request = _request(options, asked)
-        if not is_file(options["gpu"]):
-            request = replace(request, fix=parse_fix(asked, options["fix"]))
+        gpu = options["gpu"]
+        # Of a file it is not known yet of which family's parameters --fix speaks.
+        families, fix = _families(options["family"], () if is_file(gpu) else options["fix"])
+        request = _request(options, families, fix)
         store = stack.enter_context(open_store(db))
-        chosen = choose_target(options["gpu"], asked.name, options["require_gpu"])
+        names = [family.name for family in families]
+        chosen = choose_target(gpu, names, options["require_gpu"])
         target = stack.enter_context(closing(chosen.target))
-        if is_file(options["gpu"]):
+        if is_file(gpu):
             request = _as_recorded(request, chosen, options)
         if chosen.notice:
             click.secho(chosen.notice, err=True, bold=True)
-        compiler = None if request.family.template_path is None else _compiler_for(target)
+        has_kernel = request.families[0].template_path is not None
+        compiler = _compiler_for(target) if has_kernel else None
         if compiler is not None:
             stack.enter_context(closing(compiler))
         on_event = stack.enter_context(progress_listener(request, target.provenance, quiet))
@@ -193,18 +223,20 @@ def _as_recorded(
     """
     from autogemm.space import parse_fix
 
-    family, problem = request.family, request.problem
-    if chosen.family is not None:
-        if _is_typed("family") and family.name != chosen.family.name:
-            raise UsageError(
-                f"that recording lists configs of {chosen.family.name}, not of {family.name}: "
-                "leave --family out"
-            )
-        family = chosen.family
+    if chosen.family is None:
+        families, fix = _families(options["family"], options["fix"])
+        return replace(request, families=families, fix=fix)
+    names = [family.name for family in request.families]
+    if _is_typed("family") and chosen.family.name not in names:
+        raise UsageError(
+            f"that recording lists configs of {chosen.family.name}, not of {', '.join(names)}: "
+            "leave --family out"
+        )
+    problem = request.problem
     if chosen.size and not _is_typed("size"):
         problem = _problem({**options, "size": chosen.size})
-    fix = parse_fix(family, options["fix"])
-    return replace(request, family=family, problem=problem, fix=fix)
+    fix = parse_fix(chosen.family, options["fix"])
+    return replace(request, families=(chosen.family,), problem=problem, fix=fix)
 
 
 def _is_typed(option: str) -> bool:
@@ -223,8 +255,9 @@ def _export_command(run_id: int, db: str | None) -> str:
     return shlex.join([*parts, "--db", db] if _is_typed("db") and db else parts)
 
 
-def _request(options: dict[str, Any], family: "Family") -> "TuneRequest":
-    """All that was asked for but ``--fix``."""
+def _request(
+    options: dict[str, Any], families: "tuple[Family, ...]", fix: "dict[str, tuple[Value, ...]]"
+) -> "TuneRequest":
     from autogemm.outcome import CacheState, Fill
     from autogemm.targets import MeasureOptions
     from autogemm.tuning import TuneRequest
@@ -235,15 +268,21 @@ def _request(options: dict[str, Any], family: "Family") -> "TuneRequest":
     budget_s = options["budget_s"]
     return TuneRequest(
         problem=_problem(options),
-        family=family,
+        families=families,
+        fix=fix,
         sampler=sampler,
         seed=options["seed"],
         trials=options["trials"],
         budget_s=None if math.isinf(budget_s) else budget_s,
+        until_ratio=options["until_ratio"],
+        until_gain=options["until_gain"],
         finalists=options["finalists"],
         rounds=options["rounds"],
         measure=MeasureOptions(
-            l2=CacheState(options["l2"]), fill=Fill(options["fill"]), seed=options["seed"]
+            l2=CacheState(options["l2"]),
+            fill=Fill(options["fill"]),
+            seed=options["seed"],
+            objective=Objective(options["objective"]),
         ),
         prune=not options["no_prune"],
         fresh=options["fresh"],
@@ -255,6 +294,29 @@ def _request(options: dict[str, Any], family: "Family") -> "TuneRequest":
 def _problem(options: dict[str, Any]) -> "Problem":
     names = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
     return problem_from(**{name: options[name] for name in names})
+
+
+def _families(
+    named: tuple[str, ...], texts: tuple[str, ...]
+) -> "tuple[tuple[Family, ...], dict[str, tuple[Value, ...]]]":
+    """The families to search, and what ``--fix`` leaves of their parameters.
+
+    A family that lacks what is fixed is left out. Raises UsageError if it was named, or if none is
+    left.
+    """
+    from autogemm.space import default_families, load_family, parse_fix
+
+    fixed, misfits = [], []
+    for family in [load_family(name) for name in named] or default_families():
+        try:
+            fixed.append((family, parse_fix(family, texts)))
+        except UsageError as error:
+            if named:
+                raise
+            misfits.append(error)
+    if not fixed:
+        raise misfits[0]
+    return tuple(family for family, _ in fixed), fixed[0][1]
 
 
 def _command_line() -> str:

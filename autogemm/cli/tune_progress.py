@@ -15,6 +15,7 @@ from autogemm.tuning import (
     Event,
     FinalsStarted,
     Notice,
+    SearchResumed,
     SearchStarted,
     TrialDone,
     TuneRequest,
@@ -70,10 +71,12 @@ class State:
         """What is about to be searched."""
         self._num_resumed = event.num_resumed
         resumed = f", resumed with {event.num_resumed} trials" if event.num_resumed else ""
-        return (
-            f"{self._request.problem.label}: {event.num_legal} legal configs of "
-            f"{event.num_raw} ({self._request.family.name}), run {event.run_id}{resumed}"
+        spaces = ", ".join(
+            f"{family.num_legal} legal configs of {family.num_raw} ({family.name})"
+            for family in event.families
         )
+        none = f", none of {', '.join(event.left_out)}" if event.left_out else ""
+        return f"{self._request.problem.label}: {spaces}{none}, run {event.run_id}{resumed}"
 
     def fraction(self, num_trials: int, elapsed_s: float) -> float:
         """How much of the search is over: of its trials or of its time, whichever is more."""
@@ -97,12 +100,23 @@ class State:
         ratio = ""
         if event.baseline_us:
             ratio = f", about {event.baseline_us / event.best.time_us:.3f} x cuBLAS"
-        return f"best {event.best.time_us:.4g} us = {speed:.3g} TFLOP/s{ratio}{self._mark}"
+        measurement = event.best.measurement
+        energy_mj = measurement.energy_mj if measurement is not None else None
+        energy = f", {energy_mj:.4g} mJ" if energy_mj is not None else ""
+        return f"best {event.best.time_us:.4g} us = {speed:.3g} TFLOP/s{energy}{ratio}{self._mark}"
 
     def finals(self, event: FinalsStarted) -> str:
         """What is compared, and how."""
         how = "from the recording" if self._is_recorded else f"{event.rounds} rounds"
         return f"finals: {event.num_finalists} candidates and cuBLAS, {how}"
+
+    @staticmethod
+    def resumed(event: SearchResumed) -> str:
+        """Why the search goes on after finals."""
+        return (
+            f"the finals give {event.finals.winner.ratio:.3f} x cuBLAS, short of "
+            f"{event.until_ratio:g}: the search goes on"
+        )
 
     def _left_s(self, event: TrialDone, rate: float) -> float:
         trials, budget_s = self._request.trials, self._request.budget_s
@@ -132,6 +146,8 @@ class PlainLines:
                     self._last_line = time.monotonic()
             case FinalsStarted():
                 click.echo(self._state.finals(event), err=True)
+            case SearchResumed():
+                click.echo(self._state.resumed(event), err=True)
             case Certifying(step):
                 click.echo(f"certifying the winner: {step}", err=True)
 
@@ -160,5 +176,9 @@ class LiveLine:
                 )
             case FinalsStarted():
                 self._progress.update(self._task, total=None, description=self._state.finals(event))
+            case SearchResumed():
+                text = self._state.resumed(event)
+                self._progress.console.print(text, markup=False, highlight=False)
+                self._progress.update(self._task, total=1.0)
             case Certifying(step):
                 self._progress.update(self._task, description=f"certifying the winner: {step}")

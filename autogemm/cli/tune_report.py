@@ -10,10 +10,22 @@ import click
 from autogemm.certificate import Certificate
 from autogemm.cli.output import print_table
 from autogemm.config import Config
-from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, Verification
+from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, StopRule, Verification
 from autogemm.tuning import TuneResult
 
-COLUMNS = ("#", "config", "time us", "TFLOP/s", "x cuBLAS", "interval", "registers", "tie")
+COLUMNS = (
+    *("#", "family", "config", "time us", "TFLOP/s", "x cuBLAS", "interval", "spread %"),
+    *("energy mJ", "registers", "tie"),
+)
+# What a person calls the rules that end a search.
+STOPPED_BY = {
+    StopRule.TRIALS: "all trials done",
+    StopRule.BUDGET: "the time was up",
+    StopRule.RATIO: "the ratio was reached",
+    StopRule.GAIN: "too little gain expected",
+    StopRule.USED_UP: "no config left",
+    StopRule.INTERRUPTED: "interrupted",
+}
 
 
 def print_result(result: TuneResult, database: str, next_command: str | None) -> None:
@@ -32,43 +44,41 @@ def print_result(result: TuneResult, database: str, next_command: str | None) ->
 def _print_finals(result: TuneResult, finals: Finals) -> None:
     configs = [entry.config for entry in finals.entries if entry.config is not None]
     shared = _shared_names(configs)
-    registers = {
-        outcome.kernel_sha256: max(one.registers for one in outcome.resources)
-        for outcome in result.outcomes
-        if outcome.resources
-    }
     rows = [
-        _row(str(place), entry, result, shared, registers.get(entry.kernel_sha256))
+        _row(str(place), entry, result, finals, shared)
         for place, entry in enumerate(finals.entries, 1)
     ]
-    rows.append(_row("", finals.baseline, result, shared, None) | {"interval": None})
+    rows.append(_row("", finals.baseline, result, finals, shared) | {"interval": None})
     how = "recorded" if _is_recorded(result) else f"{finals.rounds} interleaved rounds"
     title = f"{result.problem.label} on {result.device_name}: finals, {how}"
-    print_table(rows, COLUMNS, title=title)
+    # Neither takes room where it says nothing.
+    superfluous = {"family"} if len(result.families) == 1 else set()
+    superfluous |= {"energy mJ"} if finals.baseline.energy_mj is None else set()
+    print_table(rows, [name for name in COLUMNS if name not in superfluous], title=title)
     if shared and configs:
         common = " ".join(f"{name}={configs[0][name]}" for name, _ in configs[0] if name in shared)
         click.echo(f"all of them: {common}")
 
 
 def _row(
-    place: str,
-    entry: FinalsEntry,
-    result: TuneResult,
-    shared: frozenset[str],
-    registers: int | None,
+    place: str, entry: FinalsEntry, result: TuneResult, finals: Finals, shared: frozenset[str]
 ) -> dict[str, Any]:
+    spread = finals.spread_of(entry)
     config = entry.name
     if entry.config is not None:
         own = [f"{name}={value}" for name, value in entry.config if name not in shared]
         config = " ".join(own) or "(the one)"
     return {
         "#": place,
+        "family": entry.config.family if entry.config is not None else None,
         "config": config,
         "time us": entry.median_us,
         "TFLOP/s": result.problem.tflops(entry.median_us),
         "x cuBLAS": f"{entry.ratio:.3f}",
         "interval": _interval(entry),
-        "registers": registers,
+        "spread %": None if spread is None else f"{100 * spread:.2f}",
+        "energy mJ": entry.energy_mj,
+        "registers": entry.registers,
         "tie": "tied" if entry.tied else None,
     }
 
@@ -84,9 +94,9 @@ def _shared_names(configs: Sequence[Config]) -> frozenset[str]:
     """Parameters with the same value in all configs, so that a row shows what differs."""
     if len(configs) < 2:
         return frozenset()
-    first = configs[0].as_dict()
+    first, *rest = (config.as_dict() for config in configs)
     return frozenset(
-        name for name, value in first.items() if all(config[name] == value for config in configs)
+        name for name, value in first.items() if all(one.get(name) == value for one in rest)
     )
 
 
@@ -103,12 +113,18 @@ def _print_best(result: TuneResult) -> None:
     remarks = [
         f"{winner.median_us:.4g} us, {speed:.4g} TFLOP/s, {winner.ratio:.3f} x cuBLAS{interval}"
     ]
-    if any(entry.tied for entry in (*finals.entries, finals.baseline)):
-        remarks.append("no difference was shown to those marked tied")
+    if winner.energy_mj is not None and finals.baseline.energy_mj is not None:
+        share = winner.energy_mj / finals.baseline.energy_mj
+        remarks.append(f"{winner.energy_mj:.4g} mJ, {share:.3f} of cuBLAS's energy")
+    if finals.baseline.tied:
+        remarks.append("no difference to cuBLAS was shown")
     if _is_recorded(result):
         remarks.append(f"recorded on {result.device_name}")
-    click.echo(f"winner: {winner.config}")
+    family = f"{winner.config.family}: " if len(result.families) > 1 else ""
+    click.echo(f"winner: {family}{winner.config}")
     click.echo(f"  {'; '.join(remarks)}")
+    if finals.ties:
+        click.echo(f"  {ties_line(finals, _is_recorded(result))}")
     if winner.verification is not None:
         baseline = finals.baseline.verification
         beside = f"; cuBLAS: {_errors(baseline)}" if baseline is not None else ""
@@ -125,6 +141,19 @@ def _checked_lines(result: TuneResult) -> list[str]:
     if result.finals is not None:
         lines += [f"no winner: {lost.config}: {lost.reason}" for lost in result.finals.dropped]
     return lines
+
+
+def ties_line(finals: Finals, is_recorded: bool) -> str:
+    """How many share the first place, and what chose among them."""
+    count = len(finals.ties)
+    others = "another one is tied with it" if count == 1 else f"{count} others are tied with it"
+    if is_recorded:
+        return f"{others}: the recorded times are the same"
+    rounds = len(finals.winner.samples_mj) or finals.rounds
+    return (
+        f"{others}: no difference was shown in {rounds} rounds; among equals the smaller spread "
+        "counts, then fewer registers"
+    )
 
 
 def _provisional_line(result: TuneResult, best: Outcome, time_us: float) -> str:
@@ -147,11 +176,16 @@ def _search_line(result: TuneResult) -> str:
     extra += [f"{result.num_reused} known from before"] if result.num_reused else []
     extra += [f"{result.num_pruned} pruned"] if result.num_pruned else []
     of_them = f" ({', '.join(extra)})" if extra else ""
+    if len(result.families) > 1:
+        by_family = (
+            f"{family.name} {len(result.of_family(family.name))}" for family in result.families
+        )
+        of_them += f" ({', '.join(by_family)})"
     busy = "" if _is_recorded(result) else f", card busy {100 * result.gpu_busy:.0f} % of it"
     return (
         f"search: {result.num_trials} trials{of_them} of {result.num_legal} legal configs in "
         f"{result.search_s:.1f} s, {result.trials_per_s:.1f}/s{busy}: {counts or 'none'}; "
-        f"finals {result.finals_s:.1f} s"
+        f"{STOPPED_BY[result.stopped_by]}; finals {result.finals_s:.1f} s"
     )
 
 
@@ -175,12 +209,22 @@ def result_as_json(result: TuneResult, database: str) -> str:
             "dtype": str(problem.dtype),
             "gpu": result.device_name,
             "provenance": str(result.provenance),
+            "objective": str(result.objective),
+            "stopped_by": str(result.stopped_by),
             "interrupted": result.interrupted,
             "trials": result.num_trials,
             "resumed": result.num_resumed,
             "reused": result.num_reused,
             "pruned": result.num_pruned,
             "legal_configs": result.num_legal,
+            "families": [
+                {
+                    "family": family.name,
+                    "legal_configs": family.num_legal,
+                    "trials": len(result.of_family(family.name)),
+                }
+                for family in result.families
+            ],
             "counts": {str(status): count for status, count in result.counts.items()},
             "search_s": result.search_s,
             "finals_s": result.finals_s,
@@ -196,20 +240,24 @@ def result_as_json(result: TuneResult, database: str) -> str:
 
 def _outcome_as_dict(result: TuneResult, outcome: Outcome) -> dict[str, Any]:
     assert outcome.time_us is not None, "the best outcome has a time"
+    measurement = outcome.measurement
     return {
+        "family": outcome.config.family,
         "config": outcome.config.as_dict(),
         "kernel_sha256": outcome.kernel_sha256,
         "time_us": outcome.time_us,
         "tflops": result.problem.tflops(outcome.time_us),
+        "energy_mj": measurement.energy_mj if measurement is not None else None,
     }
 
 
 def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
     return {
         "rounds": finals.rounds,
-        "baseline": _entry_as_dict(result, finals.baseline),
-        "entries": [_entry_as_dict(result, entry) for entry in finals.entries],
-        "dropped": [
+        "ties": len(finals.ties),
+        "baseline": _entry_as_dict(result, finals, finals.baseline),
+        "entries": [_entry_as_dict(result, finals, entry) for entry in finals.entries],
+        "disqualified": [
             {"config": lost.config.as_dict(), "reason": lost.reason}
             | {"kernel_sha256": lost.kernel_sha256}
             for lost in finals.dropped
@@ -227,10 +275,11 @@ def _certificate_as_dict(certificate: Certificate | None) -> dict[str, Any] | No
     }
 
 
-def _entry_as_dict(result: TuneResult, entry: FinalsEntry) -> dict[str, Any]:
+def _entry_as_dict(result: TuneResult, finals: Finals, entry: FinalsEntry) -> dict[str, Any]:
     checked = entry.verification
     return {
         "name": entry.name,
+        "family": entry.config.family if entry.config is not None else None,
         "config": entry.config.as_dict() if entry.config is not None else None,
         "kernel_sha256": entry.kernel_sha256,
         "time_us": entry.median_us,
@@ -239,6 +288,9 @@ def _entry_as_dict(result: TuneResult, entry: FinalsEntry) -> dict[str, Any]:
         "ratio_low": entry.ratio_low,
         "ratio_high": entry.ratio_high,
         "tied": entry.tied,
+        "spread": finals.spread_of(entry),
+        "registers": entry.registers,
+        "energy_mj": entry.energy_mj,
         "max_error_ratio": checked.max_error_ratio if checked else None,
         "relative_frobenius": checked.relative_frobenius if checked else None,
     }

@@ -85,16 +85,24 @@ class UnitFeatures:
 
     Of a large space the columns' means and spreads are those of a sample, and rows are computed
     when they are asked for.
+
+    ``directions``, of shape [columns, directions], are the columns themselves and, of each two
+    numeric parameters, the sum and the difference of the columns: a product and a ratio, where
+    columns are logarithms. These too have spread 1, and none is constant.
     """
 
     def __init__(self, space: EnumeratedSpace, most_kept: int) -> None:
         self._space = space
         rows = np.unique(np.linspace(0, len(space) - 1, most_kept, dtype=np.int64))
-        columns = space.features(rows)[1]
+        names, columns = space.features(rows)
         spread = columns.std(axis=0)
         self._varying = spread > 1e-9
         self._mean, self._spread = columns.mean(axis=0)[self._varying], spread[self._varying]
-        self._kept = self._scaled(columns) if len(rows) == len(space) else None
+        scaled = self._scaled(columns)
+        self._kept = scaled if len(rows) == len(space) else None
+        numeric = {parameter.name for parameter in space.parameters}
+        paired = [i for i, name in enumerate(np.array(names)[self._varying]) if name in numeric]
+        self.directions = _with_pairs(scaled, self._spread, paired)
 
     def __len__(self) -> int:
         """Number of columns."""
@@ -110,3 +118,15 @@ class UnitFeatures:
     def _scaled(self, columns: Floats) -> Floats:
         scaled: Floats = (columns[:, self._varying] - self._mean) / self._spread
         return scaled
+
+
+def _with_pairs(columns: Floats, unit: Floats, paired: Sequence[int]) -> Floats:
+    """The identity and a column for each a + b and a - b of the paired ones in their own units."""
+    pairs = list(combinations(paired, 2))
+    mixed = np.zeros((columns.shape[1], 2 * len(pairs)))
+    for position, (a, b) in enumerate(pairs):
+        mixed[[a, b], 2 * position] = unit[a], unit[b]
+        mixed[[a, b], 2 * position + 1] = unit[a], -unit[b]
+    spread = (columns @ mixed).std(axis=0)
+    varying = spread > 1e-9
+    return np.hstack([np.eye(columns.shape[1]), mixed[:, varying] / spread[varying]])

@@ -1,8 +1,8 @@
-"""A Gaussian process in plain NumPy: Matern 5/2, one length scale a feature, fitted by MAP.
+"""A Gaussian process in plain NumPy: Matern 5/2, one length scale a direction, fitted by MAP.
 
 Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006: algorithm 2.1 for the
-posterior, equation 5.9 for the gradient. The priors keep forty length scales from overfitting ten
-points; the one on lengths grows with the number of features as in Hvarfner et al., Vanilla Bayesian
+posterior, equation 5.9 for the gradient. The priors keep hundreds of length scales from overfitting
+ten points; the one on lengths grows with their number as in Hvarfner et al., Vanilla Bayesian
 Optimization Performs Great in High Dimensions, 2024.
 """
 
@@ -22,7 +22,7 @@ Singles = NDArray[np.float32]
 
 SQRT5 = math.sqrt(5.0)
 # Means and spreads of the log hyperparameters, for targets and features of unit spread;
-# half the log of the number of features is added to the mean of each length.
+# half the log of the number of lengths is added to the mean of each length.
 LENGTH_PRIOR = (0.7, 0.7)
 VARIANCE_PRIOR = (1.0, 0.5)
 NOISE_PRIOR = (math.log(1e-3), 1.5)
@@ -31,15 +31,19 @@ NOISE_BOUNDS = (math.log(1e-5), math.log(0.1))
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Covariance of the function (``variance``, Matern 5/2) and of the noise on top of it."""
+    """Covariance of the function (``variance``, Matern 5/2) and of the noise on top of it.
 
-    lengths: Floats
+    The distance of two configs is the length of (a - b) ``metric``; ``metric`` has one row for
+    each feature.
+    """
+
+    metric: Floats
     variance: float
     noise: float
 
     def __call__(self, a: Floats, b: Floats) -> Floats:
         """Covariance between rows of ``a`` and rows of ``b``, without noise."""
-        scaled = cdist(a / self.lengths, b / self.lengths)
+        scaled = cdist(a @ self.metric, b @ self.metric)
         scaled *= SQRT5
         # Far beyond where exp() vanishes: infinity would make 0 * infinity below.
         np.minimum(scaled, 1e3, out=scaled)
@@ -48,19 +52,21 @@ class Kernel:
         return result
 
 
-def fit(x: Floats, y: Floats, max_iterations: int = 40) -> Kernel:
+def fit(x: Floats, y: Floats, directions: Floats, max_iterations: int = 40) -> Kernel:
     """The kernel of the largest posterior density for targets of mean 0 and spread 1.
 
-    With no data, that of the largest prior density.
+    ``directions``, of shape [features, directions], are the combinations of features of which each
+    has a length scale. With no data the result is the kernel of the largest prior density.
     """
-    num_features = x.shape[1]
-    length_mean = LENGTH_PRIOR[0] + 0.5 * math.log(num_features)
-    means = np.array([length_mean] * num_features + [VARIANCE_PRIOR[0], NOISE_PRIOR[0]])
-    spreads = np.array([LENGTH_PRIOR[1]] * num_features + [VARIANCE_PRIOR[1], NOISE_PRIOR[1]])
-    bounds = [(-4.0, 8.0)] * num_features + [(-3.0, 3.0), NOISE_BOUNDS]
+    num_lengths = directions.shape[1]
+    length_mean = LENGTH_PRIOR[0] + 0.5 * math.log(num_lengths)
+    means = np.array([length_mean] * num_lengths + [VARIANCE_PRIOR[0], NOISE_PRIOR[0]])
+    spreads = np.array([LENGTH_PRIOR[1]] * num_lengths + [VARIANCE_PRIOR[1], NOISE_PRIOR[1]])
+    bounds = [(-4.0, 8.0)] * num_lengths + [(-3.0, 3.0), NOISE_BOUNDS]
+    along = x @ directions
 
     def objective(log_parameters: Floats) -> tuple[float, Floats]:
-        value, gradient = _negative_log_likelihood(log_parameters, x, y)
+        value, gradient = _negative_log_likelihood(log_parameters, along, y)
         offset = (log_parameters - means) / spreads
         return value + 0.5 * float(offset @ offset), gradient + offset / spreads
 
@@ -73,7 +79,9 @@ def fit(x: Floats, y: Floats, max_iterations: int = 40) -> Kernel:
         options={"maxiter": max_iterations},
     )
     best = np.exp(found.x)
-    return Kernel(best[:-2], float(best[-2]), float(best[-1]))
+    # The same distances with no more columns than features: A A' = R' R for A' = Q R.
+    _, triangle = np.linalg.qr((directions / best[:-2]).T)
+    return Kernel(triangle.T, float(best[-2]), float(best[-1]))
 
 
 def _negative_log_likelihood(log_parameters: Floats, x: Floats, y: Floats) -> tuple[float, Floats]:
@@ -174,7 +182,7 @@ class Posterior:
         return self.mean(targets, start), np.sqrt(variance.astype(np.float64))
 
     def _scaled(self, points: Floats) -> Singles:
-        scaled: Singles = (points / self.kernel.lengths).astype(np.float32)
+        scaled: Singles = (points @ self.kernel.metric).astype(np.float32)
         return scaled
 
     def _across(self, points: Floats, scaled_pool: Singles) -> Singles:

@@ -80,6 +80,15 @@ class Search:
             return None
         return self._space.config(best.index), best.time_us
 
+    @property
+    def expected_improvement(self) -> float | None:
+        """By how much the next config is expected to beat the best time, as a share of that time.
+
+        It is what the model expected of the best config not yet proposed when it was last asked,
+        0.01 for 1 %. None while no model is in use, and always for samplers that have none.
+        """
+        return self._sampler.expected_improvement
+
     def remember(self, outcome: Outcome, cost: float | None = None) -> None:
         """An outcome of an earlier process: told now, unless the study has it.
 
@@ -101,15 +110,6 @@ class Search:
             )
         )
         self._finished(self._study.get_trials(deepcopy=False)[-1])
-
-    @property
-    def expected_improvement(self) -> float | None:
-        """By how much the next config is expected to beat the best time, as a share of that time.
-
-        It is what the model expected of the best config not yet proposed when it was last asked,
-        0.01 for 1 %. None while no model is in use, and always for samplers that have none.
-        """
-        return self._sampler.expected_improvement
 
     def ask(self) -> Proposal | None:
         """A config never proposed before, None when there is none left.

@@ -125,7 +125,9 @@ class Surrogate:
         kept = [told[i] for i in _informative(log_targets(told), MAX_OBSERVED, rng)]
         worked = [t for t in kept if t.time_us is not None]
         worked = [worked[i] for i in _informative(log_targets(worked), MAX_FITTED, rng)]
-        kernel = fit(self._features([t.index for t in worked]), _standardised(log_targets(worked)))
+        columns = self._features([t.index for t in worked])
+        times = _standardised(log_targets(worked))
+        kernel = fit(columns, times, self._features.directions)
         rows = [t.index for t in kept]
         return _Model(fit_size, kernel, self._features, rows, self._pool(history, rng))
 
@@ -261,6 +263,9 @@ def relative_improvement(log_ratio: float, spread: float) -> float:
 
     The config's time is that of the best times exp(normal with mean ``log_ratio`` and ``spread``).
     """
+    if spread == 0.0:
+        # All times so far are the same: nothing is in doubt.
+        return max(0.0, -math.expm1(log_ratio))
     u = -log_ratio / spread
     slower = math.exp(log_ratio + 0.5 * spread * spread) * float(ndtr(u - spread))
     return max(0.0, float(ndtr(u)) - slower)

@@ -3,10 +3,10 @@
 from autogemm.space.build import build_space
 from autogemm.space.derived import broken_constraints, derive_values, launch_plan
 from autogemm.space.expression import Expression
-from autogemm.space.family import Constraint, Family, LaunchRule, Parameter
+from autogemm.space.family import Constraint, Family, LaunchRule, Parameter, Searched
 from autogemm.space.legal import Space
 from autogemm.space.listed import listed_space
-from autogemm.space.loading import list_families, load_family
+from autogemm.space.loading import default_families, list_families, load_family
 from autogemm.space.narrowing import parse_fix
 from autogemm.space.parsing import parse_expression
 
@@ -16,9 +16,11 @@ __all__ = [
     "Family",
     "LaunchRule",
     "Parameter",
+    "Searched",
     "Space",
     "broken_constraints",
     "build_space",
+    "default_families",
     "derive_values",
     "launch_plan",
     "list_families",

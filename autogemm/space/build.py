@@ -45,6 +45,11 @@ def build_space(
     FamilyError when a constraint cannot be evaluated.
     """
     fix = fix or {}
+    if family.dtypes["a"] != problem.dtype.label:
+        raise EmptySpaceError(
+            f"{family.name} is for {family.dtypes['a']}, not for {problem.label}; choose another "
+            "family"
+        )
     radix = Radix(narrowed(family, fix))
     if radix.count > MAX_RAW:
         raise UsageError(

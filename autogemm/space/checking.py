@@ -16,6 +16,7 @@ from autogemm.space.family import (
     Family,
     LaunchRule,
     Parameter,
+    Searched,
 )
 from autogemm.space.naming import did_you_mean
 from autogemm.space.nodes import FUNCTIONS
@@ -58,6 +59,7 @@ def family_of(
         template_path=template_path,
         yaml_sha256=yaml_sha256,
         template_sha256=template_sha256,
+        searched=Searched(form.searched),
     )
 
 

@@ -1,6 +1,7 @@
 """A family of kernels as values: parameters, derived quantities, constraints, launches, seeds."""
 
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from pathlib import Path
 
 from autogemm.config import Config, Value
@@ -51,6 +52,13 @@ class LaunchRule:
     smem_bytes: Expression
 
 
+class Searched(StrEnum):
+    """When a family is searched: whenever a problem fits, or only if it is named."""
+
+    ALWAYS = "always"
+    BY_NAME = "by_name"
+
+
 @dataclass(frozen=True, slots=True)
 class Family:
     """``NAME.yaml`` and ``NAME.cu.jinja``. ``derive`` is ordered: each reads earlier ones only.
@@ -74,6 +82,7 @@ class Family:
     template_path: Path | None
     yaml_sha256: str
     template_sha256: str
+    searched: Searched = Searched.ALWAYS
 
     def derived_for(self, expression: Expression) -> tuple[tuple[str, ...], frozenset[str]]:
         """The derived names that an expression needs, in order, and all names below them."""

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from autogemm.errors import FamilyError, NotFoundError
 from autogemm.resources import data_folder
 from autogemm.space.checking import family_of
-from autogemm.space.family import Family
+from autogemm.space.family import Family, Searched
 from autogemm.space.naming import did_you_mean
 from autogemm.space.schema import FamilyForm, FamilyLoader, first_problem
 
@@ -20,6 +20,15 @@ TEMPLATE_SUFFIX = ".cu.jinja"
 def list_families() -> list[str]:
     """Names of the families that ship."""
     return sorted(path.stem for path in data_folder("search_spaces").glob("*.yaml"))
+
+
+def default_families() -> list[Family]:
+    """The families that ship and are searched without being named, by name.
+
+    Raises FamilyError when one is broken.
+    """
+    families = [load_family(name) for name in list_families()]
+    return [family for family in families if family.searched is Searched.ALWAYS]
 
 
 def load_family(name_or_path: str | Path) -> Family:

@@ -1,7 +1,7 @@
 """The form of a family's YAML: which fields there are and what type each has."""
 
 import re
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import (
@@ -87,12 +87,17 @@ class LaunchForm(_Form):
 
 
 class FamilyForm(_Form):
-    """A whole file."""
+    """A whole file.
+
+    ``searched`` says when `autogemm tune` looks here: ``always`` when a problem fits, or only
+    ``by_name`` (--family), for what teaches something or serves a special purpose.
+    """
 
     family: Identifier
     summary: Text
     dtypes: dict[str, str]
     architectures: Text
+    searched: Literal["always", "by_name"] = "always"
     parameters: Annotated[dict[Identifier, ParameterForm], Field(min_length=1, max_length=64)]
     derive: Annotated[dict[Identifier, ExpressionText], Field(max_length=500)] = {}
     constraints: Annotated[list[ConstraintForm], Field(max_length=500)] = []

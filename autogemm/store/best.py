@@ -6,7 +6,7 @@ A kernel whose newest certificate is a failure is never the best.
 from collections.abc import Iterator
 from datetime import datetime
 
-from sqlalchemy import Select, case, func, select
+from sqlalchemy import Select, and_, case, func, select
 from sqlalchemy.orm import Session
 
 from autogemm.config import Config
@@ -44,8 +44,6 @@ _GROUP = (
     RunRecord.l2,
     RunRecord.fill,
 )
-
-_WINNER = 1
 
 # Ids have 32 bits; longer digits are the beginning of a sha256.
 _MAX_DIGITS = 10
@@ -146,6 +144,8 @@ def _best_timings(session: Session, query: BestQuery) -> Iterator[Timing]:
     for winner in session.scalars(_best_winners(query)):
         decided.add(_group(winner.finals.run))
         yield winner
+    if query.family is not None:
+        wanted.append(TrialRecord.family == query.family)
     fastest_first = func.row_number().over(
         partition_by=_GROUP, order_by=(MeasurementRecord.median_us, TrialRecord.id)
     )
@@ -168,8 +168,14 @@ def _best_winners(query: BestQuery) -> Select[FinalsEntryRecord]:
     """Of each group the winner of finals with the highest paired ratio to the baseline.
 
     Ratios compare across runs, times do not; and only within the newest environment, because a
-    new driver or compiler changes both sides.
+    new driver or compiler changes both sides. Where a family is asked for, the winner is its best
+    placed kernel.
     """
+    may_win = has_not_failed(FinalsEntryRecord.kernel_id)
+    wanted = [FinalsEntryRecord.place > 0, may_win, *conditions(query)]
+    if query.family is not None:
+        wanted.append(FinalsEntryRecord.family == query.family)
+    first_place = func.min(FinalsEntryRecord.place).over(partition_by=FinalsEntryRecord.finals_id)
     newest_environment = func.first_value(RunRecord.environment_id).over(
         partition_by=_GROUP, order_by=FinalsRecord.id.desc()
     )
@@ -177,16 +183,14 @@ def _best_winners(query: BestQuery) -> Select[FinalsEntryRecord]:
         select(
             FinalsEntryRecord.finals_id,
             *(column.label(f"group_{place}") for place, column in enumerate(_GROUP)),
+            FinalsEntryRecord.place,
             FinalsEntryRecord.ratio,
+            (FinalsEntryRecord.place == first_place).label("is_first"),
             (RunRecord.environment_id == newest_environment).label("is_newest"),
         )
         .join(FinalsEntryRecord.finals)
         .join(FinalsRecord.run)
-        .where(
-            FinalsEntryRecord.place == _WINNER,
-            has_not_failed(FinalsEntryRecord.kernel_id),
-            *conditions(query),
-        )
+        .where(*wanted)
         .subquery()
     )
     groups = [winners.c[f"group_{place}"] for place in range(len(_GROUP))]
@@ -195,13 +199,15 @@ def _best_winners(query: BestQuery) -> Select[FinalsEntryRecord]:
         order_by=(winners.c.ratio.desc().nulls_last(), winners.c.finals_id.desc()),
     )
     ranked = (
-        select(winners.c.finals_id, best_first.label("rank")).where(winners.c.is_newest).subquery()
+        select(winners.c.finals_id, winners.c.place, best_first.label("rank"))
+        .where(winners.c.is_newest, winners.c.is_first)
+        .subquery()
     )
-    return (
-        select(FinalsEntryRecord)
-        .join(ranked, ranked.c.finals_id == FinalsEntryRecord.finals_id)
-        .where(FinalsEntryRecord.place == _WINNER, ranked.c.rank == 1)
+    is_ranked = and_(
+        ranked.c.finals_id == FinalsEntryRecord.finals_id,
+        ranked.c.place == FinalsEntryRecord.place,
     )
+    return select(FinalsEntryRecord).join(ranked, is_ranked).where(ranked.c.rank == 1)
 
 
 def _group(run: RunRecord) -> tuple[int, int, str, str, str]:
@@ -231,8 +237,9 @@ def _time_us(timing: Timing) -> float | None:
 
 
 def _result_row(timing: Timing) -> ResultRow:
-    run, time_us, config = _run(timing), _time_us(timing), timing.config
-    if time_us is None or config is None:
+    run, time_us = _run(timing), _time_us(timing)
+    family, config = timing.family, timing.config
+    if time_us is None or config is None or family is None:
         raise ValueError(f"the best of run {run.id} has no time or no config")
     ratio, ratio_low, ratio_high = _ratios(timing)
     return ResultRow(
@@ -241,8 +248,8 @@ def _result_row(timing: Timing) -> ResultRow:
         provenance=Provenance(run.provenance),
         l2=CacheState(run.l2),
         fill=Fill(run.fill),
-        family=run.family,
-        config=Config.of(run.family, config),
+        family=family,
+        config=Config.of(family, config),
         time_us=time_us,
         ratio=ratio,
         ratio_low=ratio_low,

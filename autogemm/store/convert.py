@@ -20,6 +20,7 @@ from autogemm.outcome import (
     Finals,
     FinalsEntry,
     Measurement,
+    Objective,
     Outcome,
     Provenance,
     Status,
@@ -122,12 +123,13 @@ def fix_text(spec: RunSpec) -> str:
 def spec_columns(spec: RunSpec) -> Columns:
     """The columns of ``runs`` that make two runs the same run, but for the foreign keys."""
     return {
-        "family": spec.family,
+        "family": " ".join(spec.families),
         "family_sha256": spec.family_sha256,
         "fix": fix_text(spec),
         "sampler": spec.sampler,
         "seed": spec.seed,
         "l2": spec.l2.value,
+        "objective": spec.objective.value,
         "fill": spec.fill.value,
         "provenance": spec.provenance.value,
     }
@@ -140,7 +142,7 @@ def spec_of(record: RunRecord) -> RunSpec:
         problem=problem_of(record.problem),
         device=device_of(record.device),
         environment=environment_of(record.environment),
-        family=record.family,
+        families=tuple(record.family.split()),
         family_sha256=record.family_sha256,
         fix=tuple((name, tuple(values)) for name, values in fix.items()),
         sampler=record.sampler,
@@ -148,6 +150,7 @@ def spec_of(record: RunRecord) -> RunSpec:
         provenance=Provenance(record.provenance),
         command=record.command,
         l2=CacheState(record.l2),
+        objective=Objective(record.objective),
         fill=Fill(record.fill),
     )
 
@@ -192,6 +195,7 @@ def trial_columns(outcome: Outcome) -> Columns:
     return {
         "status": outcome.status.value,
         "reason": outcome.reason,
+        "family": outcome.config.family,
         "config": outcome.config.as_dict(),
         "compile_seconds": outcome.compile_seconds,
         "measure_seconds": outcome.measure_seconds,
@@ -213,6 +217,7 @@ def measurement_record(measurement: Measurement) -> MeasurementRecord:
         launches_per_sample=measurement.launches_per_sample,
         l2=measurement.l2.value,
         provenance=measurement.provenance.value,
+        energy_mj=measurement.energy_mj,
         throttled_samples=measurement.throttled_samples,
         **asdict(measurement.telemetry),
     )
@@ -226,6 +231,7 @@ def measurement_of(record: MeasurementRecord) -> Measurement:
         method=record.method,
         launches_per_sample=record.launches_per_sample,
         l2=CacheState(record.l2),
+        energy_mj=record.energy_mj,
         telemetry=telemetry_of(record),
         throttled_samples=record.throttled_samples,
     )
@@ -238,7 +244,7 @@ def outcome_of(record: TrialRecord) -> Outcome:
         for used in record.resources
     )
     return Outcome(
-        config=Config.of(record.run.family, record.config),
+        config=Config.of(record.family, record.config),
         status=Status(record.status),
         reason=record.reason,
         kernel_sha256=record.kernel.source_sha256 if record.kernel else "",
@@ -273,9 +279,13 @@ def entry_record(entry: FinalsEntry, place: int, kernel_id: int | None) -> Final
         place=place,
         name=entry.name,
         kernel_id=kernel_id,
+        family=entry.config.family if entry.config else None,
         config=entry.config.as_dict() if entry.config else None,
+        registers=entry.registers,
         median_us=entry.median_us,
         samples_us=finite_samples(entry.samples_us),
+        energy_mj=entry.energy_mj,
+        samples_mj=list(entry.samples_mj) or None,
         ratio=_number_or_null(entry.ratio),
         ratio_low=_number_or_null(entry.ratio_low),
         ratio_high=_number_or_null(entry.ratio_high),
@@ -286,7 +296,7 @@ def entry_record(entry: FinalsEntry, place: int, kernel_id: int | None) -> Final
 
 def finals_of(record: FinalsRecord) -> Finals:
     """The finals of a row. Raises ValueError if they have no baseline or no contestant."""
-    entries = [_entry_of(entry, record.run.family) for entry in record.entries]
+    entries = [_entry_of(entry) for entry in record.entries]
     if len(entries) < 2 or record.entries[0].place != 0:
         raise ValueError(f"finals {record.id} have no baseline or no contestant")
     return Finals(
@@ -301,10 +311,10 @@ def finals_of(record: FinalsRecord) -> Finals:
     )
 
 
-def _entry_of(record: FinalsEntryRecord, family: str) -> FinalsEntry:
+def _entry_of(record: FinalsEntryRecord) -> FinalsEntry:
     return FinalsEntry(
         name=record.name,
-        config=Config.of(family, record.config) if record.config is not None else None,
+        config=None if record.config is None else Config.of(record.family or "", record.config),
         kernel_sha256=record.kernel.source_sha256 if record.kernel else "",
         samples_us=tuple(record.samples_us),
         ratio=_number_or_nan(record.ratio),
@@ -312,6 +322,8 @@ def _entry_of(record: FinalsEntryRecord, family: str) -> FinalsEntry:
         ratio_high=_number_or_nan(record.ratio_high),
         tied=record.tied,
         verification=verification_of(record),
+        registers=record.registers,
+        samples_mj=tuple(record.samples_mj or ()),
     )
 
 

@@ -148,7 +148,10 @@ class KernelRecord(Base):
 
 
 class RunRecord(Base):
-    """One run of the tuner. ``owner`` is ``host:pid`` of the process that writes it."""
+    """One run of the tuner. ``owner`` is ``host:pid`` of the process that writes it.
+
+    ``family`` has the names of all families that it searches, in order, a blank between two.
+    """
 
     __tablename__ = "runs"
     __table_args__ = (Index(None, "problem_id", "device_id"),)
@@ -164,9 +167,11 @@ class RunRecord(Base):
     sampler: Mapped[str]
     seed: Mapped[int] = mapped_column(BigInteger)
     l2: Mapped[str]
+    objective: Mapped[str]
     fill: Mapped[str]
     provenance: Mapped[str]
     state: Mapped[str]
+    stopped_by: Mapped[str | None]
     owner: Mapped[str]
     command: Mapped[str] = mapped_column(FreeText)
     started_at: Mapped[datetime]
@@ -207,6 +212,7 @@ class TrialRecord(VerificationColumns, Base):
     status: Mapped[str]
     reason: Mapped[str] = mapped_column(FreeText)
     kernel_id: Mapped[int | None] = mapped_column(ForeignKey("kernels.id"), index=True)
+    family: Mapped[str]
     config: Mapped[dict[str, Any]]
     compile_seconds: Mapped[float]
     measure_seconds: Mapped[float]
@@ -247,6 +253,7 @@ class MeasurementRecord(TelemetryColumns, Base):
     launches_per_sample: Mapped[int]
     l2: Mapped[str]
     provenance: Mapped[str]
+    energy_mj: Mapped[float | None]
     throttled_samples: Mapped[int]
 
 
@@ -279,9 +286,13 @@ class FinalsEntryRecord(VerificationColumns, Base):
     place: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str]
     kernel_id: Mapped[int | None] = mapped_column(ForeignKey("kernels.id"), index=True)
+    family: Mapped[str | None]
     config: Mapped[dict[str, Any] | None]
+    registers: Mapped[int | None]
     median_us: Mapped[float]
     samples_us: Mapped[list[float]]
+    energy_mj: Mapped[float | None]
+    samples_mj: Mapped[list[float] | None]
     ratio: Mapped[float | None]
     ratio_low: Mapped[float | None]
     ratio_high: Mapped[float | None]

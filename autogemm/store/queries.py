@@ -8,7 +8,15 @@ from sqlalchemy.orm import Session
 
 from autogemm.device import Device
 from autogemm.errors import NotFoundError
-from autogemm.outcome import CacheState, Environment, Fill, Outcome, Provenance, Status
+from autogemm.outcome import (
+    CacheState,
+    Environment,
+    Fill,
+    Outcome,
+    Provenance,
+    Status,
+    StopRule,
+)
 from autogemm.problem import Problem
 from autogemm.store.convert import (
     device_key,
@@ -42,11 +50,14 @@ def conditions(query: BestQuery) -> list[Condition]:
     problem: dict[str, Any] = {"layout": query.layout, "dtype": query.dtype}
     if query.size is not None:
         problem |= dict(zip("mnk", Problem.parse_size(query.size), strict=True))
-    run = {"family": query.family, "id": query.run_id, "provenance": query.provenance}
+    run = {"id": query.run_id, "provenance": query.provenance}
     wanted = [
         *(RunRecord.problem.has(**{name: value}) for name, value in problem.items() if value),
         *(getattr(RunRecord, name) == value for name, value in run.items() if value is not None),
     ]
+    if query.family is not None:
+        padded = " " + RunRecord.family + " "
+        wanted.append(padded.contains(f" {query.family} ", autoescape=True))
     if query.gpu is not None:
         wanted.append(RunRecord.device.has(DeviceRecord.name.icontains(query.gpu, autoescape=True)))
     return wanted
@@ -144,6 +155,8 @@ def trial_rows(
         .order_by(TrialRecord.id.desc())
         .limit(limit)
     )
+    if query.family is not None:
+        statement = statement.where(TrialRecord.family == query.family)
     if status is not None:
         statement = statement.where(TrialRecord.status == status.value)
     return [trial_row_of(trial) for trial in session.scalars(statement)]
@@ -211,6 +224,7 @@ def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
                 state=RunState(run.state),
                 started_at=run.started_at,
                 finished_at=run.finished_at,
+                stopped_by=StopRule(run.stopped_by) if run.stopped_by else None,
                 num_trials=num_trials,
                 num_ok=num_ok,
                 best_us=decided.winner.median_us if decided else fastest_us,

@@ -11,8 +11,10 @@ from autogemm.outcome import (
     Environment,
     Fill,
     Finals,
+    Objective,
     Outcome,
     Provenance,
+    StopRule,
 )
 from autogemm.problem import Problem
 
@@ -29,14 +31,15 @@ class RunState(StrEnum):
 class RunSpec:
     """What makes two runs the same run, so that one resumes the other; and the command typed.
 
-    ``family_sha256`` covers the search space and the template, ``fix`` the values that each
-    narrowed parameter may take. ``command`` is kept for the reader and not compared.
+    ``families`` are names, ``family_sha256`` covers their search spaces and templates, ``fix`` the
+    values that each narrowed parameter may take. ``command`` is kept for the reader and not
+    compared.
     """
 
     problem: Problem
     device: Device
     environment: Environment
-    family: str
+    families: tuple[str, ...]
     family_sha256: str
     fix: tuple[tuple[str, tuple[Value, ...]], ...]
     sampler: str
@@ -44,6 +47,7 @@ class RunSpec:
     provenance: Provenance
     command: str
     l2: CacheState = CacheState.WARM
+    objective: Objective = Objective.TIME
     fill: Fill = Fill.UNIFORM
 
 
@@ -94,13 +98,17 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run and what it found. ``finals`` is the newest of its finals."""
+    """One run and what it found. ``finals`` is the newest of its finals.
+
+    ``stopped_by`` is what ended the search, None while it goes on or of an older version.
+    """
 
     run_id: int
     spec: RunSpec
     state: RunState
     started_at: datetime
     finished_at: datetime | None
+    stopped_by: StopRule | None
     num_trials: int
     num_ok: int
     best_us: float | None

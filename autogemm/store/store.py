@@ -14,7 +14,16 @@ from autogemm.certificate import Certificate
 from autogemm.device import Device
 from autogemm.errors import StoreError
 from autogemm.kernel import KernelSource
-from autogemm.outcome import CacheState, Environment, Fill, Finals, Outcome, Provenance, Status
+from autogemm.outcome import (
+    CacheState,
+    Environment,
+    Fill,
+    Finals,
+    Outcome,
+    Provenance,
+    Status,
+    StopRule,
+)
 from autogemm.problem import Problem
 from autogemm.resources import default_database_url
 from autogemm.store import best, certificates, queries, writing
@@ -106,9 +115,12 @@ class Store:
         """Go on with a run: it is ``running`` again, owned by this process."""
         self._write(lambda session: writing.claim_run(session, run_id))
 
-    def finish_run(self, run_id: int, state: RunState) -> None:
-        """The end of a run (``finished``) or of this attempt at it (``interrupted``)."""
-        self._write(lambda session: writing.end_run(session, run_id, RunState(state)))
+    def finish_run(self, run_id: int, state: RunState, stopped_by: StopRule | None = None) -> None:
+        """The end of a run (``finished``) or of this attempt at it (``interrupted``).
+
+        ``stopped_by`` is what ended the search, None if nothing did (an error).
+        """
+        self._write(lambda session: writing.end_run(session, run_id, state, stopped_by))
 
     def record_trial(
         self, run_id: int, trial_number: int, outcome: Outcome, source: KernelSource | None

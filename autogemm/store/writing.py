@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from autogemm.errors import NotFoundError, StoreError
 from autogemm.kernel import KernelSource
-from autogemm.outcome import Finals, Outcome
+from autogemm.outcome import Disqualified, Finals, Outcome, StopRule
 from autogemm.store.convert import (
     device_key,
     entry_record,
@@ -97,12 +97,14 @@ def claim_run(session: Session, run_id: int) -> None:
     run.state = RunState.RUNNING.value
     run.owner = this_process()
     run.finished_at = None
+    run.stopped_by = None
 
 
-def end_run(session: Session, run_id: int, state: RunState) -> None:
+def end_run(session: Session, run_id: int, state: RunState, stopped_by: StopRule | None) -> None:
     """The run ends in ``state``."""
     run = get_run(session, run_id)
     run.state = state.value
+    run.stopped_by = stopped_by.value if stopped_by else None
     run.finished_at = now()
 
 
@@ -156,6 +158,17 @@ def add_finals(
         if kernel is not None:
             session.flush()
         record.entries.append(entry_record(entry, place, kernel.id if kernel else None))
+    for lost in finals.disqualified:
+        _withdraw(session, run_id, lost)
+
+
+def _withdraw(session: Session, run_id: int, lost: Disqualified) -> None:
+    """So that no later run takes the kernel's time for granted."""
+    of_kernel = KernelRecord.source_sha256 == lost.kernel_sha256
+    statement = select(TrialRecord).join(TrialRecord.kernel).where(of_kernel)
+    for trial in session.scalars(statement.where(TrialRecord.run_id == run_id)):
+        trial.status = lost.status.value
+        trial.reason = lost.reason
 
 
 def _device(session: Session, spec: RunSpec) -> DeviceRecord:

@@ -9,14 +9,23 @@ from typing import Protocol
 
 from autogemm.device import Device
 from autogemm.kernel import Candidate
-from autogemm.outcome import CacheState, Environment, Fill, Finals, Outcome, Provenance
+from autogemm.outcome import (
+    CacheState,
+    Environment,
+    Fill,
+    Finals,
+    Objective,
+    Outcome,
+    Provenance,
+)
 from autogemm.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
     """How a target times candidates. ``deadline_s`` bounds one candidate, load to last sample,
-    ``host_memory_bytes`` the memory of the process that runs it.
+    ``host_memory_bytes`` the memory of the process that runs it. An ``objective`` that needs it
+    makes the target measure energy too, of contenders only.
     """
 
     l2: CacheState = CacheState.WARM
@@ -28,6 +37,7 @@ class MeasureOptions:
     # A candidate slower than this multiple of the best so far is timed once and let go; after n
     # samples, what it may be slower is an n-th of that.
     hopeless_ratio: float = 1.5
+    objective: Objective = Objective.TIME
 
 
 class Target(Protocol):
@@ -52,7 +62,10 @@ class Target(Protocol):
         """Verify, then time. What the candidate did wrong is the outcome's status."""
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
-        """Re-time candidates and baseline interleaved, in random order, round after round."""
+        """Re-time candidates and baseline interleaved, in random order, round after round.
+
+        They are ranked by the objective of the options that the target was prepared with.
+        """
 
     def close(self) -> None:
         """Free the card and end the worker. May be called twice."""

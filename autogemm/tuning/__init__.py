@@ -7,10 +7,11 @@ from autogemm.tuning.events import (
     Event,
     FinalsStarted,
     Notice,
+    SearchResumed,
     SearchStarted,
     TrialDone,
 )
-from autogemm.tuning.request import TuneRequest, TuneResult
+from autogemm.tuning.request import SearchedFamily, TuneRequest, TuneResult
 from autogemm.tuning.tuner import tune
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "Event",
     "FinalsStarted",
     "Notice",
+    "SearchResumed",
     "SearchStarted",
+    "SearchedFamily",
     "TrialDone",
     "TuneRequest",
     "TuneResult",

@@ -7,7 +7,7 @@ which tool, or why it did nothing; none takes longer than its share of the time.
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -24,12 +24,13 @@ from autogemm.errors import (
     UsageError,
 )
 from autogemm.kernel import Candidate, KernelSource
-from autogemm.outcome import Dropped, Finals
+from autogemm.outcome import Disqualified, Finals, Objective
 from autogemm.problem import Problem
 from autogemm.space import Family, launch_plan
 from autogemm.targets import Target
 from autogemm.targets.emulator import Emulator, Mode
 from autogemm.targets.finals import Contestant, decide
+from autogemm.tuning.request import TuneRequest
 from autogemm.tuning.verifying import Case, CaseResult, CaseSet, cases_of, on_gpu, tile_of
 
 # Seconds for the hard problems (CPU and card work side by side), and for each sanitizer.
@@ -194,12 +195,11 @@ class Certifier:
         return target.sanitize(small, problem, SANITIZER_S)
 
 
-def certified(  # noqa: PLR0913, PLR0917  # finals, and what they are checked with
-    certifier: Certifier,
+def certified(
+    certifiers: Mapping[str, Certifier],
     finals: Finals,
     candidates: Sequence[Candidate],
-    problem: Problem,
-    seed: int,
+    request: TuneRequest,
     keep: Callable[[str, Certificate], None],
 ) -> tuple[Finals, Certificate]:
     """The finals with a winner that passed, and its certificate.
@@ -217,13 +217,14 @@ def certified(  # noqa: PLR0913, PLR0917  # finals, and what they are checked wi
         what = f"{finals.num_checks} more results, every element compared with the reference"
         before = [Check("finals", Verdict.PASSED, what)] if finals.num_checks else []
         candidate = by_sha256[winner.kernel_sha256]
-        certificate = certifier.certify(candidate, problem, before)
+        certifier = certifiers[candidate.config.family]
+        certificate = certifier.certify(candidate, request.problem, before)
         keep(winner.kernel_sha256, certificate)
         if certificate.verdict is not Verdict.FAILED:
             return finals, certificate
         if len(finals.entries) == 1:
             break
-        finals = without_winner(finals, certificate.reason, seed)
+        finals = without_winner(finals, certificate.reason, request.seed, request.measure.objective)
     raise CertificationError(
         f"no finalist passes the checks that a winner must pass, the last one: "
         f"{certificate.reason}; all are stored (autogemm db show), --no-certify leaves the checks "
@@ -231,15 +232,25 @@ def certified(  # noqa: PLR0913, PLR0917  # finals, and what they are checked wi
     )
 
 
-def without_winner(finals: Finals, reason: str, seed: int) -> Finals:
-    """The same finals decided without their winner, who is dropped."""
+def without_winner(
+    finals: Finals, reason: str, seed: int, objective: Objective = Objective.TIME
+) -> Finals:
+    """The same finals decided without their winner, who is disqualified."""
     lost, *others = finals.entries
     assert lost.config is not None, "only the baseline has no config"
     timed = [
-        Contestant(one.name, one.config, one.kernel_sha256, one.samples_us, one.verification)
+        Contestant(
+            name=one.name,
+            config=one.config,
+            kernel_sha256=one.kernel_sha256,
+            samples_us=one.samples_us,
+            verification=one.verification,
+            registers=one.registers,
+            samples_mj=one.samples_mj,
+        )
         for one in (finals.baseline, *others)
     ]
-    entries, baseline = decide(timed[0], timed[1:], seed)
+    entries, baseline = decide(timed[0], timed[1:], seed, objective)
     return replace(
         finals,
         entries=entries,

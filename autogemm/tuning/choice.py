@@ -1,5 +1,6 @@
 """Which target ``--gpu`` means."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,11 +31,11 @@ class Chosen:
     size: str = ""
 
 
-def choose_target(gpu: str, family: str, require_gpu: bool = False) -> Chosen:
+def choose_target(gpu: str, families: Collection[str], require_gpu: bool = False) -> Chosen:
     """The target that ``gpu`` names.
 
     ``auto`` is the first attached GPU, and where there is none the shipped recordings of the
-    family; a number or a part of a name is an attached GPU; ``recorded`` and ``recorded:FILE``
+    families; a number or a part of a name is an attached GPU; ``recorded`` and ``recorded:FILE``
     replay a recording, the project's own or a cache of Kernel Tuner. Raises NotFoundError for a GPU
     or file that is not there, DeviceError when there is no GPU and no recording either, or
     ``require_gpu`` forbids it.
@@ -48,20 +49,20 @@ def choose_target(gpu: str, family: str, require_gpu: bool = False) -> Chosen:
             listed = ListedTarget(path)
             notice = _recorded_notice("", listed, True)
             return Chosen(listed, notice, listed.family, listed.size)
-        target = RecordedTarget(path, family)
+        target = RecordedTarget(path, families)
         return Chosen(target, _recorded_notice("", target, bool(place)))
     names = [device.name for device in attached_devices()]
     if gpu == "auto":
-        return Chosen(CudaTarget(0)) if names else _without_gpu(family, require_gpu)
+        return Chosen(CudaTarget(0)) if names else _without_gpu(families, require_gpu)
     return Chosen(CudaTarget(_index_of(gpu, names)))
 
 
-def _without_gpu(family: str, require_gpu: bool) -> Chosen:
+def _without_gpu(families: Collection[str], require_gpu: bool) -> Chosen:
     why = why_no_device()
     if require_gpu:
         raise DeviceError(f"--require-gpu: no GPU: {why}")
     try:
-        target = RecordedTarget(None, family)
+        target = RecordedTarget(None, families)
     except (NotFoundError, FileNotFoundError) as error:
         raise DeviceError(f"no GPU: {why}; and {error}") from error
     return Chosen(target, _recorded_notice(f"no GPU: {why}; ", target, False))

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from autogemm.outcome import Outcome
+from autogemm.outcome import Finals, Outcome
+from autogemm.tuning.request import SearchedFamily
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,16 +15,17 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class SearchStarted:
-    """The space is built and the target ready.
+    """The spaces are built and the target ready.
 
-    ``baseline_us`` is a first time of cuBLAS, None where the target has none; the ratio that counts
-    comes from the finals.
+    ``left_out`` names the families of the request that have no legal config here. ``baseline_us``
+    is a first time of cuBLAS, None where the target has none; the ratio that counts comes from the
+    finals.
     """
 
     run_id: int
     num_resumed: int
-    num_legal: int
-    num_raw: int
+    families: tuple[SearchedFamily, ...]
+    left_out: tuple[str, ...]
     baseline_us: float | None
     best: Outcome | None
 
@@ -55,10 +57,18 @@ class FinalsStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class SearchResumed:
+    """The finals did not confirm the ratio to stop at, and the limits allow more trials."""
+
+    finals: Finals
+    until_ratio: float
+
+
+@dataclass(frozen=True, slots=True)
 class Certifying:
     """The winner is being checked further: what is done now."""
 
     step: str
 
 
-Event = Certifying | Notice | SearchStarted | TrialDone | FinalsStarted
+Event = Certifying | Notice | SearchStarted | TrialDone | FinalsStarted | SearchResumed

@@ -23,22 +23,28 @@ _log = logging.getLogger(__name__)
 class Ledger:
     """All outcomes of one run, those of calls before this one included.
 
-    ``next_number`` is that of the first trial that this call adds.
+    ``best`` has the least of what the run's objective minimises. ``next_number`` is that of the
+    first trial that is added from here on.
     """
 
     def __init__(self, store: Store, run_id: int, spec: RunSpec) -> None:
         self._store = store
         self._run_id = run_id
         self._spec = spec
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the run again: its finals may have found a candidate wrong."""
         self.outcomes: list[Outcome] = []
         self.best: Outcome | None = None
         self._by_kernel: dict[str, Outcome] = {}
         self._by_config: dict[str, Outcome] = {}
-        self.next_number = store.next_trial_number(run_id)
-        self._known_before = store.known_kernels(
+        self.next_number = self._store.next_trial_number(self._run_id)
+        spec = self._spec
+        self._known_before = self._store.known_kernels(
             spec.problem, spec.device, spec.environment, spec.provenance, spec.l2, spec.fill
         )
-        for outcome in store.trials(run_id):
+        for outcome in self._store.trials(self._run_id):
             self._note(outcome)
 
     @property
@@ -62,7 +68,7 @@ class Ledger:
         if twin is not None or source.sha256 not in self._known_before:
             return twin
         spec = self._spec
-        return self._store.known_outcome(
+        known = self._store.known_outcome(
             source.sha256,
             spec.problem,
             spec.device,
@@ -71,6 +77,10 @@ class Ledger:
             spec.l2,
             spec.fill,
         )
+        if known is not None and known.time_us is not None and known.cost(spec.objective) is None:
+            # From a run that did not measure energy.
+            return None
+        return known
 
     def record(self, number: int, outcome: Outcome, source: KernelSource | None) -> bool:
         """Keep one more outcome, durably. True if it is the best so far.
@@ -95,8 +105,10 @@ class Ledger:
         self._by_config[outcome.config.sha256] = outcome
         if outcome.status in LASTING and outcome.kernel_sha256:
             self._by_kernel.setdefault(outcome.kernel_sha256, outcome)
-        best_us = self.best.time_us if self.best is not None else None
-        if outcome.time_us is None or outcome.time_us >= (best_us or math.inf):
+        objective = self._spec.objective
+        cost = outcome.cost(objective)
+        best = self.best.cost(objective) if self.best is not None else None
+        if cost is None or cost >= (best or math.inf):
             return False
         self.best = outcome
         return True

@@ -33,9 +33,9 @@ class Making:
 
 @dataclass(frozen=True, slots=True)
 class Maker:
-    """Makes candidates of one family for one problem on one device."""
+    """Makes candidates of some families for one problem on one device."""
 
-    family: Family
+    families: tuple[Family, ...]
     problem: Problem
     device: Device
     compiler: Compiler | None
@@ -46,15 +46,15 @@ class Maker:
         Of a family without a template it is the config itself, which tells candidates apart and is
         not kept.
         """
-        family = self.family
+        family = self._family(config)
         if family.template_path is None:
             layout = self.problem.layout
             return KernelSource(family.name, family.template_sha256, config, layout, str(config))
-        return render(self.family, config, self.problem)
+        return render(family, config, self.problem)
 
     def plan(self, source: KernelSource) -> LaunchPlan:
         """The launches of a source."""
-        return launch_plan(self.family, source.config, self.problem)
+        return launch_plan(self._family(source.config), source.config, self.problem)
 
     def start(self, source: KernelSource, plan: LaunchPlan | None = None) -> Making:
         """Begin to compile, where there is a compiler. ``plan`` is the source's, if at hand."""
@@ -62,3 +62,6 @@ class Maker:
         if self.compiler is None:
             return Making(source, plan, None)
         return Making(source, plan, self.compiler.submit(source, self.device.sm))
+
+    def _family(self, config: Config) -> Family:
+        return next(family for family in self.families if family.name == config.family)

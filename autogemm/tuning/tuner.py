@@ -4,54 +4,35 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
 
-from autogemm.certificate import Certificate
 from autogemm.compile import Compiler
 from autogemm.config import Value
-from autogemm.errors import CompilerMissingError, KernelCompileError, UsageError
-from autogemm.kernel import Candidate
-from autogemm.outcome import Environment, Finals, Outcome, Provenance
-from autogemm.problem import Problem
+from autogemm.errors import CompilerMissingError
+from autogemm.outcome import Environment, Objective, Provenance, StopRule
 from autogemm.search import Search
-from autogemm.space import Family, Space, build_space
+from autogemm.space import Family
 from autogemm.store import RunSpec, RunState, Store
 from autogemm.targets import Target
-from autogemm.tuning.certify import Certifier, certified
-from autogemm.tuning.events import Certifying, Event, FinalsStarted, Notice, SearchStarted
-from autogemm.tuning.interrupt import wish_to_stop
+from autogemm.tuning.deciding import Decided, Decider
+from autogemm.tuning.events import (
+    Event,
+    Notice,
+    SearchResumed,
+    SearchStarted,
+    TrialDone,
+)
+from autogemm.tuning.interrupt import Wish, wish_to_stop
+from autogemm.tuning.joint import JointSearch, opening_for
 from autogemm.tuning.ledger import Ledger
 from autogemm.tuning.making import Maker
 from autogemm.tuning.pipeline import Limits, Pipeline
 from autogemm.tuning.request import TuneRequest, TuneResult
+from autogemm.tuning.spaces import Listing, Spaces, spaces_for
+from autogemm.tuning.stopping import StopRules
 
 Listener = Callable[[Event], None]
-
-
-@runtime_checkable
-class Replaying(Protocol):
-    """A target that knows some configs only (:class:`autogemm.targets.recorded.RecordedTarget`)."""
-
-    def restriction(self, family: Family) -> Mapping[str, tuple[Value, ...]]:
-        """The values that it knows, by parameter."""
-
-    def caveats(self, family: Family) -> tuple[str, ...]:
-        """What a person must know before believing its times, a line each."""
-
-
-@runtime_checkable
-class Listing(Protocol):
-    """A target that brings its configs, and neither kernels nor a baseline
-    (:class:`autogemm.targets.recorded.ListedTarget`).
-    """
-
-    def space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Space:
-        """The configs that it lists."""
-
-    def caveats(self, family: Family) -> tuple[str, ...]:
-        """What a person must know before believing its times, a line each."""
 
 
 def tune(
@@ -64,11 +45,10 @@ def tune(
     """Search, record every trial, re-time the best beside cuBLAS, and say what was found.
 
     With ``request.certify`` the winner is the fastest finalist that passes the checks of
-    `autogemm.tuning.certify`.
+    `autogemm.tuning.certify`. There are no finals where the target lists configs without kernels.
 
-    There are no finals where the target lists configs without kernels. The same request resumes a
-    run that was interrupted or killed. Ctrl-C ends the search after the candidate on the card and
-    skips the finals; a second one raises KeyboardInterrupt.
+    The same request resumes a run that was interrupted or killed. Ctrl-C ends the search after the
+    candidate on the card and skips the finals; a second one raises KeyboardInterrupt.
 
     Raises UsageError, EmptySpaceError, FamilyError, CompilerMissingError, DeviceError,
     RecordingError, StoreError, and CertificationError when no finalist passes; a candidate that
@@ -77,23 +57,16 @@ def tune(
     if target.needs_cubin and compiler is None:
         raise CompilerMissingError("this target runs compiled kernels and there is no compiler")
     target.prepare(request.problem, request.measure)
-    fix = dict(request.fix)
-    if isinstance(target, Replaying):
-        fix = _within(target.restriction(request.family), fix)
-    if isinstance(target, Replaying | Listing):
-        for caveat in target.caveats(request.family):
-            on_event(Notice(caveat))
-    if isinstance(target, Listing):
-        space = target.space(request.problem, fix)
-    else:
-        space = build_space(request.family, request.problem, target.device, fix)
-    spec = run_spec(request, target, compiler, fix)
+    spaces = spaces_for(request, target)
+    for caveat in spaces.caveats:
+        on_event(Notice(caveat))
+    spec = run_spec(request, target, compiler, spaces.families, spaces.fix)
     run_id = None if request.fresh else store.find_unfinished_run(spec)
     if run_id is None:
         run_id = store.begin_run(spec)
     else:
         store.resume_run(run_id)
-    run = _Run(request, target, compiler, store, on_event, space, spec, run_id)
+    run = _Run(request, target, compiler, store, on_event, spaces, spec, run_id)
     try:
         result = run.go()
     except BaseException:
@@ -101,7 +74,8 @@ def tune(
         with suppress(Exception):
             store.finish_run(run_id, RunState.INTERRUPTED)
         raise
-    store.finish_run(run_id, RunState.INTERRUPTED if result.interrupted else RunState.FINISHED)
+    state = RunState.INTERRUPTED if result.interrupted else RunState.FINISHED
+    store.finish_run(run_id, state, result.stopped_by)
     return result
 
 
@@ -109,16 +83,16 @@ def run_spec(
     request: TuneRequest,
     target: Target,
     compiler: Compiler | None,
+    families: Sequence[Family],
     fix: Mapping[str, Sequence[Value]],
 ) -> RunSpec:
     """The identity of a run: what must be the same for one call to resume another."""
-    family = request.family
-    files = family.yaml_sha256 + family.template_sha256
+    files = "".join(family.yaml_sha256 + family.template_sha256 for family in families)
     return RunSpec(
         problem=request.problem,
         device=target.device,
         environment=_environment(target, compiler),
-        family=family.name,
+        families=tuple(family.name for family in families),
         family_sha256=hashlib.sha256(files.encode()).hexdigest(),
         fix=tuple((name, tuple(values)) for name, values in fix.items()),
         sampler=request.sampler,
@@ -126,6 +100,7 @@ def run_spec(
         provenance=target.provenance,
         command=request.command,
         l2=request.measure.l2,
+        objective=request.measure.objective,
         fill=request.measure.fill,
     )
 
@@ -137,17 +112,15 @@ def _environment(target: Target, compiler: Compiler | None) -> Environment:
     return replace(target.environment, compiler=compiler.version)
 
 
-def _within(
-    known: Mapping[str, tuple[Value, ...]], fix: Mapping[str, tuple[Value, ...]]
-) -> dict[str, tuple[Value, ...]]:
-    """The user's restriction within the target's. Raises UsageError if nothing is left."""
-    both = {}
-    for name, values in known.items():
-        both[name] = tuple(value for value in fix.get(name, values) if value in values)
-        if not both[name]:
-            asked, held = (",".join(map(str, v)) for v in (fix[name], values))
-            raise UsageError(f"the recording holds {name}={held} only, not {name}={asked}")
-    return both
+@dataclass(slots=True)
+class _Spent:
+    """What the searches of one call took, which may be several with finals between them."""
+
+    search_s: float = 0.0
+    busy_s: float = 0.0
+    finals_s: float = 0.0
+    num_reused: int = 0
+    num_pruned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,129 +132,159 @@ class _Run:
     compiler: Compiler | None
     store: Store
     on_event: Listener
-    space: Space
+    spaces: Spaces
     spec: RunSpec
     run_id: int
 
     def go(self) -> TuneResult:
         """Search, then finals unless Ctrl-C came."""
-        request, spec = self.request, self.spec
-        maker = Maker(request.family, request.problem, self.target.device, self.compiler)
-        ledger = Ledger(self.store, self.run_id, spec)
+        request = self.request
+        maker = Maker(self.spaces.families, request.problem, self.target.device, self.compiler)
+        ledger = Ledger(self.store, self.run_id, self.spec)
         num_resumed = len(ledger.outcomes)
         self.on_event(
             SearchStarted(
                 run_id=self.run_id,
                 num_resumed=num_resumed,
-                num_legal=len(self.space),
-                num_raw=self.space.raw_count,
+                families=self.spaces.sizes,
+                left_out=self.spaces.left_out,
                 baseline_us=self.target.baseline_us,
                 best=ledger.best,
             )
         )
-        pipeline, interrupted = self._search(maker, ledger)
-        began = time.monotonic()
-        finals, certificate = None, None
-        if not interrupted and not isinstance(self.target, Listing):
-            try:
-                finals, certificate = self._finals(maker, ledger.outcomes)
-            except KeyboardInterrupt:
-                interrupted = True
+        spent = _Spent()
+        decided, stopped_by = self._search_and_finals(maker, ledger, spent)
         return TuneResult(
             run_id=self.run_id,
             problem=request.problem,
             device_name=self.target.device.name,
-            environment=spec.environment,
-            provenance=spec.provenance,
-            finals=finals,
-            certificate=certificate,
+            environment=self.spec.environment,
+            provenance=self.spec.provenance,
+            objective=self.spec.objective,
+            finals=decided.finals if decided is not None else None,
+            certificate=decided.certificate if decided is not None else None,
             outcomes=tuple(ledger.outcomes),
             num_resumed=num_resumed,
-            num_reused=pipeline.num_reused,
-            num_pruned=pipeline.num_pruned,
-            num_legal=len(self.space),
-            search_s=pipeline.elapsed_s,
-            finals_s=time.monotonic() - began,
-            gpu_busy=pipeline.busy_s / pipeline.elapsed_s if pipeline.elapsed_s else 0.0,
-            interrupted=interrupted,
+            num_reused=spent.num_reused,
+            num_pruned=spent.num_pruned,
+            families=self.spaces.sizes,
+            search_s=spent.search_s,
+            finals_s=spent.finals_s,
+            gpu_busy=spent.busy_s / spent.search_s if spent.search_s else 0.0,
+            stopped_by=stopped_by,
         )
 
-    def _search(self, maker: Maker, ledger: Ledger) -> tuple[Pipeline, bool]:
+    def _search_and_finals(
+        self, maker: Maker, ledger: Ledger, spent: _Spent
+    ) -> tuple[Decided | None, StopRule]:
+        """Until finals confirm the ratio to stop at, or another rule ends the search."""
         request = self.request
-        search = Search(
-            self.space,
-            request.sampler,
-            request.seed,
-            self.store.url,
-            # Readable, because optuna-dashboard shows it.
-            f"run {self.run_id}: {request.family.name} {request.problem.label}",
+        decider = Decider(request, self.target, self.store, maker, self.run_id, self.on_event)
+        rules = StopRules(request.until_ratio, request.until_gain)
+        while True:
+            stopped_by = self._search(maker, ledger, rules, spent)
+            if stopped_by is StopRule.INTERRUPTED or isinstance(self.target, Listing):
+                return None, stopped_by
+            best = ledger.best
+            began = time.monotonic()
+            try:
+                decided = decider.decide(ledger.outcomes)
+                if decided is None:
+                    return None, stopped_by
+                is_final = stopped_by is not StopRule.RATIO or rules.confirm(decided.finals, best)
+                if is_final:
+                    decided = decider.certify(decided)
+                decider.record(decided)
+            except KeyboardInterrupt:
+                return None, StopRule.INTERRUPTED
+            if decided.finals.disqualified or not is_final:
+                # Who was disqualified is no trial's success any more.
+                ledger.reload()
+            spent.finals_s += time.monotonic() - began
+            if is_final:
+                return decided, stopped_by
+            assert request.until_ratio is not None, "the rule that ended the search"
+            self.on_event(SearchResumed(decided.finals, request.until_ratio))
+
+    def _search(self, maker: Maker, ledger: Ledger, rules: StopRules, spent: _Spent) -> StopRule:
+        request = self.request
+        budget_s = math.inf if request.budget_s is None else request.budget_s - spent.search_s
+        searches = self._searches()
+        joint = JointSearch(
+            searches,
+            opening=opening_for(request.trials, len(searches)),
+            objective=self.spec.objective,
+            before=ledger.outcomes,
         )
         limits = Limits(
             trials=math.inf if request.trials is None else request.trials,
-            budget_s=math.inf if request.budget_s is None else request.budget_s,
+            budget_s=budget_s,
             ahead=2 * self.compiler.threads if self.compiler is not None else 2,
         )
-        with closing(search):
-            # The store is the truth: what a killed process recorded, the study may lack.
-            for outcome in ledger.outcomes:
-                search.remember(outcome)
+        with ExitStack() as open_searches, wish_to_stop() as wish:
+            for search in searches.values():
+                open_searches.callback(search.close)
+            watch = _Watch(rules, ledger, self.target, joint, wish)
+
+            def on_trial(trial: TrialDone) -> None:
+                self.on_event(replace(trial, elapsed_s=trial.elapsed_s + spent.search_s))
+                watch.look()
+
+            watch.look()
             pipeline = Pipeline(
                 maker,
                 self.target,
-                search,
+                joint,
                 ledger,
                 limits=limits,
-                on_trial=self.on_event,
-                prune=request.prune,
+                on_trial=on_trial,
+                # What is slow may still be frugal.
+                prune=request.prune and self.spec.objective is Objective.TIME,
             )
-            with wish_to_stop() as stop:
-                pipeline.run(stop)
-        return pipeline, stop.is_set()
+            pipeline.run(wish)
+        spent.num_reused += pipeline.num_reused
+        spent.num_pruned += pipeline.num_pruned
+        spent.busy_s += pipeline.busy_s
+        spent.search_s += pipeline.elapsed_s
+        if wish.by_user:
+            return StopRule.INTERRUPTED
+        if watch.reached is not None:
+            return watch.reached
+        if len(ledger.outcomes) >= limits.trials:
+            return StopRule.TRIALS
+        return StopRule.BUDGET if pipeline.elapsed_s >= budget_s else StopRule.USED_UP
 
-    def _finals(
-        self, maker: Maker, outcomes: Sequence[Outcome]
-    ) -> tuple[Finals | None, Certificate | None]:
-        candidates = finalists(maker, outcomes, self.request.finalists)
-        if not candidates:
-            return None, None
-        self.on_event(FinalsStarted(len(candidates), self.request.rounds))
-        finals = self.target.finals(candidates, self.request.rounds, self.request.seed)
-        certificate = None
-        if self.request.certify and finals.provenance is Provenance.MEASURED:
-            finals, certificate = self._certified(finals, candidates)
-        sources = {candidate.source.sha256: candidate.source for candidate in candidates}
-        self.store.record_finals(self.run_id, finals, sources)
-        return finals, certificate
-
-    def _certified(
-        self, finals: Finals, candidates: Sequence[Candidate]
-    ) -> tuple[Finals, Certificate]:
-        certifier = Certifier(
-            self.request.family,
-            self.target,
-            self.compiler,
-            progress=lambda step: self.on_event(Certifying(step)),
-        )
-
-        def keep(kernel_sha256: str, certificate: Certificate) -> None:
-            self.store.record_certificate(self.run_id, kernel_sha256, certificate)
-
-        return certified(
-            certifier, finals, candidates, self.request.problem, self.request.seed, keep
-        )
+    def _searches(self) -> dict[str, Search]:
+        """One for each family. What a former search left unfinished may be proposed again."""
+        request = self.request
+        return {
+            space.family.name: Search(
+                space,
+                request.sampler,
+                request.seed,
+                self.store.url,
+                # Readable, because optuna-dashboard shows it.
+                f"run {self.run_id}: {space.family.name} {request.problem.label}",
+            )
+            for space in self.spaces.spaces
+        }
 
 
-def finalists(maker: Maker, outcomes: Sequence[Outcome], num_finalists: int) -> list[Candidate]:
-    """The fastest candidates with different kernels, made again (from the cubin cache)."""
-    timed = [outcome for outcome in outcomes if outcome.time_us is not None]
-    chosen: dict[str, Candidate] = {}
-    for outcome in sorted(timed, key=lambda outcome: outcome.time_us or math.inf):
-        source = maker.render(outcome.config)
-        if source.sha256 in chosen:
-            continue
-        # It compiled during the search; should it not now, the next best takes its place.
-        with suppress(KernelCompileError):
-            chosen[source.sha256] = maker.start(source).candidate()
-        if len(chosen) == num_finalists:
-            break
-    return list(chosen.values())
+@dataclass(slots=True)
+class _Watch:
+    """Sets the wish to stop when a rule is reached, and remembers which."""
+
+    rules: StopRules
+    ledger: Ledger
+    target: Target
+    joint: JointSearch
+    wish: Wish
+    reached: StopRule | None = None
+
+    def look(self) -> None:
+        """After a trial."""
+        if self.reached is None:
+            gain = self.joint.expected_improvement
+            self.reached = self.rules.reached(self.ledger.best, self.target.baseline_us, gain)
+        if self.reached is not None:
+            self.wish.set()

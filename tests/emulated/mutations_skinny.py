@@ -12,13 +12,20 @@ SKINNY_BASES: dict[str, Base] = {
     "split": Base(
         TILE | {"SPLIT_K": 6, "FAN_IN": 4, "STAGES": 2}, ragged(Layout.NN, 4), "sgemm_skinny"
     ),
+    # Two threads for each four floats of a part.
+    "adders": Base(
+        {"BM": 16, "BN": 32, "BK": 64, "TM": 4, "TN": 4, "SLICE_K": 8}
+        | {"SPLIT_K": 6, "FAN_IN": 4, "STAGES": 2},
+        ragged(Layout.NN, 4),
+        "sgemm_skinny",
+    ),
     "ring": Base(TILE | {"SPLIT_K": 1, "STAGES": 3}, ragged(Layout.NT, 4), "sgemm_skinny"),
     "through registers": Base(
         TILE | {"SPLIT_K": 1, "STAGES": 1}, ragged(Layout.TN, 2), "sgemm_skinny"
     ),
 }
 
-S, R, T = SKINNY_BASES
+S, A, R, T = SKINNY_BASES
 
 SKINNY_MUTATIONS: tuple[Mutation, ...] = (
     # Sums over blocks.
@@ -61,12 +68,15 @@ SKINNY_MUTATIONS: tuple[Mutation, ...] = (
         "stride < FAN_IN; stride *= FAN_IN",
     ),
     Mutation(S, "slabs of two parts", "(part + 1) / SPLIT_K);", "(part + 2) / SPLIT_K);"),
+    Mutation(A, "one adder's sum left out", "add_tiles(shared, ADDERS,", "add_tiles(shared, 1,"),
+    Mutation(A, "adders add the same parts", "giver + adder", "giver"),
+    Mutation(A, "an adder's sum read too soon", "__syncthreads();\n        add_tiles", "add_tiles"),
     # Sums over warps.
     Mutation(S, "tiles over slices still read", "owns.\n    __syncthreads();", "owns."),
     Mutation(
         S, "tiles read before they are there", "__syncthreads();\n    float totals", "float totals"
     ),
-    Mutation(S, "one warp left out", "giver < SLICE_K; ++giver", "giver < SLICE_K - 1; ++giver"),
+    Mutation(S, "one warp left out", "(shared, SLICE_K,", "(shared, SLICE_K - 1,"),
     Mutation(S, "threads own the same floats", "4 * (piece * THREADS +", "4 * (piece +"),
     # The ring of a warp.
     Mutation(R, "no wait", "wait_for_copies();\n", ""),

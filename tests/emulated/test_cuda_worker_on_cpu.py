@@ -6,6 +6,7 @@ choice of method and the finals to what they promise, on machines that have no c
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from autogemm.config import Config
 from autogemm.errors import DeviceError, UsageError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
-from autogemm.outcome import CacheState, Fill, Outcome, Status
+from autogemm.outcome import CacheState, Fill, Objective, Outcome, Status
 from autogemm.problem import Layout, Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
@@ -231,6 +232,57 @@ def test_finals_verify_time_and_leave_out_who_is_wrong(prepared: CudaTarget) -> 
         assert entry.verification is not None
     with pytest.raises(DeviceError, match="no finalist"):
         prepared.finals([wrong], rounds=2, seed=1)
+
+
+# Wrong once in ten launches. Which of the ten is chosen so that neither of a candidate's first two
+# launches, its verification, is it.
+ONE_IN_TEN = "if (calls % 10 == 7) alpha *= 1.5f;"
+
+
+@pytest.mark.parametrize("problem", [PROBLEM, replace(PROBLEM, beta=0.0)], ids=["beta", "no beta"])
+@pytest.mark.parametrize("rounds", [2, 30])
+def test_a_kernel_that_is_wrong_once_in_ten_launches_is_caught_in_the_finals(
+    target: CudaTarget, problem: Problem, rounds: int
+) -> None:
+    target.prepare(problem, OPTIONS)
+    right, flaky = candidate(problem, BEFORE=waiting(2e-4)), candidate(problem, BEFORE=ONE_IN_TEN)
+    finals = target.finals([flaky, right], rounds=rounds, seed=1)
+    assert [entry.config for entry in finals.entries] == [right.config]
+    (lost,) = finals.disqualified
+    assert (lost.config, lost.kernel_sha256) == (flaky.config, flaky.source.sha256)
+    assert lost.status is Status.WRONG_RESULT
+    assert "of 1240 elements are wrong" in lost.reason
+    (entry,) = finals.entries
+    assert len(entry.samples_us) == rounds
+
+
+def test_energy_is_measured_of_contenders_and_in_the_finals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cuda_on_cpu", "nvml_on_cpu"):
+        monkeypatch.syspath_prepend(str(Path(__file__).with_name(name)))
+    monkeypatch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path))
+    slow, right = (candidate(PROBLEM, BEFORE=waiting(seconds)) for seconds in (3e-3, 1e-3))
+    with closing(CudaTarget()) as target:
+        target.prepare(PROBLEM, replace(OPTIONS, objective=Objective.ENERGY))
+        measurement = target.measure(right, None).measurement
+        hopeless = target.measure(slow, best_us=1000.0).measurement
+        finals = target.finals([slow, right], rounds=1, seed=1)
+    assert measurement is not None
+    assert measurement.energy_mj == pytest.approx(0.2 * measurement.median_us, rel=0.5)
+    assert hopeless is not None
+    assert hopeless.energy_mj is None
+    assert [entry.config for entry in finals.entries] == [right.config, slow.config]
+    for entry in (*finals.entries, finals.baseline):
+        assert len(entry.samples_mj) == 1
+    assert finals.winner.energy_mj == pytest.approx(0.2 * finals.winner.median_us, rel=0.5)
+
+
+def test_energy_without_a_counter_is_one_clear_line(target: CudaTarget) -> None:
+    with pytest.raises(DeviceError, match=r"tells no energy \(NVML.*: use --objective time"):
+        target.prepare(PROBLEM, replace(OPTIONS, objective=Objective.ENERGY))
+    target.prepare(PROBLEM, OPTIONS)
+    assert_fine(target.measure(candidate(PROBLEM), None))
 
 
 def test_finals_go_on_without_one_that_crashes(prepared: CudaTarget) -> None:

@@ -42,6 +42,9 @@ static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are al
 // Two slabs in shared memory: one being read, one being stored.
 constexpr int STAGE = SLAB_A + SLAB_B;
 
+// The k within a slab at which the next one is stored.
+constexpr int HANDOVER = BK * 5 / 8;
+
 // Floats per access to global memory. The threads of a block stand LANES side by side along a
 // stored row, and cover ROWS stored rows in one pass.
 constexpr int VEC_A = 2;
@@ -167,18 +170,99 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     }
 }
 
-// sums += the product of one slab.
-__device__ __forceinline__ void multiply_slab(const float* shared_a, const float* shared_b,
-                                              float (&sums)[TM][TN]) {
+// One tile of C: where it and what it is computed from begin, and how much of C is left.
+struct Tile {
+    const float *A, *B;
+    float* C;
+    int rows;
+    int columns;
+};
+
+// Where this thread's part of a tile begins.
+struct Place {
+    int m, n;
+};
+
+__device__ __forceinline__ Place place_of_thread() {
+    const int warp = (int)threadIdx.x / 32;
+    const int lane = (int)threadIdx.x % 32;
+    const int lane_m = lane / LANES_N;
+    const int lane_n = lane % LANES_N;
+    Place place;
+    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
+    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    return place;
+}
+
+// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+__device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
+                                              int k_extent, float (&sums)[TM][TN]) {
+    // What this thread copies first of each slab; the pointers advance from slab to slab.
+    const int thread = (int)threadIdx.x;
+    const int copy_m = thread % LANES_A * VEC_A;
+    const int copy_ka = thread / LANES_A;
+    const float* A = tile.A + (long long)copy_ka * lda + copy_m;
+    const long long advance_a = (long long)BK * lda;
+    const int copy_n = thread % LANES_B * VEC_B;
+    const int copy_kb = thread / LANES_B;
+    const float* B = tile.B + (long long)copy_kb * ldb + copy_n;
+    const long long advance_b = (long long)BK * ldb;
+    const int m_left = tile.rows - copy_m;
+    const int n_left = tile.columns - copy_n;
+    float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
+    float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    const Place place = place_of_thread();
+    const float* const read_from_a = shared + place.m;
+    const float* const read_from_b = shared + SLAB_A + place.n;
+    const int num_slabs = (k_extent + BK - 1) / BK;
+    float from_a[SLAB_A_SHARE];
+    float from_b[SLAB_B_SHARE];
+
+    // Start: the first slab goes to stage 0, the second is on its way to registers.
+    int k0 = 0;
+    fetch_slab_a(from_a, A, lda, m_left, k_extent - k0 - copy_ka);
+    fetch_slab_b(from_b, B, ldb, n_left, k_extent - k0 - copy_kb);
+    store_slab_a(copy_to_a, from_a);
+    store_slab_b(copy_to_b, from_b);
+    if (num_slabs > 1) {
+        A += advance_a;
+        B += advance_b;
+        k0 += BK;
+    }
+    fetch_slab_a(from_a, A, lda, m_left, k_extent - k0 - copy_ka);
+    fetch_slab_b(from_b, B, ldb, n_left, k_extent - k0 - copy_kb);
+    __syncthreads();
     float frag_a[2][TM];
     float frag_b[2][TN];
-    load_fragments(shared_a, shared_b, 0, frag_a[0], frag_b[0]);
-    #pragma unroll
-    for (int k = 0; k < BK; ++k) {
-        if (k + 1 < BK) {
-            load_fragments(shared_a, shared_b, k + 1, frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
+    load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
+
+    int read = 0;
+    for (int slab = 0; slab < num_slabs; ++slab) {
+        #pragma unroll
+        for (int k = 0; k < BK; ++k) {
+            // Hand over: the next slab goes to the other stage, which everybody left at the last
+            // barrier, and the one after it is loaded.
+            if (k == HANDOVER) {
+                store_slab_a(copy_to_a + STAGE - read, from_a);
+                store_slab_b(copy_to_b + STAGE - read, from_b);
+                if (slab + 2 < num_slabs) {
+                    A += advance_a;
+                    B += advance_b;
+                    k0 += BK;
+                    fetch_slab_a(from_a, A, lda, m_left, k_extent - k0 - copy_ka);
+                    fetch_slab_b(from_b, B, ldb, n_left, k_extent - k0 - copy_kb);
+                }
+            }
+            // Wait: the last fragments of this slab are in registers, the next slab must be here.
+            if (k == BK - 1) {
+                __syncthreads();
+                read = STAGE - read;
+            }
+            // Read the next fragments while multiplying these.
+            load_fragments(read_from_a + read, read_from_b + read, (k + 1) % BK,
+                           frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
+            multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
         }
-        multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
     }
 }
 
@@ -195,93 +279,26 @@ __device__ __forceinline__ void update(float* c, const float* sums, float alpha,
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
-                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
-    extern __shared__ __align__(16) float shared[];
-
-    // Which tile of C: row by row.
-    const int blocks_n = (N + BN - 1) / BN;
-    const int m0 = (int)blockIdx.x / blocks_n * BM;
-    const int n0 = (int)blockIdx.x % blocks_n * BN;
-
-    // Where this thread's part of the tile begins.
-    const int thread = (int)threadIdx.x;
-    const int warp = thread / 32;
-    const int lane = thread % 32;
-    const int lane_m = lane / LANES_N;
-    const int lane_n = lane % LANES_N;
-    const int thread_m = warp / WARPS_N * WM + lane_m * PIECE_M;
-    const int thread_n = warp % WARPS_N * WN + lane_n * PIECE_N;
-
-    // What this thread copies first of each slab; the pointers advance from slab to slab.
-    const int copy_m = thread % LANES_A * VEC_A;
-    const int copy_ka = thread / LANES_A;
-    A += (long long)copy_ka * lda + m0 + copy_m;
-    const long long advance_a = (long long)BK * lda;
-    const int copy_n = thread % LANES_B * VEC_B;
-    const int copy_kb = thread / LANES_B;
-    B += (long long)copy_kb * ldb + n0 + copy_n;
-    const long long advance_b = (long long)BK * ldb;
-    const int m_left = M - m0 - copy_m;
-    const int n_left = N - n0 - copy_n;
-    float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
-    float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
-    const float* const read_from_a = shared + thread_m;
-    const float* const read_from_b = shared + SLAB_A + thread_n;
-
-    float sums[TM][TN] = {};
-    const int num_slabs = (K + BK - 1) / BK;
-    float from_a[SLAB_A_SHARE];
-    float from_b[SLAB_B_SHARE];
-
-    // Start: the first slab goes to stage 0.
-    int k0 = 0;
-    fetch_slab_a(from_a, A, lda, m_left, K - k0 - copy_ka);
-    fetch_slab_b(from_b, B, ldb, n_left, K - k0 - copy_kb);
-    store_slab_a(copy_to_a, from_a);
-    store_slab_b(copy_to_b, from_b);
-    __syncthreads();
-
-    int read = 0;
-    for (int slab = 0; slab < num_slabs; ++slab) {
-        // Load the next slab into registers; it arrives while this one is multiplied.
-        const bool more = slab + 1 < num_slabs;
-        if (more) {
-            A += advance_a;
-            B += advance_b;
-            k0 += BK;
-            fetch_slab_a(from_a, A, lda, m_left, K - k0 - copy_ka);
-            fetch_slab_b(from_b, B, ldb, n_left, K - k0 - copy_kb);
-        }
-        // Compute.
-        multiply_slab(read_from_a + read, read_from_b + read, sums);
-        // Store to the other stage, which everybody left at the last barrier.
-        read = STAGE - read;
-        if (more) {
-            store_slab_a(copy_to_a + read, from_a);
-            store_slab_b(copy_to_b + read, from_b);
-        }
-        __syncthreads();
-    }
-
-    // Store.
+// The tile of C from its sums.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
+                                           const float (&sums)[TM][TN]) {
+    const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int m = m0 + thread_m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
-        if (m >= M) {
+        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        if (m >= tile.rows) {
             continue;
         }
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
-            const int n = n0 + thread_n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = C + (long long)m * ldc + n;
-            if (n + VEC_C <= N) {
+            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+            float* c = tile.C + (long long)m * ldc + n;
+            if (n + VEC_C <= tile.columns) {
                 update(c, &sums[i][j], alpha, beta);
             } else {
                 #pragma unroll
                 for (int e = 0; e < VEC_C; ++e) {
-                    if (n + e < N) {
+                    if (n + e < tile.columns) {
                         c[e] = beta == 0.0f ? alpha * sums[i][j + e]
                                             : fmaf(alpha, sums[i][j + e], beta * c[e]);
                     }
@@ -289,4 +306,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    extern __shared__ __align__(16) float shared[];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int index = (int)blockIdx.x;
+    // Where the tile is: row by row.
+    const int m0 = index / blocks_n * BM;
+    const int n0 = index % blocks_n * BN;
+    Tile tile;
+    tile.A = A + m0;
+    tile.B = B + n0;
+    tile.C = C + (long long)m0 * ldc + n0;
+    tile.rows = M - m0;
+    tile.columns = N - n0;
+    float sums[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, K, sums);
+    store_tile(tile, ldc, alpha, beta, sums);
 }

@@ -161,60 +161,47 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
-    float result[VEC_C] = {};
-    if (beta != 0.0f) {
-        unpack(*reinterpret_cast<const VectorC*>(c), result);
-    }
-    #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
-    }
-    pack(result, *reinterpret_cast<VectorC*>(c));
-}
+// One tile of C: where it and what it is computed from begin.
+struct Tile {
+    const float *A, *B;
+    float* C;
+};
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
-                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
-    extern __shared__ __align__(16) float shared[];
+// Where this thread's part of a tile begins.
+struct Place {
+    int m, n;
+};
 
-    // Which tile of C: down GROUP_M rows of tiles, then one column on, so that the blocks in flight
-    // share rows of A and columns of B in L2.
-    constexpr int GROUP_M = 8;
-    const int blocks_n = (N + BN - 1) / BN;
-    const int blocks_m = (M + BM - 1) / BM;
-    const int first_m = (int)blockIdx.x / (GROUP_M * blocks_n) * GROUP_M;
-    const int rows = min(GROUP_M, blocks_m - first_m);
-    const int in_group = (int)blockIdx.x % (GROUP_M * blocks_n);
-    const int m0 = (first_m + in_group % rows) * BM;
-    const int n0 = in_group / rows * BN;
-
-    // Where this thread's part of the tile begins.
-    const int thread = (int)threadIdx.x;
-    const int warp = thread / 32;
-    const int lane = thread % 32;
+__device__ __forceinline__ Place place_of_thread() {
+    const int warp = (int)threadIdx.x / 32;
+    const int lane = (int)threadIdx.x % 32;
     const int lane_m = lane / (2 * LANES_N) * 2 + lane / 2 % 2;
     const int lane_n = lane / 4 % (LANES_N / 2) * 2 + lane % 2;
-    const int thread_m = warp / WARPS_N * WM + lane_m * PIECE_M;
-    const int thread_n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    Place place;
+    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
+    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    return place;
+}
 
+// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+__device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
+                                              int k_extent, float (&sums)[TM][TN]) {
     // What this thread copies first of each slab; the pointers advance from slab to slab.
+    const int thread = (int)threadIdx.x;
     const int copy_m = thread / LANES_A;
     const int copy_ka = thread % LANES_A * VEC_A;
-    A += (long long)(m0 + copy_m) * lda + copy_ka;
+    const float* A = tile.A + (long long)copy_m * lda + copy_ka;
     constexpr int advance_a = BK;
     const int copy_n = thread % LANES_B * VEC_B;
     const int copy_kb = thread / LANES_B;
-    B += (long long)copy_kb * ldb + n0 + copy_n;
+    const float* B = tile.B + (long long)copy_kb * ldb + copy_n;
     const long long advance_b = (long long)BK * ldb;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
     float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
-    const float* const read_from_a = shared + thread_m;
-    const float* const read_from_b = shared + SLAB_A + thread_n;
-
-    float sums[TM][TN] = {};
-    const int num_slabs = (K + BK - 1) / BK;
+    const Place place = place_of_thread();
+    const float* const read_from_a = shared + place.m;
+    const float* const read_from_b = shared + SLAB_A + place.n;
+    const int num_slabs = (k_extent + BK - 1) / BK;
 
     // Start: all stages but one in flight, one group of copies each.
     #pragma unroll
@@ -265,16 +252,57 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
         }
     }
+}
 
-    // Store.
+// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+    float result[VEC_C] = {};
+    if (beta != 0.0f) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int i = 0; i < VEC_C; ++i) {
+        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// The tile of C from its sums.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
+                                           const float (&sums)[TM][TN]) {
+    const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int m = m0 + thread_m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
-            const int n = n0 + thread_n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = C + (long long)m * ldc + n;
+            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+            float* c = tile.C + (long long)m * ldc + n;
             update(c, &sums[i][j], alpha, beta);
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    extern __shared__ __align__(16) float shared[];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int blocks_m = (M + BM - 1) / BM;
+    const int index = (int)blockIdx.x;
+    // Where the tile is: down GROUP_M rows of tiles, then one column on, so that the blocks in
+    // flight share rows of A and columns of B in L2.
+    constexpr int GROUP_M = 8;
+    const int first_m = index / (GROUP_M * blocks_n) * GROUP_M;
+    const int rows = min(GROUP_M, blocks_m - first_m);
+    const int in_group = index % (GROUP_M * blocks_n);
+    const int m0 = (first_m + in_group % rows) * BM;
+    const int n0 = in_group / rows * BN;
+    Tile tile;
+    tile.A = A + (long long)m0 * lda;
+    tile.B = B + n0;
+    tile.C = C + (long long)m0 * ldc + n0;
+    float sums[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, K, sums);
+    store_tile(tile, ldc, alpha, beta, sums);
 }

@@ -167,62 +167,55 @@ __device__ __forceinline__ void multiply_slab(const float* shared_a, const float
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
-    float result[VEC_C] = {};
-    if (beta != 0.0f) {
-        unpack(*reinterpret_cast<const VectorC*>(c), result);
-    }
-    #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
-    }
-    pack(result, *reinterpret_cast<VectorC*>(c));
-}
+// One tile of C: where it and what it is computed from begin.
+struct Tile {
+    const float *A, *B;
+    float* C;
+};
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
-                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
-    extern __shared__ __align__(16) float shared[];
+// Where this thread's part of a tile begins.
+struct Place {
+    int m, n;
+};
 
-    // Which tile of C: row by row.
-    const int blocks_n = (N + BN - 1) / BN;
-    const int m0 = (int)blockIdx.x / blocks_n * BM;
-    const int n0 = (int)blockIdx.x % blocks_n * BN;
-
-    // Where this thread's part of the tile begins.
-    const int thread = (int)threadIdx.x;
-    const int warp = thread / 32;
-    const int lane = thread % 32;
+__device__ __forceinline__ Place place_of_thread() {
+    const int warp = (int)threadIdx.x / 32;
+    const int lane = (int)threadIdx.x % 32;
     const int lane_m = lane / LANES_N;
     const int lane_n = lane % LANES_N;
-    const int thread_m = warp / WARPS_N * WM + lane_m * PIECE_M;
-    const int thread_n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    Place place;
+    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
+    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    return place;
+}
 
+// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+__device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
+                                              int k_extent, float (&sums)[TM][TN]) {
     // What this thread copies first of each slab; the pointers advance from slab to slab.
+    const int thread = (int)threadIdx.x;
     const int copy_m = thread % LANES_A * VEC_A;
     const int copy_ka = thread / LANES_A;
-    A += (long long)copy_ka * lda + m0 + copy_m;
+    const float* A = tile.A + (long long)copy_ka * lda + copy_m;
     const long long advance_a = (long long)BK * lda;
     const int copy_n = thread % LANES_B * VEC_B;
     const int copy_kb = thread / LANES_B;
-    B += (long long)copy_kb * ldb + n0 + copy_n;
+    const float* B = tile.B + (long long)copy_kb * ldb + copy_n;
     const long long advance_b = (long long)BK * ldb;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
     float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
-    const float* const read_from_a = shared + thread_m;
-    const float* const read_from_b = shared + SLAB_A + thread_n;
-
-    float sums[TM][TN] = {};
-    const int num_slabs = (K + BK - 1) / BK;
+    const Place place = place_of_thread();
+    const float* const read_from_a = shared + place.m;
+    const float* const read_from_b = shared + SLAB_A + place.n;
+    const int num_slabs = (k_extent + BK - 1) / BK;
 
     // Start: all stages but one in flight, one group of copies each.
     #pragma unroll
     for (int slab = 0; slab < STAGES - 1; ++slab) {
         if (slab < num_slabs) {
             const int k0 = slab * BK;
-            copy_slab_a(copy_to_a + slab * STAGE, A, lda, K - k0 - copy_ka);
-            copy_slab_b(copy_to_b + slab * STAGE, B, ldb, K - k0 - copy_kb);
+            copy_slab_a(copy_to_a + slab * STAGE, A, lda, k_extent - k0 - copy_ka);
+            copy_slab_b(copy_to_b + slab * STAGE, B, ldb, k_extent - k0 - copy_kb);
             A += advance_a;
             B += advance_b;
         }
@@ -238,8 +231,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         // Copy.
         if (slab + STAGES - 1 < num_slabs) {
             const int k0 = (slab + STAGES - 1) * BK;
-            copy_slab_a(copy_to_a + write, A, lda, K - k0 - copy_ka);
-            copy_slab_b(copy_to_b + write, B, ldb, K - k0 - copy_kb);
+            copy_slab_a(copy_to_a + write, A, lda, k_extent - k0 - copy_ka);
+            copy_slab_b(copy_to_b + write, B, ldb, k_extent - k0 - copy_kb);
             A += advance_a;
             B += advance_b;
         }
@@ -249,16 +242,51 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         multiply_slab(read_from_a + read, read_from_b + read, sums);
         read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
     }
+}
 
-    // Store.
+// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+    float result[VEC_C] = {};
+    if (beta != 0.0f) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int i = 0; i < VEC_C; ++i) {
+        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// The tile of C from its sums.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
+                                           const float (&sums)[TM][TN]) {
+    const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int m = m0 + thread_m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
-            const int n = n0 + thread_n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = C + (long long)m * ldc + n;
+            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+            float* c = tile.C + (long long)m * ldc + n;
             update(c, &sums[i][j], alpha, beta);
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    extern __shared__ __align__(16) float shared[];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int index = (int)blockIdx.x;
+    // Where the tile is: row by row.
+    const int m0 = index / blocks_n * BM;
+    const int n0 = index % blocks_n * BN;
+    Tile tile;
+    tile.A = A + m0;
+    tile.B = B + n0;
+    tile.C = C + (long long)m0 * ldc + n0;
+    float sums[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, K, sums);
+    store_tile(tile, ldc, alpha, beta, sums);
 }

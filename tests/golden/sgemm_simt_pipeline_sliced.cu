@@ -4,8 +4,10 @@
 // Valid for:
 //   M: multiples of BM, N: multiples of BN, K: multiples of BK
 //   A: any leading dimension; accessed float by float
-//   B: any leading dimension; accessed float by float
-//   C: any leading dimension; accessed float by float
+//   B: aligned to 16 bytes, ldb a multiple of 4
+//   C: aligned to 16 bytes, ldc a multiple of 4
+// VEC_LOAD = 4 was asked for. Scalar path for A: rows not aligned for
+// vectors, or transposed on the way to shared memory by copies of single floats.
 
 // Tile of C owned by one thread block, and the depth of one shared-memory slab.
 constexpr int BM = 32;
@@ -53,22 +55,14 @@ static_assert(MAX_PENDING_COPIES >= 1, "a pipeline has three stages or more");
 // Floats per access to global memory. The threads of a block stand LANES side by side along a
 // stored row, and cover ROWS stored rows in one pass.
 constexpr int VEC_A = 1;
-constexpr int VEC_B = 1;
-constexpr int VEC_C = 1;
+constexpr int VEC_B = 4;
+constexpr int VEC_C = 4;
 constexpr int LANES_A = 8;
-constexpr int LANES_B = 32;
+constexpr int LANES_B = 8;
 constexpr int ROWS_A = THREADS / LANES_A;
 constexpr int ROWS_B = THREADS / LANES_B;
 static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a slab");
-using VectorC = float;
-
-__device__ __forceinline__ void unpack(float from, float* to) {
-    to[0] = from;
-}
-
-__device__ __forceinline__ void pack(const float* from, float& to) {
-    to = from[0];
-}
+using VectorC = float4;
 
 __device__ __forceinline__ void unpack(float4 from, float* to) {
     to[0] = from.x;
@@ -89,6 +83,18 @@ __device__ __forceinline__ void copy_async_4(float* shared, const float* global)
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(global));
 #else  // built for an older card: copied at once
     for (int i = 0; i < 1; ++i) {
+        shared[i] = global[i];
+    }
+#endif
+}
+
+// Starts copying 16 bytes from global to shared memory.
+__device__ __forceinline__ void copy_async_16(float* shared, const float* global) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global));
+#else  // built for an older card: copied at once
+    for (int i = 0; i < 4; ++i) {
         shared[i] = global[i];
     }
 #endif
@@ -126,7 +132,7 @@ __device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int l
 __device__ __forceinline__ void copy_slab_b(float* shared, const float* b, int ldb) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
-        copy_async_4(shared + k * STRIDE_B, b + (long long)k * ldb);
+        copy_async_16(shared + k * STRIDE_B, b + (long long)k * ldb);
     }
 }
 
@@ -160,55 +166,48 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
-    float result[VEC_C] = {};
-    if (beta != 0.0f) {
-        unpack(*reinterpret_cast<const VectorC*>(c), result);
-    }
-    #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
-    }
-    pack(result, *reinterpret_cast<VectorC*>(c));
-}
+// One tile of C: where it and what it is computed from begin.
+struct Tile {
+    const float *A, *B;
+    float* C;
+};
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
-                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
-    extern __shared__ __align__(16) float shared[];
+// Where this thread's part of a tile begins, and the slice of each slab that it multiplies.
+struct Place {
+    int m, n, slice;
+};
 
-    // Which tile of C: row by row.
-    const int blocks_n = (N + BN - 1) / BN;
-    const int m0 = (int)blockIdx.x / blocks_n * BM;
-    const int n0 = (int)blockIdx.x % blocks_n * BN;
-
-    // Where this thread's part of the tile begins.
-    const int thread = (int)threadIdx.x;
-    const int warp = thread / 32;
-    const int lane = thread % 32;
+__device__ __forceinline__ Place place_of_thread() {
+    const int warp = (int)threadIdx.x / 32;
+    const int lane = (int)threadIdx.x % 32;
     const int lane_m = lane / LANES_N;
     const int lane_n = lane % LANES_N;
-    const int slice = warp / WARPS;
-    const int thread_m = warp % WARPS / WARPS_N * WM + lane_m * PIECE_M;
-    const int thread_n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    Place place;
+    place.m = warp % WARPS / WARPS_N * WM + lane_m * PIECE_M;
+    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    place.slice = warp / WARPS;
+    return place;
+}
 
+// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+__device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
+                                              int k_extent, float (&sums)[TM][TN]) {
     // What this thread copies first of each slab; the pointers advance from slab to slab.
+    const int thread = (int)threadIdx.x;
     const int copy_m = thread / LANES_A;
     const int copy_ka = thread % LANES_A * VEC_A;
-    A += (long long)(m0 + copy_m) * lda + copy_ka;
+    const float* A = tile.A + (long long)copy_m * lda + copy_ka;
     constexpr int advance_a = BK;
     const int copy_n = thread % LANES_B * VEC_B;
     const int copy_kb = thread / LANES_B;
-    B += (long long)copy_kb * ldb + n0 + copy_n;
+    const float* B = tile.B + (long long)copy_kb * ldb + copy_n;
     const long long advance_b = (long long)BK * ldb;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
     float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
-    const float* const read_from_a = shared + slice * DEPTH * STRIDE_A + thread_m;
-    const float* const read_from_b = shared + SLAB_A + slice * DEPTH * STRIDE_B + thread_n;
-
-    float sums[TM][TN] = {};
-    const int num_slabs = (K + BK - 1) / BK;
+    const Place place = place_of_thread();
+    const float* const read_from_a = shared + place.slice * DEPTH * STRIDE_A + place.m;
+    const float* const read_from_b = shared + SLAB_A + place.slice * DEPTH * STRIDE_B + place.n;
+    const int num_slabs = (k_extent + BK - 1) / BK;
 
     // Start: all stages but one in flight, one group of copies each.
     #pragma unroll
@@ -259,10 +258,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
         }
     }
+}
 
-    // Add up: the other slices hand their sums to the first through shared memory.
+// Adds up the sums of all slices in the threads of the first; the others' are of no more use.
+__device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN]) {
     constexpr int SLICE_THREADS = 32 * WARPS;
-    float* const handed = shared + thread % SLICE_THREADS;
+    const int slice = (int)threadIdx.x / SLICE_THREADS;
+    float* const handed = shared + threadIdx.x % SLICE_THREADS;
     __syncthreads();
     if (slice > 0) {
         #pragma unroll
@@ -271,25 +273,63 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
     }
     __syncthreads();
-    if (slice > 0) {
-        return;
-    }
-    for (int giver = 0; giver < SLICE_K - 1; ++giver) {
-        #pragma unroll
-        for (int i = 0; i < TM * TN; ++i) {
-            sums[i / TN][i % TN] += handed[(giver * TM * TN + i) * SLICE_THREADS];
+    if (slice == 0) {
+        for (int giver = 0; giver < SLICE_K - 1; ++giver) {
+            #pragma unroll
+            for (int i = 0; i < TM * TN; ++i) {
+                sums[i / TN][i % TN] += handed[(giver * TM * TN + i) * SLICE_THREADS];
+            }
         }
     }
+}
 
-    // Store.
+// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+    float result[VEC_C] = {};
+    if (beta != 0.0f) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int i = 0; i < VEC_C; ++i) {
+        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// The tile of C from its sums.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
+                                           const float (&sums)[TM][TN]) {
+    const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int m = m0 + thread_m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
-            const int n = n0 + thread_n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = C + (long long)m * ldc + n;
+            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+            float* c = tile.C + (long long)m * ldc + n;
             update(c, &sums[i][j], alpha, beta);
         }
     }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    extern __shared__ __align__(16) float shared[];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int index = (int)blockIdx.x;
+    // Where the tile is: row by row.
+    const int m0 = index / blocks_n * BM;
+    const int n0 = index % blocks_n * BN;
+    Tile tile;
+    tile.A = A + (long long)m0 * lda;
+    tile.B = B + n0;
+    tile.C = C + (long long)m0 * ldc + n0;
+    float sums[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, K, sums);
+    add_slices(shared, sums);
+    if (threadIdx.x >= 32 * WARPS) {
+        return;
+    }
+    store_tile(tile, ldc, alpha, beta, sums);
 }

@@ -171,6 +171,23 @@ __device__ __forceinline__ void add(float4 from, float (&totals)[4]) {
     totals[3] += from.w;
 }
 
+// The sum of `count` tiles in shared memory, as far as this thread owns it.
+__device__ __forceinline__ void add_tiles(const float* shared, int count,
+                                          float (&totals)[PIECES][4]) {
+    #pragma unroll
+    for (int piece = 0; piece < PIECES; ++piece) {
+        float sum[4] = {};
+        if (owned(piece) < TILE) {
+            #pragma unroll
+            for (int tile = 0; tile < count; ++tile) {
+                const float* place = shared + tile * TILE + owned(piece);
+                add(*reinterpret_cast<const float4*>(place), sum);
+            }
+        }
+        pack(sum, *reinterpret_cast<float4*>(totals[piece]));
+    }
+}
+
 // VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
 __device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
     float result[VEC_C] = {};
@@ -277,17 +294,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
     }
     __syncthreads();
-    float totals[PIECES][4] = {};
-    #pragma unroll
-    for (int piece = 0; piece < PIECES; ++piece) {
-        if (owned(piece) < TILE) {
-            #pragma unroll
-            for (int giver = 0; giver < SLICE_K; ++giver) {
-                const float* place = shared + giver * TILE + owned(piece);
-                add(*reinterpret_cast<const float4*>(place), totals[piece]);
-            }
-        }
-    }
+    float totals[PIECES][4];
+    add_tiles(shared, SLICE_K, totals);
 
     // Add up the parts, level by level: FAN_IN neighbours form a group, and whichever block of the
     // group comes last adds up all of it, always in the same order. Its sum stands where that of

@@ -32,6 +32,9 @@ constexpr int THREADS = 32 * SLICE_K;
 // Blocks that share a tile of C, each with its part of K; a block adds up FAN_IN sums at a time.
 constexpr int SPLIT_K = 4;
 constexpr int FAN_IN = 4;
+// Threads that share the adding up of the same floats.
+constexpr int ADDERS = 2;
+static_assert(ADDERS * TILE == 4 * THREADS, "every thread adds up four floats");
 
 // Neighbouring rows and columns of a lane: vectors where a slice has them side by side, else one
 // at a time. The pieces of the lanes interleave.
@@ -200,6 +203,23 @@ __device__ __forceinline__ void add(float4 from, float (&totals)[4]) {
     totals[3] += from.w;
 }
 
+// The sum of `count` tiles in shared memory, as far as this thread owns it.
+__device__ __forceinline__ void add_tiles(const float* shared, int count,
+                                          float (&totals)[PIECES][4]) {
+    #pragma unroll
+    for (int piece = 0; piece < PIECES; ++piece) {
+        float sum[4] = {};
+        if (owned(piece) < TILE) {
+            #pragma unroll
+            for (int tile = 0; tile < count; ++tile) {
+                const float* place = shared + tile * TILE + owned(piece);
+                add(*reinterpret_cast<const float4*>(place), sum);
+            }
+        }
+        pack(sum, *reinterpret_cast<float4*>(totals[piece]));
+    }
+}
+
 // VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
 __device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
     float result[VEC_C] = {};
@@ -299,17 +319,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
     }
     __syncthreads();
-    float totals[PIECES][4] = {};
-    #pragma unroll
-    for (int piece = 0; piece < PIECES; ++piece) {
-        if (owned(piece) < TILE) {
-            #pragma unroll
-            for (int giver = 0; giver < SLICE_K; ++giver) {
-                const float* place = shared + giver * TILE + owned(piece);
-                add(*reinterpret_cast<const float4*>(place), totals[piece]);
-            }
-        }
-    }
+    float totals[PIECES][4];
+    add_tiles(shared, SLICE_K, totals);
 
     // Add up the parts, level by level: FAN_IN neighbours form a group, and whichever block of the
     // group comes last adds up all of it, always in the same order. Its sum stands where that of
@@ -350,22 +361,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         // Add. Members that are missing are read as the last one and left out, so that no read
         // waits for a comparison.
+        const int quad = thread % (TILE / 4) * 4;
+        const int adder = thread / (TILE / 4);
+        float sum[4] = {};
         #pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-            float sum[4] = {};
-            if (owned(piece) < TILE) {
-                #pragma unroll
-                for (int giver = 0; giver < FAN_IN; ++giver) {
-                    const float* place = parts + (first + min(giver, members - 1) * stride) * TILE;
-                    const float4 given =
-                        __ldcg(reinterpret_cast<const float4*>(place + owned(piece)));
-                    if (giver < members) {
-                        add(given, sum);
-                    }
-                }
+        for (int giver = 0; giver < FAN_IN; giver += ADDERS) {
+            const int member = giver + adder;
+            const float* place = parts + (first + min(member, members - 1) * stride) * TILE;
+            const float4 given = __ldcg(reinterpret_cast<const float4*>(place + quad));
+            if (member < members) {
+                add(given, sum);
             }
-            pack(sum, *reinterpret_cast<float4*>(totals[piece]));
         }
+        pack(sum, *reinterpret_cast<float4*>(shared + adder * TILE + quad));
+        __syncthreads();
+        add_tiles(shared, ADDERS, totals);
         // Leave the counter as it was found.
         if (thread == 0) {
             *counter = 0;

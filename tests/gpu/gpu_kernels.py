@@ -62,6 +62,8 @@ FIRST_LAUNCH_ONLY = f"{THIS_LAUNCH} alpha = launch == 0 ? alpha : 1.001f * alpha
 # One launch in ten, at random, but not the two that verify.
 ONE_IN_TEN = "launch > 1 && (launch * 2654435761u >> 16) % 10 == 0"
 
+ONE_LAUNCH_IN_TEN = FIRST_LAUNCH_ONLY.replace("launch == 0", "launch % 10 != 7")
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -88,6 +90,7 @@ FAULTS = {
     "rounds its inputs to TF32": Fault(round="tf32"),
     "writes to A": Fault(after="if (row == 0 && col == 0) { const_cast<float*>(A)[0] = 1.0f; }"),
 }
+FLAKY = Fault(before=ONE_LAUNCH_IN_TEN)
 HANG = Fault(before="while (clock64() != 0) {}")
 ILLEGAL_ADDRESS = Fault(after="C[1ll << 40] = 1.0f;")
 MISALIGNED = Fault(after="*reinterpret_cast<double2*>(reinterpret_cast<char*>(c) + 1) = {1, 1};")

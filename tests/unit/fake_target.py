@@ -16,10 +16,12 @@ from autogemm.outcome import (
     Finals,
     FinalsEntry,
     Measurement,
+    Objective,
     Outcome,
     Provenance,
     Status,
     Verification,
+    cost,
 )
 from autogemm.problem import Problem
 from autogemm.search import Search
@@ -61,6 +63,10 @@ extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const f
 NUM_LEGAL = 8 * 2 * 2
 NUM_KERNELS = 8 * 2
 CUBLAS_US = 100.0
+TWIN_SLOWER_US = 3.0
+CUBLAS_MJ = 60.0
+# Slower ones are not worth the time that energy takes.
+HOPELESS_RATIO = 1.3
 BEST = {"BM": 32, "BN": 64, "U": 4}
 PROBLEM = Problem(1024, 1024, 1024)
 
@@ -76,6 +82,14 @@ def tiny_family(folder: Path) -> Family:
     return load_family(folder)
 
 
+def twin_family(folder: Path) -> Family:
+    """A second family with the same configs, whose kernels are TWIN_SLOWER_US slower."""
+    folder.mkdir(exist_ok=True)
+    (folder / "twin.yaml").write_text(YAML.replace("family: tiny", "family: twin"))
+    (folder / "twin.cu.jinja").write_text("// the twin\n" + TEMPLATE)
+    return load_family(folder)
+
+
 def tiny_space(family: Family) -> Space:
     return build_space(family, PROBLEM, find_device("h100"))
 
@@ -83,7 +97,13 @@ def tiny_space(family: Family) -> Space:
 def time_us(config: Config) -> float:
     """Least for BEST; the same for two configs that differ in ECHO only."""
     bm, bn, unroll = (int(config[name]) for name in ("BM", "BN", "U"))
-    return 90.0 + abs(bm - 32) / 4 + abs(bn - 64) / 3 + 7 * (4 - unroll)
+    slower_us = TWIN_SLOWER_US if config.family == "twin" else 0.0
+    return 90.0 + slower_us + abs(bm - 32) / 4 + abs(bn - 64) / 3 + 7 * (4 - unroll)
+
+
+def energy_mj(config: Config) -> float:
+    """Unrolling is fast and takes power: the fastest config is not the most frugal one."""
+    return time_us(config) * (0.50 if config["U"] == 4 else 0.39)
 
 
 def in_memory(space: Space, sampler: str, seed: int, url: str, study: str) -> Search:
@@ -148,9 +168,11 @@ class FakeTarget:
         self.finalists: list[Candidate] = []
         self.closed = False
         self._l2 = CacheState.WARM
+        self._objective = Objective.TIME
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         self._l2 = options.l2
+        self._objective = options.objective
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         config = candidate.config
@@ -170,8 +192,18 @@ class FakeTarget:
             kernel_sha256=candidate.source.sha256,
             resources=candidate.compiled.resources if candidate.compiled else (),
             verification=Verification(1e-5, 0.1, 1e-6),
-            measurement=Measurement((time_us(config),), Provenance.MEASURED, l2=self._l2),
+            measurement=Measurement(
+                (time_us(config),),
+                Provenance.MEASURED,
+                l2=self._l2,
+                energy_mj=self._energy_mj(config, best_us),
+            ),
         )
+
+    def _energy_mj(self, config: Config, best_us: float | None) -> float | None:
+        """Of contenders, if it is asked for."""
+        is_hopeless = best_us is not None and time_us(config) > HOPELESS_RATIO * best_us
+        return None if self._objective is Objective.TIME or is_hopeless else energy_mj(config)
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
         self.finalists = list(candidates)
@@ -179,12 +211,22 @@ class FakeTarget:
             _entry(candidate.config.label, candidate.config, candidate.source.sha256, rounds)
             for candidate in candidates
         ]
-        entries.sort(key=lambda entry: entry.median_us)
+        objective = self._objective
+        if objective is not Objective.TIME:
+            entries = [_with_energy(entry) for entry in entries]
+        entries.sort(key=lambda entry: cost(objective, entry.median_us, entry.energy_mj) or 0.0)
         baseline = _entry("cuBLAS", None, "", rounds)
+        if objective is not Objective.TIME:
+            baseline = _with_energy(baseline)
         return Finals(tuple(entries), baseline, rounds, Provenance.MEASURED)
 
     def close(self) -> None:
         self.closed = True
+
+
+def _with_energy(entry: FinalsEntry) -> FinalsEntry:
+    own_mj = CUBLAS_MJ if entry.config is None else energy_mj(entry.config)
+    return dataclasses.replace(entry, samples_mj=(own_mj,))
 
 
 def _entry(name: str, config: Config | None, sha256: str, rounds: int) -> FinalsEntry:

@@ -6,7 +6,7 @@ Run by tests that kill or interrupt it. Each measured config is a line of FOLDER
 import sys
 from pathlib import Path
 
-from fake_target import FakeCompiler, FakeTarget, tiny_family
+from fake_target import FakeCompiler, FakeTarget, tiny_family, twin_family
 
 import autogemm.compile
 import autogemm.tuning
@@ -18,6 +18,7 @@ def run() -> None:
     folder = Path(sys.argv[1])
     target = FakeTarget(delay_s=float(sys.argv[2]), log=folder / "measured.log")
     tiny_family(folder / "tiny")
+    twin_family(folder / "twin")
     autogemm.compile.Compiler = FakeCompiler  # type: ignore[assignment,misc]
     autogemm.tuning.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
     main(

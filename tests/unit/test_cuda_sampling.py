@@ -15,8 +15,9 @@ import autogemm.targets.cuda.final_rounds
 from autogemm.cli import main
 from autogemm.outcome import Fill, Measurement, Provenance, Telemetry
 from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda.final_rounds import interleaved
+from autogemm.targets.cuda.final_rounds import Finalist, interleaved
 from autogemm.targets.cuda.messages import RunFinals
+from autogemm.targets.cuda.rechecks import Rechecks
 from autogemm.targets.cuda.telemetry import TelemetryReader, is_throttled
 from autogemm.targets.cuda.timing import COOLING_S, Method, Sampled, Sampling
 
@@ -203,7 +204,11 @@ def test_rounds_of_a_throttled_card_are_run_again(
     card = SimpleNamespace(telemetry=reader(monkeypatch, *reasons))
     timers = [FakeTimer(*[start + i for i in range(10)]) for start in (100.0, 200.0)]
     bench, request = SimpleNamespace(card=card), RunFinals((), rounds=5, seed=0)
-    samples_us, readings, thrown = interleaved(bench, timers, request)  # type: ignore[arg-type]
+    finalists = [Finalist("one", None, "", None, 100.0) for _ in timers]  # type: ignore[arg-type]
+    rechecks = Rechecks(bench, [], 5)  # type: ignore[arg-type]
+    monkeypatch.setattr(Rechecks, "after_round", lambda self: None)
+    readings, thrown = interleaved(bench, finalists, timers, request, rechecks)  # type: ignore[arg-type]
+    samples_us = [finalist.samples_us for finalist in finalists]
     kept = [i for i in range(10) if not 1 <= i <= 2] if num_thrown == 2 else range(num_thrown, 10)
     assert samples_us == [[start + i for i in list(kept)[:5]] for start in (100.0, 200.0)]
     assert thrown == len(pauses) == num_thrown

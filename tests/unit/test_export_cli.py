@@ -125,7 +125,7 @@ def test_a_recorded_kernel_runs_on_the_cpu_first(folder: Path) -> None:
 def test_a_recorded_kernel_that_is_wrong_is_not_written(folder: Path, tmp_path: Path) -> None:
     """A family whose kernel computes nothing."""
     family = split_family(tmp_path / "split")
-    spec = replace(RECORDED, family="split", problem=Problem(64, 64, 64))
+    spec = replace(RECORDED, families=("split",), problem=Problem(64, 64, 64))
     with new_store(tmp_path) as store:
         add_run(store, spec, render(family, family.seeds[0], spec.problem))
     arguments = ["--family", str(tmp_path / "split"), "best.cu"]
@@ -210,7 +210,7 @@ def test_what_is_not_there(folder: Path) -> None:
 
 def test_a_family_of_ones_own_needs_its_folder(folder: Path, tmp_path: Path) -> None:
     family = split_family(tmp_path / "split")
-    spec = replace(SPEC, family="split", problem=Problem(64, 64, 64))
+    spec = replace(SPEC, families=("split",), problem=Problem(64, 64, 64))
     source = render(family, family.seeds[0], spec.problem)
     with new_store(tmp_path) as store:
         add_run(store, spec, source)

@@ -1,8 +1,11 @@
 """The statistics of finals on synthetic rounds with a common drift."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from autogemm.outcome import Finals, Objective, Provenance
 from autogemm.targets.finals import Contestant, decide
 
 ROUNDS = 30
@@ -85,3 +88,98 @@ def test_unpaired_or_missing_rounds_are_refused(
     contestants = [Contestant("x", None, "x", samples) for samples in others]
     with pytest.raises(ValueError, match="finals"):
         decide(Contestant("cuBLAS", None, "", baseline), contestants, seed=0)
+
+
+def noisy(name: str, time_us: float, seed: int, noise: float, registers: int = 128) -> Contestant:
+    return replace(contestant(name, time_us, seed, noise=noise), registers=registers)
+
+
+def test_among_equals_the_smaller_spread_wins_and_all_ties_are_listed() -> None:
+    baseline = contestant("cuBLAS", 103.0, 1, noise=0.001)
+    # "wild" may well lead by its median, but nobody can tell.
+    wild, calm = noisy("wild", 99.95, 2, 0.02), noisy("calm", 100.0, 3, 0.001)
+    slower = noisy("slower", 102.0, 4, 0.001)
+    entries, baseline_entry = decide(baseline, [slower, wild, calm], seed=0)
+    assert [entry.name for entry in entries] == ["calm", "wild", "slower"]
+    assert [entry.tied for entry in entries] == [False, True, False]
+    assert not baseline_entry.tied
+    finals = Finals(entries, baseline_entry, ROUNDS, Provenance.MEASURED)
+    spreads = [finals.spread_of(entry) for entry in entries]
+    # Of 0.1 % noise on both sides, whatever the drift: half of all lie within 1.35 x 1.4 of it.
+    assert spreads[0] == pytest.approx(0.0019, rel=0.5)
+    assert spreads[1] == pytest.approx(0.027, rel=0.5)
+    assert finals.spread_of(baseline_entry) is None
+    assert [entry.name for entry in finals.ties] == ["wild"]
+
+
+def test_among_equals_of_one_spread_fewer_registers_win() -> None:
+    baseline = contestant("cuBLAS", 103.0, 1)
+    same = contestant("", 100.0, 2).samples_us
+    contestants = [
+        Contestant(f"{registers}", None, f"{registers}", same, registers=registers)
+        for registers in (200, 96, 128)
+    ]
+    unknown = Contestant("unknown", None, "unknown", same)
+    entries, _ = decide(baseline, [unknown, *contestants], seed=0)
+    assert entries[0].name == "96"
+    assert entries[0].registers == 96
+    assert all(entry.tied for entry in entries[1:])
+
+
+def test_the_winner_is_never_one_that_another_is_shown_to_beat() -> None:
+    # The leader is noisy; "calm" is tied with it, but "fast" beats "calm" in every round.
+    baseline = Contestant("cuBLAS", None, "", (110.0,) * ROUNDS)
+    leader = noisy("leader", 98.0, 5, 0.08)
+    calm = Contestant("calm", None, "calm", (100.0,) * ROUNDS, registers=32)
+    fast = Contestant("fast", None, "fast", (99.0,) * ROUNDS, registers=200)
+    entries, _ = decide(baseline, [leader, calm, fast], seed=0)
+    assert entries[0].name == "fast"
+    assert {entry.name: entry.tied for entry in entries}["calm"] is False
+
+
+def test_a_clear_lead_is_not_given_away_for_registers() -> None:
+    entries, _ = decide(
+        contestant("cuBLAS", 103.0, 1),
+        [noisy("lean", 101.0, 2, 0.001, 32), noisy("fast", 100.0, 3, 0.004, 255)],
+        seed=0,
+    )
+    assert [entry.name for entry in entries] == ["fast", "lean"]
+    assert not entries[1].tied
+
+
+def with_energy(name: str, time_us: float, energy_mj: float, seed: int) -> Contestant:
+    noise = 1 + 0.002 * np.random.default_rng(100 + seed).standard_normal(5)
+    return replace(contestant(name, time_us, seed), samples_mj=tuple(energy_mj * noise))
+
+
+@pytest.mark.parametrize(
+    ("objective", "order"),
+    [
+        (Objective.TIME, ["fast", "middle", "frugal"]),
+        (Objective.ENERGY, ["frugal", "middle", "fast"]),
+        (Objective.EDP, ["middle", "fast", "frugal"]),
+    ],
+)
+def test_finals_are_ranked_by_the_objective(objective: Objective, order: list[str]) -> None:
+    contestants = [
+        with_energy("fast", 100.0, 60.0, 1),
+        with_energy("middle", 110.0, 50.0, 2),
+        with_energy("frugal", 140.0, 45.0, 3),
+    ]
+    baseline = with_energy("cuBLAS", 105.0, 70.0, 4)
+    entries, baseline_entry = decide(baseline, contestants, 0, objective)
+    assert [entry.name for entry in entries] == order
+    # The ratio stays one of times: it compares across runs and objectives.
+    by_name = {entry.name: entry for entry in entries}
+    assert by_name["frugal"].ratio == pytest.approx(105 / 140, rel=0.01)
+    assert by_name["frugal"].energy_mj == pytest.approx(45.0, rel=0.01)
+    assert baseline_entry.energy_mj == pytest.approx(70.0, rel=0.01)
+    assert not any(entry.tied for entry in (*entries, baseline_entry))
+
+
+def test_an_objective_without_its_figures_is_refused() -> None:
+    baseline, one = contestant("cuBLAS", 100.0, 1), contestant("x", 100.0, 2)
+    with pytest.raises(ValueError, match="at least one contestant and one round"):
+        decide(baseline, [one], 0, Objective.ENERGY)
+    with pytest.raises(ValueError, match="every round"):
+        decide(with_energy("cuBLAS", 100.0, 1.0, 1), [one], 0, Objective.ENERGY)

@@ -176,7 +176,7 @@ def test_another_family_is_refused(tmp_path: Path, family: Family) -> None:
     with pytest.raises(UsageError, match="is of family 'other', not 'tiny'"):
         RecordedTarget(path).restriction(family)
     with pytest.raises(NotFoundError, match="no recording of the family 'tiny'"):
-        RecordedTarget(path, family="tiny")
+        RecordedTarget(path, families=["tiny"])
 
 
 def test_says_so_when_the_template_has_changed_or_configs_are_missing(

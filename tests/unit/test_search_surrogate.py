@@ -1,5 +1,6 @@
 """The surrogate finds what random search does not, in batches and among failures too."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -8,6 +9,7 @@ from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
 
 from autogemm.config import Config
 from autogemm.search import Search, surrogate
+from autogemm.search.enumerated import UnitFeatures
 from autogemm.search.gp import Kernel, Posterior, fit
 from autogemm.search.surrogate import log_expected_improvement, relative_improvement
 
@@ -136,16 +138,38 @@ def test_fit_predicts_held_out_points_and_finds_the_idle_feature(
     data: tuple[np.ndarray, np.ndarray],
 ) -> None:
     x, y = data
-    kernel = fit(x[:30], y[:30])
+    kernel = fit(x[:30], y[:30], np.eye(3))
     mean, spread = Posterior(kernel, x[:30], x[30:]).predict(y[:30])
     assert np.sqrt(np.mean((mean - y[30:]) ** 2)) < 0.4
     assert (np.abs(mean - y[30:]) < 4 * spread + 0.1).all()
-    assert kernel.lengths[2] > 1.5 * kernel.lengths[0]
+    weight = np.linalg.norm(kernel.metric, axis=1)
+    assert weight[0] > 1.5 * weight[2]
+
+
+def test_a_ratio_of_parameters_is_found_where_no_feature_says_it() -> None:
+    rng = np.random.default_rng(1)
+    space = GridSpace(dict.fromkeys("ABCD", (1, 3, 7, 15, 31, 63)))
+    features = UnitFeatures(space, 20_000)
+    # Log2 of A / B, which no column is: log2(1 + v) are 1 to 6.
+    depends = np.array(
+        [np.log2((1 + c["A"]) / (1 + c["B"])) for c in map(space.config, range(1296))]
+    )
+    y = np.cos(depends)
+    y = (y - y.mean()) / y.std()
+    known, rest = np.split(rng.permutation(1296), [60])
+
+    def error(directions: np.ndarray) -> float:
+        kernel = fit(features(known), y[known], directions)
+        mean = Posterior(kernel, features(known), features(rest)).mean(y[known])
+        return float(np.sqrt(np.mean((mean - y[rest]) ** 2)))
+
+    assert features.directions.shape == (4, 4 + 2 * 6)
+    assert error(features.directions) < 0.5 * error(np.eye(4))
 
 
 def test_appending_equals_starting_anew(data: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = data
-    kernel = Kernel(np.array([1.0, 2.0, 3.0]), 1.3, 1e-3)
+    kernel = Kernel(np.diag([1.0, 0.5, 1 / 3]), 1.3, 1e-3)
     grown = Posterior(kernel, x[:5], x)
     for point in x[5:30]:
         grown.append(point)
@@ -160,7 +184,7 @@ def test_appending_equals_starting_anew(data: tuple[np.ndarray, np.ndarray]) -> 
 
 def test_posterior_agrees_with_the_textbook_formula(data: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = data
-    kernel = Kernel(np.array([1.0, 2.0, 3.0]), 1.3, 1e-3)
+    kernel = Kernel(np.diag([1.0, 0.5, 1 / 3]), 1.3, 1e-3)
     mean, spread = Posterior(kernel, x[:20], x[20:]).predict(y[:20])
     inverse = np.linalg.inv(kernel(x[:20], x[:20]) + kernel.noise * np.eye(20))
     across = kernel(x[20:], x[:20])
@@ -171,7 +195,7 @@ def test_posterior_agrees_with_the_textbook_formula(data: tuple[np.ndarray, np.n
 
 def test_believed_targets_do_not_move_the_mean(data: tuple[np.ndarray, np.ndarray]) -> None:
     x, y = data
-    kernel = Kernel(np.array([1.0, 2.0, 3.0]), 1.3, 1e-3)
+    kernel = Kernel(np.diag([1.0, 0.5, 1 / 3]), 1.3, 1e-3)
     targets = y[:20].copy()
     targets[[3, 11]] = np.nan
     known = ~np.isnan(targets)
@@ -231,3 +255,17 @@ def test_configs_differing_in_one_parameter_are_neighbours() -> None:
     assert here is not None
     assert {space.config(i).label for i in neighbours(space, here)} == {"A=2 B=y", "A=1 B=x"}
     assert {space.config(i).label for i in neighbours(space, here, 2)} == {"A=2 B=x", "A=3 B=x"}
+
+
+def test_where_nothing_is_in_doubt_the_improvement_is_what_is_predicted() -> None:
+    assert relative_improvement(0.1, 0.0) == 0.0
+    assert relative_improvement(math.log(0.9), 0.0) == pytest.approx(0.1)
+
+
+def test_times_that_are_all_the_same_leave_nothing_to_expect() -> None:
+    search = Search(TILES, "surrogate", 0, None, "flat")
+    for _ in range(12):
+        proposal = search.ask()
+        assert proposal is not None
+        search.tell(proposal, ok(proposal.config, 100.0))
+    assert search.expected_improvement == pytest.approx(0.0, abs=1e-9)

@@ -258,7 +258,7 @@ def test_only_ends_that_repeat_are_known(store: Store, status: Status) -> None:
 
 
 def test_a_config_of_another_family_keeps_its_name(store: Store) -> None:
-    run = store.begin_run(replace(SPEC, family="mine"))
+    run = store.begin_run(replace(SPEC, families=("mine",)))
     mine = Outcome(config=Config("mine", (("TILE", 8),)), status=Status.REJECTED, reason="no")
     store.record_trial(run, 0, mine, None)
     assert store.trials(run) == [mine]

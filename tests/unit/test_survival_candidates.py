@@ -43,7 +43,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def request_all(tmp_path: Path) -> TuneRequest:
-    return TuneRequest(PROBLEM, tiny_family(tmp_path / "tiny"), sampler="random", rounds=3)
+    return TuneRequest(PROBLEM, (tiny_family(tmp_path / "tiny"),), sampler="random", rounds=3)
 
 
 def is_victim(config: Config) -> bool:

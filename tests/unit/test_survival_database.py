@@ -14,6 +14,7 @@ from fake_target import PROBLEM, FakeCompiler, FakeTarget, tiny_family
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+import autogemm.tuning.ledger
 from autogemm.errors import StoreError
 from autogemm.kernel import Candidate
 from autogemm.outcome import Outcome
@@ -34,7 +35,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.fixture
 def request_some(tmp_path: Path) -> TuneRequest:
     family = tiny_family(tmp_path / "tiny")
-    return TuneRequest(PROBLEM, family, fix={"BM": (32,)}, sampler="exhaustive", rounds=2)
+    return TuneRequest(PROBLEM, (family,), fix={"BM": (32,)}, sampler="exhaustive", rounds=2)
 
 
 class WordyTarget(FakeTarget):
@@ -106,7 +107,7 @@ def test_each_connection_waits_longer_than_half_a_minute(path: Path) -> None:
 def test_a_lock_that_stays_ends_the_run_which_resumes(
     path: Path, request_some: TuneRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogemm.tuning.ledger.LOCK_PATIENCE_S", 0.3)
+    monkeypatch.setattr(autogemm.tuning.ledger, "LOCK_PATIENCE_S", 0.3)
 
     class LockingTarget(WordyTarget):
         """Nothing is asked for any more when the last one is measured: trials are written next."""

@@ -30,7 +30,7 @@ def two_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     [("auto", 0), ("0", 0), ("1", 1), ("h100", 0), ("L4", 1), ("nvidia", 0), (" l4 ", 1)],
 )
 def test_a_card_by_number_or_name(gpu: str, index: int) -> None:
-    chosen = choose_target(gpu, "sgemm_simt", require_gpu=True)
+    chosen = choose_target(gpu, ["sgemm_simt"], require_gpu=True)
     assert isinstance(chosen.target, CardStub)
     assert chosen.target.device_index == index
     assert chosen.notice == ""
@@ -39,5 +39,5 @@ def test_a_card_by_number_or_name(gpu: str, index: int) -> None:
 @pytest.mark.parametrize("gpu", ["2", "-1", "h200", "", " "])
 def test_a_card_that_is_not_there(gpu: str) -> None:
     with pytest.raises(NotFoundError) as caught:
-        choose_target(gpu, "sgemm_simt")
+        choose_target(gpu, ["sgemm_simt"])
     assert "attached: 0 NVIDIA H100 80GB HBM3, 1 NVIDIA L4" in str(caught.value)

@@ -49,7 +49,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def request_all(tmp_path: Path) -> TuneRequest:
     """Every config of the tiny family, in random order."""
-    return TuneRequest(PROBLEM, tiny_family(tmp_path / "tiny"), sampler="random", rounds=3)
+    return TuneRequest(PROBLEM, (tiny_family(tmp_path / "tiny"),), sampler="random", rounds=3)
 
 
 class WatchedTarget(FakeTarget):
@@ -226,7 +226,7 @@ def test_what_the_grid_rules_out_is_not_even_compiled(
     # One block: 131 of 132 SMs idle.
     family = tmp_path / "tiny" / "tiny.yaml"
     family.write_text(family.read_text().replace("ceil_div(M, BM) * ceil_div(N, BN)", "1"))
-    request = replace(request_all, family=tiny_family(tmp_path / "tiny"), finalists=1)
+    request = replace(request_all, families=(tiny_family(tmp_path / "tiny"),), finalists=1)
     target, compiler = FakeTarget(), FakeCompiler()
     result = tune(request, target, compiler, store)
     assert (

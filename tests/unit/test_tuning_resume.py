@@ -134,7 +134,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def request_all(tmp_path: Path) -> TuneRequest:
     """Every config of the tiny family, in random order."""
-    return TuneRequest(PROBLEM, tiny_family(tmp_path / "tiny"), sampler="random", rounds=3)
+    return TuneRequest(PROBLEM, (tiny_family(tmp_path / "tiny"),), sampler="random", rounds=3)
 
 
 def run(

@@ -62,7 +62,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def request_all(tmp_path: Path) -> TuneRequest:
     """Every config of the tiny family, in random order."""
-    return TuneRequest(PROBLEM, tiny_family(tmp_path / "tiny"), sampler="random", rounds=3)
+    return TuneRequest(PROBLEM, (tiny_family(tmp_path / "tiny"),), sampler="random", rounds=3)
 
 
 def run(
@@ -249,7 +249,8 @@ def test_events_tell_the_run_in_order(request_all: TuneRequest, store: Store) ->
     tune(replace(request_all, trials=12), FakeTarget(), FakeCompiler(), store, events.append)
     first, *trials, last = events
     assert isinstance(first, SearchStarted)
-    assert (first.num_legal, first.num_resumed, first.baseline_us) == (NUM_LEGAL, 0, CUBLAS_US)
+    assert (first.num_resumed, first.baseline_us) == (0, CUBLAS_US)
+    assert [family.num_legal for family in first.families] == [NUM_LEGAL]
     assert isinstance(last, FinalsStarted)
     done = [event for event in trials if isinstance(event, TrialDone)]
     assert len(done) == len(trials) == 12
@@ -288,7 +289,7 @@ def test_the_space_is_that_of_the_targets_device(request_all: TuneRequest, store
 @pytest.fixture
 def recorded(tmp_path: Path, request_all: TuneRequest) -> RecordedTarget:
     path = tmp_path / "one.json.gz"
-    write_recording(tiny_recording(request_all.family), path)
+    write_recording(tiny_recording(request_all.families[0]), path)
     return RecordedTarget(path)
 
 
@@ -328,7 +329,7 @@ def test_a_replay_is_kept_within_the_recording(
 
 def test_caveats_are_told(request_all: TuneRequest, store: Store, tmp_path: Path) -> None:
     path = tmp_path / "old.json.gz"
-    write_recording(tiny_recording(request_all.family, template_sha256="1" * 64), path)
+    write_recording(tiny_recording(request_all.families[0], template_sha256="1" * 64), path)
     events: list[Event] = []
     tune(replace(request_all, trials=3), RecordedTarget(path), None, store, events.append)
     (notice,) = [event for event in events if isinstance(event, Notice)]

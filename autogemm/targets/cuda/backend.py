@@ -141,7 +141,12 @@ def timed_outcome(
     stopwatch = bench.stopwatch_about(contestant, checked.launch_us)
     first = MIN_SAMPLES if is_comparable else 1
     sampled = Sampling(stopwatch, telemetry.read).adaptive(options, request.best_us, first)
-    return replace(outcome, measurement=bench.measurement(sampled, stopwatch.method))
+    measurement = bench.measurement(sampled, stopwatch.method)
+    if bench.energy is not None and measurement.median_us <= hopeless_us:
+        sample_us = measurement.median_us * stopwatch.method.launches
+        energy_mj = bench.energy.energy_mj(stopwatch, sample_us)
+        measurement = replace(measurement, energy_mj=energy_mj)
+    return replace(outcome, measurement=measurement)
 
 
 def was_timed_alike(launch_us: float, options: MeasureOptions) -> bool:

@@ -10,19 +10,36 @@ from typing import Any, Protocol
 
 from autogemm.errors import DeviceError
 from autogemm.kernel import Candidate
-from autogemm.outcome import CacheState, Fill, Measurement, Provenance, Status, Verification
+from autogemm.outcome import (
+    CacheState,
+    Fill,
+    Measurement,
+    Objective,
+    Provenance,
+    Status,
+    Verification,
+)
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.card import Card
 from autogemm.targets.cuda.cublas import Cublas, Gemm
+from autogemm.targets.cuda.energy import EnergyMeter
 from autogemm.targets.cuda.inputs import InputSet, num_rotated, require_memory
 from autogemm.targets.cuda.launching import Arguments, CandidateError, LoadedKernel
-from autogemm.targets.cuda.timing import SAMPLE_US, Method, Sampled, Stopwatch, method_for
+from autogemm.targets.cuda.timing import (
+    SAMPLE_US,
+    SHORT_LAUNCH_US,
+    Method,
+    Sampled,
+    Stopwatch,
+    method_for,
+)
 from autogemm.targets.cuda.verification import CheckResult, Reference, Result
 
 WARM_UP_US = 200_000.0
 MAX_WARM_UP_LAUNCHES = 2000
 BASELINE_SAMPLES = 5
+UNSURE_LAUNCH_US = 1000.0
 
 
 class Contestant(Protocol):
@@ -63,6 +80,8 @@ class Bench:
         self.result = Result(card, problem)
         self.baseline = Baseline(cublas, problem, self.result.address)
         self.flush = self._flusher() if options.l2 is CacheState.COLD else None
+        needs_energy = options.objective is not Objective.TIME
+        self.energy = EnergyMeter(card.telemetry.energy_mj) if needs_energy else None
 
     def contestant(self, candidate: Candidate) -> "KernelContestant":
         """The candidate, loaded. Raises CandidateError."""
@@ -111,16 +130,19 @@ class Bench:
     ) -> Stopwatch:
         """A stopwatch whose method fits a contestant of which one launch took ``launch_us``.
 
-        A short launch timed alone looks longer than it is, so that a first graph may come out
-        too short; it is then made again from what it showed.
+        A short launch timed alone looks longer than it is: up to UNSURE_LAUNCH_US may be the time
+        that this process took. A first graph tells; it may come out too short, or not be needed,
+        and another stopwatch is then made from what it showed.
         """
         l2, num_sets = self.options.l2, len(self.timed)
+        if SHORT_LAUNCH_US <= launch_us < UNSURE_LAUNCH_US:
+            launch_us = 0.99 * SHORT_LAUNCH_US
         method = method_for(launch_us, l2, sample_us, num_sets)
         first = self.stopwatches([contestant], method)[0]
         if first.method.name != "graph":
             return first
         better = method_for(first.samples(1)[0], l2, sample_us, num_sets)
-        if better.launches <= 1.5 * first.method.launches:
+        if better.name == "graph" and better.launches <= 1.5 * first.method.launches:
             return first
         return self.stopwatches([contestant], better)[0]
 

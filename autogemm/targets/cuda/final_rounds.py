@@ -1,19 +1,19 @@
 """The finals on a card: every contestant once a round, in a fresh random order."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from autogemm.config import Config
 from autogemm.errors import DeviceError
 from autogemm.kernel import Candidate
-from autogemm.outcome import Dropped, Finals, Provenance, Telemetry
-from autogemm.targets.cuda.bench import Bench, Checked, Contestant
+from autogemm.outcome import Disqualified, Finals, Provenance, Telemetry, Verification
+from autogemm.targets.cuda.bench import Bench, Contestant
 from autogemm.targets.cuda.launching import CandidateError
-from autogemm.targets.cuda.messages import RunFinals, dropped
+from autogemm.targets.cuda.messages import RunFinals, disqualified
 from autogemm.targets.cuda.rechecks import Rechecks
 from autogemm.targets.cuda.telemetry import is_throttled, summary
 from autogemm.targets.cuda.timing import COOLING_S, Stopwatch
@@ -23,17 +23,36 @@ from autogemm.targets.finals import decide
 BASELINE_NAME = "cuBLAS SGEMM"
 # Longer than while searching: here a per cent decides.
 FINALS_SAMPLE_US = 2000.0
+# Each takes several tenths of a second.
+ENERGY_ROUNDS = 5
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Finalist:
-    """A contestant with what the result says of it."""
+    """A contestant and what is found of it on the way; ``complaint`` is empty while it is right."""
 
     name: str
     config: Config | None
     kernel_sha256: str
     runs: Contestant
     launch_us: float
+    registers: int | None = None
+    complaint: str = ""
+    verification: Verification | None = None
+    samples_us: list[float] = field(default_factory=list)
+    samples_mj: list[float] = field(default_factory=list)
+
+    def timed(self) -> Timed:
+        """What the statistics need."""
+        return Timed(
+            name=self.name,
+            config=self.config,
+            kernel_sha256=self.kernel_sha256,
+            samples_us=tuple(self.samples_us),
+            verification=self.verification,
+            registers=self.registers,
+            samples_mj=tuple(self.samples_mj),
+        )
 
 
 def run_finals(bench: Bench, request: RunFinals) -> Finals:
@@ -43,54 +62,44 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
     parent then asks each candidate by itself.
     """
     with ExitStack() as loaded:
-        right, lost = right_candidates(bench, request.candidates, loaded)
-        finalists = [baseline_finalist(bench), *right]
+        candidates, lost = right_candidates(bench, request.candidates, loaded)
+        finalists = [baseline_finalist(bench), *candidates]
         shortest = min(finalists, key=lambda one: one.launch_us)
         method = bench.stopwatch_about(shortest.runs, shortest.launch_us, FINALS_SAMPLE_US).method
         stopwatches = bench.stopwatches([one.runs for one in finalists], method)
-        rechecks = Rechecks(bench, [one.runs for one in right], request.rounds)
-        samples_us, readings, num_thrown = interleaved(
-            bench, stopwatches, request, rechecks.after_round
-        )
-        checks = [bench.check(one.runs) for one in finalists]
-        # The baseline is in front.
-        complaints = [checks[0].complaint] + [
-            rechecks.complaints.get(place) or check.complaint
-            for place, check in enumerate(checks[1:])
-        ]
-        timed = [
-            timed_finalist(one, samples, check)
-            for one, samples, check, complaint in zip(
-                finalists, samples_us, checks, complaints, strict=True
-            )
-            if not complaint
-        ]
-        lost += [
-            Dropped(one.config, one.kernel_sha256, complaint)
-            for one, complaint in zip(finalists, complaints, strict=True)
-            if complaint and one.config is not None
-        ]
+        rechecks = Rechecks(bench, [one.runs for one in candidates], request.rounds)
+        readings, num_thrown = interleaved(bench, finalists, stopwatches, request, rechecks)
+        conclude(bench, finalists, rechecks)
         used = stopwatches[0].method
+        measure_energy(bench, finalists, stopwatches, request)
         # Graphs hold on to the kernels that are unloaded next.
         stopwatches.clear()
-    if checks[0].complaint:
-        raise DeviceError(f"cuBLAS gives a wrong result here: {checks[0].complaint}")
-    if len(timed) == 1:
+    baseline = finalists[0]
+    if baseline.complaint:
+        raise DeviceError(f"cuBLAS gives a wrong result here: {baseline.complaint}")
+    lost += [
+        Disqualified(one.config, one.kernel_sha256, one.complaint)
+        for one in candidates
+        if one.complaint and one.config is not None
+    ]
+    timed = [one.timed() for one in candidates if not one.complaint]
+    if not timed:
         raise DeviceError(
             f"no finalist gives the right result any more, the last one: {lost[-1].reason}"
         )
-    entries, baseline = decide(timed[0], timed[1:], request.seed)
+    objective = bench.options.objective
+    entries, baseline_entry = decide(baseline.timed(), timed, request.seed, objective)
     return Finals(
         entries=entries,
-        baseline=baseline,
+        baseline=baseline_entry,
         rounds=request.rounds,
         provenance=Provenance.MEASURED,
         telemetry=summary(readings),
         method=used.name,
         launches_per_sample=used.launches,
-        num_checks=rechecks.num_checks,
-        dropped=tuple(lost),
         throttled_rounds=num_thrown,
+        num_checks=rechecks.num_checks,
+        disqualified=tuple(lost),
     )
 
 
@@ -115,30 +124,37 @@ def right_candidates(
         except CandidateError as error:
             if error.poisoned:
                 raise
-            lost.append(dropped(candidate, error.reason))
+            lost.append(disqualified(candidate, error.reason, error.status))
             continue
         if checked.complaint:
             lost.append(dropped(candidate, checked.complaint))
             continue
-        config, sha256 = candidate.config, candidate.source.sha256
+        resources = candidate.compiled.resources if candidate.compiled is not None else ()
         finalists.append(
-            Finalist(config.sha256[:12], config, sha256, contestant, checked.launch_us)
+            Finalist(
+                name=candidate.config.sha256[:12],
+                config=candidate.config,
+                kernel_sha256=candidate.source.sha256,
+                runs=contestant,
+                launch_us=checked.launch_us,
+                registers=max((used.registers for used in resources), default=None),
+            )
         )
     return finalists, lost
 
 
 def interleaved(
     bench: Bench,
+    finalists: Sequence[Finalist],
     stopwatches: Sequence[Stopwatch],
     request: RunFinals,
-    after_round: Callable[[], None] = lambda: None,
-) -> tuple[list[list[float]], list[Telemetry], int]:
+    rechecks: Rechecks,
+) -> tuple[list[Telemetry], int]:
     """One sample of each per round; telemetry is read once a round, while the card works.
 
     A round in which the card was throttled is thrown away and run again, as many as were asked for
     at most; the last value counts them.
     """
-    samples_us: list[list[float]] = [[] for _ in stopwatches]
     readings: list[Telemetry] = []
     num_thrown = 0
     generator = np.random.default_rng(request.seed)
@@ -149,23 +165,39 @@ def interleaved(
     while len(readings) < request.rounds:
         for place, index in enumerate(generator.permutation(len(stopwatches))):
             meanwhile = read if place == 0 else None
-            samples_us[index] += stopwatches[index].samples(1, meanwhile)
-        after_round()
+            finalists[index].samples_us += stopwatches[index].samples(1, meanwhile)
         if is_throttled(readings[-1]) and num_thrown < request.rounds:
             num_thrown += 1
             readings.pop()
-            for samples in samples_us:
-                samples.pop()
+            for finalist in finalists:
+                finalist.samples_us.pop()
             time.sleep(COOLING_S[0])
-    return samples_us, readings, num_thrown
+        else:
+            rechecks.after_round()
+    return readings, num_thrown
 
 
-def timed_finalist(finalist: Finalist, samples_us: Sequence[float], check: Checked) -> Timed:
-    """What the statistics need."""
-    return Timed(
-        name=finalist.name,
-        config=finalist.config,
-        kernel_sha256=finalist.kernel_sha256,
-        samples_us=tuple(samples_us),
-        verification=check.verification,
-    )
+def conclude(bench: Bench, finalists: Sequence[Finalist], rechecks: Rechecks) -> None:
+    """What all checks say of each; the baseline, in front, was not checked between rounds."""
+    for place, finalist in enumerate(finalists):
+        checked = bench.check(finalist.runs)
+        finalist.complaint = rechecks.complaints.get(place - 1) or checked.complaint
+        finalist.verification = checked.verification
+
+
+def measure_energy(
+    bench: Bench,
+    finalists: Sequence[Finalist],
+    stopwatches: Sequence[Stopwatch],
+    request: RunFinals,
+) -> None:
+    """Rounds of their own, because a sample takes far longer than one of time does."""
+    if bench.energy is None:
+        return
+    generator = np.random.default_rng(request.seed)
+    for _ in range(min(ENERGY_ROUNDS, request.rounds)):
+        for index in generator.permutation(len(stopwatches)):
+            finalist, stopwatch = finalists[index], stopwatches[index]
+            if not finalist.complaint:
+                sample_us = finalist.samples_us[0] * stopwatch.method.launches
+                finalist.samples_mj.append(bench.energy.energy_mj(stopwatch, sample_us))

@@ -105,6 +105,9 @@ def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> 
     )
 
 
-def dropped(candidate: Candidate, reason: str) -> Dropped:
+def disqualified(
+    candidate: Candidate, reason: str, status: Status = Status.WRONG_RESULT
+) -> Disqualified:
     """A finalist that is out, the reason folded to one line."""
-    return Dropped(candidate.config, candidate.source.sha256, " ".join(reason.split()))
+    folded = " ".join(reason.split())
+    return Disqualified(candidate.config, candidate.source.sha256, folded, status)

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from autogemm.targets.cuda.bench import Bench, Contestant
 
-# A kernel that is wrong once in ten launches passes this many with probability 0.9^30 = 4 %.
-MIN_CHECKS = 30
+# A kernel that is wrong once in ten launches passes so many with probability 0.9^44 < 1 %.
+MIN_CHECKS = 44
 
 
 class Rechecks:

@@ -11,7 +11,7 @@ from autogemm.certificate import Check
 from autogemm.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.errors import AutogemmError, DeviceError, UsageError
 from autogemm.kernel import Candidate
-from autogemm.outcome import Dropped, Finals, Outcome, Provenance, Status
+from autogemm.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import (
@@ -42,6 +42,8 @@ RESTART_PAUSES_S = (0.5, 2.0, 8.0)
 FINALS_ATTEMPTS = 3
 # The float64 reference is two GEMMs; a card with few float64 units does 0.1 TFLOP/s and more.
 SLOW_F64_FLOPS_PER_S = 1e11
+# Of one contestant: five samples, each ten times as long as it should be.
+ENERGY_FINALS_S = 25.0
 
 
 class CudaTarget:
@@ -151,6 +153,8 @@ class CudaTarget:
         sample_s = 0.05 + 10e-6 * (self.baseline_us or 0.0)
         num_samples = rounds * (len(candidates) + 1)
         deadline_s = options.deadline_s * (len(candidates) + 2) + num_samples * sample_s
+        if options.objective is not Objective.TIME:
+            deadline_s += ENERGY_FINALS_S * (len(candidates) + 1)
         reply = worker.ask(
             RunFinals(candidates, rounds, seed), deadline_s, options.host_memory_bytes
         )
@@ -169,8 +173,10 @@ class CudaTarget:
         for candidate in candidates:
             try:
                 self._finals((candidate,), rounds, seed)
-            except (ChildError, DeviceError) as error:
-                lost.append(dropped(candidate, str(error)))
+            except ChildError as error:
+                lost.append(disqualified(candidate, str(error), Status.CRASHED))
+            except DeviceError as error:
+                lost.append(disqualified(candidate, str(error)))
             else:
                 left.append(candidate)
         return tuple(left), tuple(lost)

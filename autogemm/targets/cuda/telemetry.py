@@ -56,6 +56,12 @@ class TelemetryReader:
             ),
         )
 
+    def energy_mj(self) -> int | None:
+        """The card's energy counter in millijoules since the driver was loaded; Volta and later."""
+        if self._nvml is None:
+            return None
+        return self._value(lambda: self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+
     def _value(self, ask: Callable[[], Any]) -> int | None:
         """One reading; a card, driver or binding that cannot tell is no error."""
         try:

@@ -11,7 +11,15 @@ from autogemm.config import Value
 from autogemm.device import Device
 from autogemm.errors import FamilyError, NotFoundError, UsageError
 from autogemm.kernel import Candidate
-from autogemm.outcome import CacheState, Environment, Finals, Measurement, Outcome, Provenance
+from autogemm.outcome import (
+    CacheState,
+    Environment,
+    Finals,
+    Measurement,
+    Objective,
+    Outcome,
+    Provenance,
+)
 from autogemm.problem import Problem
 from autogemm.space import Expression, Family, Parameter, Space, listed_space, parse_expression
 from autogemm.space.evaluation import Operand
@@ -58,6 +66,10 @@ class ListedTarget:
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Raises UsageError for another problem or cache state than the file's."""
+        if options.objective is not Objective.TIME:
+            raise UsageError(
+                f"recordings hold times only: --objective {options.objective} needs a GPU"
+            )
         known = said_sizes(self.cache, self._description)
         asked = {"M": problem.m, "N": problem.n, "K": problem.k}
         if any(asked[name] != size for name, size in known.items()):

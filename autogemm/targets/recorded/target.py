@@ -1,6 +1,6 @@
 """Answers from recordings as a card would, with every time marked as recorded."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from autogemm.config import Value
@@ -10,6 +10,7 @@ from autogemm.outcome import (
     Finals,
     FinalsEntry,
     Measurement,
+    Objective,
     Outcome,
     Provenance,
     Status,
@@ -26,23 +27,23 @@ MAIN_KERNEL = "gemm_kernel"
 class RecordedTarget:
     """Replays one recording file, or whichever of a folder's files holds the problem.
 
-    ``family`` leaves out recordings of other families. Times are medians taken when the recording
-    was made, on the device that ``device`` describes. Raises NotFoundError when there is no
-    recording there, RecordingError for a broken one.
+    ``families`` leaves out recordings of other families; empty takes all. Times are medians taken
+    when the recording was made, on the device that ``device`` describes. Raises NotFoundError when
+    there is no recording there, RecordingError for a broken one.
     """
 
     provenance = Provenance.RECORDED
     needs_cubin = False
 
-    def __init__(self, place: Path | None = None, family: str | None = None) -> None:
+    def __init__(self, place: Path | None = None, families: Collection[str] = ()) -> None:
         place = place or recording_folder()
         if not place.exists():
             raise NotFoundError(f"no such recording: {place}")
         paths = recording_paths(place) if place.is_dir() else [place]
         held = [(path, read_recording(path)) for path in paths]
-        self._held = [item for item in held if family in (None, item[1].family)]
+        self._held = [item for item in held if not families or item[1].family in families]
         if not self._held:
-            of_family = f" of the family {family!r}" if family else ""
+            of_family = f" of the family {' or '.join(map(repr, families))}" if families else ""
             raise NotFoundError(f"no recording{of_family} in {place}; a GPU is needed")
         self._rows: dict[frozenset[tuple[str, Value]], int] = {}
         self._use(*self._held[0])
@@ -56,6 +57,10 @@ class RecordedTarget:
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Pick the recording that holds the problem. Raises UsageError if none does."""
+        if options.objective is not Objective.TIME:
+            raise UsageError(
+                f"recordings hold times only: --objective {options.objective} needs a GPU"
+            )
         fitting = [item for item in self._held if item[1].problem == problem]
         if not fitting:
             raise NotFoundError(self._not_held(problem))
@@ -79,6 +84,11 @@ class RecordedTarget:
         return (
             f"no recording holds {problem.label}; held: {held}; tune one of these or run on a GPU"
         )
+
+    @property
+    def family(self) -> str:
+        """The family whose configs are recorded."""
+        return self.recording.family
 
     def restriction(self, family: Family) -> dict[str, tuple[Value, ...]]:
         """The values of each parameter that the recording covers, in the family's order.
@@ -218,6 +228,7 @@ class RecordedTarget:
             ratio_high=ratio,
             tied=is_tied,
             verification=self.recording.verification(self._row(candidate)),
+            registers=self.recording.registers[self._row(candidate)],
         )
 
     def close(self) -> None:

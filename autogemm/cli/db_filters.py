@@ -1,0 +1,84 @@
+"""What the commands of ``autogemm db`` share: the filters, the database, how rows are printed."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from autogemm.cli import db_rows
+from autogemm.cli.db_rows import Columns, FlatRow
+from autogemm.cli.output import print_rows
+from autogemm.dtypes import DType
+from autogemm.outcome import Provenance
+from autogemm.problem import Layout
+
+if TYPE_CHECKING:
+    from autogemm.store import Store
+
+# Ids have 32 bits in every database.
+MAX_NUMBER = 2**31 - 1
+
+# Names of the plain filters, as options and in BestQuery.
+FILTERS = ("gpu", "size", "layout", "dtype", "family", "run_id")
+
+Command = Callable[..., Any]
+
+
+def filter_options(command: Command) -> Command:
+    """Adds ``--gpu --size --layout --dtype --family --run --provenance`` as one ``query``."""
+    layouts = [layout.value for layout in Layout]
+    dtypes = [dtype.label for dtype in DType]
+    options = (
+        click.option("--gpu", metavar="NAME", help="Any part of the GPU's name, in any case."),
+        click.option("--size", metavar="SIZE", help="4096 or MxNxK."),
+        click.option("--layout", type=click.Choice(layouts), help="As stored (n) or transposed."),
+        click.option("--dtype", type=click.Choice(dtypes), help="Element type."),
+        click.option("--family", metavar="NAME", help="Kernel family."),
+        click.option(
+            "--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Of this run only."
+        ),
+        click.option(
+            "--provenance",
+            type=click.Choice([provenance.value for provenance in Provenance]),
+            help="Measured by autogemm, or read from a recording.",
+        ),
+    )
+
+    @functools.wraps(command)
+    def with_query(provenance: str | None, **values: Any) -> Any:
+        from autogemm.store import BestQuery
+
+        filters = {name: values.pop(name) for name in FILTERS}
+        source = Provenance(provenance) if provenance else None
+        return command(query=BestQuery(provenance=source, **filters), **values)
+
+    wrapped: Command = with_query
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped
+
+
+def open_database(url: str | None) -> Store:
+    """The database of ``--db``, which must be there."""
+    from autogemm.store import open_store
+
+    return open_store(url, create=False)
+
+
+def print_rows_as(
+    rows: Sequence[FlatRow],
+    columns: Columns,
+    table: Columns,
+    *,
+    as_json: bool,
+    as_csv: bool,
+) -> None:
+    """The rows as a table of the columns ``table``, or as JSON or CSV of ``columns``."""
+    if as_json or as_csv:
+        shape = db_rows.for_csv if as_csv else db_rows.for_json
+        print_rows([shape(row) for row in rows], columns, as_json=as_json, as_csv=as_csv)
+    elif rows:
+        print_rows([db_rows.for_table(row) for row in rows], table)

@@ -1,0 +1,97 @@
+"""The finals of a run: who takes part, who wins, and whether the winner passes all checks."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from autogemm.certificate import Certificate
+from autogemm.errors import KernelCompileError
+from autogemm.kernel import Candidate
+from autogemm.outcome import Finals, Objective, Outcome, Provenance
+from autogemm.store import Store
+from autogemm.targets import Target
+from autogemm.tuning.certify import Certifier, certified
+from autogemm.tuning.events import Certifying, Event, FinalsStarted
+from autogemm.tuning.making import Maker
+from autogemm.tuning.request import TuneRequest, ranked
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Finals with those who took part, and the winner's certificate once it has one."""
+
+    finals: Finals
+    candidates: tuple[Candidate, ...]
+    certificate: Certificate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Holds the finals of one run on its target, and keeps what they say."""
+
+    request: TuneRequest
+    target: Target
+    store: Store
+    maker: Maker
+    run_id: int
+    on_event: Callable[[Event], None]
+
+    def decide(self, outcomes: Sequence[Outcome]) -> Decided | None:
+        """The best outcomes in finals, None if there is no candidate for them."""
+        request = self.request
+        candidates = finalists(self.maker, outcomes, request.finalists, request.measure.objective)
+        if not candidates:
+            return None
+        self.on_event(FinalsStarted(len(candidates), request.rounds))
+        finals = self.target.finals(candidates, request.rounds, request.seed)
+        return Decided(finals, tuple(candidates))
+
+    def certify(self, decided: Decided) -> Decided:
+        """With the first finalist that passes all checks as the winner, if that was asked for.
+
+        Raises CertificationError when none does. The target is left prepared for another problem.
+        """
+        if not self.request.certify or decided.finals.provenance is not Provenance.MEASURED:
+            return decided
+        certifiers = {
+            family.name: Certifier(
+                family,
+                self.target,
+                self.maker.compiler,
+                progress=lambda step: self.on_event(Certifying(step)),
+            )
+            for family in self.maker.families
+        }
+
+        def keep(kernel_sha256: str, certificate: Certificate) -> None:
+            self.store.record_certificate(self.run_id, kernel_sha256, certificate)
+
+        finals, certificate = certified(
+            certifiers, decided.finals, decided.candidates, self.request, keep
+        )
+        return Decided(finals, decided.candidates, certificate)
+
+    def record(self, decided: Decided) -> None:
+        """Into the store."""
+        sources = {one.source.sha256: one.source for one in decided.candidates}
+        self.store.record_finals(self.run_id, decided.finals, sources)
+
+
+def finalists(
+    maker: Maker,
+    outcomes: Sequence[Outcome],
+    num_finalists: int,
+    objective: Objective = Objective.TIME,
+) -> list[Candidate]:
+    """The best candidates with different kernels, made again (from the cubin cache)."""
+    chosen: dict[str, Candidate] = {}
+    for outcome in ranked(outcomes, objective):
+        source = maker.render(outcome.config)
+        if source.sha256 in chosen:
+            continue
+        # It compiled during the search; should it not now, the next best takes its place.
+        with suppress(KernelCompileError):
+            chosen[source.sha256] = maker.start(source).candidate()
+        if len(chosen) == num_finalists:
+            break
+    return list(chosen.values())

@@ -1,0 +1,78 @@
+"""Bugs to plant where several blocks share a tile of C: SPLIT_K and STREAM_BLOCKS of sgemm_simt."""
+
+from mutations import TILE, Base, Mutation, ragged
+
+from autogemm.problem import Layout
+
+PIPELINE = TILE | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4}
+SHARED_BASES: dict[str, Base] = {
+    "split K": Base(PIPELINE | {"SPLIT_K": 3}, ragged(Layout.NN, 4)),
+    "stream K": Base(PIPELINE | {"STREAM_BLOCKS": 38}, ragged(Layout.NN, 4)),
+}
+K, S = SHARED_BASES
+
+STORE = "store_tile(parts + (long long)part * PART"
+FENCE, BARRIER = "    __threadfence();\n", "    __syncthreads();\n"
+PUBLISH = f"{FENCE}{BARRIER}    __shared__ bool is_last;"
+RECEIVE = f"{FENCE}    if (threadIdx.x == 0) {{\n        *arrived = 0;"
+RESET = "        *arrived = 0;\n"
+
+
+def both(name: str, old: str, new: str) -> tuple[Mutation, Mutation]:
+    """The same slip in both ways of sharing."""
+    return Mutation(K, name, old, new), Mutation(S, name, old, new)
+
+
+SHARED_MUTATIONS: tuple[Mutation, ...] = (
+    # Handing over.
+    *both("part not published", PUBLISH, PUBLISH.replace(FENCE, "")),
+    *both("published before all have stored", PUBLISH, PUBLISH.replace(BARRIER, "")),
+    *both("one thread publishes", PUBLISH, "    if (threadIdx.x == 0)" + PUBLISH),
+    *both("published to the block only", "__threadfence()", "__threadfence_block()"),
+    *both("parts not received", RECEIVE, RECEIVE.replace(FENCE, "")),
+    *both("arrival is no atomic", "atomicAdd(arrived, 1u)", "(*arrived)++"),
+    *both("nobody waits to be the last", "    if (!is_last) {", "    if (part > 0) {"),
+    *both("all add up", "    if (!is_last) {", "    if (false) {"),
+    *both("one arrival too few", "(unsigned)num_parts - 1", "(unsigned)num_parts - 2"),
+    *both("one arrival too many", "(unsigned)num_parts - 1", "(unsigned)num_parts"),
+    *both(
+        "who is last read without a barrier",
+        f"    }}\n{BARRIER}    if (!is_last)",
+        "    }\n    if (!is_last)",
+    ),
+    # Counters.
+    *both("counter not set back", RESET, ""),
+    *both("counter set back to one", RESET, RESET.replace("0;", "1;")),
+    *both(
+        "every block sets the counter back",
+        "    if (!is_last) {",
+        "    *arrived = 0;\n    if (!is_last) {",
+    ),
+    *both("counters overlap the parts", "(num_tiles + 3) / 4 * 4", "(num_tiles + 3) / 8 * 4"),
+    Mutation(K, "one counter for all tiles", "arrived + tile", "arrived"),
+    Mutation(S, "one counter for all tiles", "arrived + shared_tile", "arrived"),
+    # Parts.
+    *both("first part left out", "for (int from = 0; from", "for (int from = 1; from"),
+    *both("last part left out", "from < num_parts", "from < num_parts - 1"),
+    *both(
+        "parts begin at the wrong place",
+        "(long long)from * PART + first",
+        "(long long)from * STEP + first",
+    ),
+    *both("alpha in each part", "PART, BN, BM, BN, 1.0f, 0.0f", "PART, BN, BM, BN, alpha, 0.0f"),
+    *both("C in each part", "PART, BN, BM, BN, 1.0f, 0.0f", "PART, BN, BM, BN, 1.0f, beta"),
+    *both("rows beyond M stored", "if (m >= tile_m)", "if (m > tile_m)"),
+    *both("part cut at the edge", "PART, BN, BM, BN, 1.0f", "PART, BN, tile_m, BN, 1.0f"),
+    Mutation(K, "parts of two tiles overlap", "tile * SPLIT_K * PART", "tile * PART"),
+    Mutation(
+        K, "a slab left out", "(part + 1) / num_parts) * BK", "(part + 1) / num_parts - 1) * BK"
+    ),
+    Mutation(
+        K, "a slab twice", "num_slabs * part / num_parts", "num_slabs * part / (num_parts + 1)"
+    ),
+    Mutation(S, "parts of two tiles overlap", "(owner + shared_tile) * PART", "owner * PART"),
+    Mutation(
+        S, "range of slabs begins too late", "min(sharer, sharers)", "min(sharer + 1, sharers)"
+    ),
+    Mutation(S, "one part fewer expected", "last_owner - owner + 1", "last_owner - owner"),
+)
