@@ -139,7 +139,7 @@ def _checked_lines(result: TuneResult) -> list[str]:
     if result.certificate is not None:
         lines = [f"checked: {check.line}" for check in result.certificate.checks]
     if result.finals is not None:
-        lines += [f"no winner: {lost.config}: {lost.reason}" for lost in result.finals.dropped]
+        lines += [f"no winner: {lost.config}: {lost.reason}" for lost in result.finals.disqualified]
     return lines
 
 
@@ -260,7 +260,7 @@ def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
         "disqualified": [
             {"config": lost.config.as_dict(), "reason": lost.reason}
             | {"kernel_sha256": lost.kernel_sha256}
-            for lost in finals.dropped
+            for lost in finals.disqualified
         ],
     }
 

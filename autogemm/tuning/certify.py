@@ -204,12 +204,12 @@ def certified(
 ) -> tuple[Finals, Certificate]:
     """The finals with a winner that passed, and its certificate.
 
-    Who fails is dropped and the next one checked; ``keep`` gets each kernel's sha256 and
-    certificate as it is made, also of those that the finals themselves dropped. Raises
+    Who fails is disqualified and the next one checked; ``keep`` gets each kernel's sha256 and
+    certificate as it is made, also of those that the finals themselves disqualified. Raises
     CertificationError when nobody is left.
     """
     by_sha256 = {candidate.source.sha256: candidate for candidate in candidates}
-    for lost in finals.dropped:
+    for lost in finals.disqualified:
         found = Check("finals", Verdict.FAILED, lost.reason)
         keep(lost.kernel_sha256, Certificate((found,), datetime.now(UTC)))
     for _ in finals.entries:
@@ -255,9 +255,9 @@ def without_winner(
         finals,
         entries=entries,
         baseline=baseline,
-        dropped=(
-            *finals.dropped,
-            Dropped(lost.config, lost.kernel_sha256, reason),
+        disqualified=(
+            *finals.disqualified,
+            Disqualified(lost.config, lost.kernel_sha256, reason),
         ),
     )
 

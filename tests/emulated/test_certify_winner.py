@@ -176,15 +176,15 @@ def test_the_next_finalist_takes_the_place_of_one_that_fails(family: Family, sto
     assert certificate is not None
     assert certificate.verdict is Verdict.PASSED
     assert {entry.config and entry.config["U"] for entry in finals.entries} == {1}
-    assert {lost.config["U"] for lost in finals.dropped} == {4}
-    assert all("emulator failed" in lost.reason for lost in finals.dropped)
+    assert {lost.config["U"] for lost in finals.disqualified} == {4}
+    assert all("emulator failed" in lost.reason for lost in finals.disqualified)
     assert any(isinstance(event, Certifying) for event in events)
     # The same in the database, and nobody who asks for the best gets one that failed.
     assert store.run(result.run_id).state is RunState.FINISHED
     best = store.stored_kernel(BestQuery())
     assert best.source.sha256 == finals.winner.kernel_sha256
     assert best.certificate == certificate
-    for lost in finals.dropped:
+    for lost in finals.disqualified:
         stored = store.stored_kernel(lost.kernel_sha256)
         assert stored.certificate is not None
         assert stored.certificate.reason == lost.reason
@@ -318,7 +318,7 @@ def test_ties_are_decided_anew_without_the_winner(family: Family) -> None:
     assert [entry.config for entry in others.entries] == [candidates[1].config]
     assert others.winner.ratio == pytest.approx(finals.entries[1].ratio)
     assert others.baseline.samples_us == finals.baseline.samples_us
-    assert [(lost.config, lost.reason) for lost in others.dropped] == [
+    assert [(lost.config, lost.reason) for lost in others.disqualified] == [
         (candidates[0].config, "memcheck failed")
     ]
 

@@ -37,7 +37,7 @@ def test_wrong_once_in_ten_is_caught_in_the_finals(prepared: CudaTarget) -> None
     # With as many checks it gets through once in 40,000.
     finals = prepared.finals([flaky, right], rounds=100, seed=1)
     assert [entry.config for entry in finals.entries] == [right.config]
-    (lost,) = finals.dropped
+    (lost,) = finals.disqualified
     assert lost.config == flaky.config
     assert "elements are wrong" in lost.reason
 
@@ -52,14 +52,14 @@ def test_what_a_right_kernel_left_in_c_does_not_stand_in_for_a_lost_write(
     candidates = [candidate(problem, BEFORE=skipping), candidate(problem)]
     finals = prepared.finals(candidates, rounds=100, seed=1)
     assert len(finals.entries) == 1
-    assert "got nan" in finals.dropped[0].reason
+    assert "got nan" in finals.disqualified[0].reason
 
 
 @pytest.mark.parametrize("rounds", [1, 7, 40])
 def test_there_are_enough_checks_whatever_the_rounds(prepared: CudaTarget, rounds: int) -> None:
     finals = prepared.finals([candidate(PROBLEM)], rounds, seed=1)
     assert finals.num_checks >= max(MIN_CHECKS, rounds)
-    assert finals.dropped == ()
+    assert finals.disqualified == ()
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_a_workspace_larger_than_the_card_costs_one_candidate(prepared: CudaTarg
     assert_fine(prepared.measure(right, None))
     finals = prepared.finals([hungry, right], rounds=2, seed=1)
     assert [entry.config for entry in finals.entries] == [right.config]
-    assert "no room" in finals.dropped[0].reason
+    assert "no room" in finals.disqualified[0].reason

@@ -145,15 +145,15 @@ def test_wrong_once_in_ten_is_caught_in_the_finals(prepared: CudaTarget, build: 
     # With 100 checks it gets through once in 40,000.
     finals = prepared.finals([flaky, fine], rounds=100, seed=1)
     assert [entry.config for entry in finals.entries] == [fine.config]
-    print(finals.dropped[0].reason)
-    assert "in the finals" in finals.dropped[0].reason
+    print(finals.disqualified[0].reason)
+    assert "in the finals" in finals.disqualified[0].reason
 
 
 def test_a_crash_in_the_finals_costs_one_finalist(prepared: CudaTarget, build: Build) -> None:
     flaky, fine = build(PROBLEM, CRASHES_ONCE_IN_TEN), build(PROBLEM, FINE)
     finals = prepared.finals([flaky, fine], rounds=30, seed=1)
     assert [entry.config for entry in finals.entries] == [fine.config]
-    assert [lost.config for lost in finals.dropped] == [flaky.config]
+    assert [lost.config for lost in finals.disqualified] == [flaky.config]
 
 
 @needs_sanitizer

@@ -146,7 +146,7 @@ def test_finals_come_back(target: CudaTarget) -> None:
 def test_a_candidate_that_dies_is_disqualified(target: CudaTarget, act: str) -> None:
     finals = target.finals([candidate(act), candidate("fine")], rounds=2, seed=1)
     assert [entry.config for entry in finals.entries] == [candidate("fine").config]
-    (lost,) = finals.dropped
+    (lost,) = finals.disqualified
     assert (lost.config, lost.kernel_sha256) == (
         candidate(act).config,
         candidate(act).source.sha256,

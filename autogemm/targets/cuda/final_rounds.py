@@ -56,7 +56,7 @@ class Finalist:
 
 
 def run_finals(bench: Bench, request: RunFinals) -> Finals:
-    """Time and verify all, round after round. Who is wrong at any time is dropped.
+    """Time and verify all, round after round. Who is wrong at any time is disqualified.
 
     Raises DeviceError when nobody is left, or the baseline is wrong. A crash ends the worker: the
     parent then asks each candidate by itself.
@@ -110,7 +110,7 @@ def baseline_finalist(bench: Bench) -> Finalist:
 
 def right_candidates(
     bench: Bench, candidates: Sequence[Candidate], loaded: ExitStack
-) -> tuple[list[Finalist], list[Dropped]]:
+) -> tuple[list[Finalist], list[Disqualified]]:
     """Load and verify, ``loaded`` unloads them; and those that are out, with the reason.
 
     Raises CandidateError when the context broke.
@@ -127,7 +127,7 @@ def right_candidates(
             lost.append(disqualified(candidate, error.reason, error.status))
             continue
         if checked.complaint:
-            lost.append(dropped(candidate, checked.complaint))
+            lost.append(disqualified(candidate, checked.complaint))
             continue
         resources = candidate.compiled.resources if candidate.compiled is not None else ()
         finalists.append(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from autogemm.device import Device
 from autogemm.kernel import Candidate
-from autogemm.outcome import Dropped, Environment, Finals, Outcome, Status
+from autogemm.outcome import Disqualified, Environment, Finals, Outcome, Status
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
 

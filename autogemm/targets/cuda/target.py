@@ -27,7 +27,7 @@ from autogemm.targets.cuda.messages import (
     RunFinals,
     Start,
     Started,
-    dropped,
+    disqualified,
     outcome_without_times,
 )
 from autogemm.targets.cuda.sanitizer import Job, sanitize
@@ -109,14 +109,14 @@ class CudaTarget:
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
         """Re-time candidates and baseline interleaved, in random order, round after round.
 
-        A candidate that fails now is dropped. Raises UsageError without candidates or rounds,
+        A candidate that fails now is disqualified. Raises UsageError without candidates or rounds,
         DeviceError when none is left.
         """
         if not candidates or rounds < 1:
             raise UsageError(
                 f"finals need a candidate and a round, got {len(candidates)} and {rounds}"
             )
-        left, lost = tuple(candidates), tuple[Dropped, ...]()
+        left, lost = tuple(candidates), tuple[Disqualified, ...]()
         for _ in range(FINALS_ATTEMPTS):
             try:
                 finals = self._finals(left, rounds, seed)
@@ -126,7 +126,7 @@ class CudaTarget:
                 left, more = self._finish_alone(left, rounds, seed)
                 lost += more
             else:
-                return replace(finals, dropped=(*lost, *finals.dropped))
+                return replace(finals, disqualified=(*lost, *finals.disqualified))
             if not left:
                 raise DeviceError(f"no finalist ran a second time, the last one: {lost[-1].reason}")
         raise DeviceError(f"the finals broke off {FINALS_ATTEMPTS} times: {failure}") from failure
@@ -167,7 +167,7 @@ class CudaTarget:
 
     def _finish_alone(
         self, candidates: tuple[Candidate, ...], rounds: int, seed: int
-    ) -> tuple[tuple[Candidate, ...], tuple[Dropped, ...]]:
+    ) -> tuple[tuple[Candidate, ...], tuple[Disqualified, ...]]:
         """Those that get through finals of their own, and those that do not with the reason."""
         left, lost = [], []
         for candidate in candidates:
