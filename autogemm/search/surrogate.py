@@ -189,7 +189,9 @@ class _Model:
         times[worked] = _standardised(logs)
         failures[finished] = ~worked[finished]
         believed = self._posterior.believe(failures) if (failures == 1.0).any() else None
-        return _Targets(self._posterior.believe(times), believed, _unit(logs))
+        # A single time says nothing of how much times differ; equal ones say that they do not.
+        unit = float(logs.std()) if len(logs) > 1 else 1.0
+        return _Targets(self._posterior.believe(times), believed, unit)
 
     def score(self, targets: "_Targets", seen: NDArray[np.bool_], start: int = 0) -> Floats:
         """How promising the candidates from ``start`` on are: log of improvement x success."""

@@ -134,8 +134,9 @@ def test_a_single_config_that_worked_is_no_trouble() -> None:
         proposal = search.ask()
         assert proposal is not None
         search.tell(proposal, failed(proposal.config) if turn else ok(proposal.config, 3.0))
+    # Nothing is known of how much times differ: no reason to stop.
     assert search.expected_improvement is not None
-    assert 0.0 <= search.expected_improvement < 1.0
+    assert 0.01 < search.expected_improvement < 1.0
 
 
 @pytest.fixture(scope="module")
