@@ -26,7 +26,7 @@ from autogemm.config import Config
 from autogemm.errors import AutogemmError
 from autogemm.outcome import Finals, FinalsEntry
 from autogemm.problem import Problem
-from autogemm.space import Family, load_family
+from autogemm.space import Family, broken_constraints, load_family
 from autogemm.store import open_store
 from autogemm.targets import Target
 from autogemm.targets.recorded import Recording, read_recording
@@ -87,7 +87,7 @@ def main(
             runs = [
                 search(target, family, recorded.problem, seed, options) for seed in range(seeds)
             ]
-            best = exhaustive_best(recorded, family)
+            best = exhaustive_best(recorded, target)
             finals = compare(target, family, recorded.problem, [best, *all_steps(runs)], rounds)
             report(runs, finals, best, within, chosen.notice)
     except AutogemmError as error:
@@ -119,10 +119,19 @@ def search(
     return Run(seed, result, steps, start_up_s)
 
 
-def exhaustive_best(recorded: Recording, family: Family) -> Config:
-    """The fastest config of the recording."""
+def exhaustive_best(recorded: Recording, target: Target) -> Config:
+    """The fastest config of the recording.
+
+    A parameter that the family got later has the value of the first seed that makes it legal.
+    """
+    family = load_family(recorded.family)
     times_us = [time_us or float("inf") for time_us in recorded.time_us]
-    return Config.of(family.name, recorded.values(times_us.index(min(times_us))))
+    values = recorded.values(times_us.index(min(times_us)))
+    for seed in family.seeds:
+        config = Config.of(family.name, seed.as_dict() | values)
+        if not broken_constraints(family, config, recorded.problem, target.device):
+            return config
+    raise AutogemmError("the recording's best config is not legal any more: make a new recording")
 
 
 def all_steps(runs: list[Run]) -> list[Config]:

@@ -55,6 +55,8 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
         "preconditions": host.preconditions(),
         "vectors": host.vectors(),
         "launches": host.launches(),
+        "launch_quantities": host.quantities(*host.launch_expressions()),
+        "workspace_quantities": host.quantities(family.workspace_bytes),
         "workspace_bytes": host.workspace_bytes(),
         "problem": _problem_literals(problem),
         "arch": kernel.device.arch,
@@ -146,6 +148,10 @@ class _Host:
             "trans_a": int(problem.layout.trans_a),
             "trans_b": int(problem.layout.trans_b),
         }
+        for name, expression in family.derive.items():
+            text = _written(expression).to_c(self._constants | self._special)
+            if name not in self._special and text.lstrip("-").isdigit():
+                self._constants[name] = int(text)
 
     def preconditions(self) -> list[str]:
         """Expressions that must be 0: edges for which no code was emitted."""
@@ -179,15 +185,42 @@ class _Host:
         """x, y and z; extents that are not given are 1."""
         return ", ".join([*map(self._c_text, extents), "1", "1"][:3])
 
+    def launch_expressions(self) -> list[Expression]:
+        """All that the launches read."""
+        return [
+            expression
+            for rule in self._family.launch
+            for expression in (*rule.grid, *rule.threads, rule.smem_bytes)
+        ]
+
+    def quantities(self, *expressions: Expression) -> list[tuple[str, str]]:
+        """Name and C++ expression of each derived quantity that they need and that depends on the
+        problem, in order.
+        """
+        texts = {
+            name: self._c_text(expression)
+            for name, expression in self._family.derive.items()
+            if name not in self._constants and name not in self._special
+        }
+        needed = set(_names(" ".join(map(self._c_text, expressions))))
+        for name in reversed(texts):
+            if name in needed:
+                needed.update(_names(texts[name]))
+        return [(name, text) for name, text in texts.items() if name in needed]
+
     def _c_text(self, expression: Expression) -> str:
-        # From what was written: derived quantities that are put in place already could no longer
-        # be held at the values that the kernel's text has.
-        written = parse_expression(expression.text, expression.origin)
-        needed, _ = self._family.derived_for(written)
-        for name in reversed(needed):
-            if name not in self._special:
-                written = written.substitute({name: self._family.derive[name]})
-        return written.to_c(self._constants | self._special)
+        return _written(expression).to_c(self._constants | self._special)
+
+
+def _names(c_text: str) -> list[str]:
+    return re.findall(r"[A-Za-z_]\w*", c_text)
+
+
+def _written(expression: Expression) -> Expression:
+    """As it was written: derived quantities that were put in place could no longer be held at the
+    values that the kernel's text has.
+    """
+    return parse_expression(expression.text, expression.origin)
 
 
 def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:

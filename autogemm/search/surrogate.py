@@ -189,7 +189,7 @@ class _Model:
         times[worked] = _standardised(logs)
         failures[finished] = ~worked[finished]
         believed = self._posterior.believe(failures) if (failures == 1.0).any() else None
-        return _Targets(self._posterior.believe(times), believed, float(logs.std()))
+        return _Targets(self._posterior.believe(times), believed, _unit(logs))
 
     def score(self, targets: "_Targets", seen: NDArray[np.bool_], start: int = 0) -> Floats:
         """How promising the candidates from ``start`` on are: log of improvement x success."""
@@ -287,8 +287,11 @@ def _informative(targets: Floats, most: int, rng: np.random.Generator) -> Indice
 
 
 def _standardised(values: Floats) -> Floats:
-    if not len(values):
-        return values
-    spread = float(values.std())
-    standard: Floats = (values - values.mean()) / (spread if spread > 0.0 else 1.0)
+    standard: Floats = (values - values.mean()) / _unit(values) if len(values) else values
     return standard
+
+
+def _unit(values: Floats) -> float:
+    """Their spread; 1 where there is none, rounding aside."""
+    spread = float(values.std())
+    return spread if spread > 1e-9 else 1.0

@@ -57,7 +57,7 @@ def build_space(
         )
     join = _Join(family, problem, device, radix)
     keys = join.legal_keys()
-    removed = tuple(zip(family.constraints, join.removed, strict=True))
+    removed = tuple(zip(family.rules, join.removed, strict=True))
     if not len(keys):
         constraint, count = max(removed, key=lambda pair: pair[1])
         raise EmptySpaceError(
@@ -93,7 +93,7 @@ class _Join:
         self._family = family
         self._radix = radix
         self._visited = 0
-        self.removed = [0] * len(family.constraints)
+        self.removed = [0] * len(family.rules)
         self._scalars: dict[str, Operand] = {**problem_values(problem), **device_values(device)}
         single = [p for p in radix.parameters if len(p.values) == 1]
         self._scalars |= {p.name: p.values[0] for p in single}
@@ -122,7 +122,7 @@ class _Join:
             p.name: i for i, p in enumerate(self._radix.parameters) if p.name not in self._scalars
         }
         rules = []
-        for i, constraint in enumerate(self._family.constraints):
+        for i, constraint in enumerate(self._family.rules):
             derived, names = self._family.derived_for(constraint.require)
             parameters = frozenset(positions[name] for name in names & positions.keys())
             rules.append(_Rule(i, parameters, derived))
@@ -221,5 +221,5 @@ class _Join:
         for name in rule.derived:
             if name not in given:
                 given[name] = self._family.derive[name].evaluate(given)
-        kept = self._family.constraints[rule.position].require.holds(given)
+        kept = self._family.rules[rule.position].require.holds(given)
         return np.full(len(keys), kept) if isinstance(kept, bool) else kept

@@ -51,7 +51,8 @@ def family_of(
         architectures=form.architectures,
         parameters=parameters,
         derive=derive,
-        constraints=(*check.architectures(), *check.constraints()),
+        constraints=(*check.architectures(), *check.constraints("constraints")),
+        worth_trying=check.constraints("worth_trying"),
         launch=tuple(check.launch(i, rule, derive) for i, rule in enumerate(form.launch)),
         workspace_bytes=check.inlined("workspace_bytes", form.workspace_bytes, derive),
         seeds=check.seeds(parameters),
@@ -134,13 +135,12 @@ class _Check:
             constraints.append(Constraint(rule, "the architectures that the family is written for"))
         return tuple(constraints)
 
-    def constraints(self) -> tuple[Constraint, ...]:
-        """Their expressions are numbers and may read the device."""
+    def constraints(self, field: str) -> tuple[Constraint, ...]:
+        """Those of ``constraints`` or ``worth_trying``: numbers, and may read the device."""
         known = {**self._kinds, **dict.fromkeys(DEVICE_NAMES, int)}
         constraints = []
-        for position, form in enumerate(self._form.constraints, start=1):
-            field = f"constraints.{position}"
-            rule = self._parsed(field, form.require, known)
+        for position, form in enumerate(getattr(self._form, field), start=1):
+            rule = self._parsed(f"{field}.{position}", form.require, known)
             self._check_number(rule, known)
             constraints.append(Constraint(rule, form.because))
         return tuple(constraints)

@@ -75,6 +75,8 @@ class Family:
     parameters: tuple[Parameter, ...]
     derive: dict[str, Expression]
     constraints: tuple[Constraint, ...]
+    worth_trying: tuple[Constraint, ...]
+    """Rules that only keep the search from wasting trials: a config that breaks one is right."""
     launch: tuple[LaunchRule, ...]
     workspace_bytes: Expression
     seeds: tuple[Config, ...]
@@ -83,6 +85,11 @@ class Family:
     yaml_sha256: str
     template_sha256: str
     searched: Searched = Searched.ALWAYS
+
+    @property
+    def rules(self) -> tuple[Constraint, ...]:
+        """All that a config of a search space keeps."""
+        return (*self.constraints, *self.worth_trying)
 
     def derived_for(self, expression: Expression) -> tuple[tuple[str, ...], frozenset[str]]:
         """The derived names that an expression needs, in order, and all names below them."""

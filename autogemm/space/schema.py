@@ -101,6 +101,7 @@ class FamilyForm(_Form):
     parameters: Annotated[dict[Identifier, ParameterForm], Field(min_length=1, max_length=64)]
     derive: Annotated[dict[Identifier, ExpressionText], Field(max_length=500)] = {}
     constraints: Annotated[list[ConstraintForm], Field(max_length=500)] = []
+    worth_trying: Annotated[list[ConstraintForm], Field(max_length=500)] = []
     launch: Annotated[list[LaunchForm], Field(min_length=1, max_length=16)]
     workspace_bytes: ExpressionText = "0"
     seeds: Annotated[list[dict[str, ParameterValue]], Field(max_length=1000)] = []
@@ -138,6 +139,7 @@ class FamilyLoader(yaml.SafeLoader):
 _FORMS: dict[object, type[BaseModel]] = {
     "parameters": ParameterForm,
     "constraints": ConstraintForm,
+    "worth_trying": ConstraintForm,
     "launch": LaunchForm,
 }
 

@@ -79,7 +79,7 @@ class Certifier:
     family: Family
     target: Target
     compiler: Compiler | None
-    matrix_s: float = MATRIX_S
+    matrix_s: float = field(default_factory=lambda: MATRIX_S)
     progress: Progress = field(default=lambda text: None)
 
     def certify(

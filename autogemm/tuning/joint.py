@@ -18,9 +18,12 @@ HOPELESS_RATIO = 1.5
 UNKNOWN_GAIN = 0.02
 
 
-def opening_for(trials: int | None, num_families: int) -> int:
-    """Trials that each family gets first: OPENING, but half of all trials at most go there."""
-    return OPENING if trials is None else min(OPENING, max(1, trials // (2 * num_families)))
+def opening_for(trials: int | None, num_families: int, num_seeds: int = 0) -> int:
+    """Trials that each family gets first: OPENING, or ``num_seeds``, the most that one of them has,
+    and half of OPENING more. Half of all trials at most go there.
+    """
+    opening = max(OPENING, num_seeds + OPENING // 2)
+    return opening if trials is None else min(opening, max(1, trials // (2 * num_families)))
 
 
 class FamilySearch(Protocol):

@@ -212,7 +212,11 @@ class _Run:
         searches = self._searches()
         joint = JointSearch(
             searches,
-            opening=opening_for(request.trials, len(searches)),
+            opening=opening_for(
+                request.trials,
+                len(searches),
+                max(len(space.seeds) for space in self.spaces.spaces),
+            ),
             objective=self.spec.objective,
             before=ledger.outcomes,
         )

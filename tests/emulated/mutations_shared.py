@@ -11,7 +11,6 @@ SHARED_BASES: dict[str, Base] = {
 }
 K, S = SHARED_BASES
 
-STORE = "store_tile(parts + (long long)part * PART"
 FENCE, BARRIER = "    __threadfence();\n", "    __syncthreads();\n"
 PUBLISH = f"{FENCE}{BARRIER}    __shared__ bool is_last;"
 RECEIVE = f"{FENCE}    if (threadIdx.x == 0) {{\n        *arrived = 0;"
@@ -49,7 +48,7 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
         "    *arrived = 0;\n    if (!is_last) {",
     ),
     *both("counters overlap the parts", "(num_tiles + 3) / 4 * 4", "(num_tiles + 3) / 8 * 4"),
-    Mutation(K, "one counter for all tiles", "arrived + tile", "arrived"),
+    Mutation(K, "one counter for all tiles", "arrived + index", "arrived"),
     Mutation(S, "one counter for all tiles", "arrived + shared_tile", "arrived"),
     # Parts.
     *both("first part left out", "for (int from = 0; from", "for (int from = 1; from"),
@@ -59,11 +58,11 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
         "(long long)from * PART + first",
         "(long long)from * STEP + first",
     ),
-    *both("alpha in each part", "PART, BN, BM, BN, 1.0f, 0.0f", "PART, BN, BM, BN, alpha, 0.0f"),
-    *both("C in each part", "PART, BN, BM, BN, 1.0f, 0.0f", "PART, BN, BM, BN, 1.0f, beta"),
-    *both("rows beyond M stored", "if (m >= tile_m)", "if (m > tile_m)"),
-    *both("part cut at the edge", "PART, BN, BM, BN, 1.0f", "PART, BN, tile_m, BN, 1.0f"),
-    Mutation(K, "parts of two tiles overlap", "tile * SPLIT_K * PART", "tile * PART"),
+    *both("alpha in each part", "(own, BN, 1.0f, 0.0f", "(own, BN, alpha, 0.0f"),
+    *both("C in each part", "(own, BN, 1.0f, 0.0f", "(own, BN, 1.0f, beta"),
+    *both("rows beyond M stored", "if (m >= tile.rows)", "if (m > tile.rows)"),
+    *both("part stored like the edge of C", "    own.rows = BM;\n", ""),
+    Mutation(K, "parts of two tiles overlap", "index * SPLIT_K * PART", "index * PART"),
     Mutation(
         K, "a slab left out", "(part + 1) / num_parts) * BK", "(part + 1) / num_parts - 1) * BK"
     ),

@@ -99,7 +99,7 @@ class Sanitizing(FakeTarget):
 
 @pytest.fixture(autouse=True)
 def quickly(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certify_module, "MATRIX_S", 20.0)
+    monkeypatch.setattr(certify_module, "MATRIX_S", 120.0)
     cache = tmp_path_factory.getbasetemp() / "certify-cache"
     monkeypatch.setenv("AUTOGEMM_CACHE", str(cache))
 

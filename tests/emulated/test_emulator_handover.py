@@ -1,10 +1,13 @@
 """Threads that hand over data without a barrier of their block: right passes, slips are caught."""
 
+from dataclasses import replace
+
 import pytest
 from handover import KERNELS
+from handover.cluster_sum import CLUSTER_SUM, READ
 from handover.edits import Kernel
 
-from autogemm.targets.emulator import Emulator, Mode, RunOptions
+from autogemm.targets.emulator import Emulator, FindingKind, Mode, RunOptions
 
 pytestmark = pytest.mark.emulated
 
@@ -36,3 +39,14 @@ def test_any_schedule_gives_the_result(emulator: Emulator, kernel: str, mode: Mo
         options = RunOptions(mode=mode, seed=seed, late_copies=seed % 2 == 0)
         report = emulator.run(case.edited(), case.plan, case.problem, options)
         assert report.ok, report.message
+
+
+@pytest.mark.parametrize("end", ["", "cluster_sync();"])
+def test_a_block_that_ended_later_by_chance_is_found(emulator: Emulator, end: str) -> None:
+    """Threads in order: rank 0 reads before rank 1 ends, but nothing makes rank 1 wait for it."""
+    text = CLUSTER_SUM.text.replace("load_from_rank(partial + n, i)", "LOAD").replace(READ, end)
+    text = text.replace("LOAD", "rank > 0 ? make_float4(0, 0, 0, 0) : load_from_rank(partial, 1)")
+    source = replace(CLUSTER_SUM.edited(), text=text)
+    report = emulator.run(source, CLUSTER_SUM.plan, CLUSTER_SUM.problem)
+    kinds = {finding.kind for finding in report.findings}
+    assert (FindingKind.ENDED_BLOCK in kinds) == (not end)

@@ -134,6 +134,35 @@ def test_stock_samplers_find_the_way_in_a_space_too_large_to_compare(
     assert len(seen) == len(SMALL)
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "cmaes", "nsga2"])
+def test_stock_samplers_are_told_what_was_measured(
+    monkeypatch: pytest.MonkeyPatch, sampler: str
+) -> None:
+    made = []
+
+    class Watched(stock.StockSampler):
+        def __init__(self, *args: object, **kwargs: object) -> None:
+            super().__init__(*args, **kwargs)  # type: ignore[arg-type]
+            made.append(self)
+
+    monkeypatch.setattr(stock, "StockSampler", Watched)
+    search = Search(SMALL, sampler, 0, None, "told")
+    expected = []
+    for turn in range(12):
+        proposal = search.ask()
+        assert proposal is not None
+        config, works = proposal.config, turn % 4 != 3
+        outcome = ok(config, small_time_us(config)) if works else failed(config)
+        ranks = {"A": (1, 2, 4, 8).index(int(config["A"])), "B": (1, 2, 4).index(int(config["B"]))}
+        expected.append((ranks | {"MODE": config["MODE"]}, outcome.time_us))
+        search.tell(proposal, outcome)
+    assert search.ask() is not None
+    trials = made[0]._study.get_trials(deepcopy=False)
+    told = [(trial.params, trial.value) for trial in trials if trial.state.is_finished()]
+    # Seeds are told when the sampler is first asked, all others in their order.
+    assert told == expected
+
+
 def test_the_nearest_legal_config_stands_in_for_a_wish(monkeypatch: pytest.MonkeyPatch) -> None:
     space = GridSpace({"A": tuple(range(9)), "B": tuple(range(9))}, lambda c: c["A"] != 4)
     sampler = stock.StockSampler(space, 0, RandomSampler(0))

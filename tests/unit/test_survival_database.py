@@ -123,9 +123,9 @@ def test_a_lock_that_stays_ends_the_run_which_resumes(
         pytest.raises(StoreError, match="is locked by another process"),
     ):
         tune(request, LockingTarget(), FakeCompiler(), store)
-    # The one before the last may be measured and not yet stored.
+    # Those before the last may be measured and not yet stored.
     num_stored = len(stored(path))
-    assert num_stored in {1, 2}
+    assert num_stored < 3
     with open_store(str(path)) as store:
         result = run(replace(request, trials=None), store)
     assert (result.num_resumed, result.num_trials) == (num_stored, 6)

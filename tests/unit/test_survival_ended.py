@@ -18,7 +18,7 @@ NUM_TRIALS = 12
 
 @pytest.mark.parametrize(
     ("name", "status", "seed"),
-    [("SIGKILL", -9, 4), ("SIGINT", 130, 5)],
+    [("SIGKILL", -9, 5), ("SIGINT", 130, 5)],
 )
 def test_ended_at_any_step_and_resumed(tmp_path: Path, name: str, status: int, seed: int) -> None:
     done = subprocess.run(

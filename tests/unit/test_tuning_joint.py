@@ -146,6 +146,11 @@ def test_the_openings_take_half_of_few_trials(
     assert opening_for(trials, families) == opening
 
 
+def test_a_family_with_many_seeds_gets_to_try_them_first() -> None:
+    assert opening_for(None, 2, num_seeds=25) == 25 + OPENING // 2
+    assert opening_for(40, 2, num_seeds=25) == 10
+
+
 def test_expected_improvement_is_that_over_the_best_of_all() -> None:
     good, near = Scripted("good", 100, 0.001), Scripted("near", 104, 0.02)
     joint = joint_of(good, near)

@@ -134,14 +134,16 @@ class Bench:
         and another stopwatch is then made from what it showed.
         """
         l2, num_sets = self.options.l2, len(self.timed)
-        if SHORT_LAUNCH_US <= launch_us < UNSURE_LAUNCH_US:
+        is_unsure = SHORT_LAUNCH_US <= launch_us < UNSURE_LAUNCH_US
+        if is_unsure:
             launch_us = 0.99 * SHORT_LAUNCH_US
         method = method_for(launch_us, l2, sample_us, num_sets)
         first = self.stopwatches([contestant], method)[0]
         if first.method.name != "graph":
             return first
         better = method_for(first.samples(1)[0], l2, sample_us, num_sets)
-        if better.name == "graph" and better.launches <= 1.5 * first.method.launches:
+        is_long = is_unsure and better.name != "graph"
+        if not is_long and better.launches <= 1.5 * first.method.launches:
             return first
         return self.stopwatches([contestant], better)[0]
 

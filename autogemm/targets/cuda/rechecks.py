@@ -30,13 +30,16 @@ class Rechecks:
         return self._per_round * self._num_rounds
 
     def after_round(self) -> None:
-        """Check who was right so far; timing goes on from the C of the real inputs."""
-        for _ in range(self._per_round):
+        """Check who was right so far, until all checks are made (a round may be repeated).
+
+        Timing then goes on from the C that it began with.
+        """
+        for _ in range(min(self._per_round, self.num_checks - self._done)):
             self._done += 1
             for place, contestant in enumerate(self._contestants):
                 if place not in self.complaints:
                     self._check(place, contestant)
-        self._bench.result.reset(self._bench.reals)
+        self._bench.result.reset(self._bench.timed[0])
 
     def _check(self, place: int, contestant: Contestant) -> None:
         complaint = self._bench.complaint_once(contestant, integers=self._done % 2 == 1)

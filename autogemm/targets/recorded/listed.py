@@ -156,6 +156,7 @@ def family_of(cache: KernelTunerCache, description: Description | None, path: Pa
         parameters=parameters,
         derive=_computable(derive, cache),
         constraints=(),
+        worth_trying=(),
         launch=(),
         workspace_bytes=parse_expression("0"),
         seeds=(),
