@@ -20,6 +20,7 @@ from autogemm.problem import Layout, Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.backend import BASELINE_INTERVAL
+from autogemm.targets.cuda.timing import MIN_SAMPLES
 
 pytestmark = [
     pytest.mark.emulated,
@@ -204,7 +205,7 @@ def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(prepared: Cu
     assert short is not None
     assert short.method == "graph"
     assert short.launches_per_sample > 1
-    assert 5 <= len(short.samples_us) <= OPTIONS.max_samples
+    assert MIN_SAMPLES <= len(short.samples_us) <= OPTIONS.max_samples
     long = prepared.measure(candidate(PROBLEM, BEFORE=waiting(3e-3)), None).measurement
     assert long is not None
     assert (long.method, long.launches_per_sample) == ("events", 1)
