@@ -189,7 +189,9 @@ class _Model:
         times[worked] = _standardised(logs)
         failures[finished] = ~worked[finished]
         believed = self._posterior.believe(failures) if (failures == 1.0).any() else None
-        return _Targets(self._posterior.believe(times), believed, _unit(logs))
+        # Of one time the spread is unknown, not 0: there may be much to gain.
+        unit = float(logs.std()) if len(logs) > 1 else 1.0
+        return _Targets(self._posterior.believe(times), believed, unit)
 
     def score(self, targets: "_Targets", seen: NDArray[np.bool_], start: int = 0) -> Floats:
         """How promising the candidates from ``start`` on are: log of improvement x success."""
@@ -217,7 +219,7 @@ class _Model:
 class _Targets:
     """Of each row: the standardised log time, and 1 or 0 for failed or not (None: none failed).
 
-    ``unit`` is the spread of log times that was made 1.
+    ``unit`` is the spread of log times that was made 1; 1 while fewer than two are known.
     """
 
     times: Floats
