@@ -219,7 +219,7 @@ class _Model:
 class _Targets:
     """Of each row: the standardised log time, and 1 or 0 for failed or not (None: none failed).
 
-    ``unit`` is the spread of log times that was made 1.
+    ``unit`` is the spread of log times that was made 1; 1 while fewer than two are known.
     """
 
     times: Floats

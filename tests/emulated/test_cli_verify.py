@@ -14,7 +14,8 @@ pytestmark = pytest.mark.emulated
 ONE_CONFIG = [
     *("BM=16", "BN=32", "BK=8", "WM=8", "WN=32", "TM=2", "TN=4", "STAGES=2", "REG_STAGES=1"),
     *("PAD_A=4", "PAD_B=0", "VEC_LOAD=4", "VEC_STORE=4", "MIN_BLOCKS=1", "GROUP_M=1"),
-    *("FMA_ORDER=rows", "LANE_MAP=rows", "SLICE_K=1"),
+    *("FMA_ORDER=rows", "LANE_MAP=rows", "SLICE_K=1", "SPLIT_K=1", "STREAM_BLOCKS=0"),
+    "HANDOVER=5",
 ]
 
 
@@ -44,9 +45,11 @@ def broken_family(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("broken")
     yaml = data_folder("search_spaces") / "sgemm_simt.yaml"
     template = (data_folder("templates") / "sgemm_simt.cu.jinja").read_text()
-    assert "n + VEC_C <= N" in template
+    assert "n + VEC_C <= tile.columns" in template
     (folder / "sgemm_simt.yaml").write_text(yaml.read_text())
-    (folder / "sgemm_simt.cu.jinja").write_text(template.replace("n + VEC_C <= N", "n < N"))
+    (folder / "sgemm_simt.cu.jinja").write_text(
+        template.replace("n + VEC_C <= tile.columns", "n < tile.columns")
+    )
     return folder
 
 

@@ -19,6 +19,8 @@ from autogemm.outcome import CacheState, Fill, Objective, Outcome, Status
 from autogemm.problem import Layout, Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
+from autogemm.targets.cuda.backend import BASELINE_INTERVAL
+from autogemm.targets.cuda.timing import MIN_SAMPLES
 
 pytestmark = [
     pytest.mark.emulated,
@@ -95,6 +97,21 @@ def assert_fine(outcome: Outcome) -> None:
     # Far inside: the bound must not be one that a right kernel may break.
     assert 0 < outcome.verification.max_error_ratio < 0.25
     assert outcome.verification.relative_frobenius < 1e-5
+
+
+def test_the_baseline_is_timed_again_beside_a_new_best(prepared: CudaTarget) -> None:
+    # Clocks of a CPU: no two measurements are the same.
+    first_us = prepared.baseline_us
+    best = prepared.measure(candidate(PROBLEM), None)
+    assert best.time_us is not None
+    beside_us = prepared.baseline_us
+    assert beside_us != first_us
+    no_best = [best.time_us / 1000] * (BASELINE_INTERVAL - 1)
+    for best_us in no_best:
+        prepared.measure(candidate(PROBLEM), best_us)
+        assert prepared.baseline_us == beside_us
+    prepared.measure(candidate(PROBLEM), no_best[0])
+    assert prepared.baseline_us != beside_us
 
 
 def test_device_and_environment_are_read_from_the_card(target: CudaTarget) -> None:
@@ -188,7 +205,7 @@ def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(prepared: Cu
     assert short is not None
     assert short.method == "graph"
     assert short.launches_per_sample > 1
-    assert 5 <= len(short.samples_us) <= OPTIONS.max_samples
+    assert MIN_SAMPLES <= len(short.samples_us) <= OPTIONS.max_samples
     long = prepared.measure(candidate(PROBLEM, BEFORE=waiting(3e-3)), None).measurement
     assert long is not None
     assert (long.method, long.launches_per_sample) == ("events", 1)

@@ -19,7 +19,14 @@ from autogemm.targets.cuda.final_rounds import Finalist, interleaved
 from autogemm.targets.cuda.messages import RunFinals
 from autogemm.targets.cuda.rechecks import Rechecks
 from autogemm.targets.cuda.telemetry import TelemetryReader, is_throttled
-from autogemm.targets.cuda.timing import COOLING_S, Method, Sampled, Sampling
+from autogemm.targets.cuda.timing import (
+    COOLING_S,
+    WARM_UP_US,
+    Method,
+    Sampled,
+    Sampling,
+    warm_up,
+)
 
 IDLE, POWER_LIMIT, HEAT = 0x1, 0x4, 0x40
 
@@ -222,3 +229,30 @@ def test_fill_is_part_of_a_run(tmp_path: Path) -> None:
         assert store.run(run).spec.fill is Fill.ZEROS
         assert store.find_unfinished_run(SPEC) is None
         assert store.find_unfinished_run(spec) == run
+
+
+class ColdCard:
+    """Its first launch loads code, and its clocks come up after 100 ms of load."""
+
+    def __init__(self, load_us: float, warm_us: float) -> None:
+        self._load_us, self._warm_us = load_us, warm_us
+        self.busy_us = 0.0
+        self.is_loaded = False
+
+    def run(self, launches: int) -> float:
+        """Microseconds for so many launches, waiting for the code included."""
+        waiting_us = 0.0 if self.is_loaded else self._load_us
+        self.is_loaded = True
+        before_us = self.busy_us
+        for _ in range(launches):
+            self.busy_us += self._warm_us * (1 if self.busy_us >= 100_000.0 else 7)
+        return waiting_us + self.busy_us - before_us
+
+
+@pytest.mark.parametrize("load_us", [0.0, 30_000.0, 400_000.0])
+@pytest.mark.parametrize("warm_us", [2.0, 25.0, 2800.0, 90_000.0])
+def test_warming_up_ends_on_a_card_that_is_warm(load_us: float, warm_us: float) -> None:
+    card = ColdCard(load_us, warm_us)
+    assert warm_up(card.run) == pytest.approx(warm_us)
+    # What loads is no load; and it does not go on for ever.
+    assert WARM_UP_US <= card.busy_us <= 3 * WARM_UP_US + 14 * warm_us

@@ -13,7 +13,7 @@ from autogemm.errors import DeviceError, UsageError
 from autogemm.kernel import Candidate
 from autogemm.outcome import CacheState, Environment, Fill, Outcome, Status
 from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda.bench import Bench, Checked, KernelContestant
+from autogemm.targets.cuda.bench import BASELINE_SAMPLES, Bench, Checked, KernelContestant
 from autogemm.targets.cuda.card import Card
 from autogemm.targets.cuda.cublas import STRICT_FP32, Cublas
 from autogemm.targets.cuda.final_rounds import run_finals
@@ -32,7 +32,8 @@ from autogemm.targets.cuda.messages import (
 from autogemm.targets.cuda.telemetry import is_throttled
 from autogemm.targets.cuda.timing import MIN_SAMPLES, SHORT_LAUNCH_US, Method, Sampled, Sampling
 
-# The baseline is timed again after so many candidates, to follow the clocks.
+# The baseline is timed again after each new best, and after so many candidates at the latest: the
+# card is warm then, and their times are of the same clocks.
 BASELINE_INTERVAL = 20
 # Share of the deadline that a candidate may use up: past it the worker would be killed.
 USABLE_DEADLINE = 0.8
@@ -47,7 +48,7 @@ class CudaBackend:
         self._cublas: Cublas | None = None
         self._bench: Bench | None = None
         self._baseline_us = 0.0
-        self._num_measured = 0
+        self._num_since_baseline = 0
 
     def start(self, request: Start) -> Started:
         """Make the context."""
@@ -65,27 +66,40 @@ class CudaBackend:
         checked = bench.check(bench.baseline)
         if checked.complaint:
             raise DeviceError(f"cuBLAS gives a wrong result here: {checked.complaint}")
-        bench.warm_up(checked.launch_us)
         self._bench = bench
-        self._num_measured = 0
+        self._num_since_baseline = 0
         self._baseline_us = bench.baseline_us()
         return Prepared(self._baseline_us)
 
     def measure(self, request: Measure) -> Measured:
         """Verify and time. Raises UsageError before prepare()."""
         bench = self._ready_bench()
-        if self._num_measured % BASELINE_INTERVAL == BASELINE_INTERVAL - 1:
-            self._baseline_us = bench.baseline_us()
-        self._num_measured += 1
         begin = time.perf_counter()
         try:
             with blamed_on_candidate(bench.card):
                 outcome = measured_outcome(bench, request, begin)
+                self._follow_baseline(bench, request, outcome, begin)
         except CandidateError as error:
             outcome = outcome_without_times(request.candidate, error.status, error.reason)
             return Measured(outcome, self._baseline_us, poisoned=error.poisoned)
         poisoned = outcome.status is Status.WRONG_RESULT and not bench.intact()
         return Measured(outcome, self._baseline_us, poisoned=poisoned)
+
+    def _follow_baseline(
+        self, bench: Bench, request: Measure, outcome: Outcome, begin: float
+    ) -> None:
+        """Time the baseline again if that is due and the candidate's deadline leaves room."""
+        self._num_since_baseline += 1
+        time_us = outcome.time_us
+        if time_us is None:
+            return
+        is_best = request.best_us is None or time_us < request.best_us
+        if not is_best and self._num_since_baseline < BASELINE_INTERVAL:
+            return
+        left_s = left_of_deadline_s(bench.options, begin)
+        if 2e-6 * BASELINE_SAMPLES * self._baseline_us < left_s:
+            self._baseline_us = bench.baseline_us()
+            self._num_since_baseline = 0
 
     def finals(self, request: RunFinals) -> FinalsDone:
         """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
@@ -126,7 +140,7 @@ def timed_outcome(
     """Time a candidate whose result is right."""
     options, telemetry = bench.options, bench.card.telemetry
     once = bench.measurement(Sampled((checked.launch_us,), telemetry.read(), 0), Method())
-    left_s = USABLE_DEADLINE * options.deadline_s - (time.perf_counter() - begin)
+    left_s = left_of_deadline_s(options, begin)
     if LAUNCHES_PER_SAMPLE * 1e-6 * checked.launch_us > left_s:
         reason = (
             f"one launch takes {1e-6 * checked.launch_us:.3g} s, no time to repeat it within "
@@ -147,6 +161,11 @@ def timed_outcome(
         energy_mj = bench.energy.energy_mj(stopwatch, sample_us)
         measurement = replace(measurement, energy_mj=energy_mj)
     return replace(outcome, measurement=measurement)
+
+
+def left_of_deadline_s(options: MeasureOptions, begin: float) -> float:
+    """Seconds that a candidate, begun at that time, may still take."""
+    return USABLE_DEADLINE * options.deadline_s - (time.perf_counter() - begin)
 
 
 def was_timed_alike(launch_us: float, options: MeasureOptions) -> bool:

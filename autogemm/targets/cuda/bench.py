@@ -33,11 +33,10 @@ from autogemm.targets.cuda.timing import (
     Sampled,
     Stopwatch,
     method_for,
+    warm_up,
 )
 from autogemm.targets.cuda.verification import CheckResult, Reference, Result
 
-WARM_UP_US = 200_000.0
-MAX_WARM_UP_LAUNCHES = 2000
 BASELINE_SAMPLES = 5
 UNSURE_LAUNCH_US = 1000.0
 
@@ -160,20 +159,22 @@ class Bench:
             throttled_samples=sampled.throttled_samples,
         )
 
-    def warm_up(self, launch_us: float) -> None:
-        """Bring the clocks up with baseline launches."""
-        for _ in range(min(MAX_WARM_UP_LAUNCHES, 1 + int(WARM_UP_US / max(launch_us, 1.0)))):
-            self.baseline.queue(self.reals)
-        self.card.stream.synchronize()
-
     @functools.cached_property
     def baseline_stopwatch(self) -> Stopwatch:
-        """Kept, so that following the baseline's drift costs only the launches."""
-        return self.stopwatch_about(self.baseline, self.check(self.baseline).launch_us)
+        """Made on a card that the baseline has warmed up. Kept, so that following the baseline's
+        drift costs only the launches.
+        """
+        return self.stopwatch_about(self.baseline, warm_up(self._baseline_batch_us))
 
     def baseline_us(self) -> float:
         """A quick, provisional time of the baseline, now."""
         return statistics.median(self.baseline_stopwatch.samples(BASELINE_SAMPLES))
+
+    def _baseline_batch_us(self, launches: int) -> float:
+        begin = self.card.event()
+        for _ in range(launches):
+            self.baseline.queue(self.reals)
+        return self.card.microseconds(begin, self.card.event())
 
     def _run_checked(
         self, contestant: Contestant, inputs: InputSet, reference: Reference

@@ -76,7 +76,11 @@ def run(job: Job) -> str:
     c_address = placed(card, c, problem.ldc, blank=beta == 0)
     workspace: list[ctypes.c_void_p] = []
     if num_bytes := job.candidate.plan.workspace_bytes:
-        workspace = [ctypes.c_void_p(card.allocate(-(-num_bytes // FLOAT_BYTES)))]
+        # Zero once, as kernels may expect of their counters.
+        zeros = np.zeros(-(-num_bytes // FLOAT_BYTES), np.float32)
+        address = card.allocate(len(zeros))
+        card.write(address, zeros)
+        workspace = [ctypes.c_void_p(address)]
     card.free_guards()
     kernel = LoadedKernel(card, job.candidate)
     kernel.queue(

@@ -21,6 +21,10 @@ SHORT_LAUNCH_US = 200.0
 SAMPLE_US = 1000.0
 MAX_GRAPH_LAUNCHES = 2000
 
+# Load that brings the clocks of an idle card up; launches queued at once.
+WARM_UP_US = 200_000.0
+MAX_WARM_UP_LAUNCHES = 512
+
 # Sampling ends early once the median is known this well, or enough time went into it.
 MIN_SAMPLES = 4
 SETTLED_RELATIVE_ERROR = 0.001
@@ -100,6 +104,22 @@ class Stopwatch:
         if meanwhile is not None:
             meanwhile()
         return [self._card.microseconds(begin, end) / self.method.launches for begin, end in ends]
+
+
+def warm_up(run: Callable[[int], float]) -> float:
+    """Load the card until its clocks are up; microseconds of one launch at the end.
+
+    ``run`` does so many launches and returns the microseconds that they took on the card. The first
+    one does not count: code may be loaded then, and the card idle.
+    """
+    run(1)
+    load_us, launches = 0.0, 1
+    while True:
+        batch_us = run(launches)
+        load_us += batch_us
+        if load_us >= WARM_UP_US:
+            return batch_us / launches
+        launches = min(2 * launches, MAX_WARM_UP_LAUNCHES)
 
 
 class Timer(Protocol):
