@@ -33,7 +33,7 @@ def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> Non
     assert resources.kernel == "gemm_kernel"
     assert resources.registers >= case.config["TM"] * case.config["TN"]
     # With 512 threads of 64 accumulators some compilers keep a few bytes outside the registers.
-    assert resources.spill_store_bytes <= 64
+    assert resources.spill_store_bytes <= 80
 
 
 SAMPLED_PROBLEMS = {
@@ -59,4 +59,5 @@ def test_sampled_legal_configs_compile(compiler: Compiler, name: str, card: str)
     for future in futures:
         (resources,) = future.result().resources
         assert resources.registers <= 255
-        assert resources.static_smem_bytes == 0
+        # At most the flag of the block that arrives last.
+        assert resources.static_smem_bytes <= 16
