@@ -224,7 +224,7 @@ def test_a_file_that_says_the_whole_size_decides_it(tmp_path: Path, cache: Path)
     assert (found["m"], found["n"], found["k"]) == (4096, 256, 1024)
     refused = invoke("tune", *few, "--size", 4096)
     assert refused.exit_code == 2
-    assert "was recorded for M=4096 N=256 K=1024, not 4096" in refused.stderr
+    assert "was recorded for 4096x256x1024 nn f32, not 4096 nn f32" in refused.stderr
 
 
 def test_each_config_answers_as_the_file_says(cache: Path) -> None:

@@ -81,8 +81,9 @@ class ListedTarget:
         said_problem = self.listed.problem
         if said_problem is not None and problem != said_problem:
             raise UsageError(
-                f"{self.path.name} was recorded for {said_problem.label}, not {problem.label}: "
-                "give its size, layout, leading dimensions and scalars"
+                f"{self.path.name} was recorded for {said_problem.label}, not {problem.label}: give "
+                f"--size {said_problem.size_label} --layout {said_problem.layout}, and whatever "
+                "else it names"
             )
         known = said_sizes(self.listed, self._description)
         asked = {"M": problem.m, "N": problem.n, "K": problem.k}
