@@ -1,20 +1,28 @@
 """Where commands write what the user asked for."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from autogemm.errors import ExportError, UsageError
-from autogemm.files import write_atomically
+from autogemm.files import beginning, write_pieces_atomically
 
 
 def write_output(path: str, content: bytes, *, force: bool, ours: str | None = None) -> None:
-    """Write to a file, whole or not at all; ``-`` is standard output.
+    """As `write_output_pieces`, all at once."""
+    write_output_pieces(path, [content], force=force, ours=None if ours is None else ours.encode())
+
+
+def write_output_pieces(
+    path: str, pieces: Iterable[bytes], *, force: bool, ours: bytes | None = None
+) -> None:
+    """Write to a file, whole or not at all, gzip'd for a name in .gz; ``-`` is standard output.
 
     A file that is there is replaced if it begins with ``ours`` or ``force`` is given. Raises
     UsageError for a place where no file can or should be written, ExportError when writing fails.
     """
     if path == "-":
-        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.writelines(pieces)
         sys.stdout.buffer.flush()
         return
     # The file that a link points to is replaced, not the link.
@@ -26,7 +34,7 @@ def write_output(path: str, content: bytes, *, force: bool, ours: str | None = N
                 f"{path} is there and is not an earlier output of this command: give another "
                 "name, or --force to replace it"
             )
-        write_atomically(target, content)
+        write_pieces_atomically(target, pieces)
     except OSError as error:
         raise ExportError(f"cannot write {path}: {error.strerror}") from error
 
@@ -40,8 +48,5 @@ def _require_place(path: str, target: Path) -> None:
         raise UsageError(f"there is no folder {target.parent}: make it first")
 
 
-def _begins_with(target: Path, ours: str | None) -> bool:
-    if ours is None:
-        return False
-    with target.open("rb") as file:
-        return file.read(len(ours)) == ours.encode()
+def _begins_with(target: Path, ours: bytes | None) -> bool:
+    return ours is not None and beginning(target, len(ours)) == ours

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autogemm.config import Value
+from autogemm.config import Config, Value
 from autogemm.device import Device
 from autogemm.errors import FamilyError, NotFoundError, UsageError
 from autogemm.kernel import Candidate
@@ -81,8 +81,8 @@ class ListedTarget:
         said_problem = self.listed.problem
         if said_problem is not None and problem != said_problem:
             raise UsageError(
-                f"{self.path.name} was recorded for {said_problem.label}, not {problem.label}: give "
-                f"--size {said_problem.size_label} --layout {said_problem.layout}, and whatever "
+                f"{self.path.name} was recorded for {said_problem.label}, not {problem.label}: "
+                f"give --size {said_problem.size_label} --layout {said_problem.layout}, and what "
                 "else it names"
             )
         known = said_sizes(self.listed, self._description)
@@ -132,11 +132,15 @@ class ListedTarget:
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """What the file says of this config. The outcome names no kernel: there is none."""
-        config = candidate.config
-        entry = self._entries[tuple(value for _, value in config)]
+        return self.outcome_of(self._entries[tuple(value for _, value in candidate.config)])
+
+    def outcome_of(self, entry: Entry) -> Outcome:
+        """What became of an entry's config, as recorded."""
+        values = dict(zip(self.listed.parameters, entry.values, strict=True))
         measurement = None
         if entry.time_us is not None:
             measurement = Measurement((entry.time_us,), Provenance.RECORDED)
+        config = Config.of(self.family.name, values)
         return Outcome(config, entry.status, entry.reason, measurement=measurement)
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:

@@ -66,6 +66,8 @@ _COMPILING = ("compilation_time", "compilation")
 _VALIDATING = "validation"
 _TIMING = "benchmark"
 _RUNS = "runtimes"
+# Why a config failed, in words: of this project's files.
+_REASON = "reason"
 
 
 class _Form(BaseModel):
@@ -111,9 +113,12 @@ class _Result(_Form):
     @property
     def time(self) -> _Measured | None:
         """The measurement called time, or else what was the objective."""
-        found = {measured.name: measured for measured in self.measurements}
-        named = (found[name] for name in ("time", *self.objectives[:1]) if name in found)
-        return next(named, None)
+        return self.measured("time", *self.objectives[:1])
+
+    def measured(self, *names: str) -> _Measured | None:
+        """The first of these that there is."""
+        found = {one.name: one for one in self.measurements}
+        return next((found[name] for name in names if name in found), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +127,7 @@ class _Kept:
 
     configuration: dict[str, Any]
     status: Status
+    reason: str
     time: _Measured | None
     spent: tuple[float, ...]
     """Compiling, validating and timing, in the file's unit; empty if it does not say all three."""
@@ -195,7 +201,7 @@ def _as_dict(names: Sequence[str], entry: Entry) -> dict[str, Any]:
     if entry.time_us is not None:
         measured.append({"name": "time", "value": entry.time_us / 1e3, "unit": "ms"})
     if entry.reason:
-        measured.append({"name": "reason", "value": entry.reason, "unit": ""})
+        measured.append({"name": _REASON, "value": entry.reason, "unit": ""})
     times: dict[str, Any] = {_RUNS: [sample / 1e3 for sample in entry.samples_us]}
     if entry.spent_s is not None:
         times |= {_COMPILING[0]: 1e3 * compile_s, _TIMING: 1e3 * (entry.spent_s - compile_s)}
@@ -216,10 +222,12 @@ def _kept(found: dict[str, Any]) -> _Kept:
     compiling = next((times[name] for name in _COMPILING if name in times), None)
     runs = times.get(_RUNS)
     timing = times.get(_TIMING, sum(runs) if _are_times(runs) else None)
+    reason = result.measured(_REASON)
     spent = (compiling, times.get(_VALIDATING), timing)
     return _Kept(
         configuration=result.configuration,
         status=_STATUS[result.invalidity],
+        reason=printable(str(reason.value)) if reason is not None else "",
         time=result.time,
         spent=tuple(spent) if _are_times(spent) else (),
     )
@@ -266,7 +274,8 @@ def _numbers(given: list[Any]) -> list[Any]:
 def _entry(values: tuple[Value, ...], result: _Kept, unit: float) -> Entry:
     spent_s = sum(result.spent) * unit * 1e-6 if result.spent else None
     if result.status is not Status.OK:
-        return Entry(values, result.status, f"recorded as {result.status}", None, spent_s)
+        reason = result.reason or f"recorded as {result.status}"
+        return Entry(values, result.status, reason, None, spent_s)
     time = result.time
     if time is None:
         raise ValueError("a correct result has no measurement called time, nor of its objective")
