@@ -1,30 +1,46 @@
 """Where commands write what the user asked for."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from autogemm.errors import ExportError, UsageError
-from autogemm.files import beginning, write_pieces_atomically
+from autogemm.files import beginning, write_atomically, write_pieces_atomically
 
 
 def write_output(path: str, content: bytes, *, force: bool, ours: str | None = None) -> None:
-    """As `write_output_pieces`, all at once."""
-    write_output_pieces(path, [content], force=force, ours=None if ours is None else ours.encode())
-
-
-def write_output_pieces(
-    path: str, pieces: Iterable[bytes], *, force: bool, ours: bytes | None = None
-) -> None:
-    """Write to a file, whole or not at all, gzip'd for a name in .gz; ``-`` is standard output.
+    """Write to a file, whole or not at all; ``-`` is standard output.
 
     A file that is there is replaced if it begins with ``ours`` or ``force`` is given. Raises
     UsageError for a place where no file can or should be written, ExportError when writing fails.
     """
     if path == "-":
-        sys.stdout.buffer.writelines(pieces)
-        sys.stdout.buffer.flush()
+        _print([content])
         return
+    with _replaceable(path, None if ours is None else ours.encode(), force) as target:
+        write_atomically(target, content)
+
+
+def write_output_pieces(
+    path: str, pieces: Iterable[bytes], *, force: bool, ours: bytes | None = None
+) -> None:
+    """As `write_output`, piece by piece; gzip'd for a name in .gz."""
+    if path == "-":
+        _print(pieces)
+        return
+    with _replaceable(path, ours, force) as target:
+        write_pieces_atomically(target, pieces)
+
+
+def _print(pieces: Iterable[bytes]) -> None:
+    sys.stdout.buffer.writelines(pieces)
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _replaceable(path: str, ours: bytes | None, force: bool) -> Iterator[Path]:
+    """The file to write, and one line for what goes wrong while it is written."""
     # The file that a link points to is replaced, not the link.
     target = Path(path).resolve()
     _require_place(path, target)
@@ -34,7 +50,7 @@ def write_output_pieces(
                 f"{path} is there and is not an earlier output of this command: give another "
                 "name, or --force to replace it"
             )
-        write_pieces_atomically(target, pieces)
+        yield target
     except OSError as error:
         raise ExportError(f"cannot write {path}: {error.strerror}") from error
 

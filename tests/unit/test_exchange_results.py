@@ -1,4 +1,4 @@
-"""Results as JSON Lines and CSV: what is written comes back, nothing is lost and nothing doubled."""
+"""Results as JSON Lines and CSV: what is written comes back, nothing lost and nothing doubled."""
 
 import csv
 import gzip
@@ -80,7 +80,7 @@ def test_errors_without_a_bound_and_odd_texts(tmp_path: Path, wanted: Format) ->
     reason = 'a "quoted", [red]line[/]\nand \x1b[31m another; é\r\n=1+1'
     outcomes = (
         replace(failed(64, Status.WRONG_RESULT), verification=unbounded, reason=reason),
-        replace(ok(128, 1e-3), compile_seconds=1e-9),
+        replace(ok(128, 1e6 / 7), compile_seconds=1e-9),
         replace(ok(256, 1 / 3), resources=()),
     )
     with new_store(folder(tmp_path / "from")) as store:
@@ -228,7 +228,7 @@ def test_a_broken_file_is_one_line_and_changes_nothing(tmp_path: Path, name: str
 
 
 TABLES: dict[str, tuple[Callable[[str], str], str]] = {
-    "cells missing": (lambda t: t.rsplit(",", 3)[0] + "\n", "cells, the header has"),
+    "cells missing": (lambda t: t + "1,2\n", "2 cells, the header has"),
     "a column missing": (lambda t: t.replace("sampler", "sampled", 1), "'sampler' is not among"),
     "a column twice": (lambda t: t.replace("tflops", "driver", 1), "names a column twice"),
     "another run": (lambda t: t.replace("surrogate", "random", 1), "another one than in earlier"),
