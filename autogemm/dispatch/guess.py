@@ -48,7 +48,9 @@ def waves_cost(family: Family, config: Config, problem: Problem, device: Device)
         ),
     )
     tiles = math.ceil(problem.m / rows) * math.ceil(problem.n / columns)
-    block_work = rows * columns * problem.k * tiles / blocks
+    # A part of K is one slab deep at least.
+    depth = max(_number(values.get("BK"), 1), problem.k * tiles / blocks)
+    block_work = rows * columns * depth
     intensity = 2 / (1 / rows + 1 / columns)
     speed = min(1.0, math.sqrt(intensity / FULL_SPEED_TILE))
     # A few blocks on an SM share it; alone, one leaves it half idle.

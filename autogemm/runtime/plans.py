@@ -128,15 +128,16 @@ class Plan:
         self._alpha, self._beta = ctypes.c_float(), ctypes.c_float()
         self._a, self._b, self._c = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self._workspace = ctypes.c_void_p()
-        self._values = (
-            *map(ctypes.c_int, (problem.m, problem.n, problem.k)),
+        values: tuple[ctypes.c_int | ctypes.c_float | ctypes.c_void_p, ...] = (
+            *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
             *(self._alpha, self._a, ctypes.c_int(problem.lda)),
             *(self._b, ctypes.c_int(problem.ldb)),
             *(self._beta, self._c, ctypes.c_int(problem.ldc)),
             self._workspace,
         )
         # The pointers point into the values, both of which must live as long as this.
-        self._pointers = (ctypes.c_void_p * len(self._values))(*map(ctypes.addressof, self._values))
+        self._values = values
+        self._pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         self._arguments = ctypes.addressof(self._pointers)
 
     def run(  # noqa: PLR0913, PLR0917  # what changes from call to call
