@@ -1,6 +1,6 @@
 """The store as the rest of the program sees it: one method, one transaction."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +10,7 @@ from sqlalchemy import URL, Engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
+from autogemm.benchmark import Bench, BenchEntry, BenchSpec
 from autogemm.certificate import Certificate
 from autogemm.device import Device
 from autogemm.errors import StoreError
@@ -25,8 +26,10 @@ from autogemm.outcome import (
     StopRule,
 )
 from autogemm.problem import Problem
+from autogemm.profile import Profile
 from autogemm.resources import default_database_url
-from autogemm.store import best, certificates, queries, writing
+from autogemm.roofline import Ceilings
+from autogemm.store import benches, best, certificates, queries, writing
 from autogemm.store.claims import Claims
 from autogemm.store.connect import (
     connect,
@@ -164,6 +167,49 @@ class Store:
                 session, writing.get_run(session, run_id), kernel_sha256, certificate
             )
         )
+
+    def begin_bench(self, spec: BenchSpec) -> int:
+        """A new benchmark; its id."""
+        return self.write(lambda session: benches.add_bench(session, spec))
+
+    def record_entries(
+        self, bench_id: int, entries: Iterable[BenchEntry], sources: Mapping[str, KernelSource]
+    ) -> None:
+        """Store entries of a benchmark, behind the others. ``sources`` by sha256."""
+        kept = tuple(entries)
+        self.write(lambda session: benches.add_entries(session, bench_id, kept, sources))
+
+    def finish_bench(self, bench_id: int) -> None:
+        """Nothing is missing any more. Raises NotFoundError if there is no such benchmark."""
+        self.write(lambda session: benches.end_bench(session, bench_id))
+
+    def benches(self, limit: int | None = None) -> list[Bench]:
+        """Benchmarks, newest first."""
+        with self.reading() as session:
+            return benches.benches(session, limit)
+
+    def bench(self, bench_id: int | None = None) -> Bench:
+        """One benchmark, the newest if none is named. Raises NotFoundError."""
+        with self.reading() as session:
+            return benches.bench(session, bench_id)
+
+    def record_profile(self, profile: Profile, source: KernelSource) -> int:
+        """Store a profile with its kernel; the profile's id."""
+        return self.write(lambda session: benches.add_profile(session, profile, source))
+
+    def profiles(self, kernel_sha256: str | None = None, limit: int | None = None) -> list[Profile]:
+        """Profiles of one kernel or of all, newest first."""
+        with self.reading() as session:
+            return benches.profiles(session, kernel_sha256, limit)
+
+    def record_ceilings(self, device: Device, environment: Environment, found: Ceilings) -> None:
+        """Store what a card reached."""
+        self.write(lambda session: benches.add_ceilings(session, device, environment, found))
+
+    def ceilings(self, device: Device) -> Ceilings | None:
+        """The newest ceilings of a device, None if they were never measured."""
+        with self.reading() as session:
+            return benches.newest_ceilings(session, device)
 
     def trials(self, run_id: int) -> list[Outcome]:
         """The outcomes of a run in the order of their trial numbers."""

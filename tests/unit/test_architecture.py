@@ -27,8 +27,10 @@ LEVELS = {
     "tuning": 4,
     "explain": 4,
     "bench": 4,
-    "cli": 5,
-    "__main__": 6,
+    "analysis": 4,
+    "plots": 5,
+    "cli": 6,
+    "__main__": 7,
 }
 
 # Foreign library -> the one part of the package that imports it.
@@ -44,7 +46,7 @@ OWNERS = {
     "jinja2": "codegen",
     "kernel_tuner": "bench",
     "constraint": "bench",
-    "matplotlib": "bench",
+    "matplotlib": "plots",
     "click": "cli",
     "rich": "cli",
 }

@@ -1,0 +1,22 @@
+"""Draws pictures into PNG, SVG and PDF files; the only place that imports matplotlib.
+
+All can be read in black and white and say what they are of.
+"""
+
+from autogemm.plots.drawing import check_plot
+from autogemm.plots.search import (
+    distribution_picture,
+    heatmap_picture,
+    history_picture,
+    importance_picture,
+)
+from autogemm.plots.strategies import strategies_picture
+
+__all__ = [
+    "check_plot",
+    "distribution_picture",
+    "heatmap_picture",
+    "history_picture",
+    "importance_picture",
+    "strategies_picture",
+]
