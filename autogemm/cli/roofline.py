@@ -59,14 +59,14 @@ def roofline(  # noqa: PLR0913, PLR0917  # one parameter for each option
         check_plot(Path(file))
     with open_database(db) as store:
         comparison = compare(store, query, bench_id, winners=winners)
+    if file:
+        write_output(file, roofline_picture(comparison, Path(file).suffix), force=force)
     rows = _rows(comparison)
     if as_json or as_csv:
         print_rows(rows, COLUMNS, as_json=as_json, as_csv=as_csv)
     else:
         _print_roofs(comparison)
         print_table(rows, COLUMNS[:-1])
-    if file:
-        write_output(file, roofline_picture(comparison, Path(file).suffix), force=force)
 
 
 def _rows(comparison: Comparison) -> list[Row]:

@@ -1,5 +1,6 @@
 """Pictures of kernels side by side: the roofline, speed against size, the ladder."""
 
+import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from autogemm.plots.drawing import GREYS, GRID, LINES, MARKERS, picture, titled
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -75,15 +77,21 @@ def _draw_roofline(comparison: Comparison, figure: "Figure") -> None:
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(low, high)
+    axes.set_ylim(_decades(axes.get_ylim()))
     axes.set_xlabel("arithmetic intensity, FLOP per byte that must move")
     axes.set_ylabel("TFLOP/s")
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter("{x:g}")
+    _plain_numbers(axes.xaxis, axes.yaxis)
     axes.grid(**GRID)
     _name_sizes(axes, timed)
-    axes.legend(handles=lines, loc="upper left", fontsize="small")
     titled(figure, "Roofline", comparison.caption)
-    figure.legend(handles=marks, loc="outside right upper", fontsize="small", title="kernel")
+    figure.legend(handles=marks, loc="outside right upper", fontsize="small", title="kernels")
+    figure.legend(handles=lines, loc="outside lower left", ncols=2, fontsize="small", title="roofs")
+
+
+def _decades(limits: tuple[float, float]) -> tuple[float, float]:
+    """Whole decades around: each end of the axis has its number."""
+    low, high = limits
+    return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
 
 
 def _ceiling(axes: "Axes", place: int, ceiling: Ceiling, slope: Slope, high: float) -> "Line2D":
@@ -126,6 +134,13 @@ def _name_sizes(axes: "Axes", timed: list[Timed]) -> None:
     top.minorticks_off()
 
 
+def _plain_numbers(*axes: "Axis") -> None:
+    """1000 in place of ten to the third, at the decades only."""
+    for axis in axes:
+        axis.set_major_formatter("{x:,g}")
+        axis.set_minor_formatter(lambda value, place: "")
+
+
 def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
     speed, share = figure.subplots(1, 2)
     sizes = comparison.sizes()
@@ -140,8 +155,7 @@ def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
     speed.set_ylabel("GFLOP/s")
     share.set_yscale("log")
     share.set_ylabel("percent of cuBLAS SGEMM")
-    for axes in (speed, share):
-        axes.yaxis.set_major_formatter("{x:,.4g}" if axes is share else "{x:,.0f}")
+    _plain_numbers(speed.yaxis, share.yaxis)
     share.axhline(100.0, color="black", linewidth=1.0, zorder=0)
     for axes in (speed, share):
         turned = 45 if max(map(len, sizes)) > 5 else 0
@@ -168,9 +182,9 @@ def _draw_ladder(comparison: Comparison, size: str, bars: list[Timed], figure: "
     axes.bar_label(drawn, texts, padding=4, fontsize="small")
     axes.set_yticks(range(len(bars)), [one.kernel for one in bars])
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.6 * most)
+    axes.set_xlim(0, 1.75 * most)
     axes.margins(y=0.02)
-    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_xlabel("GFLOP/s")
     axes.grid(axis="x", **GRID)
     titled(figure, f"The ladder at {size}", comparison.caption)
@@ -179,7 +193,11 @@ def _draw_ladder(comparison: Comparison, size: str, bars: list[Timed], figure: "
 def _bar_text(one: Timed, *, is_cut: bool) -> str:
     parts = [f"{one.metrics.gflops:,.0f}" + (" (bar cut)" if is_cut else "")]
     if one.metrics.percent_of_cublas is not None:
-        parts.append(f"{one.metrics.percent_of_cublas:#.3g} % of cuBLAS")
+        parts.append(f"{_rounded(one.metrics.percent_of_cublas)} % of cuBLAS")
     if one.metrics.speedup_over_naive is not None and one.kernel != NAIVE:
-        parts.append(f"{one.metrics.speedup_over_naive:#.3g} x naive")
+        parts.append(f"{_rounded(one.metrics.speedup_over_naive)} x naive")
     return ", ".join(parts)
+
+
+def _rounded(value: float) -> str:
+    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"
