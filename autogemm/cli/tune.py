@@ -141,6 +141,11 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
 )
 @click.option("--no-prune", is_flag=True, help="Measure also what static facts rule out.")
 @click.option(
+    "--no-warm-start",
+    is_flag=True,
+    help="Do not try the winners of similar stored results first.",
+)
+@click.option(
     "--no-certify",
     is_flag=True,
     help="Do not check the winner further: hard problems, compute-sanitizer (some seconds).",
@@ -285,6 +290,7 @@ def _request(
             objective=Objective(options["objective"]),
         ),
         prune=not options["no_prune"],
+        warm_start=not options["no_warm_start"],
         fresh=options["fresh"],
         certify=not options["no_certify"],
         command=_command_line(),

@@ -14,7 +14,7 @@ from autogemm.errors import EmptySpaceError
 from autogemm.problem import Problem
 from autogemm.similarity import distance
 from autogemm.space import Family
-from autogemm.store import RunRow
+from autogemm.store import DecidedRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,9 @@ class Choice:
 class Chooser:
     """Chooses for one GPU, from what the database had when this was made."""
 
-    def __init__(self, runs: Sequence[RunRow], families: Sequence[Family], device: Device) -> None:
+    def __init__(
+        self, runs: Sequence[DecidedRow], families: Sequence[Family], device: Device
+    ) -> None:
         self._runs = runs
         self._families = families
         self._device = device

@@ -11,7 +11,7 @@ from autogemm.config import Config
 from autogemm.device import Device
 from autogemm.outcome import Objective, Provenance
 from autogemm.problem import Layout, Problem
-from autogemm.store import RunRow
+from autogemm.store import DecidedRow
 
 Losses = npt.NDArray[np.float64]
 Snap = Callable[[Config, Problem], Config | None]
@@ -40,7 +40,7 @@ class TunedSize:
 
 
 def tuned_sizes(
-    runs: Iterable[RunRow], device: Device, layout: Layout | None = None
+    runs: Iterable[DecidedRow], device: Device, layout: Layout | None = None
 ) -> tuple[TunedSize, ...]:
     """The problems tuned on that GPU, smallest first; ``layout`` leaves out other ones.
 
@@ -49,8 +49,7 @@ def tuned_sizes(
     fitting = [
         run
         for run in runs
-        if run.finals is not None
-        and run.spec.device.name == device.name
+        if run.spec.device.name == device.name
         and run.spec.objective is Objective.TIME
         and layout in (None, run.spec.problem.layout)
     ]
@@ -64,9 +63,8 @@ def tuned_sizes(
     return tuple(sorted(chosen.values(), key=lambda size: (size.problem.flops, size.size)))
 
 
-def _tuned_size(run: RunRow) -> TunedSize:
+def _tuned_size(run: DecidedRow) -> TunedSize:
     finals = run.finals
-    assert finals is not None, "runs without finals are left out"
     winner = finals.winner
     assert winner.config is not None, "a winner has a config"
     # Ratios are paired with cuBLAS round by round: what they say holds however clocks drift.

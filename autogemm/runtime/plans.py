@@ -15,7 +15,7 @@ from autogemm.problem import Problem
 from autogemm.runtime.driver import Driver, Extents, cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
-from autogemm.store import RunRow, open_store
+from autogemm.store import DecidedRow, open_store
 
 VECTOR_BYTES = 16
 
@@ -77,10 +77,10 @@ class Card:
         )
 
 
-def _stored_runs() -> list[RunRow]:
+def _stored_runs() -> list[DecidedRow]:
     try:
         with open_store(create=False) as store:
-            return store.runs()
+            return store.decided()
     except NotFoundError:
         return []
 

@@ -31,6 +31,7 @@ from autogemm.tuning.pipeline import Limits, Pipeline
 from autogemm.tuning.request import TuneRequest, TuneResult
 from autogemm.tuning.spaces import Listing, Spaces, spaces_for
 from autogemm.tuning.stopping import StopRules
+from autogemm.tuning.warm import WarmStart, warm_starts, warmed
 
 Listener = Callable[[Event], None]
 
@@ -66,7 +67,11 @@ def tune(
         run_id = store.begin_run(spec)
     else:
         store.resume_run(run_id)
-    run = _Run(request, target, compiler, store, on_event, spaces, spec, run_id)
+    starts: tuple[WarmStart, ...] = ()
+    if request.warm_start:
+        starts = warm_starts(store.decided(), spec, spaces.families, run_id)
+        spaces = warmed(spaces, starts)
+    run = _Run(request, target, compiler, store, on_event, spaces, spec, run_id, starts)
     try:
         result = run.go()
     except BaseException:
@@ -135,6 +140,7 @@ class _Run:
     spaces: Spaces
     spec: RunSpec
     run_id: int
+    starts: tuple[WarmStart, ...]
 
     def go(self) -> TuneResult:
         """Search, then finals unless Ctrl-C came."""
@@ -150,6 +156,7 @@ class _Run:
                 left_out=self.spaces.left_out,
                 baseline_us=self.target.baseline_us,
                 best=ledger.best,
+                started_from=tuple(map(str, self.starts)),
             )
         )
         spent = _Spent()
