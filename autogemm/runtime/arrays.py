@@ -6,6 +6,7 @@ import ctypes
 import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from autogemm.dtypes import DType
@@ -38,27 +39,30 @@ class Library:
     """How one kind of arrays is read.
 
     ``key`` is all but the address that a plan depends on, cheap to compute and to compare;
-    ``address`` the start in memory, ``memory`` all of it. ``stream`` is the stream to use for an
-    array on a device: the library's current one, or the one that the array names. ``empty`` makes
-    an array of a shape like another one; None where the caller must bring it.
+    ``address`` the start in memory, ``memory`` all of it. ``stream`` is the library's current
+    stream on a device; None where it has none, and arrays name theirs. ``empty`` makes an array of
+    a shape like another one; None where the caller must bring it.
+
+    Functions of the libraries stand here bare where they can: a call is to cost microseconds.
     """
 
     name: str
     key: Callable[[Any], Hashable]
     address: Callable[[Any], int]
     memory: Callable[[Any], Memory]
-    stream: Callable[[Any, int], int]
+    stream: Callable[[int], int] | None = None
     empty: Callable[[tuple[int, ...], Any], Any] | None = None
 
 
-_known: dict[type, Library] = {}
+# By type; `library_of` fills it.
+LIBRARIES: dict[type, Library] = {}
 
 
 def library_of(kind: type) -> Library:
     """How arrays of that type are read. Raises UsageError for what is no array on a GPU."""
-    if kind not in _known:
-        _known[kind] = _library_of(kind)
-    return _known[kind]
+    if kind not in LIBRARIES:
+        LIBRARIES[kind] = _library_of(kind)
+    return LIBRARIES[kind]
 
 
 def _library_of(kind: type) -> Library:
@@ -78,9 +82,6 @@ def _library_of(kind: type) -> Library:
 
 
 def _torch(torch: Any) -> Library:
-    # The public way takes a microsecond more: it makes an object of the number.
-    raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-
     def key(tensor: Any) -> Hashable:
         needs_grad = tensor.requires_grad and torch.is_grad_enabled()
         return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device(), needs_grad
@@ -100,18 +101,17 @@ def _torch(torch: Any) -> Library:
             address=tensor.data_ptr(),
         )
 
-    def stream(_: Any, index: int) -> int:
-        if raw_stream is not None:
-            return int(raw_stream(index))
+    def stream(index: int) -> int:
         return int(torch.cuda.current_stream(index).cuda_stream)
 
     return Library(
         "torch",
         key=key,
-        address=lambda tensor: int(tensor.data_ptr()),
+        address=torch.Tensor.data_ptr,
         memory=memory,
-        stream=stream,
-        empty=lambda shape, like: torch.empty(shape, dtype=like.dtype, device=like.device),
+        # The public way makes an object of the number first.
+        stream=getattr(torch._C, "_cuda_getCurrentRawStream", stream),
+        empty=lambda shape, like: like.new_empty(shape),
     )
 
 
@@ -128,16 +128,21 @@ def _cupy(cupy: Any) -> Library:
             address=int(array.data.ptr),
         )
 
+    get_current_stream = cupy.cuda.get_current_stream
+    current_device = cupy.cuda.runtime.getDevice
+
     def empty(shape: tuple[int, ...], like: Any) -> Any:
+        if current_device() == like.data.device_id:
+            return cupy.ndarray(shape, like.dtype)
         with like.device:
-            return cupy.empty(shape, dtype=like.dtype)
+            return cupy.ndarray(shape, like.dtype)
 
     return Library(
         "cupy",
         key=key,
-        address=lambda array: int(array.data.ptr),
+        address=attrgetter("data.ptr"),
         memory=memory,
-        stream=lambda _, index: int(cupy.cuda.get_current_stream(index).ptr),
+        stream=lambda index: int(get_current_stream(index).ptr),
         empty=empty,
     )
 
@@ -154,7 +159,6 @@ def _through(name: str, memory: Callable[[Any], Memory]) -> Library:
         key=key,
         address=lambda array: memory(array).address,
         memory=memory,
-        stream=lambda array, _: memory(array).stream,
     )
 
 

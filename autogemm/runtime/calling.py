@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from autogemm.errors import UsageError
-from autogemm.runtime.arrays import Library, Memory, library_of, packed
+from autogemm.runtime.arrays import LIBRARIES, Library, Memory, library_of, packed
 from autogemm.runtime.operands import Strided, call_for, product_shape
 from autogemm.runtime.plans import Plan, as_aligned, card
 from autogemm.runtime.searching import DEFAULT_BUDGET_S, tune_on
@@ -50,8 +50,9 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
     Raises UsageError for arrays that do not fit together, are not on one GPU, or have strides that
     no layout covers; DeviceError when the driver refuses.
     """
-    library = library_of(type(a))
-    if type(b) is not type(a):
+    kind = type(a)
+    library = LIBRARIES.get(kind) or library_of(kind)
+    if type(b) is not kind:
         _require_same_library(library, b, "b")
     address_a, address_b = library.address(a), library.address(b)
     if out is None:
@@ -60,7 +61,7 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
         alignment = (address_a | address_b << 4) & 255
         key: Hashable = (library.key(a), library.key(b), alignment)
     else:
-        if type(out) is not type(a):
+        if type(out) is not kind:
             _require_same_library(library, out, "out")
         address_c = library.address(out)
         if address_c in (address_a, address_b) and address_c:
@@ -78,7 +79,8 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
     if plan.kernel is None:
         _scale(out, beta)
     else:
-        stream = library.stream(a, plan.device)
+        find_stream = library.stream
+        stream = find_stream(plan.device) if find_stream else library.memory(a).stream
         plan.run(address_a, address_b, address_c, alpha, beta, stream)
     return out
 

@@ -92,13 +92,12 @@ def run_spec(
     fix: Mapping[str, Sequence[Value]],
 ) -> RunSpec:
     """The identity of a run: what must be the same for one call to resume another."""
-    files = "".join(family.yaml_sha256 + family.template_sha256 for family in families)
     return RunSpec(
         problem=request.problem,
         device=target.device,
-        environment=_environment(target, compiler),
+        environment=environment_of(target, compiler),
         families=tuple(family.name for family in families),
-        family_sha256=hashlib.sha256(files.encode()).hexdigest(),
+        family_sha256=families_sha256(families),
         fix=tuple((name, tuple(values)) for name, values in fix.items()),
         sampler=request.sampler,
         seed=request.seed,
@@ -110,8 +109,17 @@ def run_spec(
     )
 
 
-def _environment(target: Target, compiler: Compiler | None) -> Environment:
-    """Recorded times belong to the compiler of the recording, measured ones to this one."""
+def families_sha256(families: Sequence[Family]) -> str:
+    """Of the search spaces and templates of these families, in their order."""
+    files = "".join(family.yaml_sha256 + family.template_sha256 for family in families)
+    return hashlib.sha256(files.encode()).hexdigest()
+
+
+def environment_of(target: Target, compiler: Compiler | None) -> Environment:
+    """What a run on that target is made in.
+
+    Recorded times belong to the compiler of the recording, measured ones to this one.
+    """
     if target.provenance is Provenance.RECORDED or compiler is None:
         return target.environment
     return replace(target.environment, compiler=compiler.version)

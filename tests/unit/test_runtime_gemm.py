@@ -117,7 +117,14 @@ def test_the_stream_that_an_array_names(driver: FakeDriver) -> None:
     a.stream = None
     autogemm.gemm(a, b, out)
     assert [stream for _, stream in driver.launches] == [77, 0]
-    assert driver.contexts == [100, 100]
+
+
+def test_a_thread_with_another_context(driver: FakeDriver) -> None:
+    driver.refuses = True
+    a, b, out = random(16, 16), random(16, 16), empty(16, 16)
+    autogemm.gemm(a, b, out)
+    assert driver.contexts == [100]
+    assert_product(a, b, out)
 
 
 def test_each_stream_has_a_workspace_and_forget_frees_it(driver: FakeDriver) -> None:
