@@ -149,7 +149,7 @@ def test_broken_families_are_one_line_and_exit_code_1(
 
 
 def test_problem_from_options() -> None:
-    problem = problem_from("5x6x7", "tn", 10, 0, 8, 2.0, 0.5)
+    problem = problem_from("5x6x7", "tn", "bf16", 10, 0, 8, 2.0, 0.5)
     assert problem == Problem(5, 6, 7, layout=Layout.TN, lda=10, ldb=6, ldc=8, alpha=2.0, beta=0.5)
     with pytest.raises(UsageError, match="--beta must be a finite number"):
         problem_from("5", "nn", 0, 0, 0, 1.0, float("nan"))
