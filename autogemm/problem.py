@@ -87,6 +87,17 @@ class Problem:
         return inputs * self.dtype.ab.size_bytes + self.m * self.ldc * self.dtype.c.size_bytes
 
     @property
+    def moved_bytes(self) -> int:
+        """Bytes that must move at least: A and B read, C written, each element once."""
+        m, n, k = self.m, self.n, self.k
+        return (m * k + k * n + m * n) * self.dtype.size_bytes
+
+    @property
+    def flop_per_byte(self) -> float:
+        """Arithmetic intensity: operations per byte that must move."""
+        return self.flops / self.moved_bytes
+
+    @property
     def size_label(self) -> str:
         """``4096`` for a square, ``MxNxK`` otherwise."""
         if self.m == self.n == self.k:

@@ -16,6 +16,7 @@ from autogemm.space.listed import listed_space
 from autogemm.space.loading import default_families, list_families, load_family
 from autogemm.space.narrowing import parse_fix
 from autogemm.space.parsing import parse_expression
+from autogemm.space.snapping import snapped
 
 __all__ = [
     "Constraint",
@@ -35,5 +36,6 @@ __all__ = [
     "load_family",
     "parse_expression",
     "parse_fix",
+    "snapped",
     "specialised_values",
 ]

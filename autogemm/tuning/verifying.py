@@ -18,14 +18,20 @@ from autogemm.errors import EmptySpaceError, KernelCompileError
 from autogemm.kernel import Candidate
 from autogemm.outcome import Status
 from autogemm.problem import Problem
-from autogemm.space import Family, Space, broken_constraints, build_space, launch_plan
+from autogemm.space import (
+    Family,
+    Space,
+    broken_constraints,
+    build_space,
+    launch_plan,
+    snapped,
+)
 from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.emulator import Emulator, Mode, hard_problems
 from autogemm.targets.emulator.problems import DEFAULT_TILE, reduced
 
-# The parameters that say which problems are hard; a neighbour of a config keeps all of these.
+# The parameters that say which problems are hard.
 TILE_NAMES = ("BM", "BN", "BK")
-KEPT_NAMES = (*TILE_NAMES, "WM", "WN", "TM", "TN", "STAGES")
 
 # From which random configs are drawn: sizes and alignment that leave most of a space legal. A
 # family for few rows has no config for the first.
@@ -125,7 +131,7 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     for problem in problems:
         used: Config | None = config
         if broken_constraints(family, config, problem, device):
-            used = _nearest_legal(family, config, problem, device) if adapt else None
+            used = snapped(family, config, problem, device) if adapt else None
         if used is not None:
             cases.append(Case(used, problem))
     return CaseSet(config, dtype, tuple(cases), len(problems) - len(cases))
@@ -234,14 +240,3 @@ def tile_of(config: Config) -> tuple[int, int, int]:
         for name, default in zip(TILE_NAMES, DEFAULT_TILE, strict=True)
     )
     return bm, bn, bk
-
-
-def _nearest_legal(
-    family: Family, config: Config, problem: Problem, device: Device
-) -> Config | None:
-    kept = {name: (value,) for name, value in config if name in KEPT_NAMES}
-    try:
-        space = build_space(family, problem, device, kept)
-    except EmptySpaceError:
-        return None
-    return space.config(space.nearest(config))
