@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from autogemm.elements import stored
 from autogemm.targets.cuda.launching import Arguments, LoadedKernel
 from autogemm.targets.cuda.profiler import NUM_WARM_LAUNCHES
 from autogemm.targets.cuda.sanitized import BareCard, placed
@@ -24,17 +25,18 @@ def run(job: Job) -> None:
     card = BareCard(job.device_index)
     generator = np.random.default_rng(1)
     a, b, c = (
-        placed(card, generator.uniform(-1.0, 1.0, shape).astype(np.float32), ld)
-        for shape, ld in (
-            (problem.a_shape, problem.lda),
-            (problem.b_shape, problem.ldb),
-            ((problem.m, problem.n), problem.ldc),
+        placed(card, stored(generator.uniform(-1.0, 1.0, shape), element), ld, element)
+        for shape, ld, element in (
+            (problem.a_shape, problem.lda, problem.dtype.ab),
+            (problem.b_shape, problem.ldb, problem.dtype.ab),
+            ((problem.m, problem.n), problem.ldc, problem.dtype.c),
         )
     )
     workspace: list[ctypes.c_void_p] = []
     if num_bytes := job.candidate.plan.workspace_bytes:
-        zeros = np.zeros((1, -(-num_bytes // 4)), np.float32)
-        workspace = [ctypes.c_void_p(placed(card, zeros, zeros.size))]
+        address = card.allocate(num_bytes)
+        card.write(address, np.zeros(num_bytes, np.uint8))
+        workspace = [ctypes.c_void_p(address)]
     kernel = LoadedKernel(card, job.candidate)
     arguments = Arguments(
         *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
