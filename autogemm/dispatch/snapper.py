@@ -34,7 +34,7 @@ class Snapper:
 
     def _snapped(self, config: Config, problem: Problem) -> Config | None:
         family = self._families.get(config.family)
-        if family is None or family.dtypes["a"] != problem.dtype.label:
+        if family is None or not family.fits(problem.dtype):
             return None
         with suppress(UsageError):
             return snapped(family, config, problem, self._device)

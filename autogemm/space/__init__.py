@@ -3,7 +3,14 @@
 from autogemm.space.build import build_space
 from autogemm.space.derived import broken_constraints, derive_values, launch_plan
 from autogemm.space.expression import Expression
-from autogemm.space.family import Constraint, Family, LaunchRule, Parameter, Searched
+from autogemm.space.family import (
+    Constraint,
+    Family,
+    LaunchRule,
+    Parameter,
+    Searched,
+    specialised_values,
+)
 from autogemm.space.legal import Space
 from autogemm.space.listed import listed_space
 from autogemm.space.loading import default_families, list_families, load_family
@@ -30,4 +37,5 @@ __all__ = [
     "parse_expression",
     "parse_fix",
     "snapped",
+    "specialised_values",
 ]
