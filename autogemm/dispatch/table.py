@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from autogemm.config import Config
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.outcome import Objective, Provenance
 from autogemm.problem import Layout, Problem
 from autogemm.store import DecidedRow
@@ -40,9 +41,12 @@ class TunedSize:
 
 
 def tuned_sizes(
-    runs: Iterable[DecidedRow], device: Device, layout: Layout | None = None
+    runs: Iterable[DecidedRow],
+    device: Device,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
 ) -> tuple[TunedSize, ...]:
-    """The problems tuned on that GPU, smallest first; ``layout`` leaves out other ones.
+    """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given.
 
     Measured results; where there are none, recorded ones.
     """
@@ -51,6 +55,7 @@ def tuned_sizes(
         for run in runs
         if run.spec.device.name == device.name
         and run.spec.objective is Objective.TIME
+        and dtype in (None, run.spec.problem.dtype)
         and layout in (None, run.spec.problem.layout)
     ]
     measured = [run for run in fitting if run.spec.provenance is Provenance.MEASURED]

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from autogemm.dtypes import DType
+from autogemm.dtypes import Element
 from autogemm.errors import UsageError
 from autogemm.runtime.driver import cuda_driver
 
-# Names that libraries give to element types -> ours.
-_NAMES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+# Names that libraries give to element types.
+_ELEMENTS = {"float32": Element.F32, "float16": Element.F16, "bfloat16": Element.BF16}
 # DLPack: kDLCUDA and kDLCUDAManaged; type codes of floats and of bfloat16.
 _DLPACK_CUDA = (2, 13)
 _DLPACK_NAMES = {(2, 32): "float32", (2, 16): "float16", (4, 16): "bfloat16"}
@@ -28,7 +28,7 @@ class Memory:
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: DType
+    element: Element
     device: int
     address: int
     stream: int = 0
@@ -96,7 +96,7 @@ def _torch(torch: Any) -> Library:
         return Memory(
             shape=tuple(tensor.shape),
             strides=tuple(tensor.stride()),
-            dtype=_dtype(str(tensor.dtype).removeprefix("torch.")),
+            element=_element(str(tensor.dtype).removeprefix("torch.")),
             device=tensor.get_device(),
             address=tensor.data_ptr(),
         )
@@ -123,7 +123,7 @@ def _cupy(cupy: Any) -> Library:
         return Memory(
             shape=tuple(array.shape),
             strides=_in_elements(array.strides, array.itemsize),
-            dtype=_dtype(array.dtype.name),
+            element=_element(array.dtype.name),
             device=int(array.data.device_id),
             address=int(array.data.ptr),
         )
@@ -152,7 +152,7 @@ def _through(name: str, memory: Callable[[Any], Memory]) -> Library:
 
     def key(array: Any) -> Hashable:
         found = memory(array)
-        return found.shape, found.strides, found.dtype, found.device
+        return found.shape, found.strides, found.element, found.device
 
     return Library(
         name,
@@ -169,14 +169,14 @@ def _of_interface(array: Any) -> Memory:
         raise UsageError("masked arrays are not supported: pass the data without its mask")
     kind = str(said["typestr"])
     if kind[0] == ">" or kind[1] != "f":
-        raise UsageError(f"unknown element type {kind!r}; known: {', '.join(map(str, DType))}")
+        raise UsageError(f"gemm has no kernels for {kind}; it has for {', '.join(_ELEMENTS)}")
     shape, itemsize = tuple(map(int, said["shape"])), int(kind[2:])
     address = int(said["data"][0])
     strides = said.get("strides")
     return Memory(
         shape=shape,
         strides=packed(shape) if strides is None else _in_elements(strides, itemsize),
-        dtype=_dtype(f"float{8 * itemsize}"),
+        element=_element(f"float{8 * itemsize}"),
         device=cuda_driver().device_of(address) if address else 0,
         address=address,
         stream=int(said.get("stream") or 0),
@@ -219,14 +219,16 @@ def _of_dlpack(array: Any) -> Memory:
         strides=tuple(tensor.strides[axis] for axis in range(tensor.ndim))
         if tensor.strides
         else packed(shape),
-        dtype=_dtype(name),
+        element=_element(name),
         device=int(tensor.device_id),
         address=(tensor.data or 0) + int(tensor.byte_offset),
     )
 
 
-def _dtype(name: str) -> DType:
-    return DType.parse(_NAMES.get(name, name))
+def _element(name: str) -> Element:
+    if name not in _ELEMENTS:
+        raise UsageError(f"gemm has no kernels for {name}; it has for {', '.join(_ELEMENTS)}")
+    return _ELEMENTS[name]
 
 
 def _in_elements(strides: Any, itemsize: int) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 from math import prod
 from typing import Any
 
+from autogemm.dtypes import DType
 from autogemm.errors import UsageError
 from autogemm.runtime.arrays import LIBRARIES, Library, Memory, library_of, packed
 from autogemm.runtime.operands import Strided, call_for, product_shape
@@ -105,7 +106,7 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
     memory_a, memory_b = library.memory(a), library.memory(b)
     shape = product_shape(memory_a.shape, memory_b.shape)
     memory_c = library.memory(out) if out is not None else _as_new(memory_a, shape)
-    _require_alike(memory_a, memory_b, memory_c, shape)
+    dtype = _dtype_of(memory_a, memory_b, memory_c, shape)
     where = card(memory_a.device)
     if not prod(shape) or not memory_a.shape[-1]:
         return Plan(where, None, None, shape)
@@ -113,7 +114,7 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
         Strided("a", memory_a.shape, memory_a.strides),
         Strided("b", memory_b.shape, memory_b.strides),
         Strided("out", shape, memory_c.strides),
-        memory_a.dtype,
+        dtype,
     )
     addresses = (memory_a.address, memory_b.address)
     problem = as_aligned(
@@ -127,18 +128,20 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
 
 def _as_new(like: Memory, shape: tuple[int, ...]) -> Memory:
     """What a new array will be: packed and aligned."""
-    return Memory(shape, packed(shape), like.dtype, like.device, address=0)
+    return Memory(shape, packed(shape), like.element, like.device, address=0)
 
 
-def _require_alike(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> None:
-    """Raises UsageError."""
+def _dtype_of(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType:
+    """Of the GEMM. Raises UsageError for arrays that do not go together."""
     for name, one in (("b", b), ("out", c)):
-        if one.dtype is not a.dtype:
-            raise UsageError(f"a is {a.dtype} and {name} {one.dtype}: they must be equal")
         if one.device != a.device:
             raise UsageError(f"a is on GPU {a.device} and {name} on GPU {one.device}")
     if c.shape != shape:
         raise UsageError(f"a @ b has the shape {list(shape)}, out has {list(c.shape)}")
+    for dtype in DType:
+        if (dtype.ab, dtype.ab, dtype.c) == (a.element, b.element, c.element):
+            return dtype
+    raise UsageError(f"there is no GEMM of {a.element} and {b.element} that gives {c.element}")
 
 
 def _require_same_library(library: Library, array: Any, name: str) -> None:

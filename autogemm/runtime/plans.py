@@ -91,15 +91,23 @@ def as_aligned(call: Call, addresses: tuple[int, int, int]) -> Problem:
     Kernels read vectors where the leading dimension allows it, and take the start as aligned. Where
     it is not, a leading dimension that allows no more stands in: it only says which code is needed.
     """
-    problem, size_bytes = call.problem, call.problem.dtype.size_bytes
+    problem = call.problem
     strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc}
+    sizes = element_bytes(problem)
     for place, (name, stride) in enumerate(strides.items()):
+        size_bytes = sizes[place]
         starts = [addresses[place], *(offset[place] * size_bytes for offset in call.offsets)]
         aligned = max(1, math.gcd(VECTOR_BYTES, *starts) // size_bytes)
         if math.gcd(stride, VECTOR_BYTES // size_bytes) > aligned:
             strides[name] = stride + aligned
     lda, ldb, ldc = strides.values()
     return replace(problem, lda=lda, ldb=ldb, ldc=ldc)
+
+
+def element_bytes(problem: Problem) -> tuple[int, int, int]:
+    """Of A, B and C."""
+    dtype = problem.dtype
+    return (dtype.ab.size_bytes, dtype.ab.size_bytes, dtype.c.size_bytes)
 
 
 class Plan:
@@ -121,8 +129,12 @@ class Plan:
         self._launch = card.driver.launch
         self._launches = kernel.launches
         self._swapped = call.swapped
-        problem, size_bytes = call.problem, call.problem.dtype.size_bytes
-        self._offsets = [tuple(size_bytes * start for start in starts) for starts in call.offsets]
+        problem = call.problem
+        sizes = element_bytes(problem)
+        self._offsets = [
+            tuple(size * start for size, start in zip(sizes, starts, strict=True))
+            for starts in call.offsets
+        ]
         self._alpha, self._beta = ctypes.c_float(), ctypes.c_float()
         self._a, self._b, self._c = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self._workspace = ctypes.c_void_p()
@@ -164,7 +176,7 @@ class Plan:
         self._streams.clear()
 
     def _first_on(self, stream: int) -> "_OnStream":
-        """Each stream has a workspace: launches that may run at the same time must not share one."""
+        """A workspace for each stream: launches that may run at the same time share none."""
         assert self.kernel is not None, "there is something to multiply"
         driver, num_bytes = self._card.driver, self.kernel.workspace_bytes
         workspace = driver.zeros(self._card.context, num_bytes, stream) if num_bytes else 0
