@@ -1,6 +1,6 @@
 """Runs a command with a PostgreSQL server of its own: ``{db}`` in it becomes the URL of a database.
 
-    python benchmarks/with_postgres.py python benchmarks/many_writers.py --db {db}
+python benchmarks/with_postgres.py python benchmarks/many_writers.py --db {db}
 """
 
 import subprocess
@@ -9,7 +9,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from postgres_server import running_server  # noqa: E402  # it lies with the tests, who need it too
+from postgres_server import running_server  # it lies with the tests, who need it too
 
 if __name__ == "__main__":
     with running_server() as server:
