@@ -29,6 +29,7 @@ LEVELS = {
     "bench": 4,
     "analysis": 4,
     "plots": 5,
+    "report": 5,
     "cli": 6,
     "__main__": 7,
 }
