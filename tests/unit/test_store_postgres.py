@@ -69,9 +69,12 @@ def test_it_answers_as_sqlite_does(postgres_url: str, tmp_path: Path) -> None:
 
         def told(store: Store, *arguments: str) -> list[dict[str, object]]:
             output = run("db", *arguments, "--db", store.url, "--json").stdout
-            rows: list[dict[str, object]] = json.loads(output)
-            # Times of day differ; all else must not.
-            return [{k: v for k, v in row.items() if not k.endswith("_at")} for row in rows]
+
+            def without_dates(row: dict[str, object]) -> dict[str, object]:
+                return {name: value for name, value in row.items() if not name.endswith("_at")}
+
+            rows: list[dict[str, object]] = json.loads(output, object_hook=without_dates)
+            return rows
 
         for question in (
             ("best", "--gpu", "h100"),
