@@ -94,7 +94,9 @@ def violations(module: str, source: str) -> list[str]:
         else:
             owners = OWNERS.get(imported.partition(".")[0], "").split()
             if owners and not any(f"{module}.".startswith(f"autogemm.{o}.") for o in owners):
-                found.append(f"{module} imports {imported}, which belongs to {' and '.join(owners)}")
+                found.append(
+                    f"{module} imports {imported}, which belongs to {' and '.join(owners)}"
+                )
     return found
 
 
