@@ -22,9 +22,12 @@ class GoldenCase:
     changes: dict[str, Value] = field(default_factory=dict)
     family: str = "sgemm_simt"
 
+    def __str__(self) -> str:
+        return f"{self.family}_{self.name}"
+
     @property
     def path(self) -> Path:
-        return GOLDEN_FOLDER / f"{self.family}_{self.name}.cu"
+        return GOLDEN_FOLDER / f"{self}.cu"
 
     @property
     def config(self) -> Config:
@@ -173,4 +176,36 @@ GOLDEN_CASES = (
         {"BN": 128, "TM": 8, "SPLIT_K": 4, "STAGES": 1},
         family="sgemm_skinny",
     ),
+    GoldenCase("plain", square(1024), family="naive"),
+    GoldenCase(
+        "uncoalesced_any_size",
+        square(1001, Layout.TT),
+        {"BN": 128, "TN": 4, "WALK": "rows", "UNROLL": 4},
+        family="naive",
+    ),
+    GoldenCase("plain", square(1024), family="tiled"),
+    GoldenCase("prefetch", square(1024, Layout.TN), {"PREFETCH": 1, "UNROLL": 4}, family="tiled"),
+    GoldenCase("double_buffer", square(1024), {"STAGES": 2, "BN": 64, "TN": 2}, family="tiled"),
+    GoldenCase(
+        "double_buffer_prefetch_any_size",
+        square(1001, Layout.NT),
+        {"STAGES": 2, "PREFETCH": 1, "PAD": 1},
+        family="tiled",
+    ),
+    GoldenCase("plain", square(1024), family="register_blocked"),
+    GoldenCase(
+        "patches_any_size",
+        square(1001, Layout.TT),
+        {"LOAD": "patch", "PAD": 1},
+        family="register_blocked",
+    ),
+    GoldenCase("double_buffer", square(1024), {"STAGES": 2}, family="register_blocked"),
+    GoldenCase("plain", square(1024), family="block_tiled"),
+    GoldenCase(
+        "vectors",
+        square(1024),
+        {"ORDER_A": "km", "VEC": 4, "PAD_B": 5},
+        family="block_tiled",
+    ),
+    GoldenCase("any_size", square(1001, Layout.TT), {"PAD_A": 1}, family="block_tiled"),
 )

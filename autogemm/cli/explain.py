@@ -128,7 +128,7 @@ def _named(options: dict[str, Any], gpu: str, db: str | None, compile_neighbours
     from autogemm.space import load_family
     from autogemm.store import open_store
 
-    names = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
+    names = ("size", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta")
     problem = problem_from(**{name: options[name] for name in names})
     family = load_family(options["family"])
     text = options["config_json"]

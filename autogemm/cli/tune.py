@@ -162,6 +162,7 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
     Examples:
       autogemm tune --gpu auto --size 4096
       autogemm tune --size 4096x256x1024 --layout tt --budget 5m --trials 1000
+      autogemm tune --size 4096 --dtype bf16
       autogemm tune --size 512 --until-ratio 1.5 --budget 10m --trials 5000
       autogemm tune --size 4096 --objective energy
       autogemm tune --gpu recorded --size 1024 --json
@@ -292,7 +293,7 @@ def _request(
 
 
 def _problem(options: dict[str, Any]) -> "Problem":
-    names = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
+    names = ("size", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta")
     return problem_from(**{name: options[name] for name in names})
 
 

@@ -6,12 +6,13 @@ from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 from autogemm.config import Config, Value
-from autogemm.dtypes import DType
-from autogemm.errors import FamilyError, UsageError
+from autogemm.dtypes import Element
+from autogemm.errors import FamilyError
 from autogemm.space.expression import Expression
 from autogemm.space.family import (
     DEVICE_NAMES,
     PROBLEM_NAMES,
+    PROBLEM_TEXTS,
     Constraint,
     Family,
     LaunchRule,
@@ -41,13 +42,12 @@ def family_of(
 ) -> Family:
     """The family that a well-formed file describes. Raises FamilyError naming file and field."""
     check = _Check(form, yaml_path)
-    check.dtypes()
     parameters = check.parameters()
     derive = check.derive()
     return Family(
         name=form.family,
         summary=form.summary,
-        dtypes=form.dtypes,
+        dtypes=check.dtypes(),
         architectures=form.architectures,
         parameters=parameters,
         derive=derive,
@@ -70,21 +70,27 @@ class _Check:
     def __init__(self, form: FamilyForm, yaml_path: Path) -> None:
         self._form = form
         self._yaml_path = yaml_path
-        self._kinds: dict[str, type] = dict.fromkeys(PROBLEM_NAMES, int)
+        self._kinds: dict[str, type] = {
+            name: str if name in PROBLEM_TEXTS else int for name in PROBLEM_NAMES
+        }
 
     def _error(self, field: str, rule: str) -> FamilyError:
         return FamilyError(f"{self._yaml_path}: {field}: {rule}")
 
-    def dtypes(self) -> None:
+    def dtypes(self) -> dict[str, tuple[str, ...]]:
         """Names the operands' element types."""
         if set(self._form.dtypes) != set(_OPERANDS):
             found = " ".join(self._form.dtypes) or "none"
             raise self._error("dtypes", f"name the types of {' '.join(_OPERANDS)}, got {found}")
-        for operand, label in self._form.dtypes.items():
-            try:
-                DType.parse(label)
-            except UsageError as error:
-                raise self._error(f"dtypes.{operand}", str(error)) from None
+        known = [element.label for element in Element]
+        for operand, labels in self._form.dtypes.items():
+            for label in labels:
+                if label not in known:
+                    raise self._error(
+                        f"dtypes.{operand}",
+                        f"unknown element type {label!r}; known: {', '.join(known)}",
+                    )
+        return {operand: tuple(labels) for operand, labels in self._form.dtypes.items()}
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Their values are distinct and of one type."""

@@ -242,7 +242,7 @@ MORE = "  BM: {"
         ("threads: threads", "threads: ORDER", "launch.1.threads: 'ORDER': must be a number"),
         ("threads: threads", "threads: device.arch", "device.arch is for constraints only"),
         ('">=70"', "sm_90", "architectures: write comparisons like '>=80'"),
-        ("accumulate: f32", "accumulate: f99", "dtypes.accumulate: unknown dtype 'f99'"),
+        ("accumulate: f32", "accumulate: f99", "dtypes.accumulate: unknown element type 'f99'"),
         (", accumulate: f32", "", "dtypes: name the types of a b c accumulate"),
         ("family: mine", "family: other", "must be named after its family, got 'other'"),
         ("summary:", "sumary:", "sumary: there is no such field; did you mean 'summary'"),
