@@ -3,7 +3,18 @@
 Figures only; `autogemm.plots` draws them, `autogemm.report` tells them.
 """
 
+from autogemm.analysis.comparison import Comparison, Timed, compare
 from autogemm.analysis.parameters import Grid, grid, importance
 from autogemm.analysis.trials import RunTrials, Step, read_run
 
-__all__ = ["Grid", "RunTrials", "Step", "grid", "importance", "read_run"]
+__all__ = [
+    "Comparison",
+    "Grid",
+    "RunTrials",
+    "Step",
+    "Timed",
+    "compare",
+    "grid",
+    "importance",
+    "read_run",
+]

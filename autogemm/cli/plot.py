@@ -4,101 +4,124 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from autogemm.cli.db_filters import filter_options, open_database
+from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database
 from autogemm.cli.files import write_output
 from autogemm.cli.options import db_option
 from autogemm.errors import UsageError
 
 if TYPE_CHECKING:
-    from autogemm.analysis import RunTrials
-    from autogemm.store import BestQuery
+    from autogemm.analysis import Comparison, RunTrials
+    from autogemm.store import BestQuery, Store
 
-KINDS = ("history", "distribution", "importance", "heatmap")
+OF_A_RUN = ("history", "distribution", "importance", "heatmap")
+OF_KERNELS = ("sizes", "ladder")
+
+Command = Callable[..., Any]
+
+
+def comparison_options(command: Command) -> Command:
+    """Adds ``--bench ID --winners``, for `autogemm.analysis.compare`."""
+    command = click.option(
+        "--winners", is_flag=True, help="The best kernels of the database instead of a benchmark."
+    )(command)
+    return click.option(
+        "--bench",
+        "bench_id",
+        type=click.IntRange(1, MAX_NUMBER),
+        help="A benchmark of the database; default: the newest.",
+    )(command)
 
 
 @click.command()
-@click.argument("kind", type=click.Choice(KINDS))
+@click.argument("kind", type=click.Choice([*OF_A_RUN, *OF_KERNELS]))
 @click.argument("file")
 @click.option("--x", metavar="NAME", help="heatmap: the parameter along the bottom.")
 @click.option("--y", metavar="NAME", help="heatmap: the parameter up the side.")
+@comparison_options
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @filter_options
 @db_option
-def plot(  # noqa: PLR0913, PLR0917  # one parameter for each option
-    kind: str,
-    file: str,
-    query: BestQuery,
-    db: str | None,
-    x: str | None,
-    y: str | None,
-    force: bool,
-) -> None:
-    """Draw a picture of a run into a .png, .svg or .pdf FILE.
+def plot(kind: str, file: str, query: BestQuery, db: str | None, force: bool, **how: Any) -> None:
+    """Draw a picture of a run or of a benchmark into a .png, .svg or .pdf FILE.
 
     \b
-    history       the best so far, against trials and against seconds
-    distribution  how many of all configs are how fast
-    importance    which parameters set the fastest tenth apart (PED-ANOVA)
-    heatmap       the best config for each pair of values of two parameters
+    Of a run, the newest that matches or the one that --run names:
+      history       the best so far, against trials and against seconds
+      distribution  how many of all configs are how fast
+      importance    which parameters set the fastest tenth apart (PED-ANOVA)
+      heatmap       the best config for each pair of values of two parameters;
+                    without --x and --y of the two that matter most
 
-    Of the newest run that matches, or the one that --run names. Without --x and --y a heat map is
-    of the two parameters that matter most.
+    \b
+    Of a benchmark, or of the best kernels in the database where there is none:
+      sizes         GFLOP/s and percent of cuBLAS against size
+      ladder        a bar a kernel, on the size that --size names or the largest
+
+    `autogemm roofline` draws the roofline.
 
     \b
     Examples:
       autogemm plot history history.svg
       autogemm plot heatmap tiles.png --run 3 --x BM --y BN
-      autogemm plot importance importance.svg --gpu h100 --size 4096
+      autogemm plot ladder ladder.svg --bench 2 --size 4096
     """
-    from autogemm.analysis import read_run
     from autogemm.plots import check_plot
 
-    if (x or y) and kind != "heatmap":
-        raise UsageError(f"--x and --y are for heatmap, not for {kind}")
-    check_plot(Path(file))
+    path = Path(file)
+    _check_options(kind, how)
+    check_plot(path)
+    draw = _of_a_run if kind in OF_A_RUN else _of_kernels
     with open_database(db) as store:
-        trials = read_run(store, query)
-    content = _DRAW[kind](trials, query.family or trials.family(), (x, y), Path(file).suffix)
+        content, caption = draw(store, kind, query, how, path.suffix)
     write_output(file, content, force=force)
-    click.echo(f"{file}: {trials.caption}")
+    click.echo(f"{file}: {caption}")
 
 
-Axes = tuple[str | None, str | None]
+def _check_options(kind: str, how: dict[str, Any]) -> None:
+    if (how["x"] or how["y"]) and kind != "heatmap":
+        raise UsageError(f"--x and --y are for heatmap, not for {kind}")
+    if (how["bench_id"] or how["winners"]) and kind not in OF_KERNELS:
+        raise UsageError(f"--bench and --winners are for {' and '.join(OF_KERNELS)}, not {kind}")
 
 
-def _history(trials: RunTrials, family: str, axes: Axes, suffix: str) -> bytes:
-    from autogemm.plots import history_picture
+def _of_a_run(
+    store: Store, kind: str, query: BestQuery, how: dict[str, Any], suffix: str
+) -> tuple[bytes, str]:
+    from autogemm.analysis import read_run
 
-    return history_picture(trials, suffix)
-
-
-def _distribution(trials: RunTrials, family: str, axes: Axes, suffix: str) -> bytes:
-    from autogemm.plots import distribution_picture
-
-    return distribution_picture(trials, suffix)
+    trials = read_run(store, query)
+    family = query.family or trials.family()
+    return _run_picture(kind, trials, family, how, suffix), trials.caption
 
 
-def _importance(trials: RunTrials, family: str, axes: Axes, suffix: str) -> bytes:
-    from autogemm.analysis import importance
-    from autogemm.plots import importance_picture
+def _run_picture(
+    kind: str, trials: RunTrials, family: str, how: dict[str, Any], suffix: str
+) -> bytes:
+    from autogemm import analysis, plots
 
-    return importance_picture(trials, family, importance(trials, family), suffix)
+    match kind:
+        case "history":
+            return plots.history_picture(trials, suffix)
+        case "distribution":
+            return plots.distribution_picture(trials, suffix)
+        case "importance":
+            shares = analysis.importance(trials, family)
+            return plots.importance_picture(trials, family, shares, suffix)
+    cells = analysis.grid(trials, family, how["x"], how["y"])
+    return plots.heatmap_picture(trials, family, cells, suffix)
 
 
-def _heatmap(trials: RunTrials, family: str, axes: Axes, suffix: str) -> bytes:
-    from autogemm.analysis import grid
-    from autogemm.plots import heatmap_picture
+def _of_kernels(
+    store: Store, kind: str, query: BestQuery, how: dict[str, Any], suffix: str
+) -> tuple[bytes, str]:
+    from autogemm import plots
+    from autogemm.analysis import compare
 
-    return heatmap_picture(trials, family, grid(trials, family, *axes), suffix)
-
-
-_DRAW: dict[str, Callable[[RunTrials, str, Axes, str], bytes]] = {
-    "history": _history,
-    "distribution": _distribution,
-    "importance": _importance,
-    "heatmap": _heatmap,
-}
+    comparison: Comparison = compare(store, query, how["bench_id"], winners=how["winners"])
+    if kind == "sizes":
+        return plots.sizes_picture(comparison, suffix), comparison.caption
+    return plots.ladder_picture(comparison, comparison.sizes()[-1], suffix), comparison.caption

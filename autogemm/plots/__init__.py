@@ -3,6 +3,7 @@
 All can be read in black and white and say what they are of.
 """
 
+from autogemm.plots.comparison import ladder_picture, roofline_picture, sizes_picture
 from autogemm.plots.drawing import check_plot
 from autogemm.plots.search import (
     distribution_picture,
@@ -18,5 +19,8 @@ __all__ = [
     "heatmap_picture",
     "history_picture",
     "importance_picture",
+    "ladder_picture",
+    "roofline_picture",
+    "sizes_picture",
     "strategies_picture",
 ]

@@ -17,7 +17,6 @@ FORMATS = (".png", ".svg", ".pdf")
 LINES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 3)))
 MARKERS = "osD^vPX*<>hd"
 GREYS = ("0.0", "0.35", "0.55")
-HATCHES = ("", "//", "..", "xx", "\\\\", "++")
 GRID: dict[str, Any] = {"color": "0.85", "linewidth": 0.6}
 MEDIUM = (8.0, 5.0)
 LETTERS_PER_INCH = 12

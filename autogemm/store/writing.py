@@ -54,7 +54,7 @@ def this_process() -> str:
 def is_written_elsewhere(owner: str) -> bool:
     """Whether another process of this machine, still alive, owns a run.
 
-    Of a process on another machine nothing is known: it counts as gone.
+    Of a process on another machine nothing is known here: see `autogemm.store.claims`.
     """
     host, _, pid = owner.rpartition(":")
     if owner == this_process() or host != socket.gethostname() or os.name != "posix":
@@ -66,6 +66,14 @@ def is_written_elsewhere(owner: str) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def written_elsewhere(run_id: int) -> StoreError:
+    """The error for a run that another process goes on with."""
+    return StoreError(
+        f"another process has just gone on with run {run_id}: run the same command again for a new "
+        "run"
+    )
 
 
 def add_run(session: Session, spec: RunSpec) -> RunRecord:
@@ -94,8 +102,10 @@ def get_run(session: Session, run_id: int) -> RunRecord:
 
 
 def claim_run(session: Session, run_id: int) -> None:
-    """This process goes on with the run."""
+    """This process goes on with the run. Raises StoreError when another one has done so."""
     run = get_run(session, run_id)
+    if is_written_elsewhere(run.owner):
+        raise written_elsewhere(run_id)
     run.state = RunState.RUNNING.value
     run.owner = this_process()
     run.finished_at = None

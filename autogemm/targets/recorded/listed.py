@@ -172,7 +172,7 @@ def family_of(listed: ListedRecording, description: Description | None, path: Pa
     parameters = tuple(
         Parameter(name, values, docs.get(name, "")) for name, values in listed.parameters.items()
     )
-    derive = dict(description.derive) if description is not None else {}
+    derive = _with_defaults(description, listed) if description is not None else {}
     return Family(
         # A run names its families with blanks between them.
         name=description.name if description else "_".join(listed.kernel_name.split()),
@@ -191,6 +191,16 @@ def family_of(listed: ListedRecording, description: Description | None, path: Pa
         yaml_sha256=listed.sha256,
         template_sha256="",
     )
+
+
+def _with_defaults(description: Description, listed: ListedRecording) -> dict[str, Expression]:
+    """The quantities with the defaults of parameters that the file does not know in place."""
+    absent = {
+        name: parse_expression(repr(value))
+        for name, value in description.defaults.items()
+        if name not in listed.parameters
+    }
+    return {name: derive.substitute(absent) for name, derive in description.derive.items()}
 
 
 def _computable(derive: Mapping[str, Expression], listed: ListedRecording) -> dict[str, Expression]:
