@@ -139,7 +139,9 @@ def _kernels(bench: Bench) -> tuple[Table, ...]:
     rows = [
         {
             "kernel": name,
-            "what it is": known[name].summary if name in known else entry.library,
+            "what it is": "; ".join(
+                filter(None, (known[name].summary if name in known else "", entry.library))
+            ),
             "config": entry.config.label if entry.config else None,
             "registers": entry.registers,
             "published, other cards": known[name].published if name in known else None,
