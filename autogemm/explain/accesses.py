@@ -142,5 +142,5 @@ def _fma_clocks(config: Config, plan: LaunchPlan, problem: Problem, device: Devi
         -(-extent // side) * side
         for extent, side in zip((problem.m, problem.n), block, strict=True)
     )
-    num_blocks = max(math.prod(launch.grid) for launch in plan.launches)
+    num_blocks = math.prod(plan.main.grid)
     return padded * problem.k / num_blocks / device.fp32_cores_per_sm
