@@ -178,7 +178,7 @@ def feed(path: Path, reader: Reader, database: Database, fed: Fed) -> bool:
     except AutogemmError as error:
         is_taken = False
         message = str(error)
-        assert len(message.splitlines()) == 1, message
+        assert message.isprintable(), message
         assert 0 < len(message) <= MAX_MESSAGE, message
     else:
         is_taken = True
