@@ -70,26 +70,28 @@ def roofline(  # noqa: PLR0913, PLR0917  # one parameter for each option
 
 
 def _rows(comparison: Comparison) -> list[Row]:
-    from autogemm.analysis.comparison import roof_of
+    return [_row(one, comparison) for one in comparison.timed()]
 
-    roof = roof_of(comparison.device)
-    return [
-        {
-            "kernel": one.kernel,
-            "size": one.problem.size_label,
-            "dtype": one.problem.dtype.label,
-            "flop_per_byte": one.metrics.flop_per_byte,
-            "bandwidth_gb_s": one.metrics.bandwidth_gb_s,
-            "tflops": one.tflops,
-            "roof_tflops": roof.attainable_tflops(one.metrics.flop_per_byte),
-            "percent_of_roof": one.metrics.percent_of_roof,
-            "bound_by": "memory"
-            if one.metrics.flop_per_byte < roof.ridge_flop_per_byte
-            else "arithmetic",
-            "provenance": comparison.provenance.value,
-        }
-        for one in comparison.timed()
-    ]
+
+def _row(one: Timed, comparison: Comparison) -> Row:
+    from autogemm.device_catalogue import roof_of
+
+    roof = roof_of(comparison.device, one.problem.dtype)
+    intensity = one.metrics.flop_per_byte
+    row: dict[str, object] = {
+        "kernel": one.kernel,
+        "size": one.problem.size_label,
+        "dtype": one.problem.dtype.label,
+        "flop_per_byte": intensity,
+        "bandwidth_gb_s": one.metrics.bandwidth_gb_s,
+        "tflops": one.tflops,
+        "percent_of_roof": one.metrics.percent_of_roof,
+        "provenance": comparison.provenance.value,
+    }
+    if roof is not None:
+        row["roof_tflops"] = roof.attainable_tflops(intensity)
+        row["bound_by"] = "memory" if intensity < roof.ridge_flop_per_byte else "arithmetic"
+    return row
 
 
 def _print_roofs(comparison: Comparison) -> None:

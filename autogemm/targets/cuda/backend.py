@@ -23,11 +23,14 @@ from autogemm.targets.cuda.messages import (
     Measured,
     Prepare,
     Prepared,
+    RaceDone,
     RunFinals,
+    RunRace,
     Start,
     Started,
     outcome_without_times,
 )
+from autogemm.targets.cuda.race import run_race
 from autogemm.targets.cuda.telemetry import is_throttled
 from autogemm.targets.cuda.timing import MIN_SAMPLES, SHORT_LAUNCH_US, Method, Sampled, Sampling
 
@@ -103,6 +106,11 @@ class CudaBackend:
     def finals(self, request: RunFinals) -> FinalsDone:
         """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
         return FinalsDone(run_finals(self._ready_bench(), request))
+
+    def race(self, request: RunRace) -> RaceDone:
+        """Interleaved rounds of everybody who is right."""
+        assert self._cublas is not None
+        return RaceDone(run_race(self._ready_bench(), self._cublas, request))
 
     def _ready_bench(self) -> Bench:
         if self._bench is None:

@@ -7,6 +7,7 @@ from autogemm.kernel import Candidate
 from autogemm.outcome import Disqualified, Environment, Finals, Outcome, Status
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
+from autogemm.targets.racing import Race, Racer
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,17 @@ class RunFinals:
     seed: int
 
 
-Request = Start | Prepare | Measure | RunFinals
+@dataclass(frozen=True, slots=True)
+class RunRace:
+    """Time candidates that were right and libraries, by name, in turn. Answer: RaceDone."""
+
+    racers: tuple[Racer, ...]
+    libraries: tuple[str, ...]
+    rounds: int
+    seed: int
+
+
+Request = Start | Prepare | Measure | RunFinals | RunRace
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +87,13 @@ class FinalsDone:
 
 
 @dataclass(frozen=True, slots=True)
+class RaceDone:
+    """The race's result."""
+
+    race: Race
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """One of our own errors, by its class name in autogemm.errors; the worker goes on."""
 
@@ -90,7 +108,7 @@ class Broken:
     message: str
 
 
-Reply = Started | Prepared | Measured | FinalsDone | Refused | Broken
+Reply = Started | Prepared | Measured | FinalsDone | RaceDone | Refused | Broken
 
 
 def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> Outcome:

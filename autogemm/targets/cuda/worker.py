@@ -18,10 +18,12 @@ from autogemm.targets.cuda.messages import (
     Measured,
     Prepare,
     Prepared,
+    RaceDone,
     Refused,
     Reply,
     Request,
     RunFinals,
+    RunRace,
     Start,
     Started,
 )
@@ -41,6 +43,9 @@ class Backend(Protocol):
 
     def finals(self, request: RunFinals) -> FinalsDone:
         """Time candidates and baseline interleaved."""
+
+    def race(self, request: RunRace) -> RaceDone:
+        """Time candidates and libraries interleaved."""
 
 
 def main(pipe_fd: int, backend_path: str) -> None:
@@ -69,19 +74,26 @@ def load_backend(path: str) -> Backend:
 def answer(backend: Backend, request: Request) -> Reply:
     """The backend's answer; what it raises becomes an answer too."""
     try:
-        match request:
-            case Start():
-                return backend.start(request)
-            case Prepare():
-                return backend.prepare(request)
-            case Measure():
-                return backend.measure(request)
-            case RunFinals():
-                return backend.finals(request)
+        return answered(backend, request)
     except AutogemmError as error:
         return Refused(type(error).__name__, str(error))
     except Exception as error:
         return Broken(f"{type(error).__name__}: {error}")
+
+
+def answered(backend: Backend, request: Request) -> Reply:
+    """The backend's own answer."""
+    match request:
+        case Start():
+            return backend.start(request)
+        case Prepare():
+            return backend.prepare(request)
+        case Measure():
+            return backend.measure(request)
+        case RunFinals():
+            return backend.finals(request)
+        case RunRace():
+            return backend.race(request)
 
 
 if __name__ == "__main__":
