@@ -99,6 +99,24 @@ GOLDEN_CASES = (
         | {"STAGES": 2, "REG_STAGES": 2, "HANDOVER": 2, "GROUP_M": 1},
     ),
     GoldenCase(
+        "double_buffer_inward",
+        square(4095),
+        {"BM": 128, "BN": 128, "BK": 8, "WM": 32, "WN": 128, "TM": 16, "TN": 8, "STAGES": 2}
+        | {"VEC_LOAD": 1, "VEC_STORE": 1, "STREAM_BLOCKS": 264, "EDGES": "inward"},
+    ),
+    GoldenCase(
+        "double_buffer_one_fragment_inward",
+        Problem(1000, 1002, 1003, layout=Layout.TN),
+        TILE_64
+        | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "STAGES": 2, "REG_STAGES": 1}
+        | {"EDGES": "inward"},
+    ),
+    GoldenCase(
+        "pipeline_split_inward",
+        Problem(256, 250, 16380),
+        TILE_64 | {"BK": 16, "VEC_LOAD": 2, "VEC_STORE": 2, "SPLIT_K": 16, "EDGES": "inward"},
+    ),
+    GoldenCase(
         "pipeline_split",
         Problem(256, 256, 16384),
         TILE_64 | {"BK": 16, "SPLIT_K": 16, "GROUP_M": 1},

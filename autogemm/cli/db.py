@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autogemm.cells import shown
 from autogemm.cli import db_rows
 from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database, print_rows_as
 from autogemm.cli.db_pareto import pareto
 from autogemm.cli.db_rows import Columns, FlatRow
 from autogemm.cli.files import write_output
 from autogemm.cli.options import db_option
-from autogemm.cli.output import listing_options, print_table, rows_text, shown
+from autogemm.cli.output import listing_options, print_table, rows_text
 from autogemm.errors import UsageError
 from autogemm.outcome import Status
 

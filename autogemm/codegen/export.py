@@ -175,8 +175,17 @@ class _Host:
     def preconditions(self) -> list[str]:
         """Expressions that must be 0: edges for which no code was emitted."""
         left_out = [name for name, value in self._special.items() if value == 0]
-        guards = (self._family.derive[name] for name in left_out if name.startswith("guard_"))
-        return [text for guard in guards if (text := self._c_text(guard)) != "0"]
+        guards = (self._in_place(name) for name in left_out if name.startswith("guard_"))
+        texts = (guard.to_c(self._constants | self._special) for guard in guards)
+        return [text for text in dict.fromkeys(texts) if text != "0"]
+
+    def _in_place(self, name: str) -> Expression:
+        """A derived quantity with those that it reads in place: what a caller can see."""
+        expression = _written(self._family.derive[name])
+        for other in reversed(self._family.derive):
+            if other in expression.names and other not in self._special:
+                expression = expression.substitute({other: _written(self._family.derive[other])})
+        return expression
 
     def vectors(self) -> list[tuple[str, int, int]]:
         """Matrix, elements and bytes per access, for those that are accessed by vectors."""

@@ -9,9 +9,10 @@ import numpy.typing as npt
 
 from autogemm.config import Config
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.outcome import Objective, Provenance
 from autogemm.problem import Layout, Problem
-from autogemm.store import RunRow
+from autogemm.store import DecidedRow
 
 Losses = npt.NDArray[np.float64]
 Snap = Callable[[Config, Problem], Config | None]
@@ -40,18 +41,21 @@ class TunedSize:
 
 
 def tuned_sizes(
-    runs: Iterable[RunRow], device: Device, layout: Layout | None = None
+    runs: Iterable[DecidedRow],
+    device: Device,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
 ) -> tuple[TunedSize, ...]:
-    """The problems tuned on that GPU, smallest first; ``layout`` leaves out other ones.
+    """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given.
 
     Measured results; where there are none, recorded ones.
     """
     fitting = [
         run
         for run in runs
-        if run.finals is not None
-        and run.spec.device.name == device.name
+        if run.spec.device.name == device.name
         and run.spec.objective is Objective.TIME
+        and dtype in (None, run.spec.problem.dtype)
         and layout in (None, run.spec.problem.layout)
     ]
     measured = [run for run in fitting if run.spec.provenance is Provenance.MEASURED]
@@ -64,9 +68,8 @@ def tuned_sizes(
     return tuple(sorted(chosen.values(), key=lambda size: (size.problem.flops, size.size)))
 
 
-def _tuned_size(run: RunRow) -> TunedSize:
+def _tuned_size(run: DecidedRow) -> TunedSize:
     finals = run.finals
-    assert finals is not None, "runs without finals are left out"
     winner = finals.winner
     assert winner.config is not None, "a winner has a config"
     # Ratios are paired with cuBLAS round by round: what they say holds however clocks drift.

@@ -22,11 +22,16 @@ DEVICE_NAMES = tuple(f"device.{field.name}" for field in fields(Device) if field
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What is searched: a name, its values in the order of their rank, and what it means."""
+    """What is searched: a name, its values in the order of their rank, and what it means.
+
+    ``default`` is what a config has that does not name the parameter: a seed, or a recording made
+    before the parameter was there. None where it must be named.
+    """
 
     name: str
     values: tuple[Value, ...]
     doc: str
+    default: Value | None = None
 
     @property
     def is_numeric(self) -> bool:

@@ -67,9 +67,10 @@ class _Form(BaseModel):
 
 
 class ParameterForm(_Form):
-    """``BM: {values: [16, 32], doc: ...}``."""
+    """``BM: {values: [16, 32], doc: ...}``; seeds and recordings may lack one with a default."""
 
     values: Annotated[list[ParameterValue], Field(min_length=1, max_length=MAX_VALUES)]
+    default: ParameterValue | None = None
     doc: Text
 
 

@@ -2,6 +2,7 @@
 
 from autogemm.store.records import (
     BestQuery,
+    DecidedRow,
     ResultRow,
     RunRow,
     RunSpec,
@@ -13,6 +14,7 @@ from autogemm.stored_kernel import StoredKernel
 
 __all__ = [
     "BestQuery",
+    "DecidedRow",
     "ResultRow",
     "RunRow",
     "RunSpec",

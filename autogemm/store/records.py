@@ -116,6 +116,16 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class DecidedRow:
+    """A run with its newest finals, and when its search began."""
+
+    run_id: int
+    spec: RunSpec
+    started_at: datetime
+    finals: Finals
+
+
+@dataclass(frozen=True, slots=True)
 class TrialRow:
     """One trial with the run's circumstances. ``kernel_id`` is None if no source was stored."""
 

@@ -42,6 +42,7 @@ from autogemm.store.connect import (
 )
 from autogemm.store.records import (
     BestQuery,
+    DecidedRow,
     ResultRow,
     RunRow,
     RunSpec,
@@ -280,6 +281,11 @@ class Store:
         """Runs that match, newest first."""
         with self.reading() as session:
             return queries.run_rows(session, query, limit)
+
+    def decided(self, query: BestQuery = _EVERYTHING) -> list[DecidedRow]:
+        """Runs that match and had finals, in the order of their numbers."""
+        with self.reading() as session:
+            return queries.decided_rows(session, query)
 
     def run(self, run_id: int) -> RunRow:
         """One run. Raises NotFoundError."""

@@ -147,7 +147,7 @@ def family_of(cache: KernelTunerCache, description: Description | None, path: Pa
     parameters = tuple(
         Parameter(name, values, docs.get(name, "")) for name, values in cache.parameters.items()
     )
-    derive = dict(description.derive) if description is not None else {}
+    derive = _with_defaults(description, cache) if description is not None else {}
     return Family(
         name=description.name if description is not None else cache.kernel_name,
         summary=f"{cache.kernel_name} on {cache.device_name}, recorded by Kernel Tuner",
@@ -165,6 +165,16 @@ def family_of(cache: KernelTunerCache, description: Description | None, path: Pa
         yaml_sha256=cache.sha256,
         template_sha256="",
     )
+
+
+def _with_defaults(description: Description, cache: KernelTunerCache) -> dict[str, Expression]:
+    """The quantities with the defaults of parameters that the file does not know in place."""
+    absent = {
+        name: parse_expression(repr(value))
+        for name, value in description.defaults.items()
+        if name not in cache.parameters
+    }
+    return {name: derive.substitute(absent) for name, derive in description.derive.items()}
 
 
 def _computable(derive: Mapping[str, Expression], cache: KernelTunerCache) -> dict[str, Expression]:
