@@ -15,6 +15,7 @@ from autogemm.cli.plot import comparison_options
 
 if TYPE_CHECKING:
     from autogemm.analysis import Comparison
+    from autogemm.analysis.comparison import Timed
     from autogemm.store import BestQuery
 
 COLUMNS = (

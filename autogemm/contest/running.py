@@ -3,15 +3,23 @@
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 
-from autogemm.benchmark import BASELINE, BenchEntry, BenchSpec, KernelKind
+from autogemm.benchmark import (
+    BASELINE,
+    NOT_STORED,
+    Bench,
+    BenchEntry,
+    BenchSpec,
+    KernelKind,
+)
 from autogemm.compile import Compiler
 from autogemm.contest.entrants import Entrant, NotForThisError, Prepared, prepared
-from autogemm.contest.sizes import Size
 from autogemm.errors import KernelCompileError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.outcome import Status, Telemetry
+from autogemm.presets import Size
 from autogemm.problem import Layout, Problem
 from autogemm.store import Store
 from autogemm.targets import MeasureOptions
@@ -69,16 +77,15 @@ def run_bench(
     compiler: Compiler,
     store: Store | None,
     listener: Listener,
-) -> int | None:
-    """Run it; the id of the benchmark in the store, None without one.
+) -> Bench:
+    """Run it; size by size into the store, if there is one.
 
     What was done before an error or Ctrl-C is stored. Raises UsageError for a size that does not
     fit the card.
     """
-    environment = replace(target.environment, compiler=compiler.version)
     spec = BenchSpec(
         device=target.device,
-        environment=environment,
+        environment=replace(target.environment, compiler=compiler.version),
         provenance=target.provenance,
         command=request.command,
         preset=request.preset,
@@ -86,16 +93,19 @@ def run_bench(
         l2=request.measure.l2,
         fill=request.measure.fill,
     )
-    bench_id = store.begin_bench(spec) if store is not None else None
+    started_at = datetime.now(UTC)
+    bench_id = store.begin_bench(spec) if store is not None else NOT_STORED
+    all_entries: list[BenchEntry] = []
     for number, problem in enumerate(request.problems):
         size = _Size(request, problem, target, compiler, store)
         entries = size.run(partial(listener.doing, number, problem))
-        if store is not None and bench_id is not None:
+        if store is not None:
             store.record_entries(bench_id, entries, size.sources)
+        all_entries += entries
         listener.done(SizeDone(number + 1, len(request.sizes), entries))
-    if store is not None and bench_id is not None:
+    if store is not None:
         store.finish_bench(bench_id)
-    return bench_id
+    return Bench(bench_id, spec, started_at, datetime.now(UTC), tuple(all_entries))
 
 
 @dataclass(frozen=True, slots=True)

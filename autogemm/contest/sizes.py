@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from autogemm.errors import UsageError
+from autogemm.presets import Size
 from autogemm.problem import MAX_EXTENT, Problem
 
 # A misspelt range must not become a benchmark of a week.
 MAX_SIZES = 1000
 MAX_FILE_BYTES = 100_000
-
-Size = tuple[int, int, int]
 
 _RANGE = re.compile(r"(\d{1,10}):(\d{1,10})(?::([*+])(\d{1,10}))?")
 
