@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     show_default=True,
     help="What the matrices hold while kernels are timed.",
 )
-@click.option("--report", "report_file", metavar="FILE", help="Write an HTML report of it.")
-@click.option("--force", is_flag=True, help="Replace a report that is there.")
 @click.option("--no-store", is_flag=True, help="Keep nothing in the database.")
 @click.option("--list", "as_list", is_flag=True, help="List the kernels that can be named.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
@@ -72,7 +70,7 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
 
     \b
     Examples:
-      autogemm bench --preset ladder --report ladder.html
+      autogemm bench --preset ladder
       autogemm bench --kernels tiled,kernel:12,cublas_f32,torch_f32 --sizes 128:8192:*2
       autogemm bench --sizes 4096x256x1024,@sizes.txt --csv
       autogemm bench --list
@@ -83,11 +81,8 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other: choose one")
     request = _request(options)
-    _require_possible(options)
     with ExitStack() as stack:
         done = _run(request, options, stack)
-        if options["report_file"]:
-            _write_report(done, options)
     rows = bench_rows(done)
     if as_json or as_csv:
         print_rows(rows, COLUMNS, as_json=as_json, as_csv=as_csv)
@@ -122,16 +117,6 @@ def _request(options: dict[str, Any]) -> BenchRequest:
             deadline_s=DEADLINE_S,
         ),
     )
-
-
-def _require_possible(options: dict[str, Any]) -> None:
-    """What would only be found out after all the measuring. Raises before it."""
-    if options["report_file"]:
-        from autogemm.report import require_packages
-
-        require_packages()
-        if options["no_store"]:
-            raise UsageError("--report is made from the database: leave --no-store out")
 
 
 def _run(request: BenchRequest, options: dict[str, Any], stack: ExitStack) -> Bench:
@@ -189,7 +174,3 @@ def _print(done: Bench, rows: list[Row]) -> None:
     if left_out:
         click.echo()
         print_table(left_out, ("kernel", "size", "status", "reason"), title="Not timed")
-
-
-def _write_report(done: Bench, options: dict[str, Any]) -> None:
-    raise NotImplementedError

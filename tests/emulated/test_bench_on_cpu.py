@@ -212,3 +212,37 @@ def test_json_has_every_row(run: Run) -> None:
     rows = json.loads(result.stdout)
     assert [row["kernel"] for row in rows] == ["vectorized", "tiled", "cublas_f32"]
     assert rows[2]["percent_of_cublas"] == 100.0
+
+
+# In place of ceilings.cu: as slow as a CPU is, and a copy that a test can tell from none.
+CEILINGS = b"""C++
+extern "C" int fma_kernel(float *out, float factor, float addend, int steps) {
+    for (volatile int i = 0; i < 100000; ++i) {
+    }
+    return 0;
+}
+extern "C" int copy_kernel(char *to, const char *from, int count) {
+    memcpy(to, from, 4096);
+    return 0;
+}
+"""
+
+
+class CeilingsCompiler(PlainCompiler):
+    def compile(self, source: KernelSource, arch: str) -> CompiledKernel:
+        return CompiledKernel(source.sha256, arch, CEILINGS, (), "", "", (), 0.0)
+
+
+def test_ceilings_are_measured_stored_and_shown(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("autogemm.compile.Compiler", CeilingsCompiler)
+    result = CliRunner().invoke(main, ["gpus", "--measure", "--json"])
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.stdout)
+    assert (row["kind"], row["name"]) == ("attached", "a CPU")
+    with open_store(str(tmp_path / "bench.db")) as store, closing(CudaTarget()) as target:
+        stored = store.ceilings(target.device)
+    assert stored is not None
+    assert row["measured_f32_tflops"] == stored.fma_tflops > 0
+    assert row["measured_gb_s"] == stored.copy_gb_s > 0

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 
 from autogemm.device import Device
-from autogemm.kernel import Candidate
+from autogemm.kernel import Candidate, CompiledKernel
 from autogemm.outcome import Disqualified, Environment, Finals, Outcome, Status
 from autogemm.problem import Problem
+from autogemm.roofline import Ceilings
 from autogemm.targets import MeasureOptions
 from autogemm.targets.racing import Race, Racer
 
@@ -52,7 +53,14 @@ class RunRace:
     seed: int
 
 
-Request = Start | Prepare | Measure | RunFinals | RunRace
+@dataclass(frozen=True, slots=True)
+class RunCeilings:
+    """Measure what the card reaches at most; ceilings.cu compiled. Answer: CeilingsDone."""
+
+    compiled: CompiledKernel
+
+
+Request = Start | Prepare | Measure | RunFinals | RunRace | RunCeilings
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +102,13 @@ class RaceDone:
 
 
 @dataclass(frozen=True, slots=True)
+class CeilingsDone:
+    """What the card reached."""
+
+    ceilings: Ceilings
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """One of our own errors, by its class name in autogemm.errors; the worker goes on."""
 
@@ -108,7 +123,7 @@ class Broken:
     message: str
 
 
-Reply = Started | Prepared | Measured | FinalsDone | RaceDone | Refused | Broken
+Reply = Started | Prepared | Measured | FinalsDone | RaceDone | CeilingsDone | Refused | Broken
 
 
 def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> Outcome:

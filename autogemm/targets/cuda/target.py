@@ -10,12 +10,14 @@ from autogemm import errors
 from autogemm.certificate import Check
 from autogemm.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.errors import AutogemmError, DeviceError, UsageError
-from autogemm.kernel import Candidate
+from autogemm.kernel import Candidate, CompiledKernel
 from autogemm.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
 from autogemm.problem import Problem
+from autogemm.roofline import Ceilings
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import (
     Broken,
+    CeilingsDone,
     FinalsDone,
     Measure,
     Measured,
@@ -25,6 +27,7 @@ from autogemm.targets.cuda.messages import (
     Refused,
     Reply,
     Request,
+    RunCeilings,
     RunFinals,
     RunRace,
     Start,
@@ -160,6 +163,18 @@ class CudaTarget:
         if isinstance(reply, RaceDone):
             return reply.race
         raise self._unexpected(worker, reply)
+
+    def ceilings(self, compiled: CompiledKernel) -> Ceilings:
+        """What the card reaches in multiply-adds and in copying.
+
+        ``compiled`` is of `autogemm.targets.cuda.ceilings.ceilings_source`.
+        """
+        self._ready_worker()
+        reply = self._ask_or_fail(RunCeilings(compiled), PREPARE_DEADLINE_S)
+        if isinstance(reply, CeilingsDone):
+            return reply.ceilings
+        assert self._worker is not None
+        raise self._unexpected(self._worker, reply)
 
     def sanitize(
         self, candidate: Candidate, problem: Problem, deadline_s: float

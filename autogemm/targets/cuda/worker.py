@@ -13,6 +13,7 @@ from autogemm.child_process import become_child
 from autogemm.errors import AutogemmError
 from autogemm.targets.cuda.messages import (
     Broken,
+    CeilingsDone,
     FinalsDone,
     Measure,
     Measured,
@@ -22,6 +23,7 @@ from autogemm.targets.cuda.messages import (
     Refused,
     Reply,
     Request,
+    RunCeilings,
     RunFinals,
     RunRace,
     Start,
@@ -46,6 +48,9 @@ class Backend(Protocol):
 
     def race(self, request: RunRace) -> RaceDone:
         """Time candidates and libraries interleaved."""
+
+    def ceilings(self, request: RunCeilings) -> CeilingsDone:
+        """Measure what the card reaches at most."""
 
 
 def main(pipe_fd: int, backend_path: str) -> None:
@@ -94,6 +99,8 @@ def answered(backend: Backend, request: Request) -> Reply:
             return backend.finals(request)
         case RunRace():
             return backend.race(request)
+        case RunCeilings():
+            return backend.ceilings(request)
 
 
 if __name__ == "__main__":
