@@ -108,6 +108,18 @@ GOLDEN_CASES = (
         | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 1, "VEC_STORE": 1},
     ),
     GoldenCase(
+        "double_buffer_clustered",
+        square(768),
+        {"BM": 192, "BN": 192, "BK": 16, "WM": 48, "WN": 96, "TM": 12, "TN": 12}
+        | {"STAGES": 2, "CLUSTER_K": 8, "GROUP_M": 1, "LANE_MAP": "quads"},
+    ),
+    GoldenCase(
+        "pipeline_clustered_any_size",
+        Problem(61, 515, 1001, layout=Layout.TT),
+        {"BM": 96, "BN": 96, "BK": 16, "WM": 48, "WN": 96, "TM": 12, "TN": 12, "SLICE_K": 2}
+        | {"PAD_A": 0, "CLUSTER_K": 2, "VEC_LOAD": 1, "VEC_STORE": 1},
+    ),
+    GoldenCase(
         "pipeline_streamed_any_size",
         Problem(2000, 3002, 1000, layout=Layout.TN),
         TILE_64 | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "STREAM_BLOCKS": 264},

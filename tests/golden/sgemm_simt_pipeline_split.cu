@@ -289,6 +289,18 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alph
     }
 }
 
+// Four neighbours of a tile of C, from their sums: those at `place`, counted row by row.
+__device__ __forceinline__ void store_four(const Tile& tile, int ldc, int place, float alpha,
+                                           float beta, const float (&totals)[4]) {
+    const int m = place / BN;
+    const int n = place % BN;
+    float* const c = tile.C + (long long)m * ldc + n;
+    #pragma unroll
+    for (int j = 0; j < 4; j += VEC_C) {
+        update(c + j, &totals[j], alpha, beta);
+    }
+}
+
 // Leaves this block's sums among the parts of its tile. The block that arrives last adds up all of
 // them, in their order whoever is last, so that the same call gives the same bits; it writes the
 // tile of C, and sets the counter back to zero for the next launch.
@@ -334,13 +346,7 @@ __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* par
         }
         #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
-            const int m = (first + i * STEP) / BN;
-            const int n = (first + i * STEP) % BN;
-            float* const c = tile.C + (long long)m * ldc + n;
-            #pragma unroll
-            for (int j = 0; j < 4; j += VEC_C) {
-                update(c + j, &totals[i][j], alpha, beta);
-            }
+            store_four(tile, ldc, first + i * STEP, alpha, beta, totals[i]);
         }
     }
 }

@@ -310,6 +310,30 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alph
     }
 }
 
+// Four neighbours of a tile of C, from their sums: those at `place`, counted row by row.
+__device__ __forceinline__ void store_four(const Tile& tile, int ldc, int place, float alpha,
+                                           float beta, const float (&totals)[4]) {
+    const int m = place / BN;
+    const int n = place % BN;
+    if (m >= tile.rows) {
+        return;
+    }
+    float* const c = tile.C + (long long)m * ldc + n;
+    #pragma unroll
+    for (int j = 0; j < 4; j += VEC_C) {
+        if (n + j + VEC_C <= tile.columns) {
+            update(c + j, &totals[j], alpha, beta);
+        } else {
+            #pragma unroll
+            for (int e = j; e < j + VEC_C; ++e) {
+                if (n + e < tile.columns) {
+                    c[e] = beta == 0.0f ? alpha * totals[e] : fmaf(alpha, totals[e], beta * c[e]);
+                }
+            }
+        }
+    }
+}
+
 // Leaves this block's sums among the parts of its tile. The block that arrives last adds up all of
 // them, in their order whoever is last, so that the same call gives the same bits; it writes the
 // tile of C, and sets the counter back to zero for the next launch.
@@ -357,26 +381,7 @@ __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* par
         }
         #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
-            const int m = (first + i * STEP) / BN;
-            const int n = (first + i * STEP) % BN;
-            if (m >= tile.rows) {
-                break;
-            }
-            float* const c = tile.C + (long long)m * ldc + n;
-            #pragma unroll
-            for (int j = 0; j < 4; j += VEC_C) {
-                if (n + j + VEC_C <= tile.columns) {
-                    update(c + j, &totals[i][j], alpha, beta);
-                } else {
-                    #pragma unroll
-                    for (int e = j; e < j + VEC_C; ++e) {
-                        if (n + e < tile.columns) {
-                            c[e] = beta == 0.0f ? alpha * totals[i][e]
-                                                : fmaf(alpha, totals[i][e], beta * c[e]);
-                        }
-                    }
-                }
-            }
+            store_four(tile, ldc, first + i * STEP, alpha, beta, totals[i]);
         }
     }
 }
