@@ -68,8 +68,9 @@ def bench_search(as_json: bool, as_csv: bool, **options: Any) -> None:
       autogemm bench-search --strategies surrogate --batch 1 --batch 8 --recordings a.json b.json.gz
       autogemm bench-search --strategies surrogate,kernel_tuner:hybrid_vndx --plot curves.svg
     """
-    from autogemm.bench import draw, replays, summarise
-    from autogemm.bench.plot import check_plot
+    from autogemm.bench import replays, summarise
+    from autogemm.cli.files import write_output
+    from autogemm.plots import check_plot, strategies_picture
 
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other: choose one")
@@ -87,7 +88,8 @@ def bench_search(as_json: bool, as_csv: bool, **options: Any) -> None:
     if save is not None:
         _save(save, plan, summary, force=options["force"])
     if plot is not None:
-        draw(summary, _title(plan), plot)
+        content = strategies_picture(summary, _title(plan), plot.suffix)
+        write_output(str(plot), content, force=True)
 
 
 def _plan(options: dict[str, Any]) -> "Plan":

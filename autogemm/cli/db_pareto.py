@@ -58,7 +58,7 @@ def pareto(  # noqa: PLR0913, PLR0917  # one parameter for each option
       autogemm db pareto --all --json
     """
     if plot:
-        from autogemm.bench.plot import check_plot
+        from autogemm.plots import check_plot
 
         check_plot(Path(plot))
     with open_database(db) as store:
@@ -121,8 +121,8 @@ def _baseline_rows(run: RunRow, baseline: FinalsEntry) -> list[FlatRow]:
 
 
 def _picture(rows: Sequence[FlatRow], run: RunRow, suffix: str) -> bytes:
-    from autogemm.bench.front import Point, picture
+    from autogemm.plots.front import Point, front_picture
 
     points = [Point(row["time_us"], row["energy_mj"], row["on_front"]) for row in rows]
-    title = f"{run.spec.problem.label} on {run.spec.device.name}, run {run.run_id}"
-    return picture(points, title, suffix)
+    caption = f"{run.spec.problem.label} on {run.spec.device.name}, run {run.run_id}"
+    return front_picture(points, caption, suffix)

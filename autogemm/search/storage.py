@@ -2,7 +2,9 @@
 
 import json
 import logging
+import random
 import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -24,6 +26,10 @@ BUSY_TIMEOUT_S = 60.0
 # The mirror is no run's only copy: it does not wait for another's lock while a search goes on.
 PATIENCE_MS = 50
 LAST_PATIENCE_MS = 5_000
+# Optuna looks for its tables and then makes them: of several processes that open a new database
+# together all but one fail, and find the tables when they look again.
+ATTEMPTS = 20
+_MADE_MEANWHILE = ("already exists", "UNIQUE constraint", "duplicate key")
 
 _log = logging.getLogger(__name__)
 
@@ -208,13 +214,24 @@ def open_storage(url: str) -> RDBStorage:
     if url.startswith("sqlite"):
         connect_args = {"timeout": BUSY_TIMEOUT_S, "factory": _Connection}
     try:
-        return RDBStorage(url, engine_kwargs={"connect_args": connect_args})
+        return _open_with_others(url, {"connect_args": connect_args})
     # Whatever SQLAlchemy or the driver raises: only the store may know those by name.
     except Exception as error:
         raise StoreError(
-            f"the search cannot use the database ({_first_line(error)}); check that the file is "
+            f"the search cannot use the database ({_first_line(error)}); check that it is "
             "writable and not locked, or choose another one with --db"
         ) from error
+
+
+def _open_with_others(url: str, engine_kwargs: dict[str, Any]) -> RDBStorage:
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return RDBStorage(url, engine_kwargs=engine_kwargs)
+        except Exception as error:
+            if not any(words in str(error) for words in _MADE_MEANWHILE):
+                raise
+            time.sleep(random.uniform(0.01, 0.1))
+    return RDBStorage(url, engine_kwargs=engine_kwargs)
 
 
 def close_storage(storage: RDBStorage) -> None:

@@ -2,6 +2,7 @@
 
 from autogemm.config import Config, Value
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.errors import FamilyError, UsageError
 from autogemm.kernel import Launch, LaunchPlan
 from autogemm.problem import Problem
@@ -33,6 +34,9 @@ def broken_constraints(
     family's.
     """
     given = _given(family, config, problem)
+    if not family.fits(problem.dtype):
+        known = ", ".join(dtype.label for dtype in DType if family.fits(dtype))
+        return [f"dtype {problem.dtype}: {family.name} has kernels for {known}"]
     given.update(device_values(device))
     broken = []
     failure: FamilyError | None = None

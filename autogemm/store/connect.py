@@ -20,7 +20,16 @@ _MEANINGS = {
     "unable to open database file": "cannot be opened: the file and its folder must be accessible",
     "disk image is malformed": "is damaged: restore a copy or give another path",
     "disk is full": "cannot grow: the disk is full",
+    "due to lock timeout": "is locked by another process: end it or try again later",
 }
+# Driver's messages after which trying again helps.
+_LOCKED = ("database is locked", "due to lock timeout")
+
+POSTGRESQL = "postgresql+psycopg"
+# What people write, and other programs accept, for the same.
+_POSTGRESQL_NAMES = frozenset({"postgres", "postgresql"})
+# A server that does not answer is an error after that time, and not after minutes.
+CONNECT_TIMEOUT_S = 10
 
 
 def parse_address(text: str) -> URL:
@@ -33,6 +42,8 @@ def parse_address(text: str) -> URL:
     else:
         try:
             address = make_url(text)
+            if address.drivername in _POSTGRESQL_NAMES:
+                address = address.set(drivername=POSTGRESQL)
             address.get_dialect()
         except (ArgumentError, NoSuchModuleError, ValueError) as error:
             # Only the scheme is repeated: the rest may hold a password.
@@ -69,13 +80,20 @@ def connect(address: URL, timeout_s: float) -> Engine:
         engine = create_engine(address, connect_args={"timeout": timeout_s})
         _configure_sqlite(engine)
         return engine
+    arguments = {}
+    if "connect_timeout" not in address.query and address.drivername == POSTGRESQL:
+        arguments["connect_timeout"] = CONNECT_TIMEOUT_S
     try:
-        return create_engine(address, pool_pre_ping=True)
-    except ModuleNotFoundError as error:
+        engine = create_engine(address, pool_pre_ping=True, connect_args=arguments)
+    except ImportError as error:
+        package = error.name or "psycopg"
+        asked = "'autogemm[postgres]'" if package == "psycopg" else package
         raise StoreError(
-            f"{shown_address(address)} needs the Python package {error.name}: pip install "
-            f"{error.name}"
+            f"{shown_address(address)} needs the Python package {package}: pip install {asked}"
         ) from error
+    if engine.dialect.name == "postgresql":
+        _configure_postgresql(engine, timeout_s)
+    return engine
 
 
 def connect_immutable(path: Path) -> Engine:
@@ -132,6 +150,14 @@ def _configure_sqlite(engine: Engine) -> None:
             connection.exec_driver_sql(begin)
 
 
+def _configure_postgresql(engine: Engine, timeout_s: float) -> None:
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, record: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET lock_timeout = {round(1000 * timeout_s)}")
+        connection.commit()
+
+
 @contextmanager
 def driver_errors_in_one_line(where: str) -> Iterator[None]:
     """Turns what the driver raises into a StoreError that names the database."""
@@ -140,5 +166,5 @@ def driver_errors_in_one_line(where: str) -> Iterator[None]:
     except DBAPIError as error:
         said = " ".join(str(error.orig).split())
         meaning = next((text for part, text in _MEANINGS.items() if part in said), said)
-        kind = StoreLockedError if "database is locked" in said else StoreError
+        kind = StoreLockedError if any(words in said for words in _LOCKED) else StoreError
         raise kind(f"the database {where} {meaning}") from error

@@ -1,6 +1,6 @@
 """The store as the rest of the program sees it: one method, one transaction."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -10,6 +10,7 @@ from sqlalchemy import URL, Engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
+from autogemm.benchmark import Bench, BenchEntry, BenchSpec
 from autogemm.certificate import Certificate
 from autogemm.device import Device
 from autogemm.errors import StoreError
@@ -25,8 +26,11 @@ from autogemm.outcome import (
     StopRule,
 )
 from autogemm.problem import Problem
+from autogemm.profile import Profile
 from autogemm.resources import default_database_url
-from autogemm.store import best, certificates, queries, writing
+from autogemm.roofline import Ceilings
+from autogemm.store import benches, best, certificates, queries, transfer, writing
+from autogemm.store.claims import Claims
 from autogemm.store.connect import (
     connect,
     connect_immutable,
@@ -38,10 +42,13 @@ from autogemm.store.connect import (
 )
 from autogemm.store.records import (
     BestQuery,
+    Copy,
+    DecidedRow,
     ResultRow,
     RunRow,
     RunSpec,
     RunState,
+    Taken,
     TrialRow,
 )
 from autogemm.store.schema import create_schema, nothing_there, require_schema
@@ -70,12 +77,16 @@ def open_store(url: str | None = None, *, create: bool = True, timeout_s: float 
     if is_sqlite(address):
         _prepare_file(Path(str(address.database)), create)
     engine = connect(address, timeout_s)
-    with driver_errors_in_one_line(where):
-        if create:
-            create_schema(engine, where, timeout_s)
-        else:
-            engine = _readable(engine, address)
-            require_schema(engine, where)
+    try:
+        with driver_errors_in_one_line(where):
+            if create:
+                create_schema(engine, where, timeout_s)
+            else:
+                engine = _readable(engine, address)
+                require_schema(engine, where)
+    except BaseException:
+        engine.dispose()
+        raise
     return Store(address, engine)
 
 
@@ -95,32 +106,40 @@ class Store:
         self._where = shown_address(address)
         self._engine = engine
         self._writer = writer(engine)
+        self._claims = Claims(engine)
 
     def begin_run(self, spec: RunSpec) -> int:
         """A new run in state ``running``, owned by this process; its id."""
-        return self._write(lambda session: writing.add_run(session, spec).id)
+        run_id = self.write(lambda session: writing.add_run(session, spec).id)
+        self._claim(run_id)
+        return run_id
 
     def find_unfinished_run(self, spec: RunSpec) -> int | None:
         """The newest run of the same request that was not finished and that nobody is writing.
 
         The same request: all of ``spec`` but its command. Follow with `resume_run`.
         """
-        with self._read() as session:
+        with self.reading() as session:
             for run in queries.unfinished_runs(session, spec):
-                if not writing.is_written_elsewhere(run.owner):
+                if not writing.is_written_elsewhere(run.owner) and self._claims.take(run.id):
                     return run.id
         return None
 
     def resume_run(self, run_id: int) -> None:
-        """Go on with a run: it is ``running`` again, owned by this process."""
-        self._write(lambda session: writing.claim_run(session, run_id))
+        """Go on with a run: it is ``running`` again, owned by this process.
+
+        Raises StoreError when another process has gone on with it meanwhile.
+        """
+        self._claim(run_id)
+        self.write(lambda session: writing.claim_run(session, run_id))
 
     def finish_run(self, run_id: int, state: RunState, stopped_by: StopRule | None = None) -> None:
         """The end of a run (``finished``) or of this attempt at it (``interrupted``).
 
         ``stopped_by`` is what ended the search, None if nothing did (an error).
         """
-        self._write(lambda session: writing.end_run(session, run_id, state, stopped_by))
+        self.write(lambda session: writing.end_run(session, run_id, state, stopped_by))
+        self._claims.release(run_id)
 
     def record_trial(
         self, run_id: int, trial_number: int, outcome: Outcome, source: KernelSource | None
@@ -131,7 +150,7 @@ class Store:
         config, NotFoundError if there is no such run, ValueError for a time that is not finite or
         a source that is not the outcome's.
         """
-        return self._write(
+        return self.write(
             lambda session: writing.add_trial(session, run_id, trial_number, outcome, source)
         )
 
@@ -139,27 +158,70 @@ class Store:
         self, run_id: int, finals: Finals, sources: Mapping[str, KernelSource]
     ) -> None:
         """Store finals. ``sources`` by sha256; may lack those that are stored already."""
-        self._write(lambda session: writing.add_finals(session, run_id, finals, sources))
+        self.write(lambda session: writing.add_finals(session, run_id, finals, sources))
 
     def record_certificate(self, run_id: int, kernel_sha256: str, certificate: Certificate) -> None:
         """Store what was checked of a kernel on the run's device.
 
         Raises NotFoundError for a kernel or run that is not stored.
         """
-        self._write(
+        self.write(
             lambda session: certificates.add_certificate(
                 session, writing.get_run(session, run_id), kernel_sha256, certificate
             )
         )
 
+    def begin_bench(self, spec: BenchSpec) -> int:
+        """A new benchmark; its id."""
+        return self.write(lambda session: benches.add_bench(session, spec))
+
+    def record_entries(
+        self, bench_id: int, entries: Iterable[BenchEntry], sources: Mapping[str, KernelSource]
+    ) -> None:
+        """Store entries of a benchmark, behind the others. ``sources`` by sha256."""
+        kept = tuple(entries)
+        self.write(lambda session: benches.add_entries(session, bench_id, kept, sources))
+
+    def finish_bench(self, bench_id: int) -> None:
+        """Nothing is missing any more. Raises NotFoundError if there is no such benchmark."""
+        self.write(lambda session: benches.end_bench(session, bench_id))
+
+    def benches(self, limit: int | None = None) -> list[Bench]:
+        """Benchmarks, newest first."""
+        with self.reading() as session:
+            return benches.benches(session, limit)
+
+    def bench(self, bench_id: int | None = None) -> Bench:
+        """One benchmark, the newest if none is named. Raises NotFoundError."""
+        with self.reading() as session:
+            return benches.bench(session, bench_id)
+
+    def record_profile(self, profile: Profile, source: KernelSource) -> int:
+        """Store a profile with its kernel; the profile's id."""
+        return self.write(lambda session: benches.add_profile(session, profile, source))
+
+    def profiles(self, kernel_sha256: str | None = None, limit: int | None = None) -> list[Profile]:
+        """Profiles of one kernel or of all, newest first."""
+        with self.reading() as session:
+            return benches.profiles(session, kernel_sha256, limit)
+
+    def record_ceilings(self, device: Device, environment: Environment, found: Ceilings) -> None:
+        """Store what a card reached."""
+        self.write(lambda session: benches.add_ceilings(session, device, environment, found))
+
+    def ceilings(self, device: Device) -> Ceilings | None:
+        """The newest ceilings of a device, None if they were never measured."""
+        with self.reading() as session:
+            return benches.newest_ceilings(session, device)
+
     def trials(self, run_id: int) -> list[Outcome]:
         """The outcomes of a run in the order of their trial numbers."""
-        with self._read() as session:
+        with self.reading() as session:
             return queries.outcomes(session, run_id)
 
     def next_trial_number(self, run_id: int) -> int:
         """The first number after all those that trials of the run have."""
-        with self._read() as session:
+        with self.reading() as session:
             return queries.next_trial_number(session, run_id)
 
     def known_outcome(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
@@ -177,7 +239,7 @@ class Store:
         ``ok``, ``compile_failed`` and ``wrong_result`` repeat; other ends may be bad luck. ``l2``
         and ``fill`` ask for times of one cache state and one kind of inputs only.
         """
-        with self._read() as session:
+        with self.reading() as session:
             where = queries.same_place(problem, device, environment, provenance, l2, fill)
             return queries.known_outcome(session, kernel_sha256, where)
 
@@ -191,7 +253,7 @@ class Store:
         fill: Fill | None = None,
     ) -> frozenset[str]:
         """The sha256 of all kernels of which `known_outcome` would give something."""
-        with self._read() as session:
+        with self.reading() as session:
             where = queries.same_place(problem, device, environment, provenance, l2, fill)
             return queries.known_kernels(session, where)
 
@@ -201,7 +263,7 @@ class Store:
         It is the winner of finals with the highest ratio to the baseline among those in the newest
         environment, or, where there were none, the trial with the smallest median.
         """
-        with self._read() as session:
+        with self.reading() as session:
             return best.best_rows(session, query)
 
     def stored_kernel(self, what: BestQuery | int | str = _EVERYTHING) -> StoredKernel:
@@ -210,7 +272,7 @@ class Store:
         Of several results that match a query the newest is taken, measured before recorded.
         Raises NotFoundError when there is none.
         """
-        with self._read() as session:
+        with self.reading() as session:
             if isinstance(what, BestQuery):
                 return best.best_kernel(session, what)
             if isinstance(what, str):
@@ -219,12 +281,17 @@ class Store:
 
     def runs(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[RunRow]:
         """Runs that match, newest first."""
-        with self._read() as session:
+        with self.reading() as session:
             return queries.run_rows(session, query, limit)
+
+    def decided(self, query: BestQuery = _EVERYTHING) -> list[DecidedRow]:
+        """Runs that match and had finals, in the order of their numbers."""
+        with self.reading() as session:
+            return queries.decided_rows(session, query)
 
     def run(self, run_id: int) -> RunRow:
         """One run. Raises NotFoundError."""
-        with self._read() as session:
+        with self.reading() as session:
             return queries.run_row(session, writing.get_run(session, run_id))
 
     def trial_rows(
@@ -234,21 +301,50 @@ class Store:
         limit: int | None = None,
     ) -> list[TrialRow]:
         """Trials that match, newest first."""
-        with self._read() as session:
+        with self.reading() as session:
             return queries.trial_rows(session, query, status, limit)
 
     def kernel_trials(self, kernel_id: int) -> list[TrialRow]:
         """All trials of one kernel, newest first."""
-        with self._read() as session:
+        with self.reading() as session:
             return queries.kernel_trial_rows(session, kernel_id)
 
     def trial(self, trial_id: int) -> TrialRow:
         """One trial. Raises NotFoundError."""
-        with self._read() as session:
+        with self.reading() as session:
             return queries.trial_row(session, trial_id)
+
+    def copies(
+        self, query: BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[Copy]:
+        """The runs that match with all that belongs to them, one by one, as they are now.
+
+        ``status`` leaves trials out that ended otherwise.
+        """
+        with self.reading() as session:
+            yield from transfer.copies(session, query, status)
+
+    def import_copies(
+        self, copies: Callable[[], Iterable[Copy]], *, dry_run: bool = False
+    ) -> Taken:
+        """Add what is not there yet, all or nothing; ``dry_run`` only finds out what that is.
+
+        ``copies`` may be called again, when another writer got in the way. What it raises passes
+        through, and nothing is added. Raises StoreError for a trial whose number has another config
+        here, NotFoundError for a run that is named before it comes.
+        """
+
+        def add(session: Session) -> Taken:
+            taken = transfer.add_copies(session, copies())
+            if dry_run:
+                session.rollback()
+            return taken
+
+        return self.write(add)
 
     def close(self) -> None:
         """Close all connections. May be called twice."""
+        self._claims.close()
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -263,7 +359,8 @@ class Store:
         self.close()
 
     @contextmanager
-    def _read(self) -> Iterator[Session]:
+    def reading(self) -> Iterator[Session]:
+        """A session for the queries of this package, which live in modules of their own."""
         with driver_errors_in_one_line(self._where), Session(self._engine) as session:
             try:
                 yield session
@@ -273,7 +370,8 @@ class Store:
                     f"damaged or was edited by hand: {error}"
                 ) from error
 
-    def _write(self, work: Callable[[Session], Result]) -> Result:
+    def write(self, work: Callable[[Session], Result]) -> Result:
+        """One transaction of this package; done again where another writer got in its way."""
         with driver_errors_in_one_line(self._where):
             for _ in range(_ATTEMPTS - 1):
                 try:
@@ -282,6 +380,11 @@ class Store:
                     # Another writer has just added a row that this one looked for in vain.
                     continue
             return self._transact(work)
+
+    def _claim(self, run_id: int) -> None:
+        with driver_errors_in_one_line(self._where):
+            if not self._claims.take(run_id):
+                raise writing.written_elsewhere(run_id)
 
     def _transact(self, work: Callable[[Session], Result]) -> Result:
         with Session(self._writer, expire_on_commit=False) as session, session.begin():

@@ -10,9 +10,11 @@ from typing import Any, TypeVar
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from autogemm.device import Device
 from autogemm.errors import NotFoundError, StoreError
 from autogemm.kernel import KernelSource
-from autogemm.outcome import Disqualified, Finals, Outcome, StopRule
+from autogemm.outcome import Disqualified, Environment, Finals, Outcome, StopRule
+from autogemm.problem import Problem
 from autogemm.store.convert import (
     device_key,
     entry_record,
@@ -52,7 +54,7 @@ def this_process() -> str:
 def is_written_elsewhere(owner: str) -> bool:
     """Whether another process of this machine, still alive, owns a run.
 
-    Of a process on another machine nothing is known: it counts as gone.
+    Of a process on another machine nothing is known here: see `autogemm.store.claims`.
     """
     host, _, pid = owner.rpartition(":")
     if owner == this_process() or host != socket.gethostname() or os.name != "posix":
@@ -66,12 +68,20 @@ def is_written_elsewhere(owner: str) -> bool:
     return True
 
 
+def written_elsewhere(run_id: int) -> StoreError:
+    """The error for a run that another process goes on with."""
+    return StoreError(
+        f"another process has just gone on with run {run_id}: run the same command again for a new "
+        "run"
+    )
+
+
 def add_run(session: Session, spec: RunSpec) -> RunRecord:
     """A new run, owned by this process."""
     run = RunRecord(
-        problem=_get_or_add(session, ProblemRecord, problem_columns(spec.problem)),
-        device=_device(session, spec),
-        environment=_get_or_add(session, EnvironmentRecord, environment_columns(spec.environment)),
+        problem=problem_record(session, spec.problem),
+        device=device_record(session, spec.device),
+        environment=environment_record(session, spec.environment),
         **spec_columns(spec),
         state=RunState.RUNNING.value,
         owner=this_process(),
@@ -92,8 +102,10 @@ def get_run(session: Session, run_id: int) -> RunRecord:
 
 
 def claim_run(session: Session, run_id: int) -> None:
-    """This process goes on with the run."""
+    """This process goes on with the run. Raises StoreError when another one has done so."""
     run = get_run(session, run_id)
+    if is_written_elsewhere(run.owner):
+        raise written_elsewhere(run_id)
     run.state = RunState.RUNNING.value
     run.owner = this_process()
     run.finished_at = None
@@ -127,7 +139,7 @@ def add_trial(
     trial = TrialRecord(
         run=run,
         number=number,
-        kernel=_kernel(session, outcome.kernel_sha256, source),
+        kernel=kernel_record(session, outcome.kernel_sha256, source),
         measurement=measurement_record(outcome.measurement) if outcome.measurement else None,
         resources=resources_records(outcome.resources),
         finished_at=now(),
@@ -139,9 +151,16 @@ def add_trial(
 
 
 def add_finals(
-    session: Session, run_id: int, finals: Finals, sources: Mapping[str, KernelSource]
+    session: Session,
+    run_id: int,
+    finals: Finals,
+    sources: Mapping[str, KernelSource],
+    measured_at: datetime | None = None,
 ) -> None:
-    """Finals of a run. A contestant's source comes from ``sources`` or is stored already."""
+    """Finals of a run, taken just now if it is not said when.
+
+    A contestant's source comes from ``sources`` or is stored already.
+    """
     record = FinalsRecord(
         run=get_run(session, run_id),
         rounds=finals.rounds,
@@ -149,12 +168,12 @@ def add_finals(
         launches_per_sample=finals.launches_per_sample,
         provenance=finals.provenance.value,
         throttled_rounds=finals.throttled_rounds,
-        measured_at=now(),
+        measured_at=measured_at or now(),
         **asdict(finals.telemetry),
     )
     session.add(record)
     for place, entry in enumerate((finals.baseline, *finals.entries)):
-        kernel = _kernel(session, entry.kernel_sha256, sources.get(entry.kernel_sha256))
+        kernel = kernel_record(session, entry.kernel_sha256, sources.get(entry.kernel_sha256))
         if kernel is not None:
             session.flush()
         record.entries.append(entry_record(entry, place, kernel.id if kernel else None))
@@ -171,15 +190,32 @@ def _withdraw(session: Session, run_id: int, lost: Disqualified) -> None:
         trial.reason = lost.reason
 
 
-def _device(session: Session, spec: RunSpec) -> DeviceRecord:
-    facts = asdict(spec.device)
-    device = _get_or_add(session, DeviceRecord, device_key(spec.device), {"facts": facts})
+def problem_record(session: Session, problem: Problem) -> ProblemRecord:
+    """The row of a problem, new if need be."""
+    return _get_or_add(session, ProblemRecord, problem_columns(problem))
+
+
+def device_record(session: Session, device: Device) -> DeviceRecord:
+    """The row of a device, with its facts as they are now."""
+    facts = asdict(device)
+    record = _get_or_add(session, DeviceRecord, device_key(device), {"facts": facts})
     # As last seen: a newer driver or version may know better.
-    device.facts = facts
-    return device
+    record.facts = facts
+    return record
 
 
-def _kernel(session: Session, sha256: str, source: KernelSource | None) -> KernelRecord | None:
+def environment_record(session: Session, environment: Environment) -> EnvironmentRecord:
+    """The row of an environment, new if need be."""
+    return _get_or_add(session, EnvironmentRecord, environment_columns(environment))
+
+
+def kernel_record(
+    session: Session, sha256: str, source: KernelSource | None
+) -> KernelRecord | None:
+    """The row of a kernel, new if there is a source; None if it is not known without.
+
+    Raises ValueError for a source of another sha256.
+    """
     if source is None:
         return session.scalar(select(KernelRecord).filter_by(source_sha256=sha256))
     if sha256 not in ("", source.sha256):

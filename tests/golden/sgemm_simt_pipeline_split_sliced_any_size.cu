@@ -113,19 +113,6 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
-// before those that find it counted; what those stored before what this thread does next.
-__device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
-    unsigned before;
-    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
-                 : "=r"(before)
-                 : "l"(counter), "r"(value)
-                 : "memory");
-    return before;
-}
-#endif  // AUTOGEMM_EMULATOR
-
 // Starts copying the slab of op(A) to shared memory, transposed.
 // `a` and `shared` point to what this thread copies first; past the edges comes zero.
 __device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int lda, int m_left,
@@ -341,23 +328,6 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alph
     }
 }
 
-// Four neighbours of a tile of C, from their sums: those at `place`, counted row by row.
-__device__ __forceinline__ void store_four(const Tile& tile, int ldc, int place, float alpha,
-                                           float beta, const float (&totals)[4]) {
-    const int m = place / BN;
-    const int n = place % BN;
-    if (m >= tile.rows) {
-        return;
-    }
-    float* const c = tile.C + (long long)m * ldc + n;
-    #pragma unroll
-    for (int j = 0; j < 4; j += VEC_C) {
-        if (n + j + VEC_C <= tile.columns) {
-            update(c + j, &totals[j], alpha, beta);
-        }
-    }
-}
-
 // Leaves this block's sums among the parts of its tile. The block that arrives last adds up all of
 // them, in their order whoever is last, so that the same call gives the same bits; it writes the
 // tile of C, and sets the counter back to zero for the next launch.
@@ -372,14 +342,17 @@ __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* par
         store_tile(own, BN, 1.0f, 0.0f, sums);
     }
     // The whole block's part must be there before it counts as arrived.
+    __threadfence();
     __syncthreads();
-    bool is_last = false;
+    __shared__ bool is_last;
     if (threadIdx.x == 0) {
-        is_last = atomic_add_acq_rel(arrived, 1) == (unsigned)num_parts - 1;
+        is_last = atomicAdd(arrived, 1u) == (unsigned)num_parts - 1;
     }
-    if (!__syncthreads_or(is_last)) {
+    __syncthreads();
+    if (!is_last) {
         return;
     }
+    __threadfence();
     if (threadIdx.x == 0) {
         *arrived = 0;
     }
@@ -404,7 +377,18 @@ __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* par
         }
         #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
-            store_four(tile, ldc, first + i * STEP, alpha, beta, totals[i]);
+            const int m = (first + i * STEP) / BN;
+            const int n = (first + i * STEP) % BN;
+            if (m >= tile.rows) {
+                break;
+            }
+            float* const c = tile.C + (long long)m * ldc + n;
+            #pragma unroll
+            for (int j = 0; j < 4; j += VEC_C) {
+                if (n + j + VEC_C <= tile.columns) {
+                    update(c + j, &totals[i][j], alpha, beta);
+                }
+            }
         }
     }
 }

@@ -342,7 +342,7 @@ def test_the_plot(path: Path, tmp_path: Path, name: str) -> None:
 
 def test_the_plot_tells_curves_apart_without_colour(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
-    from autogemm.bench.plot import GREYS, LINES, MARKERS
+    from autogemm.plots.drawing import GREYS, LINES, MARKERS
 
     looks = {
         (GREYS[i // len(LINES) % len(GREYS)], LINES[i % len(LINES)], MARKERS[i % len(MARKERS)])

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from bench_samples import fill_bench
 from store_samples import fill, new_store
 
 from autogemm.store.models import Base
@@ -19,6 +20,7 @@ QUERIES = re.findall(r"^```sql\n(.*?)^```", README.read_text(), flags=re.DOTALL 
 def database(tmp_path: Path) -> Iterator[sqlite3.Connection]:
     with new_store(tmp_path) as store:
         fill(store)
+        fill_bench(store)
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         yield connection
 

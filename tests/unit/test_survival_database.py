@@ -83,7 +83,7 @@ def lock(path: Path, seconds: float) -> None:
 def test_a_locked_database_is_waited_for(path: Path, request_some: TuneRequest) -> None:
     def on_event(event: Event) -> None:
         if isinstance(event, TrialDone) and event.num_trials == 3:
-            lock(path, 1.0)
+            lock(path, LOCKED_S)
 
     with open_store(str(path)) as store:
         result = run(request_some, store, on_event)

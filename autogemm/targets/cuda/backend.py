@@ -1,7 +1,6 @@
 """What the worker does with a card: prepare a problem, measure candidates, run finals."""
 
 import math
-import os
 import platform
 import time
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from autogemm.outcome import CacheState, Environment, Fill, Outcome, Status
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.bench import BASELINE_SAMPLES, Bench, Checked, KernelContestant
 from autogemm.targets.cuda.card import Card
-from autogemm.targets.cuda.cublas import STRICT_FP32, Cublas
+from autogemm.targets.cuda.cublas import Cublas, forget_overrides
 from autogemm.targets.cuda.final_rounds import run_finals
 from autogemm.targets.cuda.launching import CandidateError
 from autogemm.targets.cuda.messages import (
@@ -52,7 +51,7 @@ class CudaBackend:
 
     def start(self, request: Start) -> Started:
         """Make the context."""
-        os.environ.update(STRICT_FP32)
+        forget_overrides()
         self._card = Card(request.device_index)
         self._cublas = Cublas(self._card)
         return Started(self._card.device, self._environment(self._card, self._cublas))

@@ -78,10 +78,10 @@ def queue(work: Callable[[], object]) -> None:
         captured.append(work)
 
 
-def cublas() -> ctypes.CDLL:
-    from cupy_backends.cuda.libs.cublas import LIBRARY
+def libraries() -> list[ctypes.CDLL]:
+    from cupy_backends.cuda.libs.cublas import LIBRARIES
 
-    return LIBRARY
+    return LIBRARIES
 
 
 class RawModule:
@@ -121,13 +121,14 @@ class MemoryPool:
 
 
 class Graph:
-    def __init__(self, work: list[Callable[[], object]], cublas_graph: int) -> None:
-        self._work, self._cublas_graph = work, cublas_graph
+    def __init__(self, work: list[Callable[[], object]], graphs: list[int]) -> None:
+        self._work, self._graphs = work, graphs
 
     def launch(self, stream: "Stream") -> None:
         for work in self._work:
             work()
-        cublas().replay(self._cublas_graph)
+        for library, graph in zip(libraries(), self._graphs, strict=True):
+            library.replay(graph)
 
 
 class Stream:
@@ -145,12 +146,14 @@ class Stream:
     def begin_capture(self) -> None:
         global captured  # noqa: PLW0603
         captured = []
-        cublas().begin_capture()
+        for library in libraries():
+            library.begin_capture()
 
     def end_capture(self) -> Graph:
         global captured
         assert captured is not None
-        graph, captured = Graph(captured, cublas().end_capture()), None
+        graphs = [library.end_capture() for library in libraries()]
+        graph, captured = Graph(captured, graphs), None
         return graph
 
 

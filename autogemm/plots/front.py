@@ -1,9 +1,14 @@
 """Time and energy of one run's kernels as a picture."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from autogemm.plots.drawing import GRID, picture, titled
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LABELS = {False: "other kernels", True: "no other beats it in both", None: "cuBLAS"}
 LOOKS: dict[bool | None, dict[str, Any]] = {
@@ -22,11 +27,12 @@ class Point:
     on_front: bool | None
 
 
-def picture(points: Sequence[Point], title: str, suffix: str) -> bytes:
+def front_picture(points: Sequence[Point], caption: str, suffix: str) -> bytes:
     """The points, those of the front joined in the order given, as a .png, .svg or .pdf file."""
-    from matplotlib.figure import Figure
+    return picture(partial(_draw, points, caption), suffix)
 
-    figure = Figure(figsize=(7, 5), layout="constrained")
+
+def _draw(points: Sequence[Point], caption: str, figure: "Figure") -> None:
     axes = figure.subplots()
     for kind, label in LABELS.items():
         chosen = [point for point in points if point.on_front is kind]
@@ -35,9 +41,6 @@ def picture(points: Sequence[Point], title: str, suffix: str) -> bytes:
             axes.plot(x, y, label=label, **LOOKS[kind])
     axes.set_xlabel("time of one GEMM, us")
     axes.set_ylabel("energy of one GEMM, whole card, mJ")
-    axes.set_title(title)
+    titled(figure, "Time and energy", caption)
     axes.legend()
-    axes.grid(visible=True, color="0.9")
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format=suffix.removeprefix("."), dpi=150)
-    return buffer.getvalue()
+    axes.grid(**GRID)

@@ -2,24 +2,24 @@
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
 // Valid for:
-//   M: multiples of BM, N: multiples of BN, K: multiples of BK
-//   A: aligned to 16 bytes, lda a multiple of 4
-//   B: aligned to 16 bytes, ldb a multiple of 4
-//   C: aligned to 16 bytes, ldc a multiple of 4
+//   M: BM or more, N: BN or more, K: any
+//   A: any leading dimension; accessed float by float
+//   B: any leading dimension; accessed float by float
+//   C: any leading dimension; accessed float by float
 
 // Tile of C owned by one thread block, and the depth of one shared-memory slab.
-constexpr int BM = 192;
-constexpr int BN = 192;
-constexpr int BK = 16;
+constexpr int BM = 128;
+constexpr int BN = 128;
+constexpr int BK = 8;
 
-// Blocks of a cluster: they share a tile of C, each has its range of k.
-constexpr int CLUSTER_K = 8;
+// Blocks that share the tiles which are too few to fill the card once more.
+constexpr int STREAM_BLOCKS = 264;
 
 // Tile of C owned by one warp, and by one thread.
-constexpr int WM = 48;
-constexpr int WN = 96;
-constexpr int TM = 12;
-constexpr int TN = 12;
+constexpr int WM = 32;
+constexpr int WN = 128;
+constexpr int TM = 16;
+constexpr int TN = 8;
 
 // Warps across the block tile, lanes across the warp tile.
 constexpr int WARPS_N = BN / WN;
@@ -50,20 +50,28 @@ constexpr int HANDOVER = BK * 5 / 8;
 
 // Floats per access to global memory. The threads of a block stand LANES side by side along a
 // stored row, and cover ROWS stored rows in one pass.
-constexpr int VEC_A = 4;
-constexpr int VEC_B = 4;
-constexpr int VEC_C = 4;
-constexpr int LANES_A = 4;
-constexpr int LANES_B = 16;
+constexpr int VEC_A = 1;
+constexpr int VEC_B = 1;
+constexpr int VEC_C = 1;
+constexpr int LANES_A = 8;
+constexpr int LANES_B = 128;
 constexpr int ROWS_A = THREADS / LANES_A;
 constexpr int ROWS_B = THREADS / LANES_B;
 static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a slab");
 // Floats of a slab that one thread carries from global to shared memory.
 constexpr int SLAB_A_SHARE = BM * BK / THREADS;
 constexpr int SLAB_B_SHARE = BN * BK / THREADS;
-using VectorA = float4;
-using VectorB = float4;
-using VectorC = float4;
+using VectorA = float;
+using VectorB = float;
+using VectorC = float;
+
+__device__ __forceinline__ void unpack(float from, float* to) {
+    to[0] = from;
+}
+
+__device__ __forceinline__ void pack(const float* from, float& to) {
+    to = from[0];
+}
 
 __device__ __forceinline__ void unpack(float4 from, float* to) {
     to[0] = from.x;
@@ -75,57 +83,6 @@ __device__ __forceinline__ void unpack(float4 from, float* to) {
 __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
-
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// The rank of this block among the blocks of its cluster.
-__device__ __forceinline__ unsigned cluster_rank() {
-    unsigned rank;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
-// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind the
-// wait.
-// A block whose shared memory others read does not leave before they have arrived behind that.
-__device__ __forceinline__ void cluster_arrive_release() {
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-}
-
-__device__ __forceinline__ void cluster_wait_acquire() {
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
-
-__device__ __forceinline__ void cluster_sync() {
-    cluster_arrive_release();
-    cluster_wait_acquire();
-}
-
-// The address that `shared` has in the shared memory of the block of that rank.
-__device__ __forceinline__ unsigned address_in_rank(const void* shared, unsigned rank) {
-    unsigned address;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(address)
-        : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank));
-    return address;
-}
-
-// Four floats from there, or to there; aligned to 16 bytes.
-__device__ __forceinline__ float4 load_from_rank(const float* shared, unsigned rank) {
-    float4 value;
-    asm volatile("ld.shared::cluster.v4.f32 { %0, %1, %2, %3 }, [%4];"
-                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-                 : "r"(address_in_rank(shared, rank))
-                 : "memory");
-    return value;
-}
-
-__device__ __forceinline__ void store_to_rank(float* shared, unsigned rank, float4 value) {
-    asm volatile(
-        "st.shared::cluster.v4.f32 [%0], { %1, %2, %3, %4 };" ::"r"(address_in_rank(shared, rank)),
-        "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
-        : "memory");
-}
-#endif  // AUTOGEMM_EMULATOR
 
 // Loads this thread's share of the slab of op(A) into registers.
 // `a` points to what it loads first.
@@ -161,12 +118,9 @@ __device__ __forceinline__ void store_slab_a(float* shared, const float* regs) {
 __device__ __forceinline__ void fetch_slab_b(float* regs, const float* b, int ldb) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
-        #pragma unroll
-        for (int n = 0; n < BN; n += LANES_B * VEC_B) {
-            const float* source = b + (long long)k * ldb + n;
-            unpack(*reinterpret_cast<const VectorB*>(source), regs);
-            regs += VEC_B;
-        }
+        const float* source = b + (long long)k * ldb;
+        unpack(*reinterpret_cast<const VectorB*>(source), regs);
+        regs += VEC_B;
     }
 }
 
@@ -174,11 +128,51 @@ __device__ __forceinline__ void fetch_slab_b(float* regs, const float* b, int ld
 __device__ __forceinline__ void store_slab_b(float* shared, const float* regs) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
+        pack(regs, *reinterpret_cast<VectorB*>(shared + k * STRIDE_B));
+        regs += VEC_B;
+    }
+}
+
+// Loads this thread's share of the slab of op(A) into registers; past the edges comes zero.
+// `a` points to what it loads first.
+__device__ __forceinline__ void fetch_first_slab_a(float* regs, const float* a, int lda,
+                                                   int k_left) {
+    #pragma unroll
+    for (int m = 0; m < BM; m += ROWS_A) {
         #pragma unroll
-        for (int n = 0; n < BN; n += LANES_B * VEC_B) {
-            pack(regs, *reinterpret_cast<VectorB*>(shared + k * STRIDE_B + n));
-            regs += VEC_B;
+        for (int k = 0; k < BK; k += LANES_A * VEC_A) {
+            const float* source = a + (long long)m * lda + k;
+            const int num_valid = k_left - k;
+            if (num_valid >= VEC_A) {
+                unpack(*reinterpret_cast<const VectorA*>(source), regs);
+            } else {
+                #pragma unroll
+                for (int i = 0; i < VEC_A; ++i) {
+                    regs[i] = i < num_valid ? source[i] : 0.0f;
+                }
+            }
+            regs += VEC_A;
         }
+    }
+}
+
+// Loads this thread's share of the slab of op(B) into registers; past the edges comes zero.
+// `b` points to what it loads first.
+__device__ __forceinline__ void fetch_first_slab_b(float* regs, const float* b, int ldb,
+                                                   int k_left) {
+    #pragma unroll
+    for (int k = 0; k < BK; k += ROWS_B) {
+        const float* source = b + (long long)k * ldb;
+        const int num_valid = k < k_left ? VEC_B : 0;
+        if (num_valid >= VEC_B) {
+            unpack(*reinterpret_cast<const VectorB*>(source), regs);
+        } else {
+            #pragma unroll
+            for (int i = 0; i < VEC_B; ++i) {
+                regs[i] = i < num_valid ? source[i] : 0.0f;
+            }
+        }
+        regs += VEC_B;
     }
 }
 
@@ -212,13 +206,15 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     }
 }
 
-// Floats of a tile that each block of its cluster adds up and writes.
-constexpr int SHARE = BM * BN / CLUSTER_K;
+// Floats of one part of a tile: what a block leaves in the workspace for the last of its tile.
+constexpr int PART = BM * BN;
 
-// One tile of C: where it and what it is computed from begin.
+// One tile of C: where it and what it is computed from begin, and what of it is stored.
 struct Tile {
     const float *A, *B;
     float* C;
+    int first_row;
+    int first_column;
 };
 
 // Where this thread's part of a tile begins.
@@ -229,8 +225,8 @@ struct Place {
 __device__ __forceinline__ Place place_of_thread() {
     const int warp = (int)threadIdx.x / 32;
     const int lane = (int)threadIdx.x % 32;
-    const int lane_m = lane / (2 * LANES_N) * 2 + lane / 2 % 2;
-    const int lane_n = lane / 4 % (LANES_N / 2) * 2 + lane % 2;
+    const int lane_m = lane / LANES_N;
+    const int lane_n = lane % LANES_N;
     Place place;
     place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
     place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
@@ -256,20 +252,22 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     const float* const read_from_a = shared + place.m;
     const float* const read_from_b = shared + SLAB_A + place.n;
     const int num_slabs = (k_extent + BK - 1) / BK;
+    // The first slab is the short one, so that no other one need be checked.
+    const int first_depth = k_extent - (num_slabs - 1) * BK;
     float from_a[SLAB_A_SHARE];
     float from_b[SLAB_B_SHARE];
 
     // Start: the first slab goes to stage 0, the second is on its way to registers.
-    fetch_slab_a(from_a, A, lda);
-    fetch_slab_b(from_b, B, ldb);
+    fetch_first_slab_a(from_a, A, lda, first_depth - copy_ka);
+    fetch_first_slab_b(from_b, B, ldb, first_depth - copy_kb);
     store_slab_a(copy_to_a, from_a);
     store_slab_b(copy_to_b, from_b);
     if (num_slabs > 1) {
-        A += advance_a;
-        B += advance_b;
+        A += first_depth;
+        B += (long long)first_depth * ldb;
+        fetch_slab_a(from_a, A, lda);
+        fetch_slab_b(from_b, B, ldb);
     }
-    fetch_slab_a(from_a, A, lda);
-    fetch_slab_b(from_b, B, ldb);
     __syncthreads();
     float frag_a[2][TM];
     float frag_b[2][TN];
@@ -317,6 +315,11 @@ __device__ __forceinline__ void update(float* c, const float* sums, float alpha,
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
+// The block that has a slab, of those that share shared_slabs in equal ranges.
+__device__ __forceinline__ int owner_of(long long slab, long long shared_slabs, int sharers) {
+    return (int)(((slab + 1) * sharers + shared_slabs - 1) / shared_slabs) - 1;
+}
+
 // The tile of C from its sums.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
                                            const float (&sums)[TM][TN]) {
@@ -324,79 +327,146 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alph
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        if (m < tile.first_row) {
+            continue;
+        }
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
             const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
             float* c = tile.C + (long long)m * ldc + n;
-            update(c, &sums[i][j], alpha, beta);
+            if (n >= tile.first_column) {
+                update(c, &sums[i][j], alpha, beta);
+            }
         }
     }
 }
 
-// Four neighbours of a tile of C, from their sums: those at `place`, counted row by row.
-__device__ __forceinline__ void store_four(const Tile& tile, int ldc, int place, float alpha,
-                                           float beta, const float (&totals)[4]) {
-    const int m = place / BN;
-    const int n = place % BN;
-    float* const c = tile.C + (long long)m * ldc + n;
-    #pragma unroll
-    for (int j = 0; j < 4; j += VEC_C) {
-        update(c + j, &totals[j], alpha, beta);
-    }
-}
-
-// Leaves this block's sums in its shared memory. Each block of the cluster adds up its share of the
-// tile from all of them, in the order of their ranks, and writes it.
-__device__ __forceinline__ void join_cluster(float* shared, const Tile& tile, int ldc, float alpha,
-                                             float beta, const float (&sums)[TM][TN]) {
+// Leaves this block's sums among the parts of its tile. The block that arrives last adds up all of
+// them, in their order whoever is last, so that the same call gives the same bits; it writes the
+// tile of C, and sets the counter back to zero for the next launch.
+__device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* parts,
+                                           unsigned* arrived, int part, int num_parts, float alpha,
+                                           float beta, const float (&sums)[TM][TN]) {
     Tile own = tile;
-    own.C = shared;
-    // Nobody of this block reads its slabs any more.
-    __syncthreads();
+    own.C = parts + (long long)part * PART;
+    own.first_row = 0;
+    own.first_column = 0;
     store_tile(own, BN, 1.0f, 0.0f, sums);
-    cluster_sync();
-    #pragma unroll
-    for (int i = 0; i < SHARE; i += 4 * THREADS) {
-        const int in_share = i + (int)threadIdx.x * 4;
-        if (in_share >= SHARE) {
-            break;
-        }
-        const int place = (int)cluster_rank() * SHARE + in_share;
-        float totals[4] = {};
-        #pragma unroll
-        for (unsigned from = 0; from < CLUSTER_K; ++from) {
-            const float4 four = load_from_rank(shared + place, from);
-            totals[0] += four.x;
-            totals[1] += four.y;
-            totals[2] += four.z;
-            totals[3] += four.w;
-        }
-        store_four(tile, ldc, place, alpha, beta, totals);
+    // The whole block's part must be there before it counts as arrived.
+    __threadfence();
+    __syncthreads();
+    __shared__ bool is_last;
+    if (threadIdx.x == 0) {
+        is_last = atomicAdd(arrived, 1u) == (unsigned)num_parts - 1;
     }
-    // A block's shared memory stays until all have read it.
-    cluster_sync();
+    __syncthreads();
+    if (!is_last) {
+        return;
+    }
+    __threadfence();
+    if (threadIdx.x == 0) {
+        *arrived = 0;
+    }
+
+    // Each thread takes fours of neighbours, AT_ONCE of them so that their loads overlap.
+    constexpr int AT_ONCE = 8;
+    constexpr int STEP = 4 * THREADS;
+    static_assert(PART % (AT_ONCE * STEP) == 0, "whole passes cover a tile");
+    for (int first = (int)threadIdx.x * 4; first < PART; first += AT_ONCE * STEP) {
+        float totals[AT_ONCE][4] = {};
+        #pragma unroll 4
+        for (int from = 0; from < num_parts; ++from) {
+            const float* const source = parts + (long long)from * PART + first;
+            #pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const float4 four = __ldcg(reinterpret_cast<const float4*>(source + i * STEP));
+                totals[i][0] += four.x;
+                totals[i][1] += four.y;
+                totals[i][2] += four.z;
+                totals[i][3] += four.w;
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            const int m = (first + i * STEP) / BN;
+            const int n = (first + i * STEP) % BN;
+            if (m < tile.first_row) {
+                continue;
+            }
+            float* const c = tile.C + (long long)m * ldc + n;
+            #pragma unroll
+            for (int j = 0; j < 4; j += VEC_C) {
+                if (n + j >= tile.first_column) {
+                    update(c + j, &totals[i][j], alpha, beta);
+                }
+            }
+        }
+    }
 }
 
-extern "C" __global__ void __cluster_dims__(CLUSTER_K, 1, 1) __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
-                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
+                float* __restrict__ workspace) {
     extern __shared__ __align__(16) float shared[];
     const int blocks_n = (N + BN - 1) / BN;
-
-    // Which part of which tile.
-    const int index = (int)blockIdx.x / CLUSTER_K;
-    const int part = (int)blockIdx.x % CLUSTER_K;
+    const int blocks_m = (M + BM - 1) / BM;
+    const int num_tiles = blocks_m * blocks_n;
     const int num_slabs = (K + BK - 1) / BK;
-    const int k_begin = (int)((long long)num_slabs * part / CLUSTER_K) * BK;
-    const int k_end = min(K, (int)((long long)num_slabs * (part + 1) / CLUSTER_K) * BK);
-    // Where the tile is: row by row.
-    const int m0 = index / blocks_n * BM;
-    const int n0 = index % blocks_n * BN;
-    Tile tile;
-    tile.A = A + (long long)m0 * lda + k_begin;
-    tile.B = B + (long long)k_begin * ldb + n0;
-    tile.C = C + (long long)m0 * ldc + n0;
-    float sums[TM][TN] = {};
-    multiply_tile(shared, tile, lda, ldb, k_end - k_begin, sums);
-    join_cluster(shared, tile, ldc, alpha, beta, sums);
+    // The workspace: counters of the parts that arrived, then the parts.
+    unsigned* const arrived = reinterpret_cast<unsigned*>(workspace);
+    float* const parts = workspace + (num_tiles + 3) / 4 * 4;
+
+    // Each block has a range of slabs, counted through all tiles. The first ones have a tile each,
+    // as many as keep the card full; STREAM_BLOCKS share what is left in equal parts.
+    const int whole = num_tiles / STREAM_BLOCKS * STREAM_BLOCKS;
+    const long long shared_slabs = (long long)(num_tiles - whole) * num_slabs;
+    const int sharers = (int)min((long long)STREAM_BLOCKS, shared_slabs);
+    const int sharer = (int)blockIdx.x - whole;
+    const long long first_shared = (long long)whole * num_slabs;
+    long long slab = (long long)blockIdx.x * num_slabs;
+    long long last_slab = slab + num_slabs;
+    if (sharer >= 0) {
+        slab = first_shared + shared_slabs * min(sharer, sharers) / sharers;
+        last_slab = first_shared + shared_slabs * min(sharer + 1, sharers) / sharers;
+    }
+
+    while (slab < last_slab) {
+        const int index = (int)(slab / num_slabs);
+        const int first = (int)(slab % num_slabs);
+        const int last = (int)min((long long)num_slabs, first + last_slab - slab);
+        const int lacking = num_slabs * BK - K;
+        const int k_begin = max(0, first * BK - lacking);
+        const int k_end = last * BK - lacking;
+        // Where the tile is: row by row.
+        const int own_m0 = index / blocks_n * BM;
+        const int own_n0 = index % blocks_n * BN;
+        // A tile that would stick out over C begins further in; its first rows and columns are then
+        // its neighbours' and not stored.
+        const int m0 = min(own_m0, M - BM);
+        const int n0 = min(own_n0, N - BN);
+        Tile tile;
+        tile.A = A + (long long)m0 * lda + k_begin;
+        tile.B = B + (long long)k_begin * ldb + n0;
+        tile.C = C + (long long)m0 * ldc + n0;
+        tile.first_row = own_m0 - m0;
+        tile.first_column = own_n0 - n0;
+        float sums[TM][TN] = {};
+        multiply_tile(shared, tile, lda, ldb, k_end - k_begin, sums);
+        if (last - first == num_slabs) {
+            store_tile(tile, ldc, alpha, beta, sums);
+        } else {
+            // Its parts are those of the blocks that have its first slab, its last, and between.
+            const int shared_tile = index - whole;
+            const long long before = (long long)shared_tile * num_slabs;
+            const int owner = owner_of(before, shared_slabs, sharers);
+            const int last_owner = owner_of(before + num_slabs - 1, shared_slabs, sharers);
+            join_parts(tile, ldc, parts + (long long)(owner + shared_tile) * PART,
+                       arrived + shared_tile, sharer - owner, last_owner - owner + 1, alpha, beta,
+                       sums);
+        }
+        slab += last - first;
+        // Nobody reads this tile's slabs any more when the next one's are copied.
+        __syncthreads();
+    }
 }

@@ -1,0 +1,20 @@
+"""What stored runs say: how a search went, which parameters matter, where kernels stand.
+
+Figures only; `autogemm.plots` draws them, `autogemm.report` tells them.
+"""
+
+from autogemm.analysis.comparison import Comparison, Timed, compare
+from autogemm.analysis.parameters import Grid, grid, importance
+from autogemm.analysis.trials import RunTrials, Step, read_run
+
+__all__ = [
+    "Comparison",
+    "Grid",
+    "RunTrials",
+    "Step",
+    "Timed",
+    "compare",
+    "grid",
+    "importance",
+    "read_run",
+]

@@ -1,0 +1,151 @@
+"""Kernels timed side by side: what is kept of each, and the figures that follow from it."""
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from autogemm.config import Config
+from autogemm.device import Device
+from autogemm.outcome import (
+    CacheState,
+    Environment,
+    Fill,
+    Provenance,
+    Status,
+    Telemetry,
+    Verification,
+)
+from autogemm.problem import Problem
+from autogemm.roofline import Roof
+
+# Whom ratios compare with, and who is the first rung.
+BASELINE = "cublas_f32"
+NAIVE = "naive"
+
+
+class KernelKind(StrEnum):
+    """Where a benchmarked kernel comes from."""
+
+    RUNG = "rung"
+    """A named config of the ladder."""
+    STORED = "stored"
+    """A kernel of the tuning database."""
+    LIBRARY = "library"
+    """Somebody else's: cuBLAS, PyTorch, Triton, CUTLASS."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchSpec:
+    """The circumstances of a benchmark: all its times were taken under them."""
+
+    device: Device
+    environment: Environment
+    provenance: Provenance
+    command: str
+    preset: str = ""
+    seed: int = 0
+    l2: CacheState = CacheState.WARM
+    fill: Fill = Fill.UNIFORM
+
+
+@dataclass(frozen=True, slots=True)
+class BenchEntry:
+    """One kernel on one problem. ``samples_us[i]`` was taken in round i, beside all the others.
+
+    A slow kernel sits the later rounds out. ``ratio`` is the time of BASELINE / own time from the
+    rounds of both (above 1 is faster), with its interval; None where the baseline was not timed.
+    Without ``samples_us`` the kernel was not timed, and ``status`` and ``reason`` say why.
+    ``problem.dtype`` is what it multiplied. ``library`` names a library's version.
+    """
+
+    kernel: str
+    kind: KernelKind
+    problem: Problem
+    status: Status
+    reason: str = ""
+    config: Config | None = None
+    kernel_sha256: str = ""
+    library: str = ""
+    samples_us: tuple[float, ...] = ()
+    method: str = "events"
+    launches_per_sample: int = 1
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    registers: int | None = None
+    verification: Verification | None = None
+    telemetry: Telemetry = field(default_factory=Telemetry)
+
+    @property
+    def time_us(self) -> float | None:
+        """Median over the rounds in microseconds, None unless the status is OK."""
+        is_timed = self.status is Status.OK and self.samples_us
+        return statistics.median(self.samples_us) if is_timed else None
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A stored benchmark. ``entries`` stand by problem, then in the order they were asked for."""
+
+    bench_id: int
+    spec: BenchSpec
+    started_at: datetime
+    finished_at: datetime | None
+    entries: tuple[BenchEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The figures of one timed kernel; None where what it is compared with was not timed.
+
+    ``bandwidth_gb_s`` and ``flop_per_byte`` count each matrix once, A and B read and C written.
+    ``percent_of_roof`` is of what the card's theory allows at that intensity, for the dtype.
+    """
+
+    time_us: float
+    gflops: float
+    bandwidth_gb_s: float
+    flop_per_byte: float
+    percent_of_cublas: float | None
+    percent_of_cublas_low: float | None
+    percent_of_cublas_high: float | None
+    speedup_over_naive: float | None
+    percent_of_roof: float | None
+
+
+def metrics(entry: BenchEntry, beside: Iterable[BenchEntry], roof: Roof | None) -> Metrics | None:
+    """The figures of an entry, None if it was not timed.
+
+    ``beside`` are entries of the same benchmark, of which NAIVE on the same size is looked for;
+    ``roof`` is the card's for the entry's dtype, None if it has none.
+    """
+    time_us, problem = entry.time_us, entry.problem
+    if time_us is None:
+        return None
+    gflops = 1e3 * problem.tflops(time_us)
+    naive_us = next(
+        (
+            other.time_us
+            for other in beside
+            if other.kernel == NAIVE and other.problem.size_label == problem.size_label
+        ),
+        None,
+    )
+    attainable = roof.attainable_tflops(problem.flop_per_byte) if roof is not None else None
+    return Metrics(
+        time_us=time_us,
+        gflops=gflops,
+        bandwidth_gb_s=1e-3 * problem.moved_bytes / time_us,
+        flop_per_byte=problem.flop_per_byte,
+        percent_of_cublas=_percent(entry.ratio),
+        percent_of_cublas_low=_percent(entry.ratio_low),
+        percent_of_cublas_high=_percent(entry.ratio_high),
+        speedup_over_naive=naive_us / time_us if naive_us is not None else None,
+        percent_of_roof=0.1 * gflops / attainable if attainable else None,
+    )
+
+
+def _percent(ratio: float | None) -> float | None:
+    return None if ratio is None else 100 * ratio

@@ -1,0 +1,228 @@
+"""Benchmarks, profiles and ceilings: written once, read as values."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from autogemm.benchmark import Bench, BenchEntry, BenchSpec, KernelKind
+from autogemm.config import Config
+from autogemm.device import Device
+from autogemm.errors import NotFoundError
+from autogemm.kernel import KernelSource
+from autogemm.outcome import CacheState, Environment, Fill, Provenance, Status
+from autogemm.profile import Profile
+from autogemm.roofline import Ceilings
+from autogemm.store.bench_models import (
+    BenchEntryRecord,
+    BenchRecord,
+    CeilingsRecord,
+    ProfileRecord,
+)
+from autogemm.store.convert import (
+    device_key,
+    device_of,
+    environment_of,
+    finite_samples,
+    problem_of,
+    telemetry_of,
+    verification_columns,
+    verification_of,
+)
+from autogemm.store.writing import (
+    device_record,
+    environment_record,
+    kernel_record,
+    now,
+    problem_record,
+)
+
+
+def add_bench(session: Session, spec: BenchSpec) -> int:
+    """A new benchmark without entries; its id."""
+    bench = BenchRecord(
+        device=device_record(session, spec.device),
+        environment=environment_record(session, spec.environment),
+        preset=spec.preset,
+        seed=spec.seed,
+        l2=spec.l2.value,
+        fill=spec.fill.value,
+        provenance=spec.provenance.value,
+        command=spec.command,
+        started_at=now(),
+    )
+    session.add(bench)
+    session.flush()
+    return bench.id
+
+
+def add_entries(
+    session: Session,
+    bench_id: int,
+    entries: Iterable[BenchEntry],
+    sources: Mapping[str, KernelSource],
+) -> None:
+    """Behind those that are there. A kernel's source comes from ``sources`` or is stored."""
+    bench = _record(session, bench_id)
+    for position, entry in enumerate(entries, len(bench.entries)):
+        source = sources.get(entry.kernel_sha256)
+        bench.entries.append(
+            BenchEntryRecord(
+                position=position,
+                problem=problem_record(session, entry.problem),
+                kernel=entry.kernel,
+                kind=entry.kind.value,
+                library=entry.library,
+                kernel_source=kernel_record(session, entry.kernel_sha256, source),
+                family=entry.config.family if entry.config else None,
+                config=entry.config.as_dict() if entry.config else None,
+                status=entry.status.value,
+                reason=entry.reason,
+                registers=entry.registers,
+                median_us=entry.time_us,
+                samples_us=finite_samples(entry.samples_us),
+                method=entry.method,
+                launches_per_sample=entry.launches_per_sample,
+                ratio=entry.ratio,
+                ratio_low=entry.ratio_low,
+                ratio_high=entry.ratio_high,
+                **verification_columns(entry.verification),
+                **asdict(entry.telemetry),
+            )
+        )
+
+
+def end_bench(session: Session, bench_id: int) -> None:
+    """All its entries are there."""
+    _record(session, bench_id).finished_at = now()
+
+
+def benches(session: Session, limit: int | None) -> list[Bench]:
+    """Newest first."""
+    statement = select(BenchRecord).order_by(BenchRecord.id.desc()).limit(limit)
+    return [_bench_of(record) for record in session.scalars(statement)]
+
+
+def bench(session: Session, bench_id: int | None) -> Bench:
+    """One, or the newest. Raises NotFoundError."""
+    if bench_id is None:
+        bench_id = session.scalar(select(func.max(BenchRecord.id)))
+    if bench_id is None:
+        raise NotFoundError("no benchmark is stored: run autogemm bench first")
+    return _bench_of(_record(session, bench_id))
+
+
+def add_profile(session: Session, profile: Profile, source: KernelSource) -> int:
+    """A profile with the kernel it is of; its id."""
+    record = ProfileRecord(
+        kernel_source=kernel_record(session, profile.kernel_sha256, source),
+        kernel=profile.kernel,
+        problem=problem_record(session, profile.problem),
+        device=device_record(session, profile.device),
+        environment=environment_record(session, profile.environment),
+        profiler=profile.profiler,
+        counters=dict(profile.counters),
+        made_at=profile.made_at,
+    )
+    session.add(record)
+    session.flush()
+    return record.id
+
+
+def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> list[Profile]:
+    """Of one kernel or of all, newest first."""
+    statement = select(ProfileRecord).order_by(ProfileRecord.id.desc()).limit(limit)
+    if kernel_sha256 is not None:
+        statement = statement.where(ProfileRecord.kernel_source.has(source_sha256=kernel_sha256))
+    return [_profile_of(record) for record in session.scalars(statement)]
+
+
+def add_ceilings(
+    session: Session, device: Device, environment: Environment, ceilings: Ceilings
+) -> None:
+    """What a card reached."""
+    record = CeilingsRecord(
+        device=device_record(session, device),
+        environment=environment_record(session, environment),
+        **asdict(ceilings),
+    )
+    session.add(record)
+
+
+def newest_ceilings(session: Session, device: Device) -> Ceilings | None:
+    """The newest of a device, None if they were never measured."""
+    record = session.scalar(
+        select(CeilingsRecord)
+        .where(CeilingsRecord.device.has(**device_key(device)))
+        .order_by(CeilingsRecord.id.desc())
+        .limit(1)
+    )
+    if record is None:
+        return None
+    names = Ceilings.__dataclass_fields__
+    return Ceilings(**{name: getattr(record, name) for name in names})
+
+
+def _record(session: Session, bench_id: int) -> BenchRecord:
+    found = session.get(BenchRecord, bench_id)
+    if found is None:
+        raise NotFoundError(f"no benchmark {bench_id}: autogemm bench --list shows them")
+    return found
+
+
+def _bench_of(record: BenchRecord) -> Bench:
+    return Bench(
+        bench_id=record.id,
+        spec=BenchSpec(
+            device=device_of(record.device),
+            environment=environment_of(record.environment),
+            provenance=Provenance(record.provenance),
+            command=record.command,
+            preset=record.preset,
+            seed=record.seed,
+            l2=CacheState(record.l2),
+            fill=Fill(record.fill),
+        ),
+        started_at=record.started_at,
+        finished_at=record.finished_at,
+        entries=tuple(map(_entry_of, record.entries)),
+    )
+
+
+def _entry_of(record: BenchEntryRecord) -> BenchEntry:
+    config = None if record.config is None else Config.of(record.family or "", record.config)
+    return BenchEntry(
+        kernel=record.kernel,
+        kind=KernelKind(record.kind),
+        problem=problem_of(record.problem),
+        status=Status(record.status),
+        reason=record.reason,
+        config=config,
+        kernel_sha256=record.kernel_source.source_sha256 if record.kernel_source else "",
+        library=record.library,
+        samples_us=tuple(record.samples_us),
+        method=record.method,
+        launches_per_sample=record.launches_per_sample,
+        ratio=record.ratio,
+        ratio_low=record.ratio_low,
+        ratio_high=record.ratio_high,
+        registers=record.registers,
+        verification=verification_of(record),
+        telemetry=telemetry_of(record),
+    )
+
+
+def _profile_of(record: ProfileRecord) -> Profile:
+    source = record.kernel_source
+    return Profile(
+        kernel=record.kernel,
+        config=Config.of(source.family, source.config),
+        kernel_sha256=source.source_sha256,
+        problem=problem_of(record.problem),
+        device=device_of(record.device),
+        environment=environment_of(record.environment),
+        profiler=record.profiler,
+        counters=tuple(record.counters.items()),
+        made_at=record.made_at,
+    )

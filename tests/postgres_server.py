@@ -1,0 +1,114 @@
+"""A PostgreSQL server of the test run's own: a new cluster on a Unix socket, gone afterwards."""
+
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+USER = "autogemm"
+# Where distributions put what is not in PATH: Debian, Fedora, Homebrew.
+FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresServer:
+    """A running server. ``psycopg`` is how its databases are reached."""
+
+    folder: Path
+    _numbers: Iterator[int] = field(default_factory=count)
+
+    def url(self, database: str) -> str:
+        return f"postgresql+psycopg://{USER}@/{database}?host={self.folder}"
+
+    def new_database(self) -> str:
+        """The URL of an empty database."""
+        import psycopg
+
+        name = f"test_{next(self._numbers)}"
+        with psycopg.connect(host=str(self.folder), user=USER, dbname="postgres") as connection:
+            connection.autocommit = True
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return self.url(name)
+
+
+def find_program(name: str) -> str | None:
+    """A program of the server, in PATH or where distributions put it."""
+    if found := shutil.which(name):
+        return found
+    root = Path("/")
+    installed = [path for glob in FOLDERS for path in root.glob(f"{glob[1:]}/{name}")]
+    return str(max(installed)) if installed else None
+
+
+def why_no_server() -> str:
+    """Empty if one can be started."""
+    for name in ("initdb", "postgres"):
+        if find_program(name) is None:
+            return f"PostgreSQL's {name} is not installed"
+    return ""
+
+
+@contextmanager
+def running_server(*settings: str) -> Iterator[PostgresServer]:
+    """A server with a cluster of its own. ``settings`` are ``name=value``.
+
+    Root becomes someone else for it: the server refuses to run as root.
+    """
+    initdb, postgres = find_program("initdb"), find_program("postgres")
+    assert initdb is not None and postgres is not None, why_no_server()
+    # Not pytest's folder: others cannot enter that one, and a socket's path must be short.
+    folder = Path(tempfile.mkdtemp(prefix="autogemm-pg-"))
+    user = None
+    if os.geteuid() == 0:
+        user = "nobody"
+        os.chown(folder, pwd.getpwnam(user).pw_uid, -1)
+    folder.chmod(0o755)
+    data = folder / "data"
+    try:
+        subprocess.run(
+            [initdb, "-D", str(data), "-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync"],
+            user=user,
+            cwd=folder,
+            check=True,
+            capture_output=True,
+        )
+        options = ["listen_addresses=", f"unix_socket_directories={folder}", *settings]
+        with (folder / "log").open("wb") as log:
+            server = subprocess.Popen(
+                [postgres, "-D", str(data), *(part for o in options for part in ("-c", o))],
+                user=user,
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+            )
+        try:
+            _wait_until_ready(server, folder)
+            yield PostgresServer(folder)
+        finally:
+            # Without waiting for clients.
+            server.send_signal(signal.SIGINT)
+            server.wait(30)
+    finally:
+        shutil.rmtree(folder)
+
+
+def _wait_until_ready(server: subprocess.Popen[bytes], folder: Path) -> None:
+    import psycopg
+
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            psycopg.connect(host=str(folder), user=USER, dbname="postgres").close()
+            return
+        except psycopg.OperationalError:
+            if server.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError((folder / "log").read_text()) from None
+            time.sleep(0.02)

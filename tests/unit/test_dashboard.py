@@ -1,0 +1,82 @@
+"""optuna-dashboard opens the tuning database and shows what the tuner did."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from postgres_server import PostgresServer
+
+from autogemm.cli import main
+
+pytest.importorskip("optuna_dashboard", reason="optuna-dashboard is not installed")
+
+
+@contextmanager
+def dashboard(storage: str, log: Path) -> Iterator[str]:
+    """The address of a dashboard's pages."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    program = "from optuna_dashboard._cli import main; main()"
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [sys.executable, "-c", program, "--host", "127.0.0.1", "--port", str(port), storage],
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                break
+            except OSError:
+                assert server.poll() is None, log.read_text()
+                assert time.monotonic() < deadline, log.read_text()
+                time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def fetched(address: str) -> bytes:
+    # Not through a proxy of this machine.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(address, timeout=30) as answer:
+        content: bytes = answer.read()
+    return content
+
+
+def shows_what_was_tuned(db: str, log: Path) -> None:
+    tune = ("tune", "--gpu", "recorded", "--size", "1024", "--trials", "5", "-q", "--json")
+    result = CliRunner().invoke(main, [*tune, "--db", db])
+    assert result.exit_code == 0, result.output
+    best_us = json.loads(result.stdout)["best"]["time_us"]
+    storage = db if "://" in db else f"sqlite:///{db}"
+    with dashboard(storage, log) as address:
+        assert b"<title>Optuna Dashboard</title>" in fetched(f"{address}/dashboard/")
+        (study,) = json.loads(fetched(f"{address}/api/studies"))["study_summaries"]
+        detail: dict[str, Any] = json.loads(
+            fetched(f"{address}/api/studies/{study['study_id']}?after=0")
+        )
+    assert study["study_name"] == "run 1: sgemm_simt 1024 nn f32"
+    assert [trial["state"] for trial in detail["trials"]] == ["Complete"] * 5
+    assert detail["best_trials"][0]["values"][0] == pytest.approx(best_us)
+
+
+def test_of_a_sqlite_file(tmp_path: Path) -> None:
+    shows_what_was_tuned(str(tmp_path / "a.db"), tmp_path / "log")
+
+
+def test_of_a_postgresql_server(postgres: PostgresServer, tmp_path: Path) -> None:
+    shows_what_was_tuned(postgres.new_database(), tmp_path / "log")

@@ -1,0 +1,145 @@
+"""Roofline, sizes and ladder: which kernels they show, with which figures."""
+
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench_samples import CEILINGS, fill_bench
+from click.testing import CliRunner, Result
+from store_samples import H100, SPEC, T4, entry, fill, finals, new_store, ok, source
+from test_plots_runs import words
+
+from autogemm.analysis import compare
+from autogemm.analysis.roofs import roofs
+from autogemm.cli import main
+from autogemm.errors import NotFoundError
+from autogemm.outcome import Provenance
+from autogemm.store import BestQuery, RunState, Store
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
+    return new_store(tmp_path)
+
+
+def invoke(*arguments: object) -> Result:
+    result = CliRunner().invoke(main, [*map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result
+
+
+def test_a_benchmark_with_the_smallest_size_first(store: Store) -> None:
+    fill_bench(store)
+    found = compare(store, BestQuery(), None, winners=False)
+    assert found.sizes() == ["512x256x64", "1024"]
+    assert {one.kernel for one in found.timed()} == {"naive", "tiled", "kernel 1", "cublas_f32"}
+    own = next(one for one in found.timed() if one.kernel == "kernel 1")
+    assert own.tflops == pytest.approx(2 * 1024**3 / 80e-6 * 1e-12)
+    assert own.metrics.speedup_over_naive == pytest.approx(12.5)
+    assert found.caption.startswith("NVIDIA H100 80GB HBM3, benchmark 1, 20")
+    assert found.caption.endswith("measured times")
+    only = compare(store, BestQuery(size="1024"), 1, winners=False)
+    assert only.sizes() == ["1024"]
+    with pytest.raises(NotFoundError, match="benchmark 1 timed no kernel of size 7"):
+        compare(store, BestQuery(size="7"), 1, winners=False)
+
+
+def test_winners_stand_beside_the_cublas_of_their_run(store: Store) -> None:
+    fill(store)
+    found = compare(store, BestQuery(gpu="h100"), None, winners=False)
+    assert found.provenance is Provenance.MEASURED
+    assert [(one.kernel, one.metrics.time_us) for one in found.timed()] == [
+        ("winner", 2655.0),
+        ("cublas_f32", pytest.approx(2655.0 * 1.01)),
+    ]
+    recorded = compare(store, BestQuery(provenance=Provenance.RECORDED), None, winners=True)
+    assert recorded.caption.endswith("recorded times")
+    assert [one.kernel for one in recorded.timed()] == ["winner"]
+    with pytest.raises(NotFoundError, match="nothing matches in the database"):
+        compare(store, BestQuery(gpu="b200"), None, winners=True)
+
+
+def test_winners_of_two_cards_or_of_two_provenances_are_not_mixed(store: Store) -> None:
+    for device in (H100, T4):
+        for provenance in Provenance:
+            run = store.begin_run(replace(SPEC, device=device, provenance=provenance))
+            store.record_trial(run, 0, ok(64, 2800.0, provenance), source(64))
+            best = finals(entry(64, 2800.0, ratio=1.5), provenance=provenance)
+            store.record_finals(run, best, {})
+            store.finish_run(run, RunState.FINISHED)
+    found = compare(store, BestQuery(), None, winners=True)
+    assert (found.device.name, found.provenance) == ("Tesla T4", Provenance.MEASURED)
+    assert len(found.entries) == 2
+
+
+def test_roofs_are_those_of_the_card_and_as_measured() -> None:
+    slopes, ceilings = roofs(H100, None)
+    assert [(one.name, round(one.tb_s, 3)) for one in slopes] == [("DRAM", 3.352)]
+    assert ceilings[0].tflops == pytest.approx(66.9, abs=0.05)
+    slopes, ceilings = roofs(H100, CEILINGS)
+    assert slopes[-1].tb_s == pytest.approx(3.03)
+    assert ceilings[-1].tflops == 63.0
+
+
+def test_the_roofline_as_a_table(store: Store, tmp_path: Path) -> None:
+    fill_bench(store)
+    printed = invoke("roofline").stdout
+    assert "3352" in printed
+    assert "19.96" in printed
+    rows = json.loads(invoke("roofline", "--json").stdout)
+    own = next(row for row in rows if (row["kernel"], row["size"]) == ("kernel 1", "1024"))
+    assert own["flop_per_byte"] == pytest.approx(1024 / 6)
+    assert own["percent_of_roof"] == pytest.approx(100 * own["tflops"] / H100.peak_f32_tflops)
+    assert own["bound_by"] == "arithmetic"
+    thin = next(row for row in rows if (row["kernel"], row["size"]) == ("naive", "512x256x64"))
+    assert thin["roof_tflops"] == pytest.approx(min(66.908, 3.35232 * thin["flop_per_byte"]), 1e-3)
+    table = list(csv.DictReader(invoke("roofline", "--csv").stdout.splitlines()))
+    assert [row["kernel"] for row in table] == [row["kernel"] for row in rows]
+    assert {row["provenance"] for row in table} == {"measured"}
+
+
+@pytest.mark.parametrize("command", [("plot", "sizes"), ("plot", "ladder"), ("roofline",)])
+def test_pictures_name_kernels_card_and_provenance(
+    store: Store, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+    fill_bench(store)
+    path = tmp_path / "a.svg"
+    result = invoke(*command, path)
+    assert result.exit_code == 0, result.output
+    text = " ".join(words(path))
+    for word in ("naive", "kernel 1", "cublas_f32", "NVIDIA H100 80GB HBM3, benchmark 1", "1024"):
+        assert word in text
+    assert "measured times" in text
+    assert "coarsened" not in text, "it was wrong and has no time"
+
+
+def test_the_ladder_is_of_one_size(store: Store, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+    fill_bench(store)
+    invoke("plot", "ladder", tmp_path / "large.svg")
+    assert "The ladder at 1024" in " ".join(words(tmp_path / "large.svg"))
+    invoke("plot", "ladder", tmp_path / "small.svg", "--size", "512x256x64")
+    text = " ".join(words(tmp_path / "small.svg"))
+    assert "The ladder at 512x256x64" in text
+    assert "125 % of cuBLAS, 12.5 x naive" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("plot", "history", "a.svg", "--bench", "1"), "--bench and --winners are for sizes"),
+        (("plot", "sizes", "a.svg", "--bench", "9"), "no benchmark 9"),
+        (("roofline", "a.gif"), "a plot is one of .png .svg .pdf, got 'a.gif'"),
+    ],
+)
+def test_wrong_requests(store: Store, arguments: tuple[str, ...], message: str) -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+    fill_bench(store)
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not Path("a.svg").exists()

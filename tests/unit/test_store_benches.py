@@ -1,0 +1,56 @@
+"""Benchmarks, profiles and ceilings come out of the database as they went in."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bench_samples import CEILINGS, PROFILE, SPEC, entries, fill_bench
+from store_samples import H100, T4, new_store, source
+
+from autogemm.errors import NotFoundError
+from autogemm.store import Store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with new_store(tmp_path) as store:
+        yield store
+
+
+def test_a_benchmark_comes_back_whole(store: Store) -> None:
+    bench_id = fill_bench(store)
+    bench = store.bench()
+    assert (bench.bench_id, bench.spec) == (bench_id, SPEC)
+    assert bench.entries == (*entries("1024"), *entries("512x256x64"))
+    assert bench.finished_at is not None
+    assert bench.started_at <= bench.finished_at
+
+
+def test_what_was_recorded_of_an_unfinished_benchmark_is_there(store: Store) -> None:
+    fill_bench(store)
+    second = store.begin_bench(SPEC)
+    store.record_entries(second, entries("64")[:1], {})
+    newest, oldest = store.benches()
+    assert (newest.bench_id, newest.finished_at) == (second, None)
+    assert newest.entries == entries("64")[:1]
+    assert len(oldest.entries) == 10
+    assert store.benches(limit=1) == [newest]
+
+
+def test_a_benchmark_that_is_not_there(store: Store) -> None:
+    with pytest.raises(NotFoundError, match="run autogemm bench first"):
+        store.bench()
+    with pytest.raises(NotFoundError, match="no benchmark 7"):
+        store.bench(7)
+
+
+def test_profiles_by_kernel(store: Store) -> None:
+    fill_bench(store)
+    assert store.profiles() == store.profiles(source(64).sha256) == [PROFILE]
+    assert store.profiles(source(32).sha256) == []
+
+
+def test_ceilings_of_a_device(store: Store) -> None:
+    fill_bench(store)
+    assert store.ceilings(H100) == CEILINGS
+    assert store.ceilings(T4) is None
