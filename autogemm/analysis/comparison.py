@@ -19,6 +19,7 @@ class Timed:
     """A kernel that was timed, with its figures."""
 
     kernel: str
+    kind: KernelKind
     problem: Problem
     metrics: Metrics
 
@@ -54,7 +55,7 @@ class Comparison:
         for entry in self.entries:
             figures = metrics(entry, self.entries, roof_of(self.device, entry.problem.dtype))
             if figures is not None:
-                found.append(Timed(entry.kernel, entry.problem, figures))
+                found.append(Timed(entry.kernel, entry.kind, entry.problem, figures))
         return found
 
     def sizes(self) -> list[str]:
