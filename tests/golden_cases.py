@@ -117,6 +117,17 @@ GOLDEN_CASES = (
         TILE_64 | {"BK": 16, "VEC_LOAD": 2, "VEC_STORE": 2, "SPLIT_K": 16, "EDGES": "inward"},
     ),
     GoldenCase(
+        "pipeline_packed",
+        Problem(1000, 1001, 1003, layout=Layout.TN),
+        TILE_64 | {"BK": 16, "PAD_A": 0, "VEC_STORE": 1, "STAGES": 4, "PACK": 1},
+    ),
+    GoldenCase(
+        "double_buffer_packed_streamed",
+        square(4095, Layout.NT),
+        {"BM": 128, "BN": 128, "BK": 8, "WM": 32, "WN": 128, "TM": 16, "TN": 8, "STAGES": 2}
+        | {"PAD_A": 0, "VEC_STORE": 1, "STREAM_BLOCKS": 264, "PACK": 1},
+    ),
+    GoldenCase(
         "pipeline_split",
         Problem(256, 256, 16384),
         TILE_64 | {"BK": 16, "SPLIT_K": 16, "GROUP_M": 1},

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from autogemm.benchmark import BASELINE, BenchEntry, KernelKind, Metrics, metrics
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.errors import NotFoundError
 from autogemm.outcome import Provenance, Status
 from autogemm.problem import Problem
@@ -51,7 +52,7 @@ class Comparison:
         """All that have a time, as they stand."""
         found = []
         for entry in self.entries:
-            figures = metrics(entry, self.entries, roof_of(self.device))
+            figures = metrics(entry, self.entries, roof_of(self.device, entry.problem.dtype))
             if figures is not None:
                 found.append(Timed(entry.kernel, entry.problem, figures))
         return found
@@ -62,8 +63,10 @@ class Comparison:
         return sorted(problems, key=lambda label: problems[label])
 
 
-def roof_of(device: Device) -> Roof:
-    """FP32 on CUDA cores, and device memory, by the card's theory."""
+def roof_of(device: Device, dtype: DType) -> Roof | None:
+    """Arithmetic of that dtype and device memory by the card's theory, None if it is not known."""
+    if not dtype.has_fp32_products:
+        return None
     return Roof(device.peak_f32_tflops, device.peak_bandwidth_gb_s)
 
 

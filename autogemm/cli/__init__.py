@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("autogemm.cli.verify", "Run kernels on hard problems, checked access by access."),
     "render": ("autogemm.cli.render", "Print the CUDA source of one config."),
     "bench-search": ("autogemm.cli.bench_search", "Compare search strategies on recorded spaces."),
-    "report": ("autogemm.cli.report", "Write one HTML file that explains a run."),
+    "report": ("autogemm.cli.report", "Write one HTML file that explains a run or a benchmark."),
     "plot": ("autogemm.cli.plot", "Draw a picture of a run or of a benchmark."),
     "roofline": ("autogemm.cli.roofline", "Show how close kernels come to what their card can do."),
     "gpus": ("autogemm.cli.gpus", "List the attached GPUs, known GPUs and recordings."),

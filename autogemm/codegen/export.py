@@ -5,7 +5,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import date
 from typing import Any
@@ -26,6 +26,7 @@ from autogemm.space import (
     parse_expression,
     specialised_values,
 )
+from autogemm.space.family import LaunchRule
 from autogemm.stored_kernel import StoredKernel
 
 SIGNATURE = "// Written by autogemm "
@@ -63,8 +64,12 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
             f"{family.name}: tune again, or install the version that tuned it"
         )
     host = Host(family, source, problem)
+    launches = host.launches()
+    kernels = dict.fromkeys(launch["kernel"] for launch in launches)
     context = {
-        "header": "\n".join([*_provenance(kernel, written), "//", *_usage(kernel, file_name)]),
+        "header": "\n".join(
+            [*_provenance(kernel, written), "//", *_usage(kernel, kernels, file_name)]
+        ),
         "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
         f"sha256={source.sha256}",
         "kernel": source.text,
@@ -75,7 +80,7 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
         **_types(problem.dtype),
         "preconditions": host.preconditions(),
         "vectors": host.vectors(),
-        "launches": host.launches(),
+        "launches": launches,
         "launch_quantities": host.quantities(*host.launch_expressions()),
         "workspace_quantities": host.quantities(family.workspace_bytes),
         "workspace_bytes": host.workspace_bytes(),
@@ -204,8 +209,12 @@ class Host:
                 "threads": self._c_texts(rule.threads),
                 "smem_bytes": self._c_text(rule.smem_bytes),
             }
-            for rule in self._family.launch
+            for rule in self._rules()
         ]
+
+    def _rules(self) -> list[LaunchRule]:
+        """Those that this config has."""
+        return [rule for rule in self._family.launch if self._c_text(rule.when) != "0"]
 
     def workspace_bytes(self) -> str:
         """Empty where none is needed."""
@@ -220,7 +229,7 @@ class Host:
         """All that the launches read."""
         return [
             expression
-            for rule in self._family.launch
+            for rule in self._rules()
             for expression in (*rule.grid, *rule.threads, rule.smem_bytes)
         ]
 
@@ -287,7 +296,7 @@ def _certificate(certificate: Certificate | None) -> Iterator[str]:
         yield from comment("         ", check.line)
 
 
-def _usage(kernel: StoredKernel, file_name: str) -> Iterator[str]:
+def _usage(kernel: StoredKernel, kernels: Iterable[str], file_name: str) -> Iterator[str]:
     arch, name = kernel.device.sm, printable(file_name)
     program = name.removesuffix(".cu")
     yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
@@ -295,7 +304,8 @@ def _usage(kernel: StoredKernel, file_name: str) -> Iterator[str]:
     function = FUNCTIONS[kernel.problem.dtype.ab]
     yield f"// As a library, without main; {function} below is the function to call:"
     yield f"//     nvcc -O3 -arch={arch} -DAUTOGEMM_LIBRARY -c {name}"
-    yield f"// Two of these in one program need other names: -D{function}=... -Dgemm_kernel=..."
+    others = " ".join(f"-D{name}=..." for name in (function, *kernels))
+    yield from comment("", f"Two of these in one program need other names: {others}")
 
 
 def _speed(kernel: StoredKernel) -> str:

@@ -144,7 +144,7 @@ def _fma_clocks(config: Config, plan: LaunchPlan, problem: Problem, device: Devi
     num_tiles = math.prod(
         -(-extent // side) for extent, side in zip((problem.m, problem.n), block, strict=True)
     )
-    num_blocks = max(math.prod(launch.grid) for launch in plan.launches)
+    num_blocks = math.prod(plan.main.grid)
     parts, rest = divmod(num_blocks, num_tiles)
     depth = config.as_dict().get("BK", 1)
     if rest or (isinstance(depth, int) and parts * depth > problem.k):

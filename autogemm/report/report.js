@@ -72,13 +72,15 @@
     };
   }
 
-  function show(figure, traces, shape) {
-    return Plotly.react(figure.querySelector(".drawing"), traces, shape, {
+  async function show(figure, traces, shape) {
+    await Plotly.react(figure.querySelector(".drawing"), traces, shape, {
       responsive: true,
       displaylogo: false,
       displayModeBar: innerWidth >= 640,
       modeBarButtonsToRemove: ["select2d", "lasso2d"],
     });
+    // Dozens of shapes without names: a screen reader has the label of the drawing and its table.
+    document.querySelectorAll(".drawing svg, #js-plotly-tester").forEach((svg) => svg.setAttribute("aria-hidden", "true"));
   }
 
   // ---- Plots of a run ----
@@ -157,7 +159,7 @@
       x: merits,
       type: "histogram",
       nbinsx: 60,
-      marker: { color: colour("dot"), line: { color: colour("ground"), width: 1 } },
+      marker: { color: colour("bar"), line: { color: colour("ground"), width: 1 } },
       hovertemplate: "%{x}: %{y} configs<extra></extra>",
     }], layout(run.unit, "configs", { shapes: mark }));
   }
@@ -170,7 +172,7 @@
       y: rows.map((row) => plain(row[0])),
       type: "bar",
       orientation: "h",
-      marker: { color: colour("dot") },
+      marker: { color: colour("bar") },
       hovertemplate: "%{y}: %{x:.1%}<extra></extra>",
     }], layout(rows.length ? "share" : "too few configs ran to tell", "", {
       xaxis: { tickformat: ".0%" }, yaxis: { type: "category" },
@@ -230,7 +232,15 @@
 
   // ---- Plots of kernels side by side ----
 
+  const beside = innerWidth >= 900
+    ? { orientation: "v", x: 1.02, y: 1, yanchor: "top" }
+    : { orientation: "h", x: 0, y: -0.4, yanchor: "top" };
   const kernelNames = kernels ? [...new Set(kernels.timed.map((one) => one.kernel))] : [];
+  // For the legend, which is long.
+  const makeRoom = (figure) => {
+    figure.querySelector(".drawing").style.height =
+      `${innerWidth >= 900 ? Math.max(420, 130 + 20 * kernelNames.length) : 420 + 20 * kernelNames.length}px`;
+  };
   const look = (place) => ({
     marker: { symbol: symbols[place % symbols.length], size: 9 },
     line: { dash: lineStyles[place % lineStyles.length], width: 1.5 },
@@ -240,6 +250,7 @@
     const measure = select(figure, "measure", "Show", ["GFLOP/s", "percent of cuBLAS"], "GFLOP/s");
     const key = measure ? "percent" : "gflops";
     const at = (kernel, size) => kernels.timed.find((one) => one.kernel === kernel && one.size === size);
+    makeRoom(figure);
     fillTable(figure, ["kernel", ...kernels.sizes],
       kernelNames.map((kernel) => [kernel, ...kernels.sizes.map((size) => at(kernel, size)?.[key] ?? null)]));
     return show(figure, kernelNames.map((kernel, place) => ({
@@ -250,7 +261,7 @@
       connectgaps: true,
       ...look(place),
     })), layout("M=N=K or MxNxK", measure ? "percent of cuBLAS SGEMM" : "GFLOP/s", {
-      xaxis: { type: "category" }, yaxis: { type: "log" },
+      xaxis: { type: "category" }, yaxis: { type: "log", dtick: 1 }, legend: beside,
     }));
   }
 
@@ -261,6 +272,10 @@
     fillTable(figure, ["kernel", "time us", "GFLOP/s", "% of cuBLAS", "% of roof"],
       bars.map((one) => [one.kernel, one.time_us, one.gflops, one.percent, one.roof]));
     const rows = [...bars].reverse();
+    // As long as the others need: tensor cores would flatten the ladder.
+    const baseline = bars.find((one) => one.kernel === kernels.baselineName);
+    const most = Math.max(...bars.map((one) => one.gflops).filter(
+      (gflops) => !baseline || gflops < 1.6 * baseline.gflops));
     figure.querySelector(".drawing").style.height = `${120 + 26 * rows.length}px`;
     return show(figure, [{
       x: rows.map((one) => one.gflops),
@@ -269,14 +284,18 @@
       type: "bar",
       orientation: "h",
       textposition: "auto",
+      insidetextfont: { color: colour("ink") },
       marker: {
-        color: rows.map((one) => colour(one.kernel === kernels.baselineName ? "second" : "dot")),
+        color: rows.map((one) => colour(one.kernel === kernels.baselineName ? "marked" : "bar")),
       },
       hovertemplate: "%{y}: %{x:,.0f} GFLOP/s<br>%{text}<extra></extra>",
-    }], layout("GFLOP/s", "", { yaxis: { type: "category" } }));
+    }], layout(most < Math.max(...bars.map((one) => one.gflops)) ? "GFLOP/s (longer bars go on: zoom out)" : "GFLOP/s", "", {
+      xaxis: { range: [0, 1.25 * most] }, yaxis: { type: "category" },
+    }));
   }
 
   function roofline(figure) {
+    makeRoom(figure);
     fillTable(figure, ["kernel", "size", "FLOP per byte", "TFLOP/s", "% of roof"],
       kernels.timed.map((one) => [one.kernel, one.size, one.intensity, one.gflops / 1000, one.roof]));
     const intensities = kernels.timed.map((one) => one.intensity);
@@ -309,7 +328,9 @@
           ...look(place),
         };
       }),
-    ], layout("FLOP per byte that must move", "TFLOP/s", { xaxis: { type: "log" }, yaxis: { type: "log" } }));
+    ], layout("FLOP per byte that must move", "TFLOP/s", {
+      xaxis: { type: "log", dtick: 1 }, yaxis: { type: "log", dtick: 1 }, legend: beside,
+    }));
   }
 
   // ---- When what is drawn ----

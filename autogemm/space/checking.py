@@ -161,7 +161,13 @@ class _Check:
             grid=tuple(self.inlined(f"{field}.grid", text, derive) for text in form.grid),
             threads=tuple(self.inlined(f"{field}.threads", text, derive) for text in form.threads),
             smem_bytes=self.inlined(f"{field}.smem_bytes", form.smem_bytes, derive),
+            when=self._of_config(f"{field}.when", form.when),
         )
+
+    def _of_config(self, field: str, text: str) -> Expression:
+        expression = self._parsed(field, text, self._form.parameters)
+        self._check_number(expression, self._kinds)
+        return expression
 
     def inlined(self, field: str, text: str, derive: dict[str, Expression]) -> Expression:
         """With derived names replaced, so that the exported host code can compute it."""

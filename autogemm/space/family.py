@@ -54,13 +54,15 @@ class Constraint:
 class LaunchRule:
     """One kernel launch. Grid and block have one to three extents (x, y, z), in blocks and threads.
 
-    Derived quantities are put in place: the expressions read parameters and the problem only.
+    Derived quantities are put in place: the expressions read parameters and the problem only;
+    ``when``, which says whether this config has the launch, reads parameters alone.
     """
 
     kernel: str
     grid: tuple[Expression, ...]
     threads: tuple[Expression, ...]
     smem_bytes: Expression
+    when: Expression
 
 
 class Searched(StrEnum):

@@ -82,12 +82,16 @@ class ConstraintForm(_Form):
 
 
 class LaunchForm(_Form):
-    """``{kernel: gemm_kernel, threads: ..., grid: ..., smem_bytes: ...}``."""
+    """``{kernel: gemm_kernel, threads: ..., grid: ..., smem_bytes: ...}``.
+
+    A launch whose ``when`` is 0 is left out; it reads parameters only.
+    """
 
     kernel: Identifier
     threads: Extents
     grid: Extents
     smem_bytes: ExpressionText = "0"
+    when: ExpressionText = "1"
 
 
 class FamilyForm(_Form):

@@ -2,11 +2,18 @@
 
 from autogemm.store.records import (
     BestQuery,
+    CertificateCopy,
+    Copy,
     DecidedRow,
+    FinalsCopy,
+    KernelCopy,
     ResultRow,
+    RunCopy,
     RunRow,
     RunSpec,
     RunState,
+    Taken,
+    TrialCopy,
     TrialRow,
 )
 from autogemm.store.store import Store, database_place, open_store
@@ -14,13 +21,20 @@ from autogemm.stored_kernel import StoredKernel
 
 __all__ = [
     "BestQuery",
+    "CertificateCopy",
+    "Copy",
     "DecidedRow",
+    "FinalsCopy",
+    "KernelCopy",
     "ResultRow",
+    "RunCopy",
     "RunRow",
     "RunSpec",
     "RunState",
     "Store",
     "StoredKernel",
+    "Taken",
+    "TrialCopy",
     "TrialRow",
     "database_place",
     "open_store",

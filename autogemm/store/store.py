@@ -29,7 +29,7 @@ from autogemm.problem import Problem
 from autogemm.profile import Profile
 from autogemm.resources import default_database_url
 from autogemm.roofline import Ceilings
-from autogemm.store import benches, best, certificates, queries, writing
+from autogemm.store import benches, best, certificates, queries, transfer, writing
 from autogemm.store.claims import Claims
 from autogemm.store.connect import (
     connect,
@@ -42,11 +42,13 @@ from autogemm.store.connect import (
 )
 from autogemm.store.records import (
     BestQuery,
+    Copy,
     DecidedRow,
     ResultRow,
     RunRow,
     RunSpec,
     RunState,
+    Taken,
     TrialRow,
 )
 from autogemm.store.schema import create_schema, nothing_there, require_schema
@@ -311,6 +313,34 @@ class Store:
         """One trial. Raises NotFoundError."""
         with self.reading() as session:
             return queries.trial_row(session, trial_id)
+
+    def copies(
+        self, query: BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[Copy]:
+        """The runs that match with all that belongs to them, one by one, as they are now.
+
+        ``status`` leaves trials out that ended otherwise.
+        """
+        with self.reading() as session:
+            yield from transfer.copies(session, query, status)
+
+    def import_copies(
+        self, copies: Callable[[], Iterable[Copy]], *, dry_run: bool = False
+    ) -> Taken:
+        """Add what is not there yet, all or nothing; ``dry_run`` only finds out what that is.
+
+        ``copies`` may be called again, when another writer got in the way. What it raises passes
+        through, and nothing is added. Raises StoreError for a trial whose number has another config
+        here, NotFoundError for a run that is named before it comes.
+        """
+
+        def add(session: Session) -> Taken:
+            taken = transfer.add_copies(session, copies())
+            if dry_run:
+                session.rollback()
+            return taken
+
+        return self.write(add)
 
     def close(self) -> None:
         """Close all connections. May be called twice."""

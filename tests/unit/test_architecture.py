@@ -25,6 +25,7 @@ LEVELS = {
     "store": 3,
     "search": 3,
     "tuning": 4,
+    "exchange": 4,
     "explain": 4,
     "bench": 4,
     "analysis": 4,

@@ -84,7 +84,7 @@ def test_landmarks_and_tables_for_those_who_do_not_see_plots(page: str) -> None:
     assert '<a class="skip" href="#main">' in page
     for tag in ('<html lang="en">', "<header>", '<nav aria-label="Sections">', '<main id="main"'):
         assert tag in page
-    assert page.count('class="drawing" role="img" aria-label="') == 5
+    assert page.count('class="drawing" role="group" aria-label="') == 5
     tables = page.count("<table>")
     assert tables == page.count("<caption>") > 3
     assert page.count('<th scope="col"') >= 2 * tables

@@ -126,6 +126,21 @@ def test_launch_of_several_kernels_and_dimensions(tmp_path: Path) -> None:
     assert plan.launches[1] == Launch("reduce", (1, 2, 3), (8, 4, 2), 0)
 
 
+def test_a_launch_may_be_of_some_configs_only(tmp_path: Path) -> None:
+    text = SMALL.replace(
+        "launch:\n", "launch:\n  - {kernel: before, when: STAGES == 3, threads: 64, grid: M}\n"
+    )
+    some = load_family(write_family(tmp_path, text))
+    with_it = launch_plan(some, config(128, 64, 3, "snake"), Problem(256, 128, 64))
+    assert [launch.kernel for launch in with_it.launches] == ["before", "gemm_kernel"]
+    assert with_it.main.kernel == "gemm_kernel"
+    without = launch_plan(some, config(128, 64, 2, "snake"), Problem(256, 128, 64))
+    assert [launch.kernel for launch in without.launches] == ["gemm_kernel"]
+    write_family(tmp_path, text.replace("when: STAGES == 3", "when: M > 3"))
+    with pytest.raises(FamilyError, match=r"launch\.1\.when: 'M > 3': unknown name 'M'"):
+        load_family(tmp_path)
+
+
 def test_launch_expressions_are_ready_for_c(family: Family) -> None:
     (rule,) = family.launch
     values = config(64, 32, 3, "rows").as_dict()

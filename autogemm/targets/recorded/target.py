@@ -5,7 +5,7 @@ from pathlib import Path
 
 from autogemm.config import Config, Value
 from autogemm.errors import NotFoundError, RecordingError, UsageError
-from autogemm.kernel import Candidate, Resources
+from autogemm.kernel import MAIN_KERNEL, Candidate, Resources
 from autogemm.outcome import (
     Finals,
     FinalsEntry,
@@ -20,8 +20,6 @@ from autogemm.space import Family
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded.format import Recording, read_recording
 from autogemm.targets.recorded.listing import recording_folder, recording_paths
-
-MAIN_KERNEL = "gemm_kernel"
 
 
 class RecordedTarget:
