@@ -2,8 +2,8 @@
 
     python benchmarks/narrow_families.py FOLDER
 
-Writes FOLDER/NAME/NAME.yaml and its template for each, for `autogemm tune --family FOLDER/NAME`. Their
-configs and kernels are configs and kernels of the shipped families.
+Writes FOLDER/NAME/NAME.yaml and its template for each, for `autogemm tune --family FOLDER/NAME`.
+Their configs and kernels are configs and kernels of the shipped families.
 """
 
 import re
