@@ -55,7 +55,14 @@ class SizedTarget(FakeTarget):
 def requests_for(folder: Path, sizes: Sequence[int]) -> list[TuneRequest]:
     family = tiny_family(folder / "tiny")
     return [
-        TuneRequest(Problem(m, 512, 256), (family,), sampler="exhaustive", finalists=2, rounds=3)
+        TuneRequest(
+            Problem(m, 512, 256),
+            (family,),
+            fix={"U": (4,), "ECHO": (0,)},
+            sampler="exhaustive",
+            finalists=2,
+            rounds=3,
+        )
         for m in sizes
     ]
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fake_target import in_memory
 from sized_target import SizedTarget, requests_for, swept
 
 from autogemm.config import Config
@@ -15,9 +16,16 @@ from autogemm.errors import UsageError
 from autogemm.outcome import Provenance, Status
 from autogemm.problem import Layout
 from autogemm.store import Store, open_store
+from autogemm.tuning import tuner
 from autogemm.tuning.sweep import spread_winners
 
 SIZES = (64, 100, 500, 800, 3000, 4000)
+
+
+@pytest.fixture(autouse=True)
+def without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here resumes a search in its middle."""
+    monkeypatch.setattr(tuner, "Search", in_memory)
 
 
 @pytest.fixture
@@ -84,7 +92,10 @@ def test_ctrl_c_ends_the_sweep_with_what_there_is(tmp_path: Path, store: Store) 
 
 def test_crossing_times_the_others_winners_at_each_size(tmp_path: Path, store: Store) -> None:
     requests = requests_for(tmp_path, SIZES)
-    swept(requests, SizedTarget(), store, cross=True)
+    sweep, _ = swept(requests, SizedTarget(), store, cross=True)
+    # The largest problem's winner, then that of the one farthest from it.
+    chosen = spread_winners(sweep.problems, find_device("h100"), 2)
+    assert [config["BM"] for config in chosen] == [64, 16]
     sizes = tuned_sizes(store.decided(), find_device("h100"))
     table = common_table(sizes, Snapper(requests[0].families, find_device("h100")))
     assert [size.problem.m for size in table.sizes] == list(SIZES)
@@ -110,10 +121,3 @@ def test_recordings_are_not_crossed(tmp_path: Path, store: Store) -> None:
     target.provenance = Provenance.RECORDED
     with pytest.raises(UsageError, match="use a GPU"):
         swept(requests_for(tmp_path, (64,)), target, store, cross=True)
-
-
-def test_winners_are_taken_from_problems_far_apart(tmp_path: Path, store: Store) -> None:
-    sweep, _ = swept(requests_for(tmp_path, SIZES), SizedTarget(), store)
-    chosen = spread_winners(sweep.problems, find_device("h100"), 2)
-    # The largest problem's, then the one farthest from it.
-    assert [config["BM"] for config in chosen] == [64, 16]
