@@ -17,8 +17,8 @@ from autogemm.targets.cuda.probe import device_facts
 # Driver numbers: CUfunction_attribute and CUpointer_attribute.
 MAX_DYNAMIC_SMEM = 8
 DEVICE_ORDINAL = 9
-# Up to here a kernel gets dynamic shared memory without asking.
-DEFAULT_SMEM_BYTES = 48 * 1024
+# Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares.
+DEFAULT_SMEM_BYTES = 47 * 1024
 
 Extents = tuple[int, int, int]
 LaunchCall = tuple[Any, ...]
