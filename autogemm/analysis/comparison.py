@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from autogemm.benchmark import BASELINE, BenchEntry, KernelKind, Metrics, metrics
 from autogemm.device import Device
-from autogemm.dtypes import DType
+from autogemm.device_catalogue import roof_of
 from autogemm.errors import NotFoundError
 from autogemm.outcome import Provenance, Status
 from autogemm.problem import Problem
-from autogemm.roofline import Ceilings, Roof
+from autogemm.roofline import Ceilings
 from autogemm.store import BestQuery, ResultRow, Store
 
 _EVERYTHING = BestQuery()
@@ -61,13 +61,6 @@ class Comparison:
         """The sizes that were timed, the smallest amount of work first."""
         problems = {one.problem.size_label: one.problem.flops for one in self.timed()}
         return sorted(problems, key=lambda label: problems[label])
-
-
-def roof_of(device: Device, dtype: DType) -> Roof | None:
-    """Arithmetic of that dtype and device memory by the card's theory, None if it is not known."""
-    if not dtype.has_fp32_products:
-        return None
-    return Roof(device.peak_f32_tflops, device.peak_bandwidth_gb_s)
 
 
 def compare(store: Store, query: BestQuery, bench_id: int | None, *, winners: bool) -> Comparison:

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from autogemm.analysis import Comparison, Timed
-from autogemm.analysis.comparison import roof_of
 from autogemm.benchmark import BASELINE
+from autogemm.device_catalogue import roof_of
 from autogemm.ladder import rungs
 
 # Below this share a rung counts as slower than the one before: clocks drift by a per cent.

@@ -136,6 +136,10 @@ def test_hostile_names_stay_text(browser: Browser, run_url: str) -> None:
     assert HOSTILE in browser.find_element(By.TAG_NAME, "h1").text
     assert browser.execute_script("return window.taken") is None
     assert not browser.find_elements(By.CSS_SELECTOR, "img, main b, main script")
+    box = browser.find_element(By.CSS_SELECTOR, "[data-plot=parameter] select")
+    box.send_keys(Keys.HOME, Keys.ARROW_DOWN)
+    ticks = browser.find_elements(By.CSS_SELECTOR, "[data-plot=parameter] .xtick text")
+    assert HOSTILE in [tick.get_attribute("textContent") for tick in ticks]
 
 
 def test_the_filter_narrows_every_plot(browser: Browser, run_url: str) -> None:

@@ -90,7 +90,7 @@ class _Scanner:
                 continue
             if end - self.at > MAX_VALUE_CHARS:
                 raise ValueError(f"a value of more than {MAX_VALUE_CHARS} characters")
-            _check_nesting(self.text, self.at, end)
+            check_nesting(self.text, self.at, end)
             self.at = end
             return value
 
@@ -119,7 +119,8 @@ def _member(text: str, at: int) -> tuple[tuple[str, Any], int]:
     return (name, value), at
 
 
-def _check_nesting(text: str, start: int, end: int) -> None:
+def check_nesting(text: str, start: int, end: int) -> None:
+    """Raises ValueError for JSON that is nested too deep."""
     opened = text.count("{", start, end) + text.count("[", start, end)
     if opened <= MAX_NESTING:
         return
