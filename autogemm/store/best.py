@@ -6,8 +6,8 @@ A kernel whose newest certificate is a failure is never the best.
 from collections.abc import Iterator
 from datetime import datetime
 
-from sqlalchemy import Select, and_, case, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ScalarSelect, Select, and_, case, func, select
+from sqlalchemy.orm import Session, aliased
 
 from autogemm.config import Config
 from autogemm.errors import NotFoundError, UsageError
@@ -24,7 +24,6 @@ from autogemm.store.models import (
     FinalsEntryRecord,
     FinalsRecord,
     KernelRecord,
-    MeasurementRecord,
     RunRecord,
     TrialRecord,
 )
@@ -144,24 +143,37 @@ def _best_timings(session: Session, query: BestQuery) -> Iterator[Timing]:
     for winner in session.scalars(_best_winners(query)):
         decided.add(_group(winner.finals.run))
         yield winner
-    if query.family is not None:
-        wanted.append(TrialRecord.family == query.family)
     fastest_first = func.row_number().over(
-        partition_by=_GROUP, order_by=(MeasurementRecord.median_us, TrialRecord.id)
+        partition_by=_GROUP, order_by=(TrialRecord.time_us, TrialRecord.id)
     )
     ranked = (
         select(TrialRecord.id, fastest_first.label("rank"))
         .join(TrialRecord.run)
-        .join(TrialRecord.measurement)
-        .where(
-            TrialRecord.status == Status.OK.value, has_not_failed(TrialRecord.kernel_id), *wanted
-        )
+        .where(TrialRecord.id == _fastest_of_run(query.family), *wanted)
         .subquery()
     )
     fastest = select(TrialRecord).join(ranked, ranked.c.id == TrialRecord.id)
     for trial in session.scalars(fastest.where(ranked.c.rank == 1)):
         if _group(trial.run) not in decided:
             yield trial
+
+
+def _fastest_of_run(family: str | None) -> ScalarSelect[int]:
+    """One look into an index for each run, however many trials it has."""
+    trial = aliased(TrialRecord)
+    fastest = (
+        select(trial.id)
+        .where(
+            trial.run_id == RunRecord.id,
+            trial.time_us.is_not(None),
+            has_not_failed(trial.kernel_id),
+        )
+        .order_by(trial.time_us, trial.id)
+        .limit(1)
+    )
+    if family is not None:
+        fastest = fastest.where(trial.family == family)
+    return fastest.correlate(RunRecord).scalar_subquery()
 
 
 def _best_winners(query: BestQuery) -> Select[FinalsEntryRecord]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from autogemm.device import Device
@@ -32,7 +32,6 @@ from autogemm.store.models import (
     DeviceRecord,
     FinalsRecord,
     KernelRecord,
-    MeasurementRecord,
     RunRecord,
     TrialRecord,
 )
@@ -191,19 +190,19 @@ def run_row(session: Session, run: RunRecord) -> RunRow:
 
 def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
     ids = [run.id for run in runs]
-    is_ok = TrialRecord.status == Status.OK.value
     counted = (
         select(
             TrialRecord.run_id,
             func.count(),
-            func.sum(case((is_ok, 1), else_=0)),
-            func.min(case((is_ok, MeasurementRecord.median_us))),
+            func.count(TrialRecord.time_us),
+            func.min(TrialRecord.time_us),
         )
-        .outerjoin(TrialRecord.measurement)
         .where(TrialRecord.run_id.in_(ids))
         .group_by(TrialRecord.run_id)
     )
-    counts = {run_id: tuple(row) for run_id, *row in session.execute(counted)}
+    counts: dict[int, tuple[Any, ...]] = {
+        run_id: tuple(row) for run_id, *row in session.execute(counted)
+    }
     newest = (
         select(func.max(FinalsRecord.id))
         .where(FinalsRecord.run_id.in_(ids))
