@@ -58,6 +58,11 @@ QUESTIONS = (
     "show 17",
     "show run:1",
     "show trial:500000",
+    "history --gpu h100 --size 4096x4096x4096",
+    "history",
+    "compare run:1 run:241",
+    "compare gpu:a100 gpu:h100",
+    "compare driver:570 driver:580",
 )
 
 
@@ -195,7 +200,7 @@ def _add_runs(
         problem = run % len(SIZES)
         flops = Problem(*SIZES[problem]).flops
         device = run // len(SIZES) % len(GPUS)
-        fastest_us = flops / (5e6 * (device + 5))
+        fastest_us = flops / (1e7 * (len(GPUS) - device))
         began = BEGAN + timedelta(hours=4 * run)
         rows["runs"].append(_run(run, problem + 1, device + 1, began))
         chosen = chance.sample(range(len(configs)), TRIALS_PER_RUN)
@@ -251,7 +256,7 @@ def _run(run: int, problem: int, device: int, began: datetime) -> Row:
         "id": run,
         "problem_id": problem,
         "device_id": device,
-        "environment_id": run % len(DRIVERS) + 1,
+        "environment_id": run // (len(SIZES) * len(GPUS)) % len(DRIVERS) + 1,
         "family": FAMILY,
         "family_sha256": "f" * 64,
         "fix": "{}",

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from autogemm.cli import db_rows
+from autogemm.cli.db_changes import compare, history
 from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database, print_rows_as
 from autogemm.cli.db_pareto import pareto
 from autogemm.cli.db_rows import Columns, FlatRow
+from autogemm.cli.db_sql import sql, stats
+from autogemm.cli.db_upkeep import merge, prune, vacuum
+from autogemm.cli.db_why import why
 from autogemm.cli.files import write_output
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options, print_table, rows_text, shown
@@ -42,7 +46,8 @@ def db() -> None:
     """
 
 
-db.add_command(pareto)
+for command in (history, compare, why, stats, sql, merge, prune, vacuum, pareto):
+    db.add_command(command)
 
 
 @db.command()
