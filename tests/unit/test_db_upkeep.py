@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import optuna
 import pytest
 from click.testing import CliRunner, Result
 from postgres_server import PostgresServer
@@ -15,6 +16,7 @@ from store_samples import SPEC, T4, entry, fill, finals, new_store, ok, source
 
 from autogemm.certificate import Certificate, Check, Verdict
 from autogemm.cli import main
+from autogemm.search.storage import close_storage, open_storage
 from autogemm.store import BestQuery, RunState, Store, open_store
 
 STUDIES = "SELECT study_name FROM studies"
@@ -110,14 +112,15 @@ def test_a_failed_certificate_stays(store: Store) -> None:
 
 
 def test_studies_of_the_runs_go_too(store: Store) -> None:
-    optuna = pytest.importorskip("optuna")
+    storage = open_storage(store.url)
     for name in ("run 4: sgemm_simt 512", "run 40: sgemm_simt 512", "mine"):
-        study = optuna.create_study(storage=store.url, study_name=name)
+        study = optuna.create_study(storage=storage, study_name=name)
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
     assert states("--run", "4", "-y") == {4: "deleted"}
     left = sorted(row[0] for row in store.sql(STUDIES, timeout_s=10).rows)
     assert left == ["mine", "run 40: sgemm_simt 512"]
-    assert len(optuna.load_study(storage=store.url, study_name="mine").trials) == 2
+    assert len(optuna.load_study(storage=storage, study_name="mine").trials) == 2
+    close_storage(storage)
     assert count(store, "trial_params") == 4
 
 
