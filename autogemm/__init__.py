@@ -1,8 +1,27 @@
 """autogemm: finds the fastest GEMM kernel for your GPU and sizes, proves it right, hands it over.
 
-The command line (``autogemm tune``, ``export``, ``db``) is a thin layer over this package.
-Layers, from the bottom up: values (problem, device, config, kernel, outcome), space,
-codegen / compile / targets / store / search, tuning / report, cli. Imports only point down.
+As a library: `gemm` multiplies arrays of CuPy, torch and others by tuned kernels, `tune` searches
+for one, `best` looks one up. The command line (``autogemm tune``, ``export``, ``db``) is a thin
+layer over the same packages. docs/architecture.md has the layers; imports only point down.
 """
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autogemm.runtime import best, forget, gemm, tune
+
 __version__ = "0.1.0"
+
+__all__ = ["__version__", "best", "forget", "gemm", "tune"]
+
+
+def __getattr__(name: str) -> Any:
+    """The functions are imported at their first use: the package itself stays light."""
+    if name in ("best", "forget", "gemm", "tune"):
+        from autogemm import runtime
+
+        found = getattr(runtime, name)
+        # The next look finds it without coming here.
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,6 +15,7 @@
     ├── RecordingError           a recording file is broken
     ├── StoreError               the database cannot be opened, read or written
     │   └── StoreLockedError     another process holds its lock for longer than was waited
+    ├── ExchangeError            a file from elsewhere is broken, or a format cannot hold something
     ├── CertificationError       no finalist passes the checks that a winner must pass
     └── ExportError              a kernel cannot be exported
 
@@ -84,6 +85,10 @@ class StoreError(AutogemmError):
 
 class StoreLockedError(StoreError):
     """Another process holds the database's lock; nothing was written, and trying again helps."""
+
+
+class ExchangeError(AutogemmError):
+    """A file from elsewhere is broken, or a format cannot hold what is asked of it."""
 
 
 class CertificationError(AutogemmError):

@@ -83,14 +83,14 @@ class Problem:
     @property
     def operand_bytes(self) -> int:
         """Bytes of A, B and C as stored, padding between rows included."""
-        rows = (self.a_shape[0] * self.lda, self.b_shape[0] * self.ldb, self.m * self.ldc)
-        return sum(rows) * self.dtype.size_bytes
+        inputs = self.a_shape[0] * self.lda + self.b_shape[0] * self.ldb
+        return inputs * self.dtype.ab.size_bytes + self.m * self.ldc * self.dtype.c.size_bytes
 
     @property
     def moved_bytes(self) -> int:
         """Bytes that must move at least: A and B read, C written, each element once."""
-        m, n, k = self.m, self.n, self.k
-        return (m * k + k * n + m * n) * self.dtype.size_bytes
+        inputs = self.k * (self.m + self.n)
+        return inputs * self.dtype.ab.size_bytes + self.m * self.n * self.dtype.c.size_bytes
 
     @property
     def flop_per_byte(self) -> float:
@@ -136,6 +136,6 @@ class Problem:
         return (int(m), int(n or m), int(k or m))
 
     @classmethod
-    def of_size(cls, text: str, layout: Layout = Layout.NN) -> Self:
-        """The packed f32 problem of that size: ``4096`` or ``4096x256x1024``."""
-        return cls(*cls.parse_size(text), layout=layout)
+    def of_size(cls, text: str, layout: Layout = Layout.NN, dtype: DType = DType.F32) -> Self:
+        """The packed problem of that size: ``4096`` or ``4096x256x1024``."""
+        return cls(*cls.parse_size(text), layout=layout, dtype=dtype)

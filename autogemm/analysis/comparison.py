@@ -4,10 +4,11 @@ from dataclasses import dataclass
 
 from autogemm.benchmark import BASELINE, BenchEntry, KernelKind, Metrics, metrics
 from autogemm.device import Device
+from autogemm.device_catalogue import roof_of
 from autogemm.errors import NotFoundError
 from autogemm.outcome import Provenance, Status
 from autogemm.problem import Problem
-from autogemm.roofline import Ceilings, Roof
+from autogemm.roofline import Ceilings
 from autogemm.store import BestQuery, ResultRow, Store
 
 _EVERYTHING = BestQuery()
@@ -51,7 +52,7 @@ class Comparison:
         """All that have a time, as they stand."""
         found = []
         for entry in self.entries:
-            figures = metrics(entry, self.entries, roof_of(self.device))
+            figures = metrics(entry, self.entries, roof_of(self.device, entry.problem.dtype))
             if figures is not None:
                 found.append(Timed(entry.kernel, entry.problem, figures))
         return found
@@ -60,11 +61,6 @@ class Comparison:
         """The sizes that were timed, the smallest amount of work first."""
         problems = {one.problem.size_label: one.problem.flops for one in self.timed()}
         return sorted(problems, key=lambda label: problems[label])
-
-
-def roof_of(device: Device) -> Roof:
-    """FP32 on CUDA cores, and device memory, by the card's theory."""
-    return Roof(device.peak_f32_tflops, device.peak_bandwidth_gb_s)
 
 
 def compare(store: Store, query: BestQuery, bench_id: int | None, *, winners: bool) -> Comparison:

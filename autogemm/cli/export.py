@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from autogemm.cli.files import write_output
-from autogemm.cli.options import db_option
+from autogemm.cli.options import db_option, dtype_option
 from autogemm.errors import CompilerMissingError, ExportError, NotFoundError, UsageError
 from autogemm.outcome import Provenance
 from autogemm.problem import Layout
@@ -32,6 +32,7 @@ FORMATS = ("cuda", "cubin", "ptx", "json")
     type=click.Choice([layout.value for layout in Layout]),
     help="Tuned for: op(A) then op(B), n as stored, t transposed.",
 )
+@dtype_option()
 @click.option("--family", metavar="NAME|PATH", help="Kernel family; a path for one of your own.")
 @click.option("--run", "run_id", type=click.IntRange(min=1), help="The best kernel of this run.")
 @click.option("--kernel", "kernel_key", metavar="ID", help="This kernel: its number or sha256.")
@@ -51,6 +52,7 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
     gpu: str | None,
     size: str | None,
     layout: str | None,
+    dtype: str | None,
     family: str | None,
     run_id: int | None,
     kernel_key: str | None,
@@ -78,11 +80,14 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
     from autogemm.space import load_family
     from autogemm.store import BestQuery, open_store
 
-    filters = {"gpu": gpu, "size": size, "layout": layout, "run_id": run_id}
+    filters = {"gpu": gpu, "size": size, "layout": layout, "dtype": dtype, "run_id": run_id}
     if kernel_key is not None and any(value is not None for value in filters.values()):
-        raise UsageError("--kernel names one kernel: leave out --gpu, --size, --layout and --run")
+        raise UsageError(
+            "--kernel names one kernel: leave out --gpu, --size, --layout, --dtype and --run"
+        )
     loaded = load_family(family) if family else None
-    query = BestQuery(gpu, size, layout, family=loaded.name if loaded else None, run_id=run_id)
+    family_name = loaded.name if loaded else None
+    query = BestQuery(gpu, size, layout, dtype, family=family_name, run_id=run_id)
     with open_store(db, create=False) as store:
         kernel = store.stored_kernel(query if kernel_key is None else kernel_key)
     loaded = loaded or family_of(kernel)
@@ -140,7 +145,14 @@ def verified_on_cpu(kernel: StoredKernel, family: Family) -> str:
 
     source = kernel.source
     tuned_for = (kernel.problem,)
-    every = cases_of(family, source.config, kernel.device, adapt=False, tuned_for=tuned_for).cases
+    every = cases_of(
+        family,
+        source.config,
+        kernel.device,
+        adapt=False,
+        dtype=kernel.problem.dtype,
+        tuned_for=tuned_for,
+    ).cases
     cases = [
         one for one in every if render(family, one.config, one.problem).sha256 == source.sha256
     ]

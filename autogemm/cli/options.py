@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autogemm.dtypes import DType
 from autogemm.errors import UsageError
 from autogemm.problem import Layout, Problem
 
@@ -19,11 +20,42 @@ FALLBACK_GPU = "h100"
 
 
 def problem_options(command: Command) -> Command:
-    """Adds ``--size --layout --lda --ldb --ldc --alpha --beta``: pass them to `problem_from`."""
+    """Adds ``--size --layout --dtype --lda --ldb --ldc --alpha --beta``, for `problem_from`."""
+    size = click.option(
+        "--size", default="4096", show_default=True, help="M=N=K as one number, or MxNxK."
+    )
+    return size(_matrix_options(command))
+
+
+def problems_options(command: Command) -> Command:
+    """As `problem_options`, of one problem or many: ``--size`` several times (``sizes``),
+    ``--preset``, ``--problems``; for `autogemm.cli.problems.problems_from`.
+    """
     options = (
         click.option(
-            "--size", default="4096", show_default=True, help="M=N=K as one number, or MxNxK."
+            "--size",
+            "sizes",
+            multiple=True,
+            help="M=N=K as one number, or MxNxK; repeatable.  [default: 4096]",
         ),
+        click.option(
+            "--preset", metavar="NAME", help="Many: transformer, squares, mixed, suite or ladder."
+        ),
+        click.option(
+            "--problems",
+            "problems_file",
+            metavar="FILE",
+            help="Many: a line each, a size and, if it differs, a layout: 4096x256x1024 nt.",
+        ),
+    )
+    command = _matrix_options(command)
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _matrix_options(command: Command) -> Command:
+    options = (
         click.option(
             "--layout",
             type=click.Choice([layout.value for layout in Layout]),
@@ -31,6 +63,7 @@ def problem_options(command: Command) -> Command:
             show_default=True,
             help="op(A) then op(B): n as stored, t transposed; all row-major.",
         ),
+        dtype_option(default=DType.F32.label),
         click.option("--lda", default=0, help="Leading dimension of A; 0 is packed."),
         click.option("--ldb", default=0, help="Leading dimension of B; 0 is packed."),
         click.option("--ldc", default=0, help="Leading dimension of C; 0 is packed."),
@@ -42,8 +75,19 @@ def problem_options(command: Command) -> Command:
     return command
 
 
+def dtype_option(default: str | None = None) -> Command:
+    """``--dtype``, passed on as ``dtype``."""
+    return click.option(
+        "--dtype",
+        type=click.Choice([dtype.label for dtype in DType]),
+        default=default,
+        show_default=default is not None,
+        help="Element types. tf32: FP32 matrices, TF32 products; f16-f32: an FP32 C.",
+    )
+
+
 def problem_from(  # noqa: PLR0913, PLR0917  # one parameter for each option of problem_options
-    size: str, layout: str, lda: int, ldb: int, ldc: int, alpha: float, beta: float
+    size: str, layout: str, dtype: str, lda: int, ldb: int, ldc: int, alpha: float, beta: float
 ) -> Problem:
     """The problem that `problem_options` describe. Raises UsageError for what is none."""
     for name, factor in (("alpha", alpha), ("beta", beta)):
@@ -51,7 +95,10 @@ def problem_from(  # noqa: PLR0913, PLR0917  # one parameter for each option of 
             raise UsageError(f"--{name} must be a finite number, got {factor}")
     m, n, k = Problem.parse_size(size)
     return Problem(
-        m, n, k, layout=Layout(layout), lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta
+        *(m, n, k),
+        *(Layout(layout), DType.parse(dtype)),
+        *(lda, ldb, ldc),
+        *(alpha, beta),
     )
 
 

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autogemm.cli.options import db_option, device_facts, family_option, fix_option, gpu_option
+from autogemm.cli.options import (
+    db_option,
+    device_facts,
+    dtype_option,
+    family_option,
+    fix_option,
+    gpu_option,
+)
 from autogemm.cli.output import listing_options, print_rows
 from autogemm.errors import AutogemmError, DeviceError, NotFoundError, UsageError
 
@@ -17,6 +24,7 @@ if TYPE_CHECKING:
 
     from autogemm.config import Config, Value
     from autogemm.device import Device
+    from autogemm.dtypes import DType
     from autogemm.space import Family
     from autogemm.stored_kernel import StoredKernel
     from autogemm.tuning.verifying import Case, CaseResult, CaseSet, Check
@@ -24,7 +32,17 @@ if TYPE_CHECKING:
 CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
 CASE_COLUMNS = ("on", "problem", "ok", "message", "error_over_bound", "seconds", "config")
 SUMMARY_COLUMNS = (
-    *("on", "config", "problems", "adapted", "passed", "failed", "skipped", "error_over_bound"),
+    *(
+        "on",
+        "dtype",
+        "config",
+        "problems",
+        "adapted",
+        "passed",
+        "failed",
+        "skipped",
+        "error_over_bound",
+    ),
 )
 
 
@@ -38,6 +56,7 @@ SUMMARY_COLUMNS = (
     help="N legal configs at random; without it the family's seeds, changed by --fix.",
 )
 @click.option("--seed", default=0, show_default=True, help="Of the random sample.")
+@dtype_option()
 @click.option("--kernel", "kernel_key", metavar="ID", help="The config of this stored kernel.")
 @click.option(
     "--on",
@@ -67,6 +86,7 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
     fix: tuple[str, ...],
     sample: int | None,
     seed: int,
+    dtype: str | None,
     kernel_key: str | None,
     places: str,
     mode: str,
@@ -80,10 +100,10 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
 
     On the CPU every access of the emitted source is checked: data races, reads of uninitialised
     memory, out of bounds, misaligned vectors, divergent barriers, use of data in flight. Not seen:
-    scalars never written, the memory model beyond barriers, tensor-core instructions; nothing is
-    ever timed there. A config that is not legal for a problem is replaced by its nearest legal
-    neighbour with the same tiles, counted as adapted (a stored kernel: skipped). Exit code 1 when a
-    case fails.
+    scalars never written, the memory model beyond barriers; nothing is ever timed there. Without
+    --dtype each that the family has kernels for takes its turn. A config that is not legal for a
+    problem is replaced by its nearest legal neighbour with the same tiles, counted as adapted (a
+    stored kernel: skipped). Exit code 1 when a case fails.
 
     \b
     Examples:
@@ -95,8 +115,8 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
     from autogemm.space import load_family, parse_fix
     from autogemm.tuning.verifying import cases_of, sample_configs
 
-    if kernel_key is not None and (sample is not None or fix):
-        raise UsageError("--kernel names one config: leave out --sample and --fix")
+    if kernel_key is not None and (sample is not None or fix or dtype):
+        raise UsageError("--kernel names one config: leave out --sample, --fix and --dtype")
     if certify and kernel_key is None:
         raise UsageError("--certify is for one stored kernel: add --kernel ID")
     loaded = load_family(family)
@@ -108,17 +128,39 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
     if kernel_key is not None:
         kernel = stored_kernel(db, kernel_key, loaded)
         config, tuned_for = kernel.source.config, (kernel.problem,)
-        sets = [cases_of(loaded, config, device, adapt=False, tuned_for=tuned_for)]
-    elif sample is not None:
-        configs = sample_configs(loaded, device, sample, seed, narrowed)
-        sets = [cases_of(loaded, config, device) for config in configs]
+        of_kernel = kernel.problem.dtype
+        sets = [cases_of(loaded, config, device, adapt=False, dtype=of_kernel, tuned_for=tuned_for)]
     else:
-        sets = [cases_of(loaded, config, device) for config in changed_seeds(loaded, narrowed)]
+        sets = [
+            cases_of(loaded, config, device, dtype=each)
+            for each in dtypes_of(loaded, dtype)
+            for config in (
+                changed_seeds(loaded, narrowed)
+                if sample is None
+                else sample_configs(loaded, device, sample, seed, narrowed, each)
+            )
+        ]
     rows = []
     for place in ("cpu", "gpu") if places == "both" else (places,):
         with checker(loaded, place, mode) as check:
             rows += [verified(loaded, device, case_set, place, check) for case_set in sets]
     show(rows, as_json=as_json, as_csv=as_csv)
+
+
+def dtypes_of(family: Family, label: str | None) -> list[DType]:
+    """The dtype of that name, or all that the family has kernels for.
+
+    Raises UsageError for one that it has none for.
+    """
+    from autogemm.dtypes import DType
+
+    fitting = [dtype for dtype in DType if family.fits(dtype)]
+    if label is None:
+        return fitting
+    if DType.parse(label) not in fitting:
+        known = ", ".join(dtype.label for dtype in fitting)
+        raise UsageError(f"{family.name} has no kernels for {label}; it has for {known}")
+    return [DType.parse(label)]
 
 
 def stored_kernel(db: str | None, key: str, family: Family) -> StoredKernel:
@@ -216,6 +258,7 @@ def verified(
     return {
         "on": place,
         "config": case_set.config.label,
+        "dtype": case_set.dtype.label,
         "problems": len(results),
         "adapted": case_set.num_adapted,
         "passed": len(results) - len(failures),

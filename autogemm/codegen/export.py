@@ -5,7 +5,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import date
 from typing import Any
@@ -14,14 +14,35 @@ from autogemm import __version__
 from autogemm.certificate import Certificate
 from autogemm.codegen.environment import environment
 from autogemm.codegen.rendering import render
+from autogemm.dtypes import DType, Element
 from autogemm.errors import ExportError
 from autogemm.kernel import KernelSource
 from autogemm.outcome import CacheState, Environment, Provenance, Verification
 from autogemm.problem import Problem
-from autogemm.space import Expression, Family, derive_values, parse_expression
+from autogemm.space import (
+    Expression,
+    Family,
+    derive_values,
+    parse_expression,
+    specialised_values,
+)
+from autogemm.space.family import LaunchRule
 from autogemm.stored_kernel import StoredKernel
 
 SIGNATURE = "// Written by autogemm "
+
+# The exported function, by the element type of A and B; its C types, and the headers they are in.
+FUNCTIONS = {
+    Element.F32: "autogemm_sgemm",
+    Element.TF32: "autogemm_gemm_tf32",
+    Element.F16: "autogemm_gemm_f16",
+    Element.BF16: "autogemm_gemm_bf16",
+}
+HOST_TYPES = {Element.F16: "__half", Element.BF16: "__nv_bfloat16"}
+HEADERS = {Element.F16: "cuda_fp16.h", Element.BF16: "cuda_bf16.h"}
+# cudaDataType_t and cublasComputeType_t, by element type.
+CUBLAS_TYPES = {Element.F32: 0, Element.TF32: 0, Element.F16: 2, Element.BF16: 14}
+CUBLAS_COMPUTE = {Element.TF32: 77}
 
 # How the files of each text format begin, so that ours are known from others.
 BEGINNINGS = {"cuda": SIGNATURE, "ptx": SIGNATURE, "json": '{\n  "autogemm": '}
@@ -43,8 +64,12 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
             f"{family.name}: tune again, or install the version that tuned it"
         )
     host = _Host(family, source, problem)
+    launches = host.launches()
+    kernels = dict.fromkeys(launch["kernel"] for launch in launches)
     context = {
-        "header": "\n".join([*_provenance(kernel, written), "//", *_usage(kernel, file_name)]),
+        "header": "\n".join(
+            [*_provenance(kernel, written), "//", *_usage(kernel, kernels, file_name)]
+        ),
         "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
         f"sha256={source.sha256}",
         "kernel": source.text,
@@ -52,9 +77,10 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
         "trans_a": problem.layout.trans_a,
         "trans_b": problem.layout.trans_b,
         "layout": str(problem.layout),
+        **_types(problem.dtype),
         "preconditions": host.preconditions(),
         "vectors": host.vectors(),
-        "launches": host.launches(),
+        "launches": launches,
         "launch_quantities": host.quantities(*host.launch_expressions()),
         "workspace_quantities": host.quantities(family.workspace_bytes),
         "workspace_bytes": host.workspace_bytes(),
@@ -138,16 +164,14 @@ class _Host:
 
     def __init__(self, family: Family, source: KernelSource, problem: Problem) -> None:
         self._family = family
+        self._dtype = problem.dtype
         derived = derive_values(family, source.config, problem)
         self._special = {
             name: value
             for name, value in derived.items()
             if name.startswith(("guard_", "vec_")) and isinstance(value, int)
         }
-        self._constants = source.config.as_dict() | {
-            "trans_a": int(problem.layout.trans_a),
-            "trans_b": int(problem.layout.trans_b),
-        }
+        self._constants = source.config.as_dict() | specialised_values(problem)
         for name, expression in family.derive.items():
             text = _written(expression).to_c(self._constants | self._special)
             if name not in self._special and text.lstrip("-").isdigit():
@@ -156,13 +180,25 @@ class _Host:
     def preconditions(self) -> list[str]:
         """Expressions that must be 0: edges for which no code was emitted."""
         left_out = [name for name, value in self._special.items() if value == 0]
-        guards = (self._family.derive[name] for name in left_out if name.startswith("guard_"))
-        return [text for guard in guards if (text := self._c_text(guard)) != "0"]
+        guards = (self._in_place(name) for name in left_out if name.startswith("guard_"))
+        texts = (guard.to_c(self._constants | self._special) for guard in guards)
+        return [text for text in dict.fromkeys(texts) if text != "0"]
 
-    def vectors(self) -> list[tuple[str, int]]:
-        """Matrix and floats per access, for those that are accessed by vectors."""
+    def _in_place(self, name: str) -> Expression:
+        """A derived quantity with those that it reads in place: what a caller can see."""
+        expression = _written(self._family.derive[name])
+        for other in reversed(self._family.derive):
+            if other in expression.names and other not in self._special:
+                expression = expression.substitute({other: _written(self._family.derive[other])})
+        return expression
+
+    def vectors(self) -> list[tuple[str, int, int]]:
+        """Matrix, elements and bytes per access, for those that are accessed by vectors."""
         widths = ((name, self._special.get(f"vec_{name.lower()}", 1)) for name in "ABC")
-        return [(name, width) for name, width in widths if width > 1]
+        sizes = {"A": self._dtype.ab, "B": self._dtype.ab, "C": self._dtype.c}
+        return [
+            (name, width, width * sizes[name].size_bytes) for name, width in widths if width > 1
+        ]
 
     def launches(self) -> list[dict[str, str]]:
         """Kernel, grid extents, block extents and shared memory of each launch."""
@@ -173,8 +209,12 @@ class _Host:
                 "threads": self._c_texts(rule.threads),
                 "smem_bytes": self._c_text(rule.smem_bytes),
             }
-            for rule in self._family.launch
+            for rule in self._rules()
         ]
+
+    def _rules(self) -> list[LaunchRule]:
+        """Those that this config has."""
+        return [rule for rule in self._family.launch if self._c_text(rule.when) != "0"]
 
     def workspace_bytes(self) -> str:
         """Empty where none is needed."""
@@ -189,7 +229,7 @@ class _Host:
         """All that the launches read."""
         return [
             expression
-            for rule in self._family.launch
+            for rule in self._rules()
             for expression in (*rule.grid, *rule.threads, rule.smem_bytes)
         ]
 
@@ -256,14 +296,16 @@ def _certificate(certificate: Certificate | None) -> Iterator[str]:
         yield from _comment("         ", check.line)
 
 
-def _usage(kernel: StoredKernel, file_name: str) -> Iterator[str]:
+def _usage(kernel: StoredKernel, kernels: Iterable[str], file_name: str) -> Iterator[str]:
     arch, name = kernel.device.sm, _printable(file_name)
     program = name.removesuffix(".cu")
     yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
     yield f"//     nvcc -O3 -arch={arch} {name} -o {program} && ./{program}"
-    yield "// As a library, without main; autogemm_sgemm below is the function to call:"
+    function = FUNCTIONS[kernel.problem.dtype.ab]
+    yield f"// As a library, without main; {function} below is the function to call:"
     yield f"//     nvcc -O3 -arch={arch} -DAUTOGEMM_LIBRARY -c {name}"
-    yield "// Two of these in one program need other names: -Dautogemm_sgemm=... -Dgemm_kernel=..."
+    others = " ".join(f"-D{name}=..." for name in (function, *kernels))
+    yield from _comment("", f"Two of these in one program need other names: {others}")
 
 
 def _speed(kernel: StoredKernel) -> str:
@@ -318,6 +360,21 @@ def _printable(text: str) -> str:
     """One line of text that can not end a comment, continue it or run on in another direction."""
     folded = " ".join(text.split()).replace("\\", "/")
     return "".join(letter if letter.isprintable() else "?" for letter in folded)
+
+
+def _types(dtype: DType) -> dict[str, object]:
+    """What the templates read of a problem's element types."""
+    compute = CUBLAS_COMPUTE.get(dtype.ab, 68)
+    return {
+        "function": FUNCTIONS[dtype.ab],
+        "dtype": dtype.label,
+        "dtype_ab": dtype.ab.label,
+        "dtype_c": dtype.c.label,
+        "type_ab": HOST_TYPES.get(dtype.ab, "float"),
+        "type_c": HOST_TYPES.get(dtype.c, "float"),
+        "headers": [HEADERS[dtype.ab]] if dtype.ab in HEADERS else [],
+        "cublas_types": (CUBLAS_TYPES[dtype.ab], CUBLAS_TYPES[dtype.c], compute),
+    }
 
 
 def _problem_literals(problem: Problem) -> list[tuple[str, str]]:

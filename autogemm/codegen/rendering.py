@@ -11,7 +11,12 @@ from autogemm.space import Family, derive_values
 
 # What a kernel template may read. Sizes are not among them: kernels take M, N and K at run time,
 # so one text serves all problems that need the same guards and vector widths.
-CONTEXT_NAMES = frozenset({"family", "config", "derived", "layout", "trans_a", "trans_b"})
+CONTEXT_NAMES = frozenset(
+    {
+        *("family", "config", "derived", "layout", "trans_a", "trans_b"),
+        *("dtype_ab", "dtype_c", "type_ab", "type_c"),
+    }
+)
 
 
 def template_context(family: Family, config: Config, problem: Problem) -> dict[str, object]:
@@ -23,6 +28,10 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
         "layout": str(problem.layout),
         "trans_a": problem.layout.trans_a,
         "trans_b": problem.layout.trans_b,
+        "dtype_ab": problem.dtype.ab.label,
+        "dtype_c": problem.dtype.c.label,
+        "type_ab": problem.dtype.ab.c_name,
+        "type_c": problem.dtype.c.c_name,
     }
 
 

@@ -51,11 +51,8 @@ def intensity(config: Config, problem: Problem, device: Device) -> Intensity:
     # Per SM and clock, so that neither counts.
     smem_ridge = 2 * device.fp32_cores_per_sm / SMEM_BYTES_PER_CLOCK
     size_bytes = problem.dtype.size_bytes
-    once = size_bytes * (
-        problem.m * problem.k
-        + problem.k * problem.n
-        + problem.m * problem.n * (2 if problem.beta else 1)
-    )
+    once = size_bytes * (problem.m * problem.k + problem.k * problem.n)
+    once += problem.dtype.c.size_bytes * problem.m * problem.n * (2 if problem.beta else 1)
     levels = [
         _level("DRAM, each matrix once", (problem.m, problem.n), problem.flops / once, dram_ridge)
     ]

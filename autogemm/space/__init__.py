@@ -3,12 +3,20 @@
 from autogemm.space.build import build_space
 from autogemm.space.derived import broken_constraints, derive_values, launch_plan
 from autogemm.space.expression import Expression
-from autogemm.space.family import Constraint, Family, LaunchRule, Parameter, Searched
+from autogemm.space.family import (
+    Constraint,
+    Family,
+    LaunchRule,
+    Parameter,
+    Searched,
+    specialised_values,
+)
 from autogemm.space.legal import Space
 from autogemm.space.listed import listed_space
 from autogemm.space.loading import default_families, list_families, load_family
 from autogemm.space.narrowing import parse_fix
 from autogemm.space.parsing import parse_expression
+from autogemm.space.snapping import snapped
 
 __all__ = [
     "Constraint",
@@ -28,4 +36,6 @@ __all__ = [
     "load_family",
     "parse_expression",
     "parse_fix",
+    "snapped",
+    "specialised_values",
 ]

@@ -14,6 +14,7 @@ import numpy as np
 
 from autogemm.config import Value
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.errors import EmptySpaceError, FamilyError, UsageError
 from autogemm.problem import Problem
 from autogemm.space.evaluation import Mask, Operand
@@ -45,10 +46,11 @@ def build_space(
     FamilyError when a constraint cannot be evaluated.
     """
     fix = fix or {}
-    if family.dtypes["a"] != problem.dtype.label:
+    if not family.fits(problem.dtype):
+        known = ", ".join(dtype.label for dtype in DType if family.fits(dtype))
         raise EmptySpaceError(
-            f"{family.name} is for {family.dtypes['a']}, not for {problem.label}; choose another "
-            "family"
+            f"{family.name} is for {known}, not for {problem.label}; choose another family or "
+            "another --dtype"
         )
     radix = Radix(narrowed(family, fix))
     if radix.count > MAX_RAW:

@@ -2,6 +2,7 @@
 
 from autogemm.config import Config, Value
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.errors import FamilyError, UsageError
 from autogemm.kernel import Launch, LaunchPlan
 from autogemm.problem import Problem
@@ -33,6 +34,9 @@ def broken_constraints(
     family's.
     """
     given = _given(family, config, problem)
+    if not family.fits(problem.dtype):
+        known = ", ".join(dtype.label for dtype in DType if family.fits(dtype))
+        return [f"dtype {problem.dtype}: {family.name} has kernels for {known}"]
     given.update(device_values(device))
     broken = []
     failure: FamilyError | None = None
@@ -69,6 +73,7 @@ def launch_plan(family: Family, config: Config, problem: Problem) -> LaunchPlan:
     launches = tuple(
         Launch(rule.kernel, extents(rule.grid), extents(rule.threads), number(rule.smem_bytes, 0))
         for rule in family.launch
+        if number(rule.when, 0)
     )
     return LaunchPlan(launches, number(family.workspace_bytes, 0))
 

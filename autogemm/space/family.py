@@ -1,26 +1,37 @@
 """A family of kernels as values: parameters, derived quantities, constraints, launches, seeds."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from pathlib import Path
 
 from autogemm.config import Config, Value
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.problem import Problem
 from autogemm.space.evaluation import Operand
 from autogemm.space.expression import Expression
 
-PROBLEM_NAMES = ("M", "N", "K", "lda", "ldb", "ldc", "trans_a", "trans_b")
+PROBLEM_NAMES = (
+    *("M", "N", "K", "lda", "ldb", "ldc", "trans_a", "trans_b", "bytes_ab", "bytes_c"),
+    *("dtype_ab", "dtype_c"),
+)
+PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c"})
 DEVICE_NAMES = tuple(f"device.{field.name}" for field in fields(Device) if field.type is int)
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What is searched: a name, its values in the order of their rank, and what it means."""
+    """What is searched: a name, its values in the order of their rank, and what it means.
+
+    ``default`` is what a config has that does not name the parameter: a seed, or a recording made
+    before the parameter was there. None where it must be named.
+    """
 
     name: str
     values: tuple[Value, ...]
     doc: str
+    default: Value | None = None
 
     @property
     def is_numeric(self) -> bool:
@@ -43,13 +54,15 @@ class Constraint:
 class LaunchRule:
     """One kernel launch. Grid and block have one to three extents (x, y, z), in blocks and threads.
 
-    Derived quantities are put in place: the expressions read parameters and the problem only.
+    Derived quantities are put in place: the expressions read parameters and the problem only;
+    ``when``, which says whether this config has the launch, reads parameters alone.
     """
 
     kernel: str
     grid: tuple[Expression, ...]
     threads: tuple[Expression, ...]
     smem_bytes: Expression
+    when: Expression
 
 
 class Searched(StrEnum):
@@ -70,7 +83,8 @@ class Family:
 
     name: str
     summary: str
-    dtypes: dict[str, str]
+    dtypes: Mapping[str, tuple[str, ...]]
+    """Of A, B, C and the sums: the element types that there are kernels for."""
     architectures: str
     parameters: tuple[Parameter, ...]
     derive: dict[str, Expression]
@@ -85,6 +99,14 @@ class Family:
     yaml_sha256: str
     template_sha256: str
     searched: Searched = Searched.ALWAYS
+
+    def fits(self, dtype: DType) -> bool:
+        """Whether there are kernels for matrices of these element types, as far as is known."""
+        wanted = {"a": dtype.ab, "b": dtype.ab, "c": dtype.c}
+        return all(
+            element.label in self.dtypes.get(operand, (element.label,))
+            for operand, element in wanted.items()
+        )
 
     @property
     def rules(self) -> tuple[Constraint, ...]:
@@ -108,11 +130,26 @@ class Family:
         return expression.evaluate(given)
 
 
-def problem_values(problem: Problem) -> dict[str, int]:
-    """What a search space can read of a problem: sizes, leading dimensions, transpositions."""
-    values = (problem.m, problem.n, problem.k, problem.lda, problem.ldb, problem.ldc)
-    transposed = (int(problem.layout.trans_a), int(problem.layout.trans_b))
-    return dict(zip(PROBLEM_NAMES, (*values, *transposed), strict=True))
+def problem_values(problem: Problem) -> dict[str, Value]:
+    """What a search space can read of a problem: sizes, leading dimensions, and what its text is
+    specialised for (`specialised_values`).
+    """
+    sizes = {"M": problem.m, "N": problem.n, "K": problem.k}
+    strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc}
+    return {**sizes, **strides, **specialised_values(problem)}
+
+
+def specialised_values(problem: Problem) -> dict[str, Value]:
+    """Transpositions and element types, which are constants of a kernel's text."""
+    dtype = problem.dtype
+    return {
+        "trans_a": int(problem.layout.trans_a),
+        "trans_b": int(problem.layout.trans_b),
+        "bytes_ab": dtype.ab.size_bytes,
+        "bytes_c": dtype.c.size_bytes,
+        "dtype_ab": dtype.ab.label,
+        "dtype_c": dtype.c.label,
+    }
 
 
 def device_values(device: Device) -> dict[str, int]:

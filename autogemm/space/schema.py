@@ -59,14 +59,18 @@ Extents = Annotated[
 ]
 
 
+Labels = Annotated[list[str], BeforeValidator(_listed), Field(min_length=1, max_length=16)]
+
+
 class _Form(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
 
 
 class ParameterForm(_Form):
-    """``BM: {values: [16, 32], doc: ...}``."""
+    """``BM: {values: [16, 32], doc: ...}``; seeds and recordings may lack one with a default."""
 
     values: Annotated[list[ParameterValue], Field(min_length=1, max_length=MAX_VALUES)]
+    default: ParameterValue | None = None
     doc: Text
 
 
@@ -78,16 +82,20 @@ class ConstraintForm(_Form):
 
 
 class LaunchForm(_Form):
-    """``{kernel: gemm_kernel, threads: ..., grid: ..., smem_bytes: ...}``."""
+    """``{kernel: gemm_kernel, threads: ..., grid: ..., smem_bytes: ...}``.
+
+    A launch whose ``when`` is 0 is left out; it reads parameters only.
+    """
 
     kernel: Identifier
     threads: Extents
     grid: Extents
     smem_bytes: ExpressionText = "0"
+    when: ExpressionText = "1"
 
 
 class FamilyForm(_Form):
-    """A whole file.
+    """A whole file. ``dtypes`` has one element type or several for each of a, b, c, accumulate.
 
     ``searched`` says when `autogemm tune` looks here: ``always`` when a problem fits, or only
     ``by_name`` (--family), for what teaches something or serves a special purpose.
@@ -95,7 +103,7 @@ class FamilyForm(_Form):
 
     family: Identifier
     summary: Text
-    dtypes: dict[str, str]
+    dtypes: dict[str, Labels]
     architectures: Text
     searched: Literal["always", "by_name"] = "always"
     parameters: Annotated[dict[Identifier, ParameterForm], Field(min_length=1, max_length=64)]

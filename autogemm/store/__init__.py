@@ -3,10 +3,18 @@
 from autogemm.store.copying import opened_copy
 from autogemm.store.records import (
     BestQuery,
+    CertificateCopy,
+    Copy,
+    DecidedRow,
+    FinalsCopy,
+    KernelCopy,
     ResultRow,
+    RunCopy,
     RunRow,
     RunSpec,
     RunState,
+    Taken,
+    TrialCopy,
     TrialRow,
 )
 from autogemm.store.store import Store, database_place, open_store
@@ -14,12 +22,20 @@ from autogemm.stored_kernel import StoredKernel
 
 __all__ = [
     "BestQuery",
+    "CertificateCopy",
+    "Copy",
+    "DecidedRow",
+    "FinalsCopy",
+    "KernelCopy",
     "ResultRow",
+    "RunCopy",
     "RunRow",
     "RunSpec",
     "RunState",
     "Store",
     "StoredKernel",
+    "Taken",
+    "TrialCopy",
     "TrialRow",
     "database_place",
     "open_store",

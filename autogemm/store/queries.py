@@ -14,6 +14,7 @@ from autogemm.outcome import (
     CacheState,
     Environment,
     Fill,
+    Finals,
     Outcome,
     Provenance,
     Status,
@@ -38,7 +39,15 @@ from autogemm.store.models import (
     RunRecord,
     TrialRecord,
 )
-from autogemm.store.records import BestQuery, RunRow, RunSpec, RunState, RunTimes, TrialRow
+from autogemm.store.records import (
+    BestQuery,
+    DecidedRow,
+    RunRow,
+    RunSpec,
+    RunState,
+    RunTimes,
+    TrialRow,
+)
 
 # Ends that the same kernel reaches again. The others may have been bad luck (a hang, a crash), or
 # depend on how fast the best was at that time (too slow).
@@ -214,6 +223,26 @@ def run_row(session: Session, run: RunRecord) -> RunRow:
     return _with_results(session, [run])[0]
 
 
+def decided_rows(session: Session, query: BestQuery) -> list[DecidedRow]:
+    """Runs that had finals, in the order of their numbers."""
+    runs = select(RunRecord).where(*conditions(query))
+    newest = _newest_finals(
+        session, [FinalsRecord.run_id.in_(runs.with_only_columns(RunRecord.id))]
+    )
+    return [
+        DecidedRow(run.id, spec_of(run), run.started_at, newest[run.id])
+        for run in session.scalars(runs.order_by(RunRecord.id))
+        if run.id in newest
+    ]
+
+
+def _newest_finals(session: Session, where: list[Condition]) -> dict[int, Finals]:
+    """By run."""
+    newest = select(func.max(FinalsRecord.id)).where(*where).group_by(FinalsRecord.run_id)
+    found = session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
+    return {record.run_id: finals_of(record) for record in found}
+
+
 def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
     ids = [run.id for run in runs]
     counted = (
@@ -229,15 +258,7 @@ def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
     counts: dict[int, tuple[Any, ...]] = {
         run_id: tuple(row) for run_id, *row in session.execute(counted)
     }
-    newest = (
-        select(func.max(FinalsRecord.id))
-        .where(FinalsRecord.run_id.in_(ids))
-        .group_by(FinalsRecord.run_id)
-    )
-    finals = {
-        record.run_id: finals_of(record)
-        for record in session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
-    }
+    finals = _newest_finals(session, [FinalsRecord.run_id.in_(ids)])
     rows = []
     for run in runs:
         num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))

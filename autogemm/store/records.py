@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from autogemm.certificate import Certificate
 from autogemm.config import Config, Value
 from autogemm.device import Device
+from autogemm.kernel import KernelSource
 from autogemm.outcome import (
     CacheState,
     Environment,
@@ -135,6 +137,16 @@ class RunTimes:
 
 
 @dataclass(frozen=True, slots=True)
+class DecidedRow:
+    """A run with its newest finals, and when its search began."""
+
+    run_id: int
+    spec: RunSpec
+    started_at: datetime
+    finals: Finals
+
+
+@dataclass(frozen=True, slots=True)
 class TrialRow:
     """One trial with the run's circumstances. ``kernel_id`` is None if no source was stored."""
 
@@ -149,3 +161,71 @@ class TrialRow:
     provenance: Provenance
     l2: CacheState
     finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunCopy:
+    """A run on its way from one database to another; ``key`` is its number where it comes from.
+
+    ``started_at`` None is not known (a file of another program): the run is then known by its spec
+    alone.
+    """
+
+    key: int
+    spec: RunSpec
+    state: RunState
+    stopped_by: StopRule | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCopy:
+    """A source; it comes before whatever names it by its sha256."""
+
+    source: KernelSource
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCopy:
+    """A trial of the run with that key, which comes before it."""
+
+    run_key: int
+    number: int
+    outcome: Outcome
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FinalsCopy:
+    """Finals of the run with that key."""
+
+    run_key: int
+    finals: Finals
+    measured_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateCopy:
+    """A certificate that was made in the run with that key."""
+
+    run_key: int
+    kernel_sha256: str
+    certificate: Certificate
+
+
+Copy = RunCopy | KernelCopy | TrialCopy | FinalsCopy | CertificateCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an import found: how many of each kind were new here, and how many there already."""
+
+    new: Mapping[str, int]
+    known: Mapping[str, int]
+
+    @property
+    def num_new(self) -> int:
+        """Of all kinds together."""
+        return sum(self.new.values())

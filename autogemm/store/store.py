@@ -30,7 +30,7 @@ from autogemm.problem import Problem
 from autogemm.profile import Profile
 from autogemm.resources import default_database_url
 from autogemm.roofline import Ceilings
-from autogemm.store import benches, best, certificates, queries, upkeep, writing
+from autogemm.store import benches, best, certificates, queries, transfer, upkeep, writing
 from autogemm.store.claims import Claims
 from autogemm.store.connect import (
     connect,
@@ -46,11 +46,14 @@ from autogemm.store.merging import Merged, merge_tables
 from autogemm.store.models import RunRecord
 from autogemm.store.records import (
     BestQuery,
+    Copy,
+    DecidedRow,
     ResultRow,
     RunRow,
     RunSpec,
     RunState,
     RunTimes,
+    Taken,
     TrialRow,
 )
 from autogemm.store.schema import create_schema, nothing_there, require_schema
@@ -304,6 +307,11 @@ class Store:
         with self.reading() as session:
             return queries.run_rows(session, query, limit)
 
+    def decided(self, query: BestQuery = _EVERYTHING) -> list[DecidedRow]:
+        """Runs that match and had finals, in the order of their numbers."""
+        with self.reading() as session:
+            return queries.decided_rows(session, query)
+
     def run(self, run_id: int) -> RunRow:
         """One run. Raises NotFoundError."""
         with self.reading() as session:
@@ -356,6 +364,34 @@ class Store:
             before = upkeep.size_bytes(self._engine)
             upkeep.vacuum(self._engine)
             return before, upkeep.size_bytes(self._engine)
+
+    def copies(
+        self, query: BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[Copy]:
+        """The runs that match with all that belongs to them, one by one, as they are now.
+
+        ``status`` leaves trials out that ended otherwise.
+        """
+        with self.reading() as session:
+            yield from transfer.copies(session, query, status)
+
+    def import_copies(
+        self, copies: Callable[[], Iterable[Copy]], *, dry_run: bool = False
+    ) -> Taken:
+        """Add what is not there yet, all or nothing; ``dry_run`` only finds out what that is.
+
+        ``copies`` may be called again, when another writer got in the way. What it raises passes
+        through, and nothing is added. Raises StoreError for a trial whose number has another config
+        here, NotFoundError for a run that is named before it comes.
+        """
+
+        def add(session: Session) -> Taken:
+            taken = transfer.add_copies(session, copies())
+            if dry_run:
+                session.rollback()
+            return taken
+
+        return self.write(add)
 
     def close(self) -> None:
         """Close all connections. May be called twice."""

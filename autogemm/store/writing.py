@@ -151,9 +151,16 @@ def add_trial(
 
 
 def add_finals(
-    session: Session, run_id: int, finals: Finals, sources: Mapping[str, KernelSource]
+    session: Session,
+    run_id: int,
+    finals: Finals,
+    sources: Mapping[str, KernelSource],
+    measured_at: datetime | None = None,
 ) -> None:
-    """Finals of a run. A contestant's source comes from ``sources`` or is stored already."""
+    """Finals of a run, taken just now if it is not said when.
+
+    A contestant's source comes from ``sources`` or is stored already.
+    """
     record = FinalsRecord(
         run=get_run(session, run_id),
         rounds=finals.rounds,
@@ -161,7 +168,7 @@ def add_finals(
         launches_per_sample=finals.launches_per_sample,
         provenance=finals.provenance.value,
         throttled_rounds=finals.throttled_rounds,
-        measured_at=now(),
+        measured_at=measured_at or now(),
         **asdict(finals.telemetry),
     )
     session.add(record)

@@ -12,6 +12,7 @@ from autogemm.tuning.events import (
     TrialDone,
 )
 from autogemm.tuning.request import SearchedFamily, TuneRequest, TuneResult
+from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
 from autogemm.tuning.tuner import tune
 
 __all__ = [
@@ -24,6 +25,10 @@ __all__ = [
     "SearchResumed",
     "SearchStarted",
     "SearchedFamily",
+    "Step",
+    "Sweep",
+    "Sweeper",
+    "Swept",
     "TrialDone",
     "TuneRequest",
     "TuneResult",

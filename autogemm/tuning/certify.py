@@ -105,6 +105,7 @@ class Certifier:
             candidate.config,
             self.target.device,
             adapt=False,
+            dtype=problem.dtype,
             tuned_for=(problem, *few_tiles(problem, tile_of(candidate.config))),
         )
         yield self._matrix(candidate.source, case_set)
@@ -273,14 +274,14 @@ def few_tiles(problem: Problem, tile: tuple[int, int, int]) -> Iterator[Problem]
             many * side + extent % side
             for many, side, extent in zip(times, tile, extents, strict=True)
         )
-        packed = Problem(m, n, k, problem.layout)
-        before = Problem(*extents, problem.layout)
+        packed = Problem(m, n, k, problem.layout, problem.dtype)
+        before = Problem(*extents, problem.layout, problem.dtype)
         lda, ldb, ldc = (
             getattr(packed, name) + getattr(problem, name) - getattr(before, name)
             for name in ("lda", "ldb", "ldc")
         )
         alpha, beta = (-1.25, 0.5) if number % 2 else (problem.alpha, problem.beta)
-        yield Problem(m, n, k, problem.layout, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
+        yield replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
 
 
 def _is_same(family: Family, case: Case, source: KernelSource) -> bool:

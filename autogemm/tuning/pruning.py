@@ -7,7 +7,6 @@ import math
 import re
 
 from autogemm.device import Device
-from autogemm.dtypes import DType
 from autogemm.kernel import Candidate, KernelSource, LaunchPlan, Resources
 from autogemm.occupancy import occupancy
 from autogemm.problem import Problem
@@ -40,7 +39,7 @@ def why_hopeless(candidate: Candidate, problem: Problem, device: Device, best_us
 
 def runs_on_fp32_cores(source: KernelSource, problem: Problem) -> bool:
     """Whether every product of the GEMM costs a multiply-add on an FP32 core."""
-    return problem.dtype is DType.F32 and _TENSOR_CORES.search(source.text) is None
+    return problem.dtype.has_fp32_products and _TENSOR_CORES.search(source.text) is None
 
 
 def least_time_us(

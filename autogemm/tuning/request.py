@@ -33,8 +33,9 @@ class TuneRequest:
     ``until_ratio``, when the search expects less than ``until_gain`` (a share of the best time) of
     the next candidate, or when the spaces are used up, whichever comes first; None sets no such
     limit. ``fresh`` starts a new run where the same request was left unfinished. ``prune`` rejects
-    what static facts rule out before it meets the card. ``certify`` has the winner checked further
-    (some seconds; needs a measuring target).
+    what static facts rule out before it meets the card. ``warm_start`` tries the winners of the
+    most similar stored results first. ``certify`` has the winner checked further (some seconds;
+    needs a measuring target).
 
     Raises UsageError for a number out of range, without a family, for two of one name, and for a
     ratio of times where another objective is minimised.
@@ -54,6 +55,7 @@ class TuneRequest:
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     fresh: bool = False
     prune: bool = True
+    warm_start: bool = True
     certify: bool = False
     command: str = ""
 

@@ -31,6 +31,7 @@ from autogemm.tuning.pipeline import Limits, Pipeline
 from autogemm.tuning.request import TuneRequest, TuneResult
 from autogemm.tuning.spaces import Listing, Spaces, spaces_for
 from autogemm.tuning.stopping import StopRules
+from autogemm.tuning.warm import WarmStart, warm_starts, warmed
 
 Listener = Callable[[Event], None]
 
@@ -66,7 +67,11 @@ def tune(
         run_id = store.begin_run(spec)
     else:
         store.resume_run(run_id)
-    run = _Run(request, target, compiler, store, on_event, spaces, spec, run_id)
+    starts: tuple[WarmStart, ...] = ()
+    if request.warm_start:
+        starts = warm_starts(store.decided(), spec, spaces.families, run_id)
+        spaces = warmed(spaces, starts)
+    run = _Run(request, target, compiler, store, on_event, spaces, spec, run_id, starts)
     try:
         result = run.go()
     except BaseException:
@@ -87,13 +92,12 @@ def run_spec(
     fix: Mapping[str, Sequence[Value]],
 ) -> RunSpec:
     """The identity of a run: what must be the same for one call to resume another."""
-    files = "".join(family.yaml_sha256 + family.template_sha256 for family in families)
     return RunSpec(
         problem=request.problem,
         device=target.device,
-        environment=_environment(target, compiler),
+        environment=environment_of(target, compiler),
         families=tuple(family.name for family in families),
-        family_sha256=hashlib.sha256(files.encode()).hexdigest(),
+        family_sha256=families_sha256(families),
         fix=tuple((name, tuple(values)) for name, values in fix.items()),
         sampler=request.sampler,
         seed=request.seed,
@@ -105,8 +109,17 @@ def run_spec(
     )
 
 
-def _environment(target: Target, compiler: Compiler | None) -> Environment:
-    """Recorded times belong to the compiler of the recording, measured ones to this one."""
+def families_sha256(families: Sequence[Family]) -> str:
+    """Of the search spaces and templates of these families, in their order."""
+    files = "".join(family.yaml_sha256 + family.template_sha256 for family in families)
+    return hashlib.sha256(files.encode()).hexdigest()
+
+
+def environment_of(target: Target, compiler: Compiler | None) -> Environment:
+    """What a run on that target is made in.
+
+    Recorded times belong to the compiler of the recording, measured ones to this one.
+    """
     if target.provenance is Provenance.RECORDED or compiler is None:
         return target.environment
     return replace(target.environment, compiler=compiler.version)
@@ -135,6 +148,7 @@ class _Run:
     spaces: Spaces
     spec: RunSpec
     run_id: int
+    starts: tuple[WarmStart, ...]
 
     def go(self) -> TuneResult:
         """Search, then finals unless Ctrl-C came."""
@@ -150,6 +164,7 @@ class _Run:
                 left_out=self.spaces.left_out,
                 baseline_us=self.target.baseline_us,
                 best=ledger.best,
+                started_from=tuple(map(str, self.starts)),
             )
         )
         spent = _Spent()

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,18 +13,25 @@ from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.config import Config, Value
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.errors import EmptySpaceError, KernelCompileError
 from autogemm.kernel import Candidate
 from autogemm.outcome import Status
 from autogemm.problem import Problem
-from autogemm.space import Family, Space, broken_constraints, build_space, launch_plan
+from autogemm.space import (
+    Family,
+    Space,
+    broken_constraints,
+    build_space,
+    launch_plan,
+    snapped,
+)
 from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.emulator import Emulator, Mode, hard_problems
 from autogemm.targets.emulator.problems import DEFAULT_TILE, reduced
 
-# The parameters that say which problems are hard; a neighbour of a config keeps all of these.
+# The parameters that say which problems are hard.
 TILE_NAMES = ("BM", "BN", "BK")
-KEPT_NAMES = (*TILE_NAMES, "WM", "WN", "TM", "TN", "STAGES")
 
 # From which random configs are drawn: sizes and alignment that leave most of a space legal. A
 # family for few rows has no config for the first.
@@ -44,6 +51,7 @@ class CaseSet:
     """The cases of one config, and how many hard problems were skipped as not legal for it."""
 
     config: Config
+    dtype: DType
     cases: tuple[Case, ...]
     num_skipped: int
 
@@ -70,24 +78,27 @@ class CaseResult:
 Check = Callable[[Case], CaseResult]
 
 
-def sample_configs(
+def sample_configs(  # noqa: PLR0913, PLR0917  # what a space is of, and what of it is wanted
     family: Family,
     device: Device,
     count: int,
     seed: int,
     fix: dict[str, tuple[Value, ...]] | None = None,
+    dtype: DType = DType.F32,
 ) -> list[Config]:
     """``count`` different legal configs at random, fewer where there are not as many.
 
     Raises EmptySpaceError when there is none.
     """
-    space = _roomy_space(family, device, fix)
+    space = _roomy_space(family, device, fix, dtype)
     chosen = np.random.default_rng(seed).permutation(len(space))[:count]
     return [space.config(int(index)) for index in chosen]
 
 
-def _roomy_space(family: Family, device: Device, fix: dict[str, tuple[Value, ...]] | None) -> Space:
-    square, few_rows = ROOMY_PROBLEMS
+def _roomy_space(
+    family: Family, device: Device, fix: dict[str, tuple[Value, ...]] | None, dtype: DType
+) -> Space:
+    square, few_rows = (replace(problem, dtype=dtype) for problem in ROOMY_PROBLEMS)
     try:
         return build_space(family, square, device, fix)
     except EmptySpaceError:
@@ -96,30 +107,34 @@ def _roomy_space(family: Family, device: Device, fix: dict[str, tuple[Value, ...
         raise
 
 
-def cases_of(
+def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     family: Family,
     config: Config,
     device: Device,
     *,
     adapt: bool = True,
+    dtype: DType = DType.F32,
     tuned_for: tuple[Problem, ...] = (),
 ) -> CaseSet:
     """The hard problems for a config's tile, in all layouts, fewest operations first.
 
     Where the config is not legal for a problem (a vector width, a padding), the nearest legal one
     with the same tiles stands in if ``adapt``; else the problem is skipped. ``tuned_for`` are
-    problems to be added, cut down in size to what needs the same source.
+    problems to be added, cut down in size to what needs the same source; all have ``dtype``.
     """
     tile = tile_of(config)
-    problems = (*(reduced(problem, tile) for problem in tuned_for), *hard_problems(tile))
+    problems = (
+        *(reduced(problem, tile) for problem in tuned_for),
+        *hard_problems(tile, dtype=dtype),
+    )
     cases = []
     for problem in problems:
         used: Config | None = config
         if broken_constraints(family, config, problem, device):
-            used = _nearest_legal(family, config, problem, device) if adapt else None
+            used = snapped(family, config, problem, device) if adapt else None
         if used is not None:
             cases.append(Case(used, problem))
-    return CaseSet(config, tuple(cases), len(problems) - len(cases))
+    return CaseSet(config, dtype, tuple(cases), len(problems) - len(cases))
 
 
 def on_cpu(family: Family, emulator: Emulator, mode: Mode) -> Check:
@@ -208,6 +223,7 @@ def _changed(problem: Problem, **changes: float) -> Problem:
         n,
         k,
         problem.layout,
+        problem.dtype,
         lda=problem.lda,
         ldb=problem.ldb,
         ldc=problem.ldc,
@@ -224,14 +240,3 @@ def tile_of(config: Config) -> tuple[int, int, int]:
         for name, default in zip(TILE_NAMES, DEFAULT_TILE, strict=True)
     )
     return bm, bn, bk
-
-
-def _nearest_legal(
-    family: Family, config: Config, problem: Problem, device: Device
-) -> Config | None:
-    kept = {name: (value,) for name, value in config if name in KEPT_NAMES}
-    try:
-        space = build_space(family, problem, device, kept)
-    except EmptySpaceError:
-        return None
-    return space.config(space.nearest(config))

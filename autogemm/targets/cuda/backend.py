@@ -1,7 +1,6 @@
 """What the worker does with a card: prepare a problem, measure candidates, run finals."""
 
 import math
-import os
 import platform
 import time
 from collections.abc import Iterator
@@ -15,20 +14,26 @@ from autogemm.outcome import CacheState, Environment, Fill, Outcome, Status
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.bench import BASELINE_SAMPLES, Bench, Checked, KernelContestant
 from autogemm.targets.cuda.card import Card
-from autogemm.targets.cuda.cublas import STRICT_FP32, Cublas
+from autogemm.targets.cuda.ceilings import measured_ceilings
+from autogemm.targets.cuda.cublas import Cublas, forget_overrides
 from autogemm.targets.cuda.final_rounds import run_finals
 from autogemm.targets.cuda.launching import CandidateError
 from autogemm.targets.cuda.messages import (
+    CeilingsDone,
     FinalsDone,
     Measure,
     Measured,
     Prepare,
     Prepared,
+    RaceDone,
+    RunCeilings,
     RunFinals,
+    RunRace,
     Start,
     Started,
     outcome_without_times,
 )
+from autogemm.targets.cuda.race import run_race
 from autogemm.targets.cuda.telemetry import is_throttled
 from autogemm.targets.cuda.timing import MIN_SAMPLES, SHORT_LAUNCH_US, Method, Sampled, Sampling
 
@@ -52,7 +57,7 @@ class CudaBackend:
 
     def start(self, request: Start) -> Started:
         """Make the context."""
-        os.environ.update(STRICT_FP32)
+        forget_overrides()
         self._card = Card(request.device_index)
         self._cublas = Cublas(self._card)
         return Started(self._card.device, self._environment(self._card, self._cublas))
@@ -104,6 +109,16 @@ class CudaBackend:
     def finals(self, request: RunFinals) -> FinalsDone:
         """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
         return FinalsDone(run_finals(self._ready_bench(), request))
+
+    def race(self, request: RunRace) -> RaceDone:
+        """Interleaved rounds of everybody who is right."""
+        assert self._cublas is not None
+        return RaceDone(run_race(self._ready_bench(), self._cublas, request))
+
+    def ceilings(self, request: RunCeilings) -> CeilingsDone:
+        """Kernels that multiply-add only, or copy only."""
+        assert self._card is not None
+        return CeilingsDone(measured_ceilings(self._card, request.compiled))
 
     def _ready_bench(self) -> Bench:
         if self._bench is None:

@@ -21,8 +21,9 @@ from autogemm.outcome import (
 )
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda.baselines import fastest_baseline
 from autogemm.targets.cuda.card import Card
-from autogemm.targets.cuda.cublas import Cublas, Gemm
+from autogemm.targets.cuda.cublas import Cublas
 from autogemm.targets.cuda.energy import EnergyMeter
 from autogemm.targets.cuda.inputs import InputSet, num_rotated, require_memory
 from autogemm.targets.cuda.launching import Arguments, CandidateError, LoadedKernel
@@ -77,10 +78,10 @@ class Bench:
         self.exact = Reference(card, cublas, problem, self.integers)
         self.close = Reference(card, cublas, problem, self.reals)
         self.result = Result(card, problem)
-        self.baseline = Baseline(cublas, problem, self.result.address)
         self.flush = self._flusher() if options.l2 is CacheState.COLD else None
         needs_energy = options.objective is not Objective.TIME
         self.energy = EnergyMeter(card.telemetry.energy_mj) if needs_energy else None
+        self.baseline = fastest_baseline(self, cublas)
 
     def contestant(self, candidate: Candidate) -> "KernelContestant":
         """The candidate, loaded. Raises CandidateError."""
@@ -164,16 +165,18 @@ class Bench:
         """Made on a card that the baseline has warmed up. Kept, so that following the baseline's
         drift costs only the launches.
         """
-        return self.stopwatch_about(self.baseline, warm_up(self._baseline_batch_us))
+        launch_us = warm_up(lambda launches: self.batch_us(self.baseline, launches))
+        return self.stopwatch_about(self.baseline, launch_us)
 
     def baseline_us(self) -> float:
         """A quick, provisional time of the baseline, now."""
         return statistics.median(self.baseline_stopwatch.samples(BASELINE_SAMPLES))
 
-    def _baseline_batch_us(self, launches: int) -> float:
+    def batch_us(self, contestant: Contestant, launches: int) -> float:
+        """Microseconds of so many launches, one behind the other."""
         begin = self.card.event()
         for _ in range(launches):
-            self.baseline.queue(self.reals)
+            contestant.queue(self.reals)
         return self.card.microseconds(begin, self.card.event())
 
     def _run_checked(
@@ -207,34 +210,6 @@ class Bench:
         card, num_bytes = self.card, 2 * self.card.device.l2_bytes
         scratch = card.allocate(num_bytes)
         return lambda: card.runtime.memsetAsync(scratch.ptr, 0, num_bytes, card.stream.ptr)
-
-
-class Baseline:
-    """cuBLAS SGEMM."""
-
-    def __init__(self, cublas: Cublas, problem: Problem, c_address: int) -> None:
-        self._cublas, self._problem, self._c_address = cublas, problem, c_address
-
-    def queue(self, inputs: InputSet) -> None:
-        """Put one GEMM on the stream."""
-        problem = self._problem
-        self._cublas.sgemm(
-            Gemm(
-                m=problem.m,
-                n=problem.n,
-                k=problem.k,
-                trans_a=problem.layout.trans_a,
-                trans_b=problem.layout.trans_b,
-                alpha=inputs.alpha,
-                a=inputs.a.address,
-                lda=problem.lda,
-                b=inputs.b.address,
-                ldb=problem.ldb,
-                beta=inputs.beta,
-                c=inputs.own_c or self._c_address,
-                ldc=problem.ldc,
-            )
-        )
 
 
 class KernelContestant:

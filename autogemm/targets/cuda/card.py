@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from autogemm.errors import DeviceError
 from autogemm.targets.cuda.devices import INSTALL_CUPY
-from autogemm.targets.cuda.probe import NO_DRIVER, device_facts
+from autogemm.targets.cuda.probe import NO_DRIVER, runtime_facts
 from autogemm.targets.cuda.telemetry import TelemetryReader
 
 HELPER_THREADS = 256
@@ -46,7 +46,7 @@ class Card:
             self.runtime.memGetInfo()  # makes the context
         except self.cuda_errors as error:
             raise DeviceError(f"the GPU cannot be used: {error}") from error
-        self.device = device_facts(self.runtime, device_index)
+        self.device = runtime_facts(self.runtime, device_index)
         self.telemetry = TelemetryReader(self.runtime.deviceGetPCIBusId(device_index))
         self._pool = cupy.cuda.MemoryPool()
         self.stream = cupy.cuda.Stream(non_blocking=True)

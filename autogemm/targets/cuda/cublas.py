@@ -6,9 +6,11 @@ than it is. So the library that CuPy loaded is called directly, with a workspace
 """
 
 import ctypes
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from autogemm.dtypes import DType, Element
 from autogemm.errors import DeviceError
 from autogemm.targets.cuda.card import Card
 
@@ -17,9 +19,10 @@ DEFAULT_MATH = 0
 # What cuBLAS recommends for Hopper and Blackwell; more than enough for older cards.
 WORKSPACE_BYTES = 32 * 2**20
 
-# Must be in the environment before the library is loaded: whatever the user's shell says, an FP32
-# GEMM is computed in FP32.
-STRICT_FP32 = {"NVIDIA_TF32_OVERRIDE": "0", "CUBLAS_EMULATE_SINGLE_PRECISION": "0"}
+# cudaDataType_t and cublasComputeType_t, by the element type of A and B.
+CUDA_TYPES = {Element.F32: 0, Element.TF32: 0, Element.F16: 2, Element.BF16: 14}
+COMPUTE_TYPES = {Element.F32: 68, Element.TF32: 77, Element.F16: 68, Element.BF16: 68}
+GEMM_DEFAULT = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,14 @@ class Gemm:
     beta: float
     c: int
     ldc: int
+
+
+def forget_overrides() -> None:
+    """Before the library is loaded: whatever the user's shell says, a GEMM is computed as it is
+    asked for, FP32 in FP32 and TF32 in TF32.
+    """
+    os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+    os.environ["CUBLAS_EMULATE_SINGLE_PRECISION"] = "0"
 
 
 class Cublas:
@@ -71,13 +82,33 @@ class Cublas:
             parts.append(str(value.value))
         return ".".join(parts)
 
-    def sgemm(self, gemm: Gemm) -> None:
-        """Queue it in float32."""
-        self._gemm("cublasSgemm_v2", ctypes.c_float, gemm)
+    def gemm(self, gemm: Gemm, dtype: DType) -> None:
+        """Queue it: FP32 by SGEMM, all others by GemmEx, with sums in FP32."""
+        if dtype.has_fp32_products:
+            self._gemm("cublasSgemm_v2", ctypes.c_float, gemm)
+        else:
+            self._gemm_ex(gemm, dtype)
 
     def dgemm(self, gemm: Gemm) -> None:
         """Queue it in float64."""
         self._gemm("cublasDgemm_v2", ctypes.c_double, gemm)
+
+    def _gemm_ex(self, gemm: Gemm, dtype: DType) -> None:
+        operand, result = (ctypes.c_int(CUDA_TYPES[one]) for one in (dtype.ab, dtype.c))
+        self._call(
+            "cublasGemmEx",
+            self._handle,
+            ctypes.c_int(OP_T if gemm.trans_b else OP_N),
+            ctypes.c_int(OP_T if gemm.trans_a else OP_N),
+            *(ctypes.c_int(extent) for extent in (gemm.n, gemm.m, gemm.k)),
+            ctypes.byref(ctypes.c_float(gemm.alpha)),
+            *(ctypes.c_void_p(gemm.b), operand, ctypes.c_int(gemm.ldb)),
+            *(ctypes.c_void_p(gemm.a), operand, ctypes.c_int(gemm.lda)),
+            ctypes.byref(ctypes.c_float(gemm.beta)),
+            *(ctypes.c_void_p(gemm.c), result, ctypes.c_int(gemm.ldc)),
+            ctypes.c_int(COMPUTE_TYPES[dtype.ab]),
+            ctypes.c_int(GEMM_DEFAULT),
+        )
 
     def _gemm(
         self, function: str, scalar: type[ctypes.c_float] | type[ctypes.c_double], gemm: Gemm
@@ -115,8 +146,16 @@ def load_library() -> ctypes.CDLL:
             "cuBLAS is not found, the baseline needs it: install the CUDA toolkit, or the wheel "
             f"nvidia-cublas-cu12 (CUDA 12) or nvidia-cublas (CUDA 13): {error}"
         ) from error
+    path = loaded_library("libcublas.so")
+    if path is None:
+        raise DeviceError("CuPy loaded no libcublas.so: reinstall CuPy and the CUDA toolkit")
+    return ctypes.CDLL(path)
+
+
+def loaded_library(name: str) -> str | None:
+    """The path of a library of that name that this process has loaded; None if it has not."""
     for line in Path("/proc/self/maps").read_text().splitlines():
         path = line.split(maxsplit=5)[-1]
-        if Path(path).name.startswith("libcublas.so"):
-            return ctypes.CDLL(path)
-    raise DeviceError("CuPy loaded no libcublas.so: reinstall CuPy and the CUDA toolkit")
+        if Path(path).name.startswith(name):
+            return path
+    return None

@@ -20,7 +20,6 @@ from autogemm.targets.cuda.timing import COOLING_S, Stopwatch
 from autogemm.targets.finals import Contestant as Timed
 from autogemm.targets.finals import decide
 
-BASELINE_NAME = "cuBLAS SGEMM"
 # Longer than while searching: here a per cent decides.
 FINALS_SAMPLE_US = 2000.0
 # Each takes several tenths of a second.
@@ -105,7 +104,8 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
 
 def baseline_finalist(bench: Bench) -> Finalist:
     """cuBLAS takes part like everybody else."""
-    return Finalist(BASELINE_NAME, None, "", bench.baseline, bench.check(bench.baseline).launch_us)
+    baseline = bench.baseline
+    return Finalist(baseline.name, None, "", baseline, bench.check(baseline).launch_us)
 
 
 def right_candidates(

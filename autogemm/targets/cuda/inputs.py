@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from autogemm.dtypes import Element
 from autogemm.errors import UsageError
 from autogemm.outcome import CacheState, Fill
 from autogemm.problem import Problem
@@ -14,9 +15,12 @@ GUARD = 1024
 # Where matrices begin, as large allocations of users do. It matters: 4 KiB further on, cuBLAS was
 # 2.5 % slower at 4096x256x1024 on an H100 and the kernels were not.
 ALIGNMENT_BYTES = 2 * 2**20
+# All bits set: NaN in every element type.
 NAN_BITS = 0xFFFFFFFF
-# A quiet NaN that no arithmetic produces.
-CANARY_BITS = 0x7FC0C0DE
+# Quiet NaNs that no arithmetic produces, by the bytes of an element.
+CANARY_BITS = {4: 0x7FC0C0DE, 2: 0x7FE5}
+# As verify.cu knows them.
+ELEMENT_NUMBERS = {Element.F32: 0, Element.TF32: 1, Element.F16: 2, Element.BF16: 3}
 # As fill_random() of verify.cu knows them.
 FILL_NUMBERS = {Fill.UNIFORM: 0, Fill.INTEGERS: 1, Fill.NORMAL: 2, Fill.ZEROS: 3}
 # With a rotating L2 this many times its size of other inputs is read before a set's turn comes
@@ -32,13 +36,14 @@ SPARE_BYTES = 64 * 2**20
 class Matrix:
     """A rows x cols matrix of exactly the size needed, NaN between its rows and around it."""
 
-    def __init__(self, card: Card, rows: int, cols: int, ld: int) -> None:
+    def __init__(self, card: Card, shape: tuple[int, int], ld: int, element: Element) -> None:
         self._card = card
-        self.rows, self.cols, self.ld = rows, cols, ld
-        self.total = num_elements(rows, cols, ld) + 2 * GUARD
-        self._buffer = card.allocate(4 * self.total + ALIGNMENT_BYTES)
-        self.address = aligned_address(int(self._buffer.ptr))
-        self.buffer_address = self.address - 4 * GUARD
+        self.rows, self.cols = shape
+        self.ld, self.element = ld, element
+        self.total = num_elements(*shape, ld) + 2 * GUARD
+        self._buffer = card.allocate(element.size_bytes * self.total + ALIGNMENT_BYTES)
+        self.address = aligned_address(int(self._buffer.ptr), element)
+        self.buffer_address = self.address - element.size_bytes * GUARD
 
     def fill(self, seed: int, fill: Fill) -> None:
         """Values of that kind, random but for zeros."""
@@ -47,12 +52,14 @@ class Matrix:
             self.total,
             pointer(self.buffer_address),
             np.int64(self.total),
+            np.int32(self.element.size_bytes),
             np.uint32(NAN_BITS),
         )
         self._card.run_helper(
             "fill_random",
             self.rows * self.cols,
             pointer(self.address),
+            np.int32(ELEMENT_NUMBERS[self.element]),
             np.int64(self.rows),
             np.int64(self.cols),
             np.int64(self.ld),
@@ -61,9 +68,10 @@ class Matrix:
         )
 
 
-def aligned_address(buffer_address: int) -> int:
+def aligned_address(buffer_address: int, element: Element) -> int:
     """The first address in a buffer where a matrix may begin: aligned, behind its guard."""
-    return -(-(buffer_address + 4 * GUARD) // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+    least = buffer_address + element.size_bytes * GUARD
+    return -(-least // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
 class InputSet:
@@ -71,9 +79,10 @@ class InputSet:
 
     ``own_c`` is the address of a C of the set's own, where it has one.
 
-    Filled with integers every product and partial sum is exact in float32, whatever the order of
-    summation: at most 9 K < 2^24 up to K = 1.8 million, and beyond that far (over 70 standard
-    deviations) below it because the signs are random. Scalars that would spoil that are replaced.
+    Values are of the element types of A, B and C. Filled with integers every product and partial
+    sum is exact in float32, whatever the order of summation: at most 9 K < 2^24 up to K = 1.8
+    million, and beyond that far (over 70 standard deviations) below it because the signs are
+    random. Scalars that would spoil that are replaced.
     """
 
     def __init__(self, card: Card, problem: Problem, seed: int, fill: Fill) -> None:
@@ -84,9 +93,10 @@ class InputSet:
         alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
         self.alpha = exact_scalar(alpha, 2.0) if integers else alpha
         self.beta = exact_scalar(beta, 0.5) if integers else beta
-        self.a = Matrix(card, *problem.a_shape, problem.lda)
-        self.b = Matrix(card, *problem.b_shape, problem.ldb)
-        self.c0 = Matrix(card, problem.m, problem.n, problem.n) if self.beta != 0 else None
+        dtype, shape = problem.dtype, (problem.m, problem.n)
+        self.a = Matrix(card, problem.a_shape, problem.lda, dtype.ab)
+        self.b = Matrix(card, problem.b_shape, problem.ldb, dtype.ab)
+        self.c0 = Matrix(card, shape, problem.n, dtype.c) if self.beta != 0 else None
         self._own_c: Matrix | None = None
         self._sum = card.allocate(8)
         for number, matrix in enumerate(self._matrices()):
@@ -105,7 +115,8 @@ class InputSet:
 
     def give_own_c(self, problem: Problem) -> None:
         """A C of its own, holding what C held before, with the problem's leading dimension."""
-        self._own_c = Matrix(self._card, problem.m, problem.n, problem.ldc)
+        shape = (problem.m, problem.n)
+        self._own_c = Matrix(self._card, shape, problem.ldc, problem.dtype.c)
         self._own_c.fill(4 * self._seed + 2, self.fill)
 
     def changed(self) -> bool:
@@ -121,6 +132,7 @@ class InputSet:
                 matrix.total,
                 pointer(matrix.buffer_address),
                 np.int64(matrix.total),
+                np.int32(matrix.element.size_bytes),
                 pointer(self._sum.ptr),
             )
         value = np.zeros(1, np.uint64)
@@ -141,11 +153,12 @@ def num_elements(rows: int, cols: int, ld: int) -> int:
     return (rows - 1) * ld + cols
 
 
-def operand_elements(problem: Problem) -> int:
+def input_bytes(problem: Problem) -> int:
     """Of A, B and, unless beta = 0, C."""
     elements = num_elements(*problem.a_shape, problem.lda)
     elements += num_elements(*problem.b_shape, problem.ldb)
-    return elements + (problem.m * problem.n if problem.beta != 0 else 0)
+    old_c = problem.m * problem.n if problem.beta != 0 else 0
+    return problem.dtype.ab.size_bytes * elements + problem.dtype.c.size_bytes * old_c
 
 
 def num_rotated(problem: Problem, l2: CacheState, l2_bytes: int) -> int:
@@ -155,7 +168,7 @@ def num_rotated(problem: Problem, l2: CacheState, l2_bytes: int) -> int:
     """
     if l2 is not CacheState.ROTATE:
         return 1
-    num_sets = 1 + math.ceil(ROTATED_L2_SIZES * l2_bytes / (4 * operand_elements(problem)))
+    num_sets = 1 + math.ceil(ROTATED_L2_SIZES * l2_bytes / input_bytes(problem))
     if num_sets > MAX_ROTATED:
         raise UsageError(
             f"{problem.label} is too small for a rotating L2: {num_sets} copies of its matrices "
@@ -170,13 +183,13 @@ def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
     ``more_sets`` of inputs are counted besides the two that verification needs.
     """
     m, n, k = problem.m, problem.n, problem.k
-    operands = operand_elements(problem)
+    operands = input_bytes(problem)
     tile_m, tile_n, tile_k = min(m, TILE), min(n, TILE), min(k, TILE)
     tiles = tile_m * tile_k + tile_k * tile_n + 2 * tile_m * tile_n
-    result = num_elements(m, n, problem.ldc)
+    result = problem.dtype.c.size_bytes * num_elements(m, n, problem.ldc)
     references = 4 + 8 + 4  # exact float32, float64, bound
-    more = 4 * operands + (4 * result if problem.beta != 0 else 0) + 4 * ALIGNMENT_BYTES
-    fixed = 4 * (2 * operands + result) + 8 * tiles + references * m * n + SPARE_BYTES
+    more = operands + (result if problem.beta != 0 else 0) + 4 * ALIGNMENT_BYTES
+    fixed = 2 * operands + result + 8 * tiles + references * m * n + SPARE_BYTES
     return fixed + more_sets * more
 
 

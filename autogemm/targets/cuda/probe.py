@@ -5,6 +5,7 @@ number of cards initialises the driver.
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -36,23 +37,28 @@ NO_DRIVER = "no NVIDIA driver is installed"
 MAX_REGISTERS_PER_THREAD = 255
 
 
-def device_facts(runtime: Any, index: int) -> Device:
-    """The facts of card ``index``; ``runtime`` is ``cupy.cuda.runtime``."""
-
-    def attribute(number: int) -> int:
-        return int(runtime.deviceGetAttribute(number, index))
-
-    properties = runtime.getDeviceProperties(index)
+def device_facts(name: str, memory_bytes: int, attribute: Callable[[int], int]) -> Device:
+    """The facts of a card; ``attribute`` asks the runtime, or the driver, which number alike."""
     arch = 10 * attribute(COMPUTE_CAPABILITY_MAJOR) + attribute(COMPUTE_CAPABILITY_MINOR)
     return Device(
-        name=properties["name"].decode(),
+        name=name,
         arch=arch,
         max_registers_per_thread=MAX_REGISTERS_PER_THREAD,
-        memory_bytes=int(properties["totalGlobalMem"]),
+        memory_bytes=memory_bytes,
         sm_clock_mhz=attribute(SM_CLOCK_KHZ) // 1000,
         memory_clock_mhz=attribute(MEMORY_CLOCK_KHZ) // 1000,
         fp32_cores_per_sm=FP32_CORES_PER_SM.get(arch, NEWER_FP32_CORES_PER_SM),
         **{name: attribute(number) for name, number in DEVICE_ATTRIBUTES.items()},
+    )
+
+
+def runtime_facts(runtime: Any, index: int) -> Device:
+    """The facts of card ``index``; ``runtime`` is ``cupy.cuda.runtime``."""
+    properties = runtime.getDeviceProperties(index)
+    return device_facts(
+        properties["name"].decode(),
+        int(properties["totalGlobalMem"]),
+        lambda number: int(runtime.deviceGetAttribute(number, index)),
     )
 
 
@@ -64,7 +70,7 @@ def probe() -> dict[str, Any]:
         if runtime.driverGetVersion() == 0:
             return {"devices": [], "reason": NO_DRIVER}
         num_devices = runtime.getDeviceCount()
-        devices = [asdict(device_facts(runtime, index)) for index in range(num_devices)]
+        devices = [asdict(runtime_facts(runtime, index)) for index in range(num_devices)]
     except Exception as error:
         return {"devices": [], "reason": f"CUDA does not start: {' '.join(str(error).split())}"}
     return {"devices": devices, "reason": "" if devices else "the driver shows no GPU"}

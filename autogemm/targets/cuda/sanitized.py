@@ -13,19 +13,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from autogemm.dtypes import Element
+from autogemm.elements import Floats, Stored, loaded, not_a_number, rounded, stored
 from autogemm.problem import Problem
 from autogemm.targets.cuda.inputs import exact_scalar
 from autogemm.targets.cuda.launching import Arguments, LoadedKernel
 from autogemm.targets.cuda.sanitizer import Job
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
-FLOAT_BYTES = 4
 # Without a gap one allocation may begin where another ends, and a step across is not seen.
 GUARD_BYTES = 2**16
-
-Floats = NDArray[np.float32]
 
 
 class BareCard:
@@ -41,9 +39,9 @@ class BareCard:
         runtime.memGetInfo()  # makes the context
         self._guards = [int(runtime.malloc(GUARD_BYTES))]
 
-    def allocate(self, num_floats: int) -> int:
-        """The address of exactly so many floats, with a guard behind them."""
-        address = int(self.runtime.malloc(FLOAT_BYTES * num_floats))
+    def allocate(self, num_bytes: int) -> int:
+        """The address of exactly so many bytes, with a guard behind them."""
+        address = int(self.runtime.malloc(num_bytes))
         self._guards.append(int(self.runtime.malloc(GUARD_BYTES)))
         return address
 
@@ -52,14 +50,14 @@ class BareCard:
         for guard in self._guards:
             self.runtime.free(guard)
 
-    def write(self, address: int, values: Floats) -> None:
+    def write(self, address: int, values: Stored) -> None:
         """Copy to the card."""
         self.runtime.memcpy(address, values.ctypes.data, values.nbytes, HOST_TO_DEVICE)
 
-    def read_rows(self, address: int, rows: Floats, ld: int) -> None:
+    def read_rows(self, address: int, rows: Stored, ld: int) -> None:
         """Copy from a matrix whose rows lie ``ld`` apart; what is between is not touched."""
         for number, row in enumerate(rows):
-            source = address + FLOAT_BYTES * number * ld
+            source = address + rows.itemsize * number * ld
             self.runtime.memcpy(row.ctypes.data, source, row.nbytes, DEVICE_TO_HOST)
 
 
@@ -71,14 +69,16 @@ def run(job: Job) -> str:
     a, b = (integers(generator, shape) for shape in (problem.a_shape, problem.b_shape))
     c = integers(generator, (problem.m, problem.n))
     alpha, beta = exact_scalar(problem.alpha, 2.0), exact_scalar(problem.beta, 0.5)
-    a_address = placed(card, a, problem.lda)
-    b_address = placed(card, b, problem.ldb)
-    c_address = placed(card, c, problem.ldc, blank=beta == 0)
+    dtype = problem.dtype
+    a_address = placed(card, stored(a, dtype.ab), problem.lda, dtype.ab)
+    b_address = placed(card, stored(b, dtype.ab), problem.ldb, dtype.ab)
+    got = stored(c, dtype.c)
+    c_address = placed(card, got, problem.ldc, dtype.c, blank=beta == 0)
     workspace: list[ctypes.c_void_p] = []
     if num_bytes := job.candidate.plan.workspace_bytes:
         # Zero once, as kernels may expect of their counters.
-        zeros = np.zeros(-(-num_bytes // FLOAT_BYTES), np.float32)
-        address = card.allocate(len(zeros))
+        zeros = np.zeros(num_bytes, np.uint8)
+        address = card.allocate(num_bytes)
         card.write(address, zeros)
         workspace = [ctypes.c_void_p(address)]
     card.free_guards()
@@ -96,14 +96,15 @@ def run(job: Job) -> str:
     )
     card.runtime.deviceSynchronize()
     expected = reference(problem, a, b, c, (alpha, beta))
-    card.read_rows(c_address, c, problem.ldc)
-    wrong = np.argwhere(c != expected)
+    card.read_rows(c_address, got, problem.ldc)
+    result = loaded(got, dtype.c)
+    wrong = np.argwhere(result != expected)
     if not len(wrong):
         return "right"
     row, col = wrong[0]
     return (
-        f"wrong: {len(wrong)} of {c.size} elements, first C[{row}, {col}]: got {c[row, col]:g}, "
-        f"expected {expected[row, col]:g}"
+        f"wrong: {len(wrong)} of {c.size} elements, first C[{row}, {col}]: "
+        f"got {result[row, col]:g}, expected {expected[row, col]:g}"
     )
 
 
@@ -112,27 +113,26 @@ def integers(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:
     return generator.choice(np.array([-3, -2, -1, 1, 2, 3], np.float32), shape)
 
 
-def placed(card: BareCard, rows: Floats, ld: int, *, blank: bool = False) -> int:
+def placed(card: BareCard, rows: Stored, ld: int, element: Element, *, blank: bool = False) -> int:
     """The address of a matrix on the card, NaN between its rows; nothing is written if blank."""
     num_rows, columns = rows.shape
-    num_floats = (num_rows - 1) * ld + columns
-    address = card.allocate(num_floats)
+    count = (num_rows - 1) * ld + columns
+    address = card.allocate(element.size_bytes * count)
     if not blank:
-        spread = np.full((num_rows, ld), np.nan, np.float32)
+        spread = not_a_number(num_rows * ld, element).reshape(num_rows, ld)
         spread[:, :columns] = rows
-        card.write(address, spread.reshape(-1)[:num_floats])
+        card.write(address, spread.reshape(-1)[:count])
     return address
 
 
 def reference(
     problem: Problem, a: Floats, b: Floats, c: Floats, scalars: tuple[float, float]
 ) -> Floats:
-    """alpha op(A) op(B) + beta C in float64, exact for these integers."""
+    """alpha op(A) op(B) + beta C in float64, exact for these integers, then rounded to C's type."""
     left = (a.T if problem.layout.trans_a else a).astype(np.float64)
     right = (b.T if problem.layout.trans_b else b).astype(np.float64)
     alpha, beta = scalars
-    result: Floats = (alpha * (left @ right) + beta * c).astype(np.float32)
-    return result
+    return rounded(alpha * (left @ right) + beta * c, problem.dtype.c)
 
 
 def main(path: str) -> None:

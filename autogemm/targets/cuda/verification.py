@@ -17,6 +17,17 @@ and with inputs of random sign every partial sum stays below lambda sqrt(sum_k (
 each with probability 1 - p over all partial sums of all elements. The sums of squares come from
 one more float64 GEMM. The classical lambda sqrt(K) u |A||B| is several times larger at the sizes
 of interest, enough to let TF32 pass.
+
+Tensor cores multiply 16-bit and TF32 numbers exactly, but cut sums off where FP32 ends instead of
+rounding them (Fasi, Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330, 2021: 4 to 16
+products are added to a sum in one step, each term aligned to the largest and truncated, the result
+truncated once more). Of at most 2 u times a partial sum each, the truncated results, one in four
+products, may all have one sign; the terms, with the sign of what they were cut from, are random. So
+
+    |error| <= 2 u lambda (K / 4 + lambda sqrt(5/4 K)) sqrt(sum_k (a_k b_k)^2).
+
+A and B hold numbers of their element type, so that their rounding is no error of the kernel's; C of
+16 bits is rounded once more. Decision 0022 has what this bound lets pass, and what not.
 """
 
 import math
@@ -25,7 +36,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autogemm.dtypes import DType
+from autogemm.dtypes import Element
 from autogemm.outcome import Verification
 from autogemm.problem import Problem
 from autogemm.targets.cuda.card import Card, pointer
@@ -33,6 +44,7 @@ from autogemm.targets.cuda.cublas import Cublas, Gemm
 from autogemm.targets.cuda.inputs import (
     ALIGNMENT_BYTES,
     CANARY_BITS,
+    ELEMENT_NUMBERS,
     GUARD,
     NAN_BITS,
     TILE,
@@ -44,6 +56,8 @@ from autogemm.targets.cuda.inputs import (
 
 # Chance that rounding alone breaks the bound anywhere, per problem.
 FAILURE_PROBABILITY = 1e-6
+# Of the tensor cores that add the fewest in one step.
+PRODUCTS_PER_STEP = 4
 
 # Layout of what check_result() in verify.cu writes per block.
 CHECK_FIELDS = 10
@@ -108,20 +122,24 @@ class Result:
         self._card = card
         self._shape = (problem.m, problem.n)
         self._ldc = problem.ldc
+        self._element = problem.dtype.c
         self._total = num_elements(problem.m, problem.n, problem.ldc) + 2 * GUARD
-        self._buffer = card.allocate(4 * self._total + ALIGNMENT_BYTES)
+        num_bytes = self._element.size_bytes * self._total
+        self._buffer = card.allocate(num_bytes + ALIGNMENT_BYTES)
         self._fields = card.allocate(8 * CHECK_FIELDS * CHECK_BLOCKS)
-        self.address = aligned_address(int(self._buffer.ptr))
+        self.address = aligned_address(int(self._buffer.ptr), self._element)
 
     def reset(self, inputs: InputSet) -> None:
         """C as it is before a launch: the inputs' C, or NaN where a kernel must not read it."""
         self._card.run_helper(
             "reset_result",
             self._total,
+            self._begin,
+            np.int32(self._element.size_bytes),
             *self._geometry,
             pointer(inputs.c0_address),
             np.uint32(NAN_BITS),
-            np.uint32(CANARY_BITS),
+            np.uint32(CANARY_BITS[self._element.size_bytes]),
         )
 
     def check(self, reference: "Reference") -> CheckResult:
@@ -129,8 +147,10 @@ class Result:
         self._card.run_helper_blocks(
             "check_result",
             CHECK_BLOCKS,
+            self._begin,
+            np.int32(ELEMENT_NUMBERS[self._element]),
             *self._geometry,
-            np.uint32(CANARY_BITS),
+            np.uint32(CANARY_BITS[self._element.size_bytes]),
             pointer(reference.exact_address),
             pointer(reference.real_address),
             pointer(reference.bound_address),
@@ -141,9 +161,12 @@ class Result:
         return summarised(fields, self._shape)
 
     @property
+    def _begin(self) -> np.uint64:
+        return pointer(self.address - self._element.size_bytes * GUARD)
+
+    @property
     def _geometry(self) -> tuple[np.generic, ...]:
         return (
-            pointer(self.address - 4 * GUARD),
             np.int64(self._total),
             np.int64(GUARD),
             np.int64(self._shape[1]),
@@ -171,7 +194,7 @@ def summarised(fields: NDArray[np.float64], shape: tuple[int, int]) -> CheckResu
 
 
 class Reference:
-    """What C must be for one set of inputs: exact float32, or float64 with a bound."""
+    """What C must be for one set of inputs: exact, or float64 with a bound."""
 
     def __init__(self, card: Card, cublas: Cublas, problem: Problem, inputs: InputSet) -> None:
         self._card, self._cublas = card, cublas
@@ -256,6 +279,7 @@ class Reference:
             stored.rows * stored.cols,
             pointer(target),
             pointer(matrix.address),
+            np.int32(ELEMENT_NUMBERS[matrix.element]),
             np.int64(matrix.ld),
             *stored.arguments,
             np.int32(squared),
@@ -269,6 +293,7 @@ class Reference:
             pointer(product),
             pointer(squares),
             pointer(self._inputs.c0_address),
+            np.int32(ELEMENT_NUMBERS[self._problem.dtype.c]),
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
             np.float64(rounding_allowance(self._problem)),
@@ -284,6 +309,7 @@ class Reference:
             tile.rows * tile.cols,
             pointer(product),
             pointer(self._inputs.c0_address),
+            np.int32(ELEMENT_NUMBERS[self._problem.dtype.c]),
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
             *tile.arguments,
@@ -293,6 +319,11 @@ class Reference:
 
 
 def rounding_allowance(problem: Problem) -> float:
-    """lambda^2 u sqrt(K): times sqrt(sum_k (a_k b_k)^2) it bounds a dot product's error."""
+    """What sqrt(sum_k (a_k b_k)^2) is multiplied by to bound a dot product's error."""
     lambda_squared = 2 * math.log(2 * problem.m * problem.n * problem.k / FAILURE_PROBABILITY)
-    return lambda_squared * DType.F32.unit_roundoff * math.sqrt(problem.k)
+    if problem.dtype.has_fp32_products:
+        return lambda_squared * Element.F32.unit_roundoff * math.sqrt(problem.k)
+    partial_sum = math.sqrt(lambda_squared)
+    truncation = 2 * Element.F32.unit_roundoff * partial_sum
+    at_random = math.sqrt(lambda_squared * (1 + 1 / PRODUCTS_PER_STEP) * problem.k)
+    return truncation * (problem.k / PRODUCTS_PER_STEP + at_random)

@@ -1,6 +1,7 @@
 // Makes inputs and references on the card and checks results there: only a few numbers come back.
 // Matrices are row-major; extents and positions are 64-bit, so that no problem that fits a card
-// overflows them. All loops are grid-stride: any launch geometry is right.
+// overflows them. All loops are grid-stride: any launch geometry is right. Elements have one of the
+// types below, by its number; all arithmetic on them is in float or double.
 
 typedef long long int64;
 typedef unsigned long long uint64;
@@ -8,6 +9,84 @@ typedef unsigned long long uint64;
 // Values per block that check_result() writes; read as CHECK_FIELDS by verification.py.
 constexpr int NUM_FIELDS = 10;
 constexpr int MAX_THREADS = 256;
+
+// Numbers of element types: ELEMENT_NUMBERS in inputs.py. TF32 is stored as FP32.
+constexpr int F32 = 0;
+constexpr int TF32 = 1;
+constexpr int F16 = 2;
+constexpr int BF16 = 3;
+
+__device__ float rounded_to_bits(float value, int dropped) {
+    const unsigned bits = __float_as_uint(value);
+    const unsigned nearest = bits + ((1u << (dropped - 1)) - 1u) + (bits >> dropped & 1u);
+    return __uint_as_float(nearest >> dropped << dropped);
+}
+
+// The nearest number of a type; FP16 without overflow (inputs stay small, and so do exact results).
+__device__ float rounded(float value, int type) {
+    if (type == F32) {
+        return value;
+    }
+    if (type == F16 && fabsf(value) < 0x1p-14f) {
+        // Subnormal: a multiple of 2^-24, the distance of floats next to 1/2.
+        const float shift = value < 0.0f ? -0.5f : 0.5f;
+        return (value + shift) - shift;
+    }
+    return rounded_to_bits(value, type == BF16 ? 16 : 13);
+}
+
+__device__ float half_to_float(unsigned half) {
+    // The same fraction and exponent, then the difference of the exponents' biases: 127 - 15.
+    const float value = __uint_as_float((half & 0x7fffu) << 13) * 0x1p112f;
+    const bool is_finite = (half & 0x7c00u) != 0x7c00u;
+    const unsigned bits = is_finite ? __float_as_uint(value) : 0x7f800000u | (half & 0x3ffu) << 13;
+    return __uint_as_float(bits | (half & 0x8000u) << 16);
+}
+
+__device__ unsigned float_to_half(float value) {
+    const float nearest = rounded(value, F16);
+    const unsigned sign = __float_as_uint(value) >> 16 & 0x8000u;
+    if (!(fabsf(nearest) <= 65504.0f)) {
+        return sign | (value == value ? 0x7c00u : 0x7e00u);
+    }
+    return sign | __float_as_uint(fabsf(nearest) * 0x1p-112f) >> 13;
+}
+
+__device__ float element(const void* data, int64 i, int type) {
+    if (type == F16) {
+        return half_to_float(static_cast<const unsigned short*>(data)[i]);
+    }
+    if (type == BF16) {
+        return __uint_as_float(static_cast<unsigned>(static_cast<const unsigned short*>(data)[i])
+                               << 16);
+    }
+    return static_cast<const float*>(data)[i];
+}
+
+__device__ void set_element(void* data, int64 i, int type, float value) {
+    if (type == F16) {
+        static_cast<unsigned short*>(data)[i] = static_cast<unsigned short>(float_to_half(value));
+    } else if (type == BF16) {
+        static_cast<unsigned short*>(data)[i] =
+            static_cast<unsigned short>(__float_as_uint(rounded(value, BF16)) >> 16);
+    } else {
+        static_cast<float*>(data)[i] = rounded(value, type);
+    }
+}
+
+// Bits of an element: the upper ones are 0 where it has 16.
+__device__ unsigned bits_of(const void* data, int64 i, int bytes) {
+    return bytes == 2 ? static_cast<const unsigned short*>(data)[i]
+                      : static_cast<const unsigned*>(data)[i];
+}
+
+__device__ void set_bits(void* data, int64 i, int bytes, unsigned bits) {
+    if (bytes == 2) {
+        static_cast<unsigned short*>(data)[i] = static_cast<unsigned short>(bits);
+    } else {
+        static_cast<unsigned*>(data)[i] = bits;
+    }
+}
 
 __device__ int64 first_index() {
     return static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x;
@@ -31,7 +110,8 @@ __device__ float small_integer(uint64 bits) {
     return static_cast<float>(bits & 1 ? magnitude : -magnitude);
 }
 
-// Uniform on [-1, 1), a multiple of 2^-23: 24 significant bits, so that TF32 or BF16 would lose.
+// Uniform on [-1, 1), a multiple of 2^-23: 24 significant bits, so that TF32 or BF16 would lose; an
+// input of these types is rounded afterwards.
 __device__ float uniform_real(uint64 bits) {
     return static_cast<float>(bits >> 40) * 0x1p-23f - 1.0f;
 }
@@ -48,29 +128,31 @@ constexpr int UNIFORM = 0;
 constexpr int INTEGERS = 1;
 constexpr int NORMAL = 2;
 
-extern "C" __global__ void fill_bits(unsigned* data, int64 count, unsigned bits) {
+extern "C" __global__ void fill_bits(void* data, int64 count, int bytes, unsigned bits) {
     for (int64 i = first_index(); i < count; i += stride()) {
-        data[i] = bits;
+        set_bits(data, i, bytes, bits);
     }
 }
 
-// Random values, or zeros, for a rows x cols matrix; what lies between the rows stays as it is.
-extern "C" __global__ void fill_random(float* data, int64 rows, int64 cols, int64 ld, uint64 seed,
-                                       int fill) {
+// Random values of that type, or zeros, for a rows x cols matrix; what lies between the rows stays.
+extern "C" __global__ void fill_random(void* data, int type, int64 rows, int64 cols, int64 ld,
+                                       uint64 seed, int fill) {
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
         const uint64 bits = mixed(mixed(seed) + static_cast<uint64>(i));
-        data[i / cols * ld + i % cols] = fill == UNIFORM    ? uniform_real(bits)
-                                         : fill == INTEGERS ? small_integer(bits)
-                                         : fill == NORMAL   ? normal_real(bits)
-                                                            : 0.0f;
+        const float value = fill == UNIFORM    ? uniform_real(bits)
+                            : fill == INTEGERS ? small_integer(bits)
+                            : fill == NORMAL   ? normal_real(bits)
+                                               : 0.0f;
+        set_element(data, i / cols * ld + i % cols, type, value);
     }
 }
 
 // A tile of a stored matrix as packed float64, optionally each element squared.
-extern "C" __global__ void widen_tile(double* tile, const float* data, int64 ld, int64 row0,
-                                      int64 col0, int64 rows, int64 cols, int squared) {
+extern "C" __global__ void widen_tile(double* tile, const void* data, int type, int64 ld,
+                                      int64 row0, int64 col0, int64 rows, int64 cols,
+                                      int squared) {
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
-        const double value = data[(row0 + i / cols) * ld + col0 + i % cols];
+        const double value = element(data, (row0 + i / cols) * ld + col0 + i % cols, type);
         tile[i] = squared ? value * value : value;
     }
 }
@@ -78,44 +160,53 @@ extern "C" __global__ void widen_tile(double* tile, const float* data, int64 ld,
 // The reference of one tile of C, alpha * product + beta * c0, and how far a result may be off.
 //
 // allowance * sqrt(squares) bounds the rounding error of the dot product (verification.py says
-// where it comes from); 4 roundings more for alpha, beta and their sum.
+// where it comes from); 4 roundings more for alpha, beta and their sum, and one of the result where
+// C has 16 bits.
 extern "C" __global__ void finish_tile(const double* product, const double* squares,
-                                       const float* c0, double alpha, double beta, double allowance,
-                                       int64 row0, int64 col0, int64 rows, int64 cols, int64 N,
-                                       double* reference, float* bound) {
+                                       const void* c0, int type, double alpha, double beta,
+                                       double allowance, int64 row0, int64 col0, int64 rows,
+                                       int64 cols, int64 N, double* reference, float* bound) {
     constexpr double UNIT_ROUNDOFF = 0x1p-24;
+    const double last_roundoff = type == BF16 ? 0x1p-8 : type == F16 ? 0x1p-11 : 0.0;
+    // Half the distance of subnormal numbers of FP16; those of the other types hardly count.
+    const double smallest_step = type == F16 ? 0x1p-25 : 0.0;
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
         const int64 at = (row0 + i / cols) * N + col0 + i % cols;
         const double scaled = alpha * product[i];
-        const double added = c0 != nullptr ? beta * c0[at] : 0.0;
+        const double added = c0 != nullptr ? beta * element(c0, at, type) : 0.0;
         reference[at] = scaled + added;
         const double dot_error = fabs(alpha) * allowance * sqrt(squares[i]);
         const double scalar_error = 4 * UNIT_ROUNDOFF * (fabs(scaled) + fabs(added));
+        const double error = dot_error + scalar_error;
+        const double last_error = last_roundoff * (fabs(scaled + added) + error) + smallest_step;
         // Rounded up to float; the smallest normal number covers results that underflow.
-        bound[at] = static_cast<float>((dot_error + scalar_error) * (1 + 0x1p-22)) + 0x1p-126f;
+        bound[at] = static_cast<float>((error + last_error) * (1 + 0x1p-22)) + 0x1p-126f;
     }
 }
 
 // As above for integer inputs, where every kernel that is right has exactly this result.
-extern "C" __global__ void finish_exact_tile(const double* product, const float* c0, double alpha,
-                                             double beta, int64 row0, int64 col0, int64 rows,
-                                             int64 cols, int64 N, float* exact) {
+extern "C" __global__ void finish_exact_tile(const double* product, const void* c0, int type,
+                                             double alpha, double beta, int64 row0, int64 col0,
+                                             int64 rows, int64 cols, int64 N, float* exact) {
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
         const int64 at = (row0 + i / cols) * N + col0 + i % cols;
-        const double added = c0 != nullptr ? beta * c0[at] : 0.0;
-        exact[at] = static_cast<float>(alpha * product[i] + added);
+        const double added = c0 != nullptr ? beta * element(c0, at, type) : 0.0;
+        const float value = static_cast<float>(alpha * product[i] + added);
+        exact[at] = type == F16 ? half_to_float(float_to_half(value)) : rounded(value, type);
     }
 }
 
 // C as it is before a launch: c0 (or NaN, which a kernel at beta = 0 must not read) inside,
 // canaries around it and between its rows.
-extern "C" __global__ void reset_result(unsigned* buffer, int64 total, int64 guard, int64 N,
-                                        int64 ldc, const unsigned* c0, unsigned poison,
+extern "C" __global__ void reset_result(void* buffer, int bytes, int64 total, int64 guard, int64 N,
+                                        int64 ldc, const void* c0, unsigned poison,
                                         unsigned canary) {
     for (int64 i = first_index(); i < total; i += stride()) {
         const int64 at = i - guard;
         const bool inside = at >= 0 && i < total - guard && at % ldc < N;
-        buffer[i] = !inside ? canary : c0 != nullptr ? c0[at / ldc * N + at % ldc] : poison;
+        const unsigned before =
+            inside && c0 != nullptr ? bits_of(c0, at / ldc * N + at % ldc, bytes) : poison;
+        set_bits(buffer, i, bytes, inside ? before : canary);
     }
 }
 
@@ -124,27 +215,28 @@ extern "C" __global__ void reset_result(unsigned* buffer, int64 total, int64 gua
 // mismatches, worst score (error / bound, or the error where none is allowed), its index, the
 // value there, the expected value, largest error, sum of squared errors, sum of squared expected
 // values, canaries overwritten, first such position in the buffer.
-extern "C" __global__ void check_result(const float* buffer, int64 total, int64 guard, int64 N,
-                                        int64 ldc, unsigned canary, const float* exact,
+extern "C" __global__ void check_result(const void* buffer, int type, int64 total, int64 guard,
+                                        int64 N, int64 ldc, unsigned canary, const float* exact,
                                         const double* reference, const float* bound,
                                         double* fields) {
+    const int bytes = type == F16 || type == BF16 ? 2 : 4;
     const double infinity = __longlong_as_double(0x7ff0000000000000ll);
     double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, static_cast<double>(total)};
     for (int64 i = first_index(); i < total; i += stride()) {
         const int64 at = i - guard;
         const bool inside = at >= 0 && i < total - guard && at % ldc < N;
         if (!inside) {
-            if (__float_as_uint(buffer[i]) != canary) {
+            if (bits_of(buffer, i, bytes) != canary) {
                 mine[8] += 1;
                 mine[9] = fmin(mine[9], static_cast<double>(i));
             }
             continue;
         }
-        const int64 element = at / ldc * N + at % ldc;
-        const double value = buffer[i];
-        const double expected = exact != nullptr ? exact[element] : reference[element];
-        const double allowed = exact != nullptr ? 0.0 : bound[element];
-        double error = fabs(value - expected);
+        const int64 place = at / ldc * N + at % ldc;
+        const double value = element(buffer, i, type);
+        const double expected = exact != nullptr ? exact[place] : reference[place];
+        const double allowed = exact != nullptr ? 0.0 : bound[place];
+        double error = value == expected ? 0.0 : fabs(value - expected);
         if (!(error <= infinity)) {
             error = infinity;
         }
@@ -154,7 +246,7 @@ extern "C" __global__ void check_result(const float* buffer, int64 total, int64 
         }
         if (score > mine[1]) {
             mine[1] = score;
-            mine[2] = static_cast<double>(element);
+            mine[2] = static_cast<double>(place);
             mine[3] = value;
             mine[4] = expected;
         }
@@ -191,10 +283,11 @@ extern "C" __global__ void check_result(const float* buffer, int64 total, int64 
 }
 
 // Adds a hash of the bits and their positions to `sum`: inputs must come out as they went in.
-extern "C" __global__ void add_checksum(const unsigned* data, int64 count, uint64* sum) {
+extern "C" __global__ void add_checksum(const void* data, int64 count, int bytes, uint64* sum) {
     uint64 mine = 0;
     for (int64 i = first_index(); i < count; i += stride()) {
-        mine += mixed(static_cast<uint64>(i) ^ (static_cast<uint64>(data[i]) << 32));
+        const uint64 bits = bits_of(data, i, bytes);
+        mine += mixed(static_cast<uint64>(i) ^ (bits << 32));
     }
     atomicAdd(sum, mine);
 }

@@ -141,9 +141,10 @@ def _row(rows: list[str], at: Lines) -> str:
 
 def _place(finding: RawFinding, problem: Problem) -> str:
     region = Region(finding.region)
-    index = finding.offset // 4
     if region is Region.ELSEWHERE:
         return ""
+    operand = problem.dtype.c if region is Region.C else problem.dtype.ab
+    index = finding.offset // (operand.size_bytes if region < Region.WORKSPACE else 4)
     owner = f" of the block of rank {finding.owner - 1}" if finding.owner else ""
     if region is Region.DYNAMIC_SHARED:
         return f"smem float {index}{owner}"

@@ -105,11 +105,11 @@ class Emulator:
     ) -> EmulatorReport:
         """Run with both kinds of data and schedule; the first report that is not ok, or the last.
 
-        Where no leading dimension allows vectors, the base pointers are off by 4 bytes as well.
+        Where no leading dimension allows vectors, the base pointers are off by an element as well.
         Blocks run by turns only where they can meet, in a workspace.
         """
         all_odd = problem.lda % 2 and problem.ldb % 2 and problem.ldc % 2
-        misalign_bytes = 4 if all_odd else 0
+        misalign_bytes = problem.dtype.c.size_bytes if all_odd else 0
         for options in VERIFYING_RUNS:
             how = replace(options, mode=mode, misalign_bytes=misalign_bytes)
             if not plan.workspace_bytes:

@@ -15,17 +15,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from autogemm.elements import Stored
 from autogemm.errors import UsageError
 from autogemm.kernel import LaunchPlan
 
-MAGIC = 0x41474D34
+MAGIC = 0x41474D35
 NUM_BUFFERS = 4
 MAX_LAUNCHES = 8
 MAX_FINDINGS = 256
 MAX_DYNAMIC_SMEM = 256 * 1024
 MAX_THREADS = 1024
-
-Floats = npt.NDArray[np.float32]
 
 
 class Region(IntEnum):
@@ -126,7 +125,7 @@ class RawExchange(ctypes.Structure):
         ("trace_block", ctypes.c_uint32),
         ("num_passes", ctypes.c_uint32),
         ("resident_blocks", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("word_bytes", ctypes.c_uint32),
         ("first_c_offset", ctypes.c_uint64),
         ("buffers", RawBuffer * NUM_BUFFERS),
         ("launches", RawLaunch * MAX_LAUNCHES),
@@ -156,9 +155,9 @@ TRACE_RECORD = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A global buffer of exactly these floats; ``columns`` of every ``stride`` are valid."""
+    """A global buffer of exactly these elements; ``columns`` of every ``stride`` are valid."""
 
-    data: Floats
+    data: Stored
     columns: int
     stride: int
     readable: bool
@@ -174,8 +173,8 @@ class RawResult:
 
     header: RawExchange
     state: State
-    c: Floats
-    first_c: Floats | None
+    c: Stored
+    first_c: Stored | None
     trace: npt.NDArray[np.void]
 
 
@@ -220,14 +219,16 @@ def run_process(
         with mmap.mmap(file.fileno(), 0) as memory:
             memory[: ctypes.sizeof(header)] = bytes(header)
             for raw, buffer in zip(header.buffers, buffers, strict=True):
-                memory[raw.offset : raw.offset + 4 * raw.words] = buffer.data.tobytes()
+                memory[raw.offset : raw.offset + buffer.data.nbytes] = buffer.data.tobytes()
             ended = _wait_for(executable, file.fileno(), header.deadline_s)
             after = RawExchange.from_buffer_copy(memory)
-            words = after.buffers[Region.C].words
-            c = np.frombuffer(memory, np.float32, words, after.buffers[Region.C].offset).copy()
+            given = buffers[Region.C].data
+            c_offset = after.buffers[Region.C].offset
+            c = np.frombuffer(memory, given.dtype, given.size, c_offset).copy()
             first_c = None
             if after.num_passes > 1:
-                first_c = np.frombuffer(memory, np.float32, words, after.first_c_offset).copy()
+                first_offset = after.first_c_offset
+                first_c = np.frombuffer(memory, given.dtype, given.size, first_offset).copy()
             num_trace = min(after.num_trace, after.trace_capacity)
             trace = np.frombuffer(memory, TRACE_RECORD, num_trace, after.trace_offset).copy()
     state = State(after.state)
@@ -245,15 +246,17 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
         raw_launch.grid[:] = launch.grid
         raw_launch.threads[:] = launch.threads
         raw_launch.smem_bytes = launch.smem_bytes
+    header.word_bytes = min(buffer.data.itemsize for buffer in buffers)
     offset = _page(ctypes.sizeof(RawExchange))
     for raw, buffer in zip(header.buffers, buffers, strict=True):
-        raw.offset, raw.words = offset, buffer.data.size
-        raw.columns, raw.stride = buffer.columns, buffer.stride
+        words = buffer.data.itemsize // header.word_bytes
+        raw.offset, raw.words = offset, words * buffer.data.size
+        raw.columns, raw.stride = words * buffer.columns, words * buffer.stride
         raw.misalign, raw.readable = buffer.misalign_bytes, buffer.readable
-        offset = _page(offset + 4 * buffer.data.size)
+        offset = _page(offset + buffer.data.nbytes)
     header.num_passes = 2 if plan.workspace_bytes and not header.trace_capacity else 1
     header.first_c_offset = offset
-    header.trace_offset = _page(offset + 4 * buffers[Region.C].data.size)
+    header.trace_offset = _page(offset + buffers[Region.C].data.nbytes)
 
 
 def _wait_for(executable: Path, file: int, deadline_s: int) -> bool:

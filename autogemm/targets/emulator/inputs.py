@@ -6,10 +6,15 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from autogemm.dtypes import Element
+from autogemm.elements import Floats, Stored, loaded, not_a_number, rounded, stored
 from autogemm.problem import Problem
-from autogemm.targets.emulator.exchange import Buffer, Floats
+from autogemm.targets.emulator.exchange import Buffer
 
 Doubles = npt.NDArray[np.float64]
+
+# Half the distance of subnormal FP16 numbers; those of BF16 lie closer.
+SMALLEST_STEP = 2.0**-25
 
 
 class Data(StrEnum):
@@ -28,9 +33,9 @@ class Inputs:
     that rounding can explain.
     """
 
-    a: Floats
-    b: Floats
-    c: Floats
+    a: Stored
+    b: Stored
+    c: Stored
     expected: Doubles
     bound: Doubles
 
@@ -66,9 +71,10 @@ class Comparison:
 def make_inputs(problem: Problem, data: Data, seed: int) -> Inputs:
     """Random inputs and the reference for them, from float64."""
     rng = np.random.default_rng([seed, problem.m, problem.n, problem.k])
-    a = _matrix(rng, problem.a_shape, data)
-    b = _matrix(rng, problem.b_shape, data)
-    c = _matrix(rng, (problem.m, problem.n), data)
+    dtype = problem.dtype
+    a = _matrix(rng, problem.a_shape, data, dtype.ab)
+    b = _matrix(rng, problem.b_shape, data, dtype.ab)
+    c = _matrix(rng, (problem.m, problem.n), data, dtype.c)
     op_a = (a.T if problem.layout.trans_a else a).astype(np.float64)
     op_b = (b.T if problem.layout.trans_b else b).astype(np.float64)
     # float64(float32(x)): the kernel gets its scalars as float.
@@ -81,22 +87,32 @@ def make_inputs(problem: Problem, data: Data, seed: int) -> Inputs:
     exact = data is Data.INTEGERS and _is_exact(problem, float(magnitude.max()))
     # K products and sums, alpha, beta and the last sum, each rounding once: Higham, Accuracy and
     # Stability of Numerical Algorithms, 2002, section 3.1, whatever the order of the sums.
-    bound = np.zeros_like(expected) if exact else (problem.k + 3) * 2.0**-24 * magnitude
+    bound = (problem.k + 3) * 2.0**-24 * magnitude
+    if dtype.c.size_bytes < 4:
+        # C is rounded once more; subnormal numbers by half their distance.
+        bound += dtype.c.unit_roundoff * (np.abs(expected) + bound) + SMALLEST_STEP
+    if exact:
+        expected, bound = rounded(expected, dtype.c).astype(np.float64), np.zeros_like(expected)
     before = c if beta != 0.0 else np.full_like(c, np.nan)
-    strides = problem.lda, problem.ldb, problem.ldc
-    flat = [_stored(m, stride) for m, stride in zip((a, b, before), strides, strict=True)]
-    return Inputs(flat[0], flat[1], flat[2], expected, bound)
+    return Inputs(
+        _stored(a, problem.lda, dtype.ab),
+        _stored(b, problem.ldb, dtype.ab),
+        _stored(before, problem.ldc, dtype.c),
+        expected,
+        bound,
+    )
 
 
-def compare(problem: Problem, inputs: Inputs, c: Floats) -> Comparison:
+def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
     """C as the kernel left it against C as it must be, element by element; padding bit by bit."""
-    got = _rows(c, problem)[:, : problem.n].astype(np.float64)
+    got = loaded(_rows(c, problem)[:, : problem.n].copy(), problem.dtype.c).astype(np.float64)
     error = np.abs(got - inputs.expected)
     wrong = ~(error <= inputs.bound)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(error == 0, 0.0, error / inputs.bound)
     worst = float(np.max(np.where(np.isnan(ratio), np.inf, ratio)))
-    before, after = (_rows(x, problem)[:, problem.n :].view(np.uint32) for x in (inputs.c, c))
+    bits = np.dtype(f"u{problem.dtype.c.size_bytes}")
+    before, after = (_rows(x, problem).view(bits)[:, problem.n :] for x in (inputs.c, c))
     changed = int(np.count_nonzero(before != after))
     if not wrong.any():
         return Comparison(worst, 0, None, padding_changed=changed)
@@ -111,12 +127,15 @@ def compare(problem: Problem, inputs: Inputs, c: Floats) -> Comparison:
     )
 
 
-def _matrix(rng: np.random.Generator, shape: tuple[int, int], data: Data) -> Floats:
+def _matrix(
+    rng: np.random.Generator, shape: tuple[int, int], data: Data, element: Element
+) -> Floats:
+    """Values that the element type holds exactly."""
     if data is Data.INTEGERS:
         # No zeros: a term left out must change the sum.
         signs: Floats = rng.choice(np.array([-1.0, 1.0], np.float32), shape)
         return rng.integers(1, 4, shape).astype(np.float32) * signs
-    return rng.standard_normal(shape).astype(np.float32)
+    return rounded(rng.standard_normal(shape).astype(np.float32), element)
 
 
 def _is_exact(problem: Problem, magnitude: float) -> bool:
@@ -125,16 +144,16 @@ def _is_exact(problem: Problem, magnitude: float) -> bool:
     return quarters and magnitude * 4 < 2**22
 
 
-def _stored(matrix: Floats, stride: int) -> Floats:
+def _stored(matrix: Floats, stride: int, element: Element) -> Stored:
     """Row-major with that stride, NaN between the rows, ending with the last element."""
     rows, columns = matrix.shape
-    padded = np.full((rows, stride), np.nan, np.float32)
-    padded[:, :columns] = matrix
+    padded = not_a_number(rows * stride, element).reshape(rows, stride)
+    padded[:, :columns] = stored(matrix, element)
     return padded.reshape(-1)[: (rows - 1) * stride + columns].copy()
 
 
-def _rows(c: Floats, problem: Problem) -> Floats:
+def _rows(c: Stored, problem: Problem) -> Stored:
     """C as [M, ldc]; the padding that the last row does not have is NaN."""
-    padded = np.full(problem.m * problem.ldc, np.nan, np.float32)
+    padded = not_a_number(problem.m * problem.ldc, problem.dtype.c)
     padded[: c.size] = c
     return padded.reshape(problem.m, problem.ldc)

@@ -1,7 +1,8 @@
 """Problems that break kernels: edges, padding, short K, scalars, each for a reason."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from autogemm.dtypes import DType
 from autogemm.problem import Layout, Problem
 
 
@@ -9,8 +10,9 @@ from autogemm.problem import Layout, Problem
 class HardShape:
     """Sizes as multiples of the block tile plus a rest, and how rows are padded.
 
-    ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of it
-    above the columns, so that there is padding. ``why`` says what the shape is hard on.
+    ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of so
+    many words of 4 bytes above the columns, so that there is padding (1: an odd number of
+    elements). ``why`` says what the shape is hard on.
     """
 
     why: str
@@ -21,21 +23,23 @@ class HardShape:
     alpha: float = 1.0
     beta: float = 0.0
 
-    def problem(self, tile: tuple[int, int, int], layout: Layout) -> Problem:
+    def problem(self, tile: tuple[int, int, int], layout: Layout, dtype: DType) -> Problem:
         """The problem for a block tile (BM, BN, BK)."""
         sides = zip((self.m, self.n, self.k), tile, strict=True)
         m, n, k = (max(1, times * side + rest) for (times, rest), side in sides)
-        packed = Problem(m, n, k, layout)
+        packed = Problem(m, n, k, layout, dtype)
         columns = (packed.a_shape[1], packed.b_shape[1], n)
-        lda, ldb, ldc = (self._padded(least) for least in columns)
-        return Problem(m, n, k, layout, lda=lda, ldb=ldb, ldc=ldc, alpha=self.alpha, beta=self.beta)
+        per_word = 4 // dtype.ab.size_bytes
+        lda, ldb, ldc = (self._padded(least, per_word) for least in columns)
+        return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=self.alpha, beta=self.beta)
 
-    def _padded(self, columns: int) -> int:
+    def _padded(self, columns: int, per_word: int) -> int:
         if self.row_multiple == 0:
             return columns
         if self.row_multiple == 1:
             return columns + 1 + columns % 2  # the next odd number above
-        return (columns // self.row_multiple + 1) * self.row_multiple
+        multiple = self.row_multiple * per_word
+        return (columns // multiple + 1) * multiple
 
 
 # (times, rest): times * side of the block tile + rest elements.
@@ -49,7 +53,7 @@ HARD_SHAPES: tuple[HardShape, ...] = (
     HardShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, 1.0, -0.5),
     HardShape("only M has an edge", (0, 3), (2, 0), (5, 0)),
     HardShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4),
-    HardShape("rows aligned for float2 only", (1, 2), (1, 2), (4, 2), 2),
+    HardShape("rows aligned for 8 bytes only", (1, 2), (1, 2), (4, 2), 2),
 )
 
 # Used where the tile of a config is not known.
@@ -59,9 +63,10 @@ DEFAULT_TILE = (32, 32, 8)
 def hard_problems(
     tile: tuple[int, int, int] = DEFAULT_TILE,
     layouts: tuple[Layout, ...] = tuple(Layout),
+    dtype: DType = DType.F32,
 ) -> tuple[Problem, ...]:
     """Each hard shape in each layout for a block tile (BM, BN, BK), fewest operations first."""
-    problems = [shape.problem(tile, layout) for shape in HARD_SHAPES for layout in layouts]
+    problems = [shape.problem(tile, layout, dtype) for shape in HARD_SHAPES for layout in layouts]
     return tuple(sorted(problems, key=lambda problem: problem.flops))
 
 
@@ -80,20 +85,11 @@ def reduced(problem: Problem, tile: tuple[int, int, int]) -> Problem:
             (problem.m, problem.n, problem.k), tile, (3, 3, 7), strict=True
         )
     )
-    packed = Problem(m, n, k, problem.layout)
+    packed = Problem(m, n, k, problem.layout, problem.dtype)
     columns = (packed.a_shape[1], packed.b_shape[1], n)
     strides = (problem.lda, problem.ldb, problem.ldc)
+    vector = 16 // problem.dtype.ab.size_bytes
     lda, ldb, ldc = (
-        least + (stride - least) % 4 for least, stride in zip(columns, strides, strict=True)
+        least + (stride - least) % vector for least, stride in zip(columns, strides, strict=True)
     )
-    return Problem(
-        m,
-        n,
-        k,
-        problem.layout,
-        lda=lda,
-        ldb=ldb,
-        ldc=ldc,
-        alpha=problem.alpha,
-        beta=problem.beta,
-    )
+    return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=problem.alpha, beta=problem.beta)

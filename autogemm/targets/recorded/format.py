@@ -44,6 +44,23 @@ Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Parameter = Annotated[list[StrictInt | StrictStr], Field(min_length=1)]
 
 
+class _ProblemForm(BaseModel):
+    """Sizes and leading dimensions are whole numbers, scalars finite ones."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    m: int
+    n: int
+    k: int
+    layout: Annotated[Layout, Field(strict=False)]
+    dtype: str
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+    alpha: float = 1.0
+    beta: float = 0.0
+
+
 def _problem_as_dict(problem: Problem) -> dict[str, object]:
     return {
         "m": problem.m,
@@ -62,18 +79,10 @@ def _problem_as_dict(problem: Problem) -> dict[str, object]:
 def _problem_from_dict(value: object) -> Problem:
     if isinstance(value, Problem):
         return value
-    if not isinstance(value, dict):
-        raise ValueError("a problem is an object of sizes")
-    facts = dict(value)
+    form = _ProblemForm.model_validate(value)
     try:
-        return Problem(
-            **{
-                **facts,
-                "layout": Layout(facts["layout"]),
-                "dtype": DType.parse(facts["dtype"]),
-            }
-        )
-    except (UsageError, KeyError, TypeError) as error:
+        return Problem(**{**form.model_dump(), "dtype": DType.parse(form.dtype)})
+    except UsageError as error:
         raise ValueError(f"not a problem: {error}") from error
 
 

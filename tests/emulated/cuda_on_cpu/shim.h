@@ -23,6 +23,11 @@ static unsigned __float_as_uint(float value) {
     memcpy(&bits, &value, 4);
     return bits;
 }
+static float __uint_as_float(unsigned bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
 static double __longlong_as_double(long long bits) {
     double value;
     memcpy(&value, &bits, 8);

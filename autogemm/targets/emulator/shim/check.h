@@ -69,9 +69,9 @@ inline void access(const void* address, uint32_t size, const Kinds& kinds, uint6
     }
     trace(region, at, size, write, pc);
     const uint64_t end = offset + size < shadow.bytes ? offset + size : shadow.bytes;
-    for (uint64_t index = offset / 4; index < (end + 3) / 4; ++index) {
+    for (uint64_t index = word_of(offset); index < word_of(end + exchange->word_bytes - 1); ++index) {
         if (write && shadow.stride != 0 && index % shadow.stride >= shadow.columns) {
-            report_access(Kind::kOutOfBounds, region, static_cast<int64_t>(4 * index), 4, write,
+            report_access(Kind::kOutOfBounds, region, offset_of(index), exchange->word_bytes, write,
                           pc);
             continue;
         }
@@ -108,7 +108,7 @@ inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t
 inline void set_shadow(Shadow& shadow, char* begin, uint64_t bytes) {
     shadow.begin = begin;
     shadow.bytes = bytes;
-    shadow.words.assign((bytes + 3) / 4, Word{});
+    shadow.words.assign(word_of(bytes + exchange->word_bytes - 1), Word{});
 }
 
 inline void shadow_begin_pass() {
@@ -154,8 +154,8 @@ inline void set_in_flight(const Copy& copy, bool in_flight, const Touch& touch) 
         return;  // reported when it was issued
     }
     Shadow& shadow = shadows[static_cast<int>(region)];
-    const auto first = static_cast<uint64_t>(copy.shared - shadow.begin) / 4;
-    for (uint64_t i = 0; i < static_cast<uint64_t>(copy.bytes) / 4; ++i) {
+    const uint64_t first = word_of(static_cast<uint64_t>(copy.shared - shadow.begin));
+    for (uint64_t i = 0; i < word_of(static_cast<uint64_t>(copy.bytes)); ++i) {
         if (first + i < shadow.words.size()) {
             shadow.words[first + i].in_flight = in_flight;
             shadow.words[first + i].writer = this_access(touch);
@@ -233,11 +233,11 @@ inline void shadow_end_pass() {
     Finding finding{};
     finding.kind = static_cast<uint32_t>(Kind::kNeverWritten);
     finding.region = static_cast<uint32_t>(Region::kC);
-    finding.size = 4;
+    finding.size = exchange->word_bytes;
     for (uint64_t i = 0; i < c.words.size(); ++i) {
         const bool padding = i % c.stride >= c.columns;
         if (!padding && c.words[i].writer.thread == 0) {
-            finding.offset = finding.count == 0 ? static_cast<int64_t>(4 * i) : finding.offset;
+            finding.offset = finding.count == 0 ? offset_of(i) : finding.offset;
             ++finding.count;
         }
     }

@@ -52,9 +52,9 @@ void shadow_remote_access(const Block& owner, const void* shared, uint32_t size,
     check_shared(owner, shared, size, write, pc);
     const Place place = place_of(shared);
     const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
-    for (uint32_t i = 0; i < size / 4; ++i) {
+    for (uint64_t i = 0; i < word_of(size); ++i) {
         touch_word(shared_shadow(owner.slot, place.region),
-                   static_cast<uint64_t>(place.offset) / 4 + i,
+                   word_of(static_cast<uint64_t>(place.offset)) + i,
                    {place.region, pc, !write, write, false, of_other});
     }
     if (&owner != block) {
@@ -95,8 +95,8 @@ inline void check_remote_accesses() {
 inline void mark_mbarrier(const Mbarrier& mbarrier, bool is_one) {
     const Place place = place_of(mbarrier.address);
     Shadow& shadow = shared_shadow(mbarrier.owner, place.region);
-    for (uint64_t i = 0; i < 2; ++i) {
-        shadow.words[static_cast<uint64_t>(place.offset) / 4 + i].is_mbarrier = is_one;
+    for (uint64_t i = 0; i < word_of(8); ++i) {
+        shadow.words[word_of(static_cast<uint64_t>(place.offset)) + i].is_mbarrier = is_one;
     }
 }
 
@@ -197,12 +197,12 @@ void shadow_bulk_copy_issued(const BulkCopy& copy) {
     const Place to = place_of(copy.shared);
     const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
     Shadow& shadow = shared_shadow(owner.slot, to.region);
-    for (uint64_t i = 0; i < copy.bytes / 4; ++i) {
-        const uint64_t index = static_cast<uint64_t>(to.offset) / 4 + i;
+    for (uint64_t i = 0; i < word_of(copy.bytes); ++i) {
+        const uint64_t index = word_of(static_cast<uint64_t>(to.offset)) + i;
         Word& word = shadow.words[index];
         if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
-            report_access(Kind::kNoProxyFence, to.region, static_cast<int64_t>(4 * index), 4, true,
-                          copy.pc, &word.writer, of_other);
+            report_access(Kind::kNoProxyFence, to.region, offset_of(index), exchange->word_bytes,
+                          true, copy.pc, &word.writer, of_other);
         }
         touch_word(shadow, index, {to.region, copy.pc, false, true, false, of_other});
         word.in_flight = true;
@@ -218,8 +218,8 @@ void shadow_bulk_copy_landed(const BulkCopy& copy) {
                         static_cast<uint32_t>(copy.pc)};
     const Place to = place_of(copy.shared);
     Shadow& shadow = shared_shadow(mbarrier.owner, to.region);
-    for (uint64_t i = 0; i < copy.bytes / 4; ++i) {
-        Word& word = shadow.words[static_cast<uint64_t>(to.offset) / 4 + i];
+    for (uint64_t i = 0; i < word_of(copy.bytes); ++i) {
+        Word& word = shadow.words[word_of(static_cast<uint64_t>(to.offset)) + i];
         word.in_flight = false;
         word.writer = landed;
     }

@@ -64,7 +64,7 @@ inline void lay_out_buffers() {
     uint64_t offset = kZoneBytes;
     for (int i = 0; i < kNumBuffers; ++i) {
         buffers[i].spec = exchange->buffers[i];
-        buffers[i].bytes = 4 * buffers[i].spec.words;
+        buffers[i].bytes = exchange->word_bytes * buffers[i].spec.words;
         offset = round_up(offset + buffers[i].bytes + 256 + kZoneBytes, 4096);
     }
     arena_bytes = offset;
@@ -79,15 +79,15 @@ inline void lay_out_buffers() {
     }
 }
 
-// Words of the workspace that an atomic touched: the first finds zero there, and each launch must leave
-// zero for the next.
+// Counters of the workspace, 4 bytes each, that an atomic touched: the first finds zero there, and each
+// launch must leave zero for the next.
 inline std::vector<bool> counters;
 
 inline void note_counter(const void* address) {
     const Buffer& workspace = buffers[static_cast<int>(Region::kWorkspace)];
     const auto* at = static_cast<const char*>(address);
     if (at >= workspace.begin && at < workspace.begin + workspace.bytes) {
-        counters.resize(workspace.spec.words);
+        counters.resize(workspace.bytes / 4);
         counters[static_cast<uint64_t>(at - workspace.begin) / 4] = true;
     }
 }
@@ -98,8 +98,8 @@ inline void prepare_next_pass() {
     memcpy(file_at(exchange->first_c_offset), c.begin, c.bytes);
     memcpy(c.begin, file_at(c.spec.offset), c.bytes);
     const Buffer& workspace = buffers[static_cast<int>(Region::kWorkspace)];
-    counters.resize(workspace.spec.words);
-    for (uint64_t i = 0; i < workspace.spec.words; ++i) {
+    counters.resize(workspace.bytes / 4);
+    for (uint64_t i = 0; i < counters.size(); ++i) {
         if (!counters[i]) {
             memcpy(workspace.begin + 4 * i, &kPoison, 4);
         }

@@ -6,7 +6,7 @@
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d34;  // "AGM4"
+constexpr uint32_t kMagic = 0x41474d35;  // "AGM5"
 constexpr int kNumBuffers = 4;           // A, B, C, workspace
 constexpr int kMaxLaunches = 8;
 constexpr int kMaxFindings = 256;
@@ -61,10 +61,10 @@ enum class State : uint32_t {
 
 struct BufferSpec {
     uint64_t offset;    // of the data in the exchange file, bytes
-    uint64_t words;     // exact size, in words of 4 bytes
+    uint64_t words;     // exact size, in words of Exchange::word_bytes
     uint32_t columns;   // valid words per row
     uint32_t stride;    // words from row to row
-    uint32_t misalign;  // bytes by which the base is off its 256-byte alignment, a multiple of 4
+    uint32_t misalign;  // bytes by which the base is off its 256-byte alignment, whole words
     uint32_t readable;  // whether the contents count as initialised
 };
 
@@ -118,7 +118,7 @@ struct Exchange {
     uint32_t trace_block;      // the block that is traced
     uint32_t num_passes;       // how often all launches run, on one workspace
     uint32_t resident_blocks;  // how many run by turns, rounded up to whole clusters
-    uint32_t reserved;
+    uint32_t word_bytes;       // 4; 2 where elements have 16 bits: what accesses are told apart by
     uint64_t first_c_offset;  // C after the first of two passes, in the exchange file
     BufferSpec buffers[kNumBuffers];
     LaunchSpec launches[kMaxLaunches];

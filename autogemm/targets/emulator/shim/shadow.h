@@ -39,6 +39,14 @@ struct Shadow {
     uint32_t floor;            // accesses of earlier epochs are ordered
     bool input, shared;
 };
+// Memory is looked at in words of 2 or 4 bytes.
+inline uint64_t word_of(uint64_t offset) {
+    return exchange->word_bytes == 4 ? offset / 4 : offset / 2;
+}
+inline int64_t offset_of(uint64_t word) {
+    return static_cast<int64_t>(word * exchange->word_bytes);
+}
+
 inline Shadow shadows[7];  // by Region; shared memory of the block that runs
 struct SharedShadows {
     Shadow of[2];  // dynamic, static
@@ -135,9 +143,10 @@ inline bool has_seen(const Word& word, uint32_t floor) {
 
 inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
     Word& word = shadow.words[index];
-    const auto offset = static_cast<int64_t>(4 * index);
+    const int64_t offset = offset_of(index);
     auto complain = [&](Kind kind, const Access* other = nullptr) {
-        report_access(kind, touch.region, offset, 4, touch.write, touch.pc, other, touch.owner);
+        report_access(kind, touch.region, offset, exchange->word_bytes, touch.write, touch.pc, other,
+                      touch.owner);
     };
     if (shadow.input) {
         if (touch.write) {

@@ -78,10 +78,10 @@ def queue(work: Callable[[], object]) -> None:
         captured.append(work)
 
 
-def cublas() -> ctypes.CDLL:
-    from cupy_backends.cuda.libs.cublas import LIBRARY
+def libraries() -> list[ctypes.CDLL]:
+    from cupy_backends.cuda.libs.cublas import LIBRARIES
 
-    return LIBRARY
+    return LIBRARIES
 
 
 class RawModule:
@@ -121,13 +121,14 @@ class MemoryPool:
 
 
 class Graph:
-    def __init__(self, work: list[Callable[[], object]], cublas_graph: int) -> None:
-        self._work, self._cublas_graph = work, cublas_graph
+    def __init__(self, work: list[Callable[[], object]], graphs: list[int]) -> None:
+        self._work, self._graphs = work, graphs
 
     def launch(self, stream: "Stream") -> None:
         for work in self._work:
             work()
-        cublas().replay(self._cublas_graph)
+        for library, graph in zip(libraries(), self._graphs, strict=True):
+            library.replay(graph)
 
 
 class Stream:
@@ -145,12 +146,14 @@ class Stream:
     def begin_capture(self) -> None:
         global captured  # noqa: PLW0603
         captured = []
-        cublas().begin_capture()
+        for library in libraries():
+            library.begin_capture()
 
     def end_capture(self) -> Graph:
         global captured
         assert captured is not None
-        graph, captured = Graph(captured, cublas().end_capture()), None
+        graphs = [library.end_capture() for library in libraries()]
+        graph, captured = Graph(captured, graphs), None
         return graph
 
 
@@ -167,6 +170,7 @@ def elapsed_ms(begin: Event, end: Event) -> float:
 
 
 loaded: dict[int, Any] = {}
+arguments_of: dict[int, tuple[Any, ...]] = {}
 
 
 def module_load_data(image: bytes) -> int:
@@ -183,6 +187,7 @@ def module_get_function(module: int, name: str) -> int:
     except AttributeError as error:
         raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found") from error
     loaded[id(function)] = function
+    arguments_of[id(function)] = OTHER_ARGUMENTS.get(name, GEMM_ARGUMENTS)
     return id(function)
 
 
@@ -203,7 +208,8 @@ def launch_kernel(function: int, *configuration: int) -> None:
     addresses = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
     # Copied now, as a launch does: the caller may change or free them.
     arguments = [
-        kind(kind.from_address(addresses[place]).value) for place, kind in enumerate(GEMM_ARGUMENTS)
+        kind(kind.from_address(addresses[place]).value)
+        for place, kind in enumerate(arguments_of[function])
     ]
 
     def run() -> None:
@@ -247,6 +253,11 @@ runtime = namespace(
     deviceSynchronize=lambda: None,
     memcpyAsync=lambda target, source, count, kind, stream: ctypes.memmove(target, source, count),
 )
+# Of ceilings.cu.
+OTHER_ARGUMENTS = {
+    "fma_kernel": (ctypes.c_void_p, ctypes.c_float, ctypes.c_float, ctypes.c_int),
+    "copy_kernel": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int),
+}
 driver = namespace(
     "cupy.cuda.driver",
     CUDADriverError=CUDADriverError,

@@ -6,4 +6,6 @@ from pathlib import Path
 from cupy import built
 
 SOURCE = Path(__file__).resolve().parents[3] / "cublas.cpp"
-LIBRARY = ctypes.CDLL(built(SOURCE.read_text(), "libcublas.so"))
+LIBRARIES = [
+    ctypes.CDLL(built(SOURCE.read_text(), name)) for name in ("libcublas.so", "libcublasLt.so")
+]

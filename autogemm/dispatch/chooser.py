@@ -1,0 +1,117 @@
+"""Which config to run for a problem: its own result, the rule's choice, or the best guess."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from autogemm.config import Config
+from autogemm.device import Device
+from autogemm.dispatch.guess import guessed
+from autogemm.dispatch.learning import learn
+from autogemm.dispatch.snapper import Snapper
+from autogemm.dispatch.table import TunedSize, table_of, tuned_sizes
+from autogemm.dtypes import DType
+from autogemm.errors import EmptySpaceError
+from autogemm.problem import Layout, Problem
+from autogemm.rule import Rule
+from autogemm.similarity import distance
+from autogemm.space import Family
+from autogemm.store import DecidedRow
+
+VECTOR_BYTES = 16
+# With fewer results of a layout those of the others tell more.
+FEW_SIZES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A legal config of a family, and in a few words why it."""
+
+    family: Family
+    config: Config
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Ruled:
+    """A rule and the kernels that it numbers."""
+
+    rule: Rule
+    kernels: tuple[Config, ...]
+
+
+class Chooser:
+    """Chooses for one GPU, from what the database had when this was made."""
+
+    def __init__(
+        self, runs: Sequence[DecidedRow], families: Sequence[Family], device: Device
+    ) -> None:
+        self._runs = runs
+        self._families = families
+        self._device = device
+        self._snap = Snapper(families, device)
+        self._sizes = tuned_sizes(runs, device)
+        self._rules: dict[tuple[DType, Layout], _Ruled | None] = {}
+
+    def is_tuned(self, problem: Problem) -> bool:
+        """Whether this very problem has a result on this GPU, whatever its alpha and beta."""
+        return self._own(problem) is not None
+
+    def choose(self, problem: Problem) -> Choice:
+        """The first of the candidates that is legal. Raises EmptySpaceError where none is."""
+        for config, why in self._candidates(problem):
+            legal = self._snap(config, problem)
+            if legal is not None:
+                return Choice(self._snap.family(legal), legal, why)
+        raise EmptySpaceError(
+            f"no kernel for {problem.label} on {self._device.name}: no result and no seed is legal"
+        )
+
+    def _candidates(self, problem: Problem) -> Iterator[tuple[Config, str]]:
+        own = self._own(problem)
+        if own is not None:
+            yield own.winner, f"tuned in run {own.run_id}"
+        ruled = self._ruled(problem.dtype, problem.layout)
+        if ruled is not None:
+            chosen = ruled.rule.choose((problem.m, problem.n, problem.k))
+            yield ruled.kernels[chosen], str(ruled.rule)
+        for size, device in self._by_distance(problem):
+            where = "" if device.name == self._device.name else f" on {device.name}"
+            yield size.winner, f"nearest tuned size {size.problem.label}{where}"
+        for config in guessed(self._families, problem, self._device, self._snap):
+            yield config, "nothing tuned: a seed of the family"
+
+    def _own(self, problem: Problem) -> TunedSize | None:
+        return next((size for size in self._sizes if _same(size.problem, problem)), None)
+
+    def _ruled(self, dtype: DType, layout: Layout) -> "_Ruled | None":
+        """By the results of that layout; by those of any where they are few. None without any."""
+        key = (dtype, layout)
+        if key not in self._rules:
+            sizes = tuned_sizes(self._runs, self._device, dtype, layout)
+            if len(sizes) < FEW_SIZES:
+                sizes = tuned_sizes(self._runs, self._device, dtype)
+            kernels = tuple(dict.fromkeys(size.winner for size in sizes))
+            learned = learn(table_of(sizes, kernels, self._snap)) if sizes else None
+            self._rules[key] = _Ruled(learned.rule, kernels) if learned is not None else None
+        return self._rules[key]
+
+    def _by_distance(self, problem: Problem) -> list[tuple[TunedSize, Device]]:
+        devices = {run.spec.device.name: run.spec.device for run in self._runs}
+        known = [
+            (size, device)
+            for device in devices.values()
+            for size in tuned_sizes(self._runs, device, problem.dtype)
+        ]
+        return sorted(
+            known, key=lambda pair: distance(problem, self._device, pair[0].problem, pair[1])
+        )
+
+
+def _same(one: Problem, other: Problem) -> bool:
+    """Whether a kernel for one is a kernel for the other, and no slower."""
+    vector = VECTOR_BYTES // one.dtype.size_bytes
+    sizes = ((each.m, each.n, each.k, each.layout, each.dtype) for each in (one, other))
+    return len(set(sizes)) == 1 and all(
+        getattr(one, name) % vector == getattr(other, name) % vector
+        for name in ("lda", "ldb", "ldc")
+    )

@@ -1,0 +1,186 @@
+"""Learns which kernel to take at which size, and measures what a rule loses on sizes it never saw.
+
+A tree for classes would count a wrong kernel as wrong, whether it costs 1 % or 300 %. What counts
+here is time: splits are chosen by the logarithm of the time lost, summed over sizes (CART, Breiman
+et al. 1984, with that as impurity).
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autogemm.dispatch.table import Losses, Table
+from autogemm.rule import FEATURES, Leaf, Nearest, Rule, Split, Tree, feature_value
+
+MAX_DEPTH = 4
+MIN_LEAF = 2
+# What a split must save, in log time summed over its sizes: less is noise.
+LEAST_GAIN = 0.02
+
+Rows = Sequence[int]
+Integers = npt.NDArray[np.int64]
+# A rule from a table, the sizes to learn from, and the kernels that it may choose.
+Learner = Callable[[Table, Rows, Rows], Rule]
+
+
+@dataclass(frozen=True, slots=True)
+class Regret:
+    """What a rule loses against the best kernel known at each size, as shares of its time.
+
+    ``losses`` are of each size in the table's order, each by a rule that was learned without that
+    size and without a kernel that only it brought.
+    """
+
+    losses: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        """Geometric mean of the times' ratios, less 1."""
+        return math.expm1(float(np.mean(np.log1p(self.losses))))
+
+    @property
+    def median(self) -> float:
+        """Half of the sizes lose no more."""
+        return float(np.median(self.losses))
+
+    @property
+    def worst(self) -> float:
+        """The largest."""
+        return max(self.losses)
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The rule that loses least on sizes it was not learned from, and what the others lose.
+
+    ``regrets`` by kind of rule; empty where too little was measured to tell.
+    """
+
+    rule: Rule
+    regrets: dict[str, Regret]
+
+    @property
+    def regret(self) -> Regret | None:
+        """Of the rule chosen."""
+        return self.regrets.get("tree" if isinstance(self.rule, Tree) else "nearest")
+
+
+def learn(table: Table) -> Learned:
+    """The better of a decision tree and the nearest tuned size.
+
+    Where not every kernel was measured at every size, no loss can be told and it is the nearest.
+    """
+    everything = tuple(range(len(table.sizes)))
+    kernels = tuple(sorted(set(table.winners)))
+    if not table.is_complete or len(table.sizes) < 3:
+        return Learned(_nearest(table, everything), {})
+    regrets = {
+        "tree": _left_out(table, _tree),
+        "nearest": _left_out(table, lambda table, rows, _: _nearest(table, rows)),
+    }
+    if regrets["tree"].mean < regrets["nearest"].mean:
+        return Learned(_tree(table, everything, kernels), regrets)
+    return Learned(_nearest(table, everything), regrets)
+
+
+def _left_out(table: Table, learner: Learner) -> Regret:
+    """Leave one size out, learn from the others, look up the time of what is chosen there."""
+    losses = []
+    for left_out in range(len(table.sizes)):
+        rows = [row for row in range(len(table.sizes)) if row != left_out]
+        kernels = sorted({table.winners[row] for row in rows})
+        rule = learner(table, rows, kernels)
+        chosen = rule.choose(table.sizes[left_out].size)
+        if math.isinf(table.losses[left_out, chosen]):
+            chosen = _first_that_fits(table, rows, kernels, left_out)
+        losses.append(float(table.losses[left_out, chosen]))
+    return Regret(tuple(losses))
+
+
+def by_merit(table: Table, rows: Rows, kernels: Rows) -> list[int]:
+    """The kernels, the one that loses least over the sizes first."""
+    costs = np.log1p(table.losses[np.ix_(rows, kernels)]).mean(axis=0)
+    return [kernels[place] for place in np.argsort(costs, kind="stable")]
+
+
+def _first_that_fits(table: Table, rows: Rows, kernels: Rows, size: int) -> int:
+    fits = (
+        kernel for kernel in by_merit(table, rows, kernels) if table.losses[size, kernel] < math.inf
+    )
+    return next(fits, table.winners[size])
+
+
+def _nearest(table: Table, rows: Rows) -> Nearest:
+    return Nearest(
+        tuple(table.sizes[row].size for row in rows), tuple(table.winners[row] for row in rows)
+    )
+
+
+def _tree(table: Table, rows: Rows, kernels: Rows) -> Tree:
+    columns = {
+        feature: np.array([feature_value(feature, size.size) for size in table.sizes])
+        for feature in FEATURES
+    }
+    costs = np.log1p(table.losses)
+    return Tree(_grown(costs, columns, np.array(rows), list(kernels), MAX_DEPTH))
+
+
+def _grown(
+    costs: Losses,
+    columns: dict[str, Integers],
+    rows: Integers,
+    kernels: list[int],
+    depth: int,
+) -> Split | Leaf:
+    """The subtree for these sizes."""
+    leaf, cost = _leaf(costs, rows, kernels)
+    best: tuple[float, str, int] | None = None
+    if depth:
+        for feature, values in columns.items():
+            for threshold in _thresholds(values[rows]):
+                is_below = values[rows] <= threshold
+                parts = rows[is_below], rows[~is_below]
+                if min(map(len, parts)) < MIN_LEAF:
+                    continue
+                total = sum(_leaf(costs, part, kernels)[1] for part in parts)
+                if total < cost - LEAST_GAIN and (best is None or total < best[0] - 1e-9):
+                    best = (total, feature, threshold)
+    if best is None:
+        return leaf
+    _, feature, threshold = best
+    is_below = columns[feature][rows] <= threshold
+    below, above = (
+        _grown(costs, columns, part, kernels, depth - 1)
+        for part in (rows[is_below], rows[~is_below])
+    )
+    if below == above:
+        return below
+    return Split(feature, threshold, below, above)
+
+
+def _leaf(costs: Losses, rows: Integers, kernels: list[int]) -> tuple[Leaf, float]:
+    """The kernel that loses least over the sizes, and how much."""
+    totals = costs[np.ix_(rows.tolist(), kernels)].sum(axis=0)
+    place = int(totals.argmin())
+    return Leaf(kernels[place]), float(totals[place])
+
+
+def _thresholds(values: Integers) -> list[int]:
+    """Between each two neighbouring values: the roundest number, so that a person can read it."""
+    distinct = np.unique(values)
+    return [_round(int(low), int(high)) for low, high in itertools.pairwise(distinct)]
+
+
+def _round(low: int, high: int) -> int:
+    """The number from ``low`` to below ``high`` near their geometric mean, of the fewest digits."""
+    middle = math.sqrt(low * high)
+    for digits in range(1, 20):
+        step = 10 ** max(0, len(str(int(middle))) - digits)
+        number = int(round(middle / step) * step)
+        if low <= number < high:
+            return number
+    return low

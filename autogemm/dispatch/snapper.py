@@ -1,0 +1,41 @@
+"""Configs of several families, moved to where they are legal."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from autogemm.config import Config
+from autogemm.device import Device
+from autogemm.errors import UsageError
+from autogemm.problem import Problem
+from autogemm.space import Family, snapped
+
+
+class Snapper:
+    """Calling it gives what of a config is run at a problem; answers are remembered.
+
+    None where no config with the same tiles is legal, and for a config that these families do not
+    have (any more).
+    """
+
+    def __init__(self, families: Sequence[Family], device: Device) -> None:
+        self._families = {family.name: family for family in families}
+        self._device = device
+        self._known: dict[tuple[Config, Problem], Config | None] = {}
+
+    def __call__(self, config: Config, problem: Problem) -> Config | None:
+        """See the class."""
+        if (config, problem) not in self._known:
+            self._known[config, problem] = self._snapped(config, problem)
+        return self._known[config, problem]
+
+    def family(self, config: Config) -> Family:
+        """The family that a config is of."""
+        return self._families[config.family]
+
+    def _snapped(self, config: Config, problem: Problem) -> Config | None:
+        family = self._families.get(config.family)
+        if family is None or not family.fits(problem.dtype):
+            return None
+        with suppress(UsageError):
+            return snapped(family, config, problem, self._device)
+        return None

@@ -1,0 +1,138 @@
+"""What the database knows of sizes and kernels, as one table of times."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autogemm.config import Config
+from autogemm.device import Device
+from autogemm.dtypes import DType
+from autogemm.outcome import Objective, Provenance
+from autogemm.problem import Layout, Problem
+from autogemm.store import DecidedRow
+
+Losses = npt.NDArray[np.float64]
+Snap = Callable[[Config, Problem], Config | None]
+
+
+@dataclass(frozen=True, slots=True)
+class TunedSize:
+    """One problem with the kernels that met in its finals, in microseconds.
+
+    Of several finals those count in which most kernels met, then the newest: times within one are
+    of the same minute, and compare.
+    """
+
+    problem: Problem
+    winner: Config
+    winner_ratio: float
+    """Of cuBLAS's time to the winner's."""
+    times_us: Mapping[Config, float]
+    run_id: int
+    kernel_sha256: str
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """M, N, K."""
+        return (self.problem.m, self.problem.n, self.problem.k)
+
+
+def tuned_sizes(
+    runs: Iterable[DecidedRow],
+    device: Device,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
+) -> tuple[TunedSize, ...]:
+    """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given.
+
+    Measured results; where there are none, recorded ones.
+    """
+    fitting = [
+        run
+        for run in runs
+        if run.spec.device.name == device.name
+        and run.spec.objective is Objective.TIME
+        and dtype in (None, run.spec.problem.dtype)
+        and layout in (None, run.spec.problem.layout)
+    ]
+    measured = [run for run in fitting if run.spec.provenance is Provenance.MEASURED]
+    chosen: dict[Problem, TunedSize] = {}
+    for run in sorted(measured or fitting, key=lambda run: run.run_id):
+        size = _tuned_size(run)
+        known = chosen.get(size.problem)
+        if known is None or len(size.times_us) >= len(known.times_us):
+            chosen[size.problem] = size
+    return tuple(sorted(chosen.values(), key=lambda size: (size.problem.flops, size.size)))
+
+
+def _tuned_size(run: DecidedRow) -> TunedSize:
+    finals = run.finals
+    winner = finals.winner
+    assert winner.config is not None, "a winner has a config"
+    # Ratios are paired with cuBLAS round by round: what they say holds however clocks drift.
+    baseline_us = finals.baseline.median_us
+    times = {
+        entry.config: baseline_us / entry.ratio if entry.ratio else entry.median_us
+        for entry in finals.entries
+        if entry.config is not None
+    }
+    return TunedSize(
+        problem=run.spec.problem,
+        winner=winner.config,
+        winner_ratio=winner.ratio,
+        times_us=times,
+        run_id=run.run_id,
+        kernel_sha256=winner.kernel_sha256,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Times of kernels at sizes: ``losses[size, kernel]`` is its time over the least one known
+    there, less 1; nan where it was not measured.
+
+    ``winners`` has the position of each size's own winner among ``kernels``.
+    """
+
+    sizes: tuple[TunedSize, ...]
+    kernels: tuple[Config, ...]
+    losses: Losses
+    winners: tuple[int, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every kernel was measured at every size."""
+        return not bool(np.isnan(self.losses).any())
+
+    def common(self, kernel: int) -> float:
+        """Geometric mean over the sizes of a kernel's time over the best one's, less 1."""
+        return math.expm1(float(np.nanmean(np.log1p(self.losses[:, kernel]))))
+
+
+def table_of(sizes: tuple[TunedSize, ...], kernels: tuple[Config, ...], snap: Snap) -> Table:
+    """The table of those kernels. ``snap`` gives what of a config is run at a problem.
+
+    A kernel that is not legal at a size is never chosen there: its loss is infinite.
+    """
+    losses = np.full((len(sizes), len(kernels)), np.nan)
+    for row, size in enumerate(sizes):
+        best_us = min(size.times_us.values())
+        for column, kernel in enumerate(kernels):
+            here = snap(kernel, size.problem)
+            if here is None:
+                losses[row, column] = np.inf
+            elif here in size.times_us:
+                losses[row, column] = size.times_us[here] / best_us - 1.0
+    winners = tuple(_position(size, kernels, losses[row]) for row, size in enumerate(sizes))
+    return Table(sizes, kernels, losses, winners)
+
+
+def _position(size: TunedSize, kernels: tuple[Config, ...], losses: Losses) -> int:
+    """Of the size's winner; where it is not among the kernels, of the fastest that is."""
+    if size.winner in kernels:
+        return kernels.index(size.winner)
+    known = np.where(np.isnan(losses), np.inf, losses)
+    return int(known.argmin())

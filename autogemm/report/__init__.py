@@ -1,0 +1,15 @@
+"""Writes one HTML file that explains a run, a benchmark or a database, and loads nothing."""
+
+from autogemm.report.kernels import bench_report, database_report
+from autogemm.report.needs import require_packages
+from autogemm.report.page import Page, render_page
+from autogemm.report.run import run_report
+
+__all__ = [
+    "Page",
+    "bench_report",
+    "database_report",
+    "render_page",
+    "require_packages",
+    "run_report",
+]

@@ -1,0 +1,169 @@
+"""``autogemm.gemm``: a product of arrays by the kernel that was tuned for it."""
+
+import threading
+from collections.abc import Hashable
+from math import prod
+from typing import Any
+
+from autogemm.dtypes import DType
+from autogemm.errors import UsageError
+from autogemm.runtime.arrays import LIBRARIES, Library, Memory, library_of, packed
+from autogemm.runtime.operands import Strided, call_for, product_shape
+from autogemm.runtime.plans import Plan, as_aligned, card
+from autogemm.runtime.searching import DEFAULT_BUDGET_S, tune_on
+
+# Shapes that a thread remembers; beyond it the memory starts anew.
+MAX_PLANS = 4096
+
+
+class _Plans(threading.local):
+    """Each thread has plans of its own: they hold the arguments of the call that is being made."""
+
+    def __init__(self) -> None:
+        self.by_key: dict[Hashable, Plan] = {}
+
+
+_plans = _Plans()
+
+
+def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
+    a: Any,
+    b: Any,
+    out: Any = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    c: Any = None,
+    *,
+    tune: bool | float = False,
+) -> Any:
+    """``alpha * a @ b + beta * c``, by the fastest kernel known for these sizes on this GPU.
+
+    ``a`` is [..., M, K] and ``b`` [..., K, N], float32, of CuPy, torch, or any library with DLPack
+    or ``__cuda_array_interface__``; leading dimensions are batches and broadcast. Matrices lie row
+    by row or column by column, rows may be apart (a transposed view costs nothing). The result goes
+    to ``out``, by default a new array; ``c`` is added to it, by default what ``out`` holds. The
+    kernel runs on the library's current stream, on the arrays' device.
+
+    The first call of a shape chooses, compiles (or takes from the cache) and loads a kernel; later
+    ones only launch it. ``tune`` searches first where these sizes have no result on this GPU:
+    True for 10 seconds, a number for so many.
+
+    Raises UsageError for arrays that do not fit together, are not on one GPU, or have strides that
+    no layout covers; DeviceError when the driver refuses.
+    """
+    kind = type(a)
+    library = LIBRARIES.get(kind) or library_of(kind)
+    if type(b) is not kind:
+        _require_same_library(library, b, "b")
+    address_a, address_b = library.address(a), library.address(b)
+    if out is None:
+        if beta and c is None:
+            raise UsageError(f"beta = {beta:g} needs c, or an out that holds it")
+        alignment = (address_a | address_b << 4) & 255
+        key: Hashable = (library.key(a), library.key(b), alignment)
+    else:
+        if type(out) is not kind:
+            _require_same_library(library, out, "out")
+        address_c = library.address(out)
+        if address_c in (address_a, address_b) and address_c:
+            raise UsageError("out is a or b: give it memory of its own")
+        alignment = (address_a & 15) | (address_b & 15) << 4 | (address_c & 15) << 8
+        key = (library.key(a), library.key(b), library.key(out), alignment)
+    plan = None if tune else _plans.by_key.get(key)
+    if plan is None:
+        plan = _plans.by_key[key] = _planned(library, a, b, out, tune)
+    if out is None:
+        out = _empty(library, plan.shape, a)
+        address_c = library.address(out)
+    if c is not None and c is not out and beta:
+        out[...] = c
+    if plan.kernel is None:
+        _scale(out, beta)
+    else:
+        find_stream = library.stream
+        stream = find_stream(plan.device) if find_stream else library.memory(a).stream
+        plan.run(address_a, address_b, address_c, alpha, beta, stream)
+    return out
+
+
+def forget() -> None:
+    """Choose anew at the next call: the database, or AUTOGEMM_DB, has changed.
+
+    Other threads keep the kernels that they have.
+    """
+    for plan in _plans.by_key.values():
+        plan.close()
+    _plans.by_key.clear()
+    card.cache_clear()
+
+
+def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> Plan:
+    """The plan of a shape that this thread has not met, or is to tune. Takes its time."""
+    if len(_plans.by_key) >= MAX_PLANS:
+        for plan in _plans.by_key.values():
+            plan.close()
+        _plans.by_key.clear()
+    memory_a, memory_b = library.memory(a), library.memory(b)
+    shape = product_shape(memory_a.shape, memory_b.shape)
+    memory_c = library.memory(out) if out is not None else _as_new(memory_a, shape)
+    dtype = _dtype_of(memory_a, memory_b, memory_c, shape)
+    where = card(memory_a.device)
+    if not prod(shape) or not memory_a.shape[-1]:
+        return Plan(where, None, None, shape)
+    call = call_for(
+        Strided("a", memory_a.shape, memory_a.strides),
+        Strided("b", memory_b.shape, memory_b.strides),
+        Strided("out", shape, memory_c.strides),
+        dtype,
+    )
+    addresses = (memory_a.address, memory_b.address)
+    problem = as_aligned(
+        call, (*(addresses[::-1] if call.swapped else addresses), memory_c.address)
+    )
+    if tune and not where.chooser.is_tuned(problem):
+        tune_on(where.index, problem, DEFAULT_BUDGET_S if tune is True else float(tune))
+        where.forget()
+    return Plan(where, call, where.kernel(problem), shape)
+
+
+def _as_new(like: Memory, shape: tuple[int, ...]) -> Memory:
+    """What a new array will be: packed and aligned."""
+    return Memory(shape, packed(shape), like.element, like.device, address=0)
+
+
+def _dtype_of(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType:
+    """Of the GEMM. Raises UsageError for arrays that do not go together."""
+    for name, one in (("b", b), ("out", c)):
+        if one.device != a.device:
+            raise UsageError(f"a is on GPU {a.device} and {name} on GPU {one.device}")
+    if c.shape != shape:
+        raise UsageError(f"a @ b has the shape {list(shape)}, out has {list(c.shape)}")
+    for dtype in DType:
+        if (dtype.ab, dtype.ab, dtype.c) == (a.element, b.element, c.element):
+            return dtype
+    raise UsageError(f"there is no GEMM of {a.element} and {b.element} that gives {c.element}")
+
+
+def _require_same_library(library: Library, array: Any, name: str) -> None:
+    other = library_of(type(array))
+    if other.name != library.name:
+        raise UsageError(
+            f"a is of {library.name} and {name} of {other.name}: use one library "
+            "(its from_dlpack takes the other's arrays without a copy)"
+        )
+
+
+def _empty(library: Library, shape: tuple[int, ...], like: Any) -> Any:
+    if library.empty is None:
+        raise UsageError(
+            f"gemm cannot make arrays of {library.name}: give out, of the shape {list(shape)}"
+        )
+    return library.empty(shape, like)
+
+
+def _scale(out: Any, beta: float) -> None:
+    """The product of nothing is 0."""
+    if beta:
+        out *= beta
+    else:
+        out[...] = 0

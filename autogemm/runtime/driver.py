@@ -1,0 +1,199 @@
+"""The CUDA driver, called directly: kernels run in the caller's context, on the caller's stream.
+
+No CUDA library for Python is needed, so that any one's arrays will do, and a launch costs what the
+driver takes and a microsecond. Functions and attributes are those of cuda.h, whose ABI is stable.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Protocol
+
+from autogemm.device import Device
+from autogemm.errors import DeviceError
+from autogemm.targets.cuda.probe import device_facts
+
+# Driver numbers: CUfunction_attribute and CUpointer_attribute.
+MAX_DYNAMIC_SMEM = 8
+DEVICE_ORDINAL = 9
+# Up to here a kernel gets dynamic shared memory without asking.
+DEFAULT_SMEM_BYTES = 48 * 1024
+
+Extents = tuple[int, int, int]
+LaunchCall = tuple[Any, ...]
+
+
+class Driver(Protocol):
+    """What running a kernel takes. Handles and addresses are integers."""
+
+    def device(self, index: int) -> Device:
+        """The facts of a card."""
+
+    def device_of(self, address: int) -> int:
+        """The number of the card that an address is on."""
+
+    def context(self, index: int) -> int:
+        """The context that libraries share on a card."""
+
+    def load(self, context: int, cubin: bytes) -> int:
+        """A module from machine code."""
+
+    def function(self, context: int, module: int, name: str, smem_bytes: int) -> int:
+        """A kernel of a module, allowed that much dynamic shared memory."""
+
+    def zeros(self, context: int, num_bytes: int, stream: int) -> int:
+        """Memory that is zero once the stream gets there."""
+
+    def free(self, context: int, address: int) -> None:
+        """Give memory back once nothing uses it."""
+
+    def call(  # noqa: PLR0913, PLR0917  # what a launch is made of
+        self,
+        function: int,
+        grid: Extents,
+        threads: Extents,
+        smem_bytes: int,
+        stream: int,
+        arguments: int,
+    ) -> LaunchCall:
+        """What `launch` takes; ``arguments`` is the address of an array of pointers."""
+
+    def launch(self, *call: Any) -> int:
+        """Put a kernel on its stream; 0, or why the driver refused. Costs as little as can be."""
+
+    def relaunch(self, context: int, call: LaunchCall) -> None:
+        """The same with that context current, whatever the thread has. Raises DeviceError."""
+
+
+class CudaDriver:
+    """The driver of this machine. Every method but `launch` raises DeviceError when it refuses."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._cuda = library
+        self._call("cuInit", 0)
+        # The bare function: a method around it would cost as much as the call.
+        self.launch: Callable[..., int] = library.cuLaunchKernel
+
+    def device(self, index: int) -> Device:
+        """The facts of a card."""
+        name, memory_bytes = ctypes.create_string_buffer(256), ctypes.c_size_t()
+        self._call("cuDeviceGetName", name, len(name), index)
+        self._call("cuDeviceTotalMem_v2", ctypes.byref(memory_bytes), index)
+
+        def attribute(number: int) -> int:
+            value = ctypes.c_int()
+            self._call("cuDeviceGetAttribute", ctypes.byref(value), number, index)
+            return value.value
+
+        return device_facts(name.value.decode(), memory_bytes.value, attribute)
+
+    def device_of(self, address: int) -> int:
+        """The number of the card that an address is on."""
+        ordinal = ctypes.c_int()
+        self._call(
+            "cuPointerGetAttribute",
+            ctypes.byref(ordinal),
+            DEVICE_ORDINAL,
+            ctypes.c_uint64(address),
+        )
+        return ordinal.value
+
+    def context(self, index: int) -> int:
+        """The card's primary context: what torch, CuPy and the CUDA runtime use."""
+        context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), index)
+        return _number(context)
+
+    def load(self, context: int, cubin: bytes) -> int:
+        """A module from machine code."""
+        module = ctypes.c_void_p()
+        with self._in(context):
+            self._call("cuModuleLoadData", ctypes.byref(module), cubin)
+        return _number(module)
+
+    def function(self, context: int, module: int, name: str, smem_bytes: int) -> int:
+        """A kernel of a module, allowed that much dynamic shared memory."""
+        function = ctypes.c_void_p()
+        handle = ctypes.c_void_p(module)
+        with self._in(context):
+            self._call("cuModuleGetFunction", ctypes.byref(function), handle, name.encode())
+            if smem_bytes > DEFAULT_SMEM_BYTES:
+                self._call("cuFuncSetAttribute", function, MAX_DYNAMIC_SMEM, smem_bytes)
+        return _number(function)
+
+    def zeros(self, context: int, num_bytes: int, stream: int) -> int:
+        """Memory that is zero once the stream gets there."""
+        address = ctypes.c_uint64()
+        with self._in(context):
+            self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(num_bytes))
+            self._call(
+                "cuMemsetD8Async",
+                address,
+                ctypes.c_ubyte(0),
+                ctypes.c_size_t(num_bytes),
+                ctypes.c_void_p(stream),
+            )
+        return address.value
+
+    def free(self, context: int, address: int) -> None:
+        """Give memory back; waits for what uses it."""
+        with self._in(context):
+            self._call("cuMemFree_v2", ctypes.c_uint64(address))
+
+    def call(  # noqa: PLR0913, PLR0917  # what a launch is made of
+        self,
+        function: int,
+        grid: Extents,
+        threads: Extents,
+        smem_bytes: int,
+        stream: int,
+        arguments: int,
+    ) -> LaunchCall:
+        """What `launch` takes; ``arguments`` is the address of an array of pointers.
+
+        All made ready for ctypes, which takes three microseconds to convert them.
+        """
+        pointers = (ctypes.c_void_p(stream), ctypes.c_void_p(arguments), ctypes.c_void_p())
+        return (ctypes.c_void_p(function), *grid, *threads, smem_bytes, *pointers)
+
+    def relaunch(self, context: int, call: LaunchCall) -> None:
+        """The same with that context current, whatever the thread has."""
+        with self._in(context):
+            status = self.launch(*call)
+        if status:
+            raise DeviceError(f"the kernel does not start: {self._message(status)}")
+
+    @contextmanager
+    def _in(self, context: int) -> Iterator[None]:
+        """With that context current in this thread."""
+        self._call("cuCtxPushCurrent_v2", ctypes.c_void_p(context))
+        try:
+            yield
+        finally:
+            self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    def _call(self, function: str, *arguments: object) -> None:
+        status = getattr(self._cuda, function)(*arguments)
+        if status:
+            raise DeviceError(f"{function}: {self._message(status)}")
+
+    def _message(self, status: int) -> str:
+        text = ctypes.c_char_p()
+        self._cuda.cuGetErrorName(status, ctypes.byref(text))
+        return (text.value or b"unknown error %d" % status).decode()
+
+
+@cache
+def cuda_driver() -> Driver:
+    """The driver, once per process. Raises DeviceError without one."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise DeviceError(f"no NVIDIA driver is installed: {error}") from error
+    return CudaDriver(library)
+
+
+def _number(handle: ctypes.c_void_p) -> int:
+    assert handle.value is not None, "the driver gave a handle"
+    return handle.value

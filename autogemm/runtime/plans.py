@@ -1,0 +1,200 @@
+"""From a call's shapes to launches that only need addresses: choose, compile, load, keep."""
+
+import ctypes
+import math
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cache
+
+from autogemm.codegen import render
+from autogemm.compile import Compiler
+from autogemm.dispatch import Choice, Chooser
+from autogemm.errors import NotFoundError
+from autogemm.kernel import LaunchPlan
+from autogemm.problem import Problem
+from autogemm.runtime.driver import Driver, Extents, LaunchCall, cuda_driver
+from autogemm.runtime.operands import Call
+from autogemm.space import default_families, launch_plan
+from autogemm.store import DecidedRow, open_store
+
+VECTOR_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A loaded kernel's launches: function, grid, block, shared memory."""
+
+    launches: tuple[tuple[int, Extents, Extents, int], ...]
+    workspace_bytes: int
+    choice: Choice
+
+
+class Card:
+    """One GPU of this process: its context, chooser, and the modules loaded into it."""
+
+    def __init__(self, driver: Driver, index: int) -> None:
+        self.driver = driver
+        self.index = index
+        self.device = driver.device(index)
+        self.context = driver.context(index)
+        self._modules: dict[str, int] = {}
+        self._chooser: Chooser | None = None
+
+    @property
+    def chooser(self) -> Chooser:
+        """From the default database as it was at the first use, or at the last `forget`."""
+        if self._chooser is None:
+            self._chooser = Chooser(_stored_runs(), default_families(), self.device)
+        return self._chooser
+
+    def forget(self) -> None:
+        """The database has got something new."""
+        self._chooser = None
+
+    def kernel(self, problem: Problem) -> Kernel:
+        """The kernel for a problem, compiled or from the cubin cache, loaded."""
+        choice = self.chooser.choose(problem)
+        source = render(choice.family, choice.config, problem)
+        plan = launch_plan(choice.family, choice.config, problem)
+        module = self._modules.get(source.sha256)
+        if module is None:
+            with closing(Compiler(threads=1)) as compiler:
+                cubin = compiler.compile(source, self.device.sm).cubin
+            module = self._modules[source.sha256] = self.driver.load(self.context, cubin)
+        return Kernel(self._launches(module, plan), plan.workspace_bytes, choice)
+
+    def _launches(
+        self, module: int, plan: LaunchPlan
+    ) -> tuple[tuple[int, Extents, Extents, int], ...]:
+        return tuple(
+            (
+                self.driver.function(self.context, module, launch.kernel, launch.smem_bytes),
+                launch.grid,
+                launch.threads,
+                launch.smem_bytes,
+            )
+            for launch in plan.launches
+        )
+
+
+def _stored_runs() -> list[DecidedRow]:
+    try:
+        with open_store(create=False) as store:
+            return store.decided()
+    except NotFoundError:
+        return []
+
+
+def as_aligned(call: Call, addresses: tuple[int, int, int]) -> Problem:
+    """The problem whose kernel may be run on matrices that begin there, batches included.
+
+    Kernels read vectors where the leading dimension allows it, and take the start as aligned. Where
+    it is not, a leading dimension that allows no more stands in: it only says which code is needed.
+    """
+    problem = call.problem
+    strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc}
+    sizes = element_bytes(problem)
+    for place, (name, stride) in enumerate(strides.items()):
+        size_bytes = sizes[place]
+        starts = [addresses[place], *(offset[place] * size_bytes for offset in call.offsets)]
+        aligned = max(1, math.gcd(VECTOR_BYTES, *starts) // size_bytes)
+        if math.gcd(stride, VECTOR_BYTES // size_bytes) > aligned:
+            strides[name] = stride + aligned
+    lda, ldb, ldc = strides.values()
+    return replace(problem, lda=lda, ldb=ldb, ldc=ldc)
+
+
+def element_bytes(problem: Problem) -> tuple[int, int, int]:
+    """Of A, B and C."""
+    dtype = problem.dtype
+    return (dtype.ab.size_bytes, dtype.ab.size_bytes, dtype.c.size_bytes)
+
+
+class Plan:
+    """One shape of call, ready: it takes addresses, factors and a stream. For one thread.
+
+    ``kernel`` is None where there is nothing to multiply.
+    """
+
+    def __init__(
+        self, card: Card, call: Call | None, kernel: Kernel | None, shape: tuple[int, ...]
+    ) -> None:
+        self.shape = shape
+        self.device = card.index
+        self.kernel = kernel
+        self._card = card
+        self._streams: dict[int, _OnStream] = {}
+        if call is None or kernel is None:
+            return
+        self._launch = card.driver.launch
+        self._launches = kernel.launches
+        self._swapped = call.swapped
+        problem = call.problem
+        sizes = element_bytes(problem)
+        self._offsets = [
+            tuple(size * start for size, start in zip(sizes, starts, strict=True))
+            for starts in call.offsets
+        ]
+        self._alpha, self._beta = ctypes.c_float(), ctypes.c_float()
+        self._a, self._b, self._c = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        self._workspace = ctypes.c_void_p()
+        values: tuple[ctypes.c_int | ctypes.c_float | ctypes.c_void_p, ...] = (
+            *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
+            *(self._alpha, self._a, ctypes.c_int(problem.lda)),
+            *(self._b, ctypes.c_int(problem.ldb)),
+            *(self._beta, self._c, ctypes.c_int(problem.ldc)),
+            self._workspace,
+        )
+        # The pointers point into the values, both of which must live as long as this.
+        self._values = values
+        self._pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+
+    def run(  # noqa: PLR0913, PLR0917  # what changes from call to call
+        self, a: int, b: int, c: int, alpha: float, beta: float, stream: int
+    ) -> None:
+        """Put the GEMM of every batch on the stream."""
+        if self._swapped:
+            a, b = b, a
+        self._alpha.value = alpha
+        self._beta.value = beta
+        on_stream = self._streams.get(stream) or self._first_on(stream)
+        self._workspace.value = on_stream.workspace
+        for start_a, start_b, start_c in self._offsets:
+            self._a.value = a + start_a
+            self._b.value = b + start_b
+            self._c.value = c + start_c
+            for call in on_stream.calls:
+                # Refused where the thread has another context: then it costs a little more.
+                if self._launch(*call):
+                    self._card.driver.relaunch(self._card.context, call)
+
+    def close(self) -> None:
+        """Give the workspaces back."""
+        for on_stream in self._streams.values():
+            if on_stream.workspace:
+                self._card.driver.free(self._card.context, on_stream.workspace)
+        self._streams.clear()
+
+    def _first_on(self, stream: int) -> "_OnStream":
+        """A workspace for each stream: launches that may run at the same time share none."""
+        assert self.kernel is not None, "there is something to multiply"
+        driver, num_bytes = self._card.driver, self.kernel.workspace_bytes
+        workspace = driver.zeros(self._card.context, num_bytes, stream) if num_bytes else 0
+        arguments = ctypes.addressof(self._pointers)
+        calls = tuple(driver.call(*launch, stream, arguments) for launch in self._launches)
+        self._streams[stream] = on_stream = _OnStream(calls, workspace)
+        return on_stream
+
+
+@dataclass(frozen=True, slots=True)
+class _OnStream:
+    """A plan's launches on one stream, and their workspace, 0 for none."""
+
+    calls: tuple[LaunchCall, ...]
+    workspace: int
+
+
+@cache
+def card(index: int) -> Card:
+    """One object for each GPU. Raises DeviceError without a driver."""
+    return Card(cuda_driver(), index)

@@ -1,0 +1,158 @@
+"""The CUDA worker's own code for the element types of tensor cores, on a simulated card."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from autogemm.config import Config
+from autogemm.dtypes import DType
+from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
+from autogemm.outcome import Outcome, Status
+from autogemm.problem import Layout, Problem
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda import CudaTarget
+from autogemm.targets.cuda.sanitized import run
+from autogemm.targets.cuda.sanitizer import Job
+
+pytestmark = [
+    pytest.mark.emulated,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
+]
+
+OPTIONS = MeasureOptions(deadline_s=20.0, max_samples=2)
+TENSOR_DTYPES = [dtype for dtype in DType if not dtype.has_fp32_products]
+
+# Element types by their C++ names; what is rounded where is a word that a test may replace.
+KERNEL = """
+struct bf16 {
+    unsigned short bits;
+    operator float() const { return __uint_as_float((unsigned)bits << 16); }
+    bf16() = default;
+    bf16(float value) {
+        const unsigned u = __float_as_uint(value);
+        bits = (u + NEAREST) >> 16;
+    }
+};
+static float as_bf16(float value) { return __uint_as_float(__float_as_uint(value) & 0xffff0000u); }
+static float as_half(float value) { return (_Float16)value; }
+extern "C" int gemm_kernel(int M, int N, int K, float alpha, const AB *A, int lda,
+                           const AB *B, int ldb, float beta, CC *C, int ldc) {
+    for (long i = 0; i < M; ++i) {
+        for (long j = 0; j < COLUMNS; ++j) {
+            float sum = 0;
+            for (long k = 0; k < DEPTH; ++k) {
+                const float a = TRANS_A ? A[k * lda + i] : A[i * lda + k];
+                const float b = TRANS_B ? B[j * ldb + k] : B[k * ldb + j];
+                sum = ACCUMULATE(sum + INPUT(a) * INPUT(b));
+            }
+            CC &c = C[i * ldc + j];
+            c = (CC)(alpha * sum + (beta != 0 ? beta * (float)c : 0.0f));
+        }
+    }
+    return 0;
+}
+"""
+NEAREST = "0x7fff + (u >> 16 & 1)"
+RIGHT = {"COLUMNS": "N", "DEPTH": "K", "INPUT": "", "ACCUMULATE": "", "NEAREST": NEAREST}
+C_NAMES = {"f32": "float", "tf32": "float", "f16": "_Float16", "bf16": "bf16"}
+
+
+def candidate(problem: Problem, **changes: str) -> Candidate:
+    given = {
+        "AB": C_NAMES[problem.dtype.ab.label],
+        "CC": C_NAMES[problem.dtype.c.label],
+        "TRANS_A": str(int(problem.layout.trans_a)),
+        "TRANS_B": str(int(problem.layout.trans_b)),
+    }
+    text = KERNEL
+    for name, value in {**RIGHT, **given, **changes}.items():
+        text = text.replace(name, value)
+    source = KernelSource("plain", "", Config.of("plain", dict(changes)), problem.layout, text)
+    compiled = CompiledKernel(source.sha256, "sm_90", b"C++" + text.encode(), (), "", "", (), 0.0)
+    plan = LaunchPlan((Launch("gemm_kernel", (1, 1, 1), (32, 1, 1), 0),))
+    return Candidate(source, plan, compiled)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaTarget]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
+        patch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path_factory.mktemp("built")))
+        with closing(CudaTarget()) as target:
+            yield target
+
+
+def outcome_of(target: CudaTarget, problem: Problem, **changes: str) -> Outcome:
+    target.prepare(problem, OPTIONS)
+    return target.measure(candidate(problem, **changes), None)
+
+
+@pytest.mark.parametrize("dtype", TENSOR_DTYPES, ids=str)
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Problem(37, 21, 50, Layout.NN, alpha=-0.3, beta=0.7, ldc=23),
+        Problem(30, 20, 40, Layout.TT, lda=51, ldb=52, ldc=53),
+    ],
+    ids=["nn", "tt"],
+)
+def test_a_right_kernel_passes(target: CudaTarget, problem: Problem, dtype: DType) -> None:
+    outcome = outcome_of(target, with_dtype(problem, dtype))
+    assert (outcome.status, outcome.reason) == (Status.OK, "")
+    assert outcome.verification is not None
+    # Rounding C to 16 bits may come near the bound; sums of FP32 may not.
+    least = 1.0 if dtype.c.size_bytes == 2 else 0.25
+    assert 0 < outcome.verification.max_error_ratio <= least
+
+
+@pytest.mark.parametrize(
+    ("dtype", "changes", "complaint"),
+    [
+        (DType.BF16_F32, {"DEPTH": "K - 1"}, "integer inputs"),
+        (DType.BF16, {"DEPTH": "K - 1"}, "integer inputs"),
+        (DType.F16, {"ACCUMULATE": "as_half"}, "real inputs"),
+        (DType.TF32, {"INPUT": "as_bf16"}, "real inputs"),
+        # Cut off instead of rounded to nearest.
+        (DType.BF16, {"NEAREST": "0"}, "integer inputs"),
+        (DType.F16, {"COLUMNS": "N + 1"}, "outside C"),
+        (DType.BF16_F32, {"COLUMNS": "N + 1"}, "outside C"),
+    ],
+    ids=lambda value: str(value).replace(" ", "-"),
+)
+def test_a_wrong_kernel_is_caught(
+    target: CudaTarget, dtype: DType, changes: dict[str, str], complaint: str
+) -> None:
+    outcome = outcome_of(target, Problem(48, 40, 512, dtype=dtype, ldc=44), **changes)
+    assert outcome.status is Status.WRONG_RESULT
+    assert complaint in outcome.reason
+
+
+def test_the_baseline_is_the_fastest_right_call_of_cublas(target: CudaTarget) -> None:
+    # The simulated library proposes a wrong algorithm, a slow one, and one like GemmEx.
+    problem = Problem(64, 64, 64, dtype=DType.BF16)
+    target.prepare(problem, OPTIONS)
+    finals = target.finals([candidate(problem)], rounds=3, seed=0)
+    assert finals.baseline.name in ("cuBLAS GemmEx", "cuBLASLt 3 of 3")
+    assert finals.winner.verification is not None
+
+
+@pytest.mark.parametrize("dtype", TENSOR_DTYPES, ids=str)
+def test_what_the_sanitizer_watches_is_checked_too(
+    target: CudaTarget,
+    dtype: DType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path))
+    problem = Problem(9, 7, 33, Layout.TN, dtype=dtype, ldc=8, beta=1.0)
+    assert run(Job(candidate(problem), problem, 0)) == "right"
+    wrong = run(Job(candidate(problem, DEPTH="K - 1"), problem, 0))
+    assert wrong.startswith("wrong: ")
+
+
+def with_dtype(problem: Problem, dtype: DType) -> Problem:
+    values = {name: getattr(problem, name) for name in ("lda", "ldb", "ldc", "alpha", "beta")}
+    return Problem(problem.m, problem.n, problem.k, problem.layout, dtype, **values)

@@ -1,0 +1,203 @@
+"""autogemm.gemm on host memory: kernels are real text, the card is NumPy (runtime_fakes)."""
+
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+from runtime_fakes import FakeCompiler, FakeDriver, HostArray, OtherArray, driver
+
+import autogemm
+from autogemm.errors import UsageError
+
+__all__ = ["driver"]
+
+
+def random(*shape: int) -> HostArray:
+    return HostArray(np.random.default_rng(sum(shape)).normal(size=shape).astype(np.float32))
+
+
+def empty(*shape: int) -> HostArray:
+    """At an address as a card's memory has."""
+    whole = np.full(int(np.prod(shape)) + 64, np.nan, np.float32)
+    start = -(whole.ctypes.data // 4) % 64
+    return HostArray(whole[start : start + int(np.prod(shape))].reshape(shape))
+
+
+def view(array: HostArray, *where: Any) -> HostArray:
+    return HostArray(array.data[where])
+
+
+def assert_product(a: HostArray, b: HostArray, out: HostArray) -> None:
+    np.testing.assert_allclose(out.data, a.data @ b.data, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "size", [(128, 128, 64), (100, 36, 52), (33, 65, 17), (1, 1, 1), (8, 512, 256)]
+)
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_products_in_every_layout(driver: FakeDriver, size: tuple[int, ...], layout: str) -> None:
+    m, n, k = size
+    a = random(m, k) if layout[0] == "n" else HostArray(random(k, m).data.T)
+    b = random(k, n) if layout[1] == "n" else HostArray(random(n, k).data.T)
+    out = empty(m, n)
+    assert autogemm.gemm(a, b, out) is out
+    assert_product(a, b, out)
+    by_column = HostArray(empty(n, m).data.T)
+    autogemm.gemm(a, b, by_column)
+    assert_product(a, b, by_column)
+
+
+def test_factors_and_what_is_added(driver: FakeDriver) -> None:
+    a, b, out, c = random(16, 8), random(8, 24), empty(16, 24), random(16, 24)
+    autogemm.gemm(a, b, out, alpha=2.0)
+    np.testing.assert_allclose(out.data, 2 * a.data @ b.data, rtol=1e-4)
+    autogemm.gemm(a, b, out, beta=1.0)
+    np.testing.assert_allclose(out.data, 3 * a.data @ b.data, rtol=1e-4)
+    autogemm.gemm(a, b, out, alpha=0.5, beta=-1.0, c=c)
+    np.testing.assert_allclose(out.data, 0.5 * a.data @ b.data - c.data, rtol=1e-4, atol=1e-5)
+    with pytest.raises(UsageError, match="needs c"):
+        autogemm.gemm(a, b, beta=1.0)
+
+
+def test_batches_broadcast(driver: FakeDriver) -> None:
+    a, b, out = random(3, 1, 16, 8), random(2, 8, 12), empty(3, 2, 16, 12)
+    autogemm.gemm(a, b, out)
+    assert_product(a, b, out)
+    assert len(driver.launches) == 6
+    rows, shared, more = random(4, 16, 8), random(8, 12), empty(4, 16, 12)
+    autogemm.gemm(rows, shared, more)
+    assert_product(rows, shared, more)
+    assert len(driver.launches) == 7
+
+
+def test_matrices_that_begin_anywhere(driver: FakeDriver) -> None:
+    """Kernels with vector loads would be wrong here: the fake card checks what they require."""
+    whole_a, whole_b, whole_c = random(64, 72), random(64, 72), empty(64, 72)
+    for start in (1, 2, 3):
+        a, b = (
+            view(whole_a, ..., slice(start, 64 + start)),
+            view(whole_b, slice(0, 64), slice(0, 64)),
+        )
+        out = view(whole_c, ..., slice(start, 64 + start))
+        autogemm.gemm(a, b, out)
+        assert_product(a, b, out)
+
+
+def test_nothing_to_multiply(driver: FakeDriver) -> None:
+    out = empty(4, 6)
+    autogemm.gemm(random(4, 0), random(0, 6), out)
+    assert (out.data == 0).all()
+    out.data[...] = 3
+    autogemm.gemm(random(4, 0), random(0, 6), out, beta=2.0)
+    assert (out.data == 6).all()
+    autogemm.gemm(random(0, 5), random(5, 6), empty(0, 6))
+    assert driver.launches == []
+
+
+def test_the_second_call_only_launches(driver: FakeDriver) -> None:
+    a, b, out = random(64, 64), random(64, 64), empty(64, 64)
+    autogemm.gemm(a, b, out)
+    compiled, loaded = list(FakeCompiler.compiled), list(driver.texts)
+    autogemm.gemm(a, b, out)
+    autogemm.gemm(random(64, 64), b, out)
+    assert (FakeCompiler.compiled, driver.texts) == (compiled, loaded)
+    assert len(driver.launches) == 3
+    # Another size may need the same kernel: it is loaded once.
+    autogemm.gemm(random(64, 128), random(128, 64), empty(64, 64))
+    assert len(set(FakeCompiler.compiled)) == len(FakeCompiler.compiled)
+
+
+def test_the_stream_that_an_array_names(driver: FakeDriver) -> None:
+    a, b, out = random(16, 16), random(16, 16), empty(16, 16)
+    a.stream = 77
+    autogemm.gemm(a, b, out)
+    a.stream = None
+    autogemm.gemm(a, b, out)
+    assert [stream for _, stream in driver.launches] == [77, 0]
+
+
+def test_a_thread_with_another_context(driver: FakeDriver) -> None:
+    driver.refuses = True
+    a, b, out = random(16, 16), random(16, 16), empty(16, 16)
+    autogemm.gemm(a, b, out)
+    assert driver.contexts == [100]
+    assert_product(a, b, out)
+
+
+def test_each_stream_has_a_workspace_and_forget_frees_it(driver: FakeDriver) -> None:
+    # Deep and narrow: the best guess splits K and needs a workspace.
+    a, b, out = random(32, 65536), random(65536, 32), empty(32, 32)
+    for stream in (1, 2, 1):
+        a.stream = stream
+        autogemm.gemm(a, b, out)
+    assert_product(a, b, out)
+    assert len(driver.memory) == 2
+    autogemm.forget()
+    assert driver.memory == {}
+
+
+def test_threads_do_not_share_arguments(driver: FakeDriver) -> None:
+    a, b = random(32, 32), random(32, 32)
+    outs = [empty(32, 32) for _ in range(8)]
+
+    def run(out: HostArray, factor: float) -> None:
+        for _ in range(50):
+            autogemm.gemm(a, b, out, alpha=factor)
+
+    threads = [
+        threading.Thread(target=run, args=(out, factor + 1.0)) for factor, out in enumerate(outs)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for factor, out in enumerate(outs):
+        np.testing.assert_allclose(out.data, (factor + 1) * a.data @ b.data, rtol=1e-3, atol=1e-3)
+
+
+def shaped(shape: tuple[int, ...], dtype: str = "float32") -> HostArray:
+    return HostArray(np.zeros(shape, dtype))
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "out", "words"),
+    [
+        (shaped((4, 4)), shaped((5, 4)), shaped((4, 4)), "4 columns and b 5 rows"),
+        (shaped((4, 4)), shaped((4, 4)), shaped((4, 5)), r"shape \[4, 4\], out has \[4, 5\]"),
+        (shaped((4, 4), "float64"), shaped((4, 4)), shaped((4, 4)), "no kernels for float64"),
+        (shaped((4, 4), "int32"), shaped((4, 4)), shaped((4, 4)), "no kernels for <i4"),
+        (
+            shaped((4, 4)),
+            OtherArray(np.zeros((4, 4), "float32")),
+            shaped((4, 4)),
+            "use one library",
+        ),
+        (shaped((4, 4)), shaped((4, 4)), None, r"give out, of the shape \[4, 4\]"),
+        (np.zeros((4, 4)), np.zeros((4, 4)), None, "not on a GPU"),
+        ([[1.0]], [[1.0]], None, "no array on a GPU"),
+    ],
+)
+def test_what_does_not_fit_is_one_clear_line(
+    driver: FakeDriver, a: Any, b: Any, out: Any, words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        autogemm.gemm(a, b, out)
+    assert driver.launches == []
+
+
+def test_out_must_have_memory_of_its_own(driver: FakeDriver) -> None:
+    a = random(8, 8)
+    with pytest.raises(UsageError, match="out is a or b"):
+        autogemm.gemm(a, random(8, 8), a)
+
+
+def test_importing_the_package_imports_nothing_heavy() -> None:
+    program = "import sys, autogemm; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert not {"numpy", "sqlalchemy", "optuna", "cupy", "torch"} & set(done.stdout.split())
+    assert {"gemm", "tune", "best", "forget"} <= set(autogemm.__all__)
