@@ -15,7 +15,7 @@ from autogemm.config import Config
 if TYPE_CHECKING:
     from autogemm.certificate import Certificate
     from autogemm.device import Device
-    from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, Verification
+    from autogemm.outcome import Environment, Finals, FinalsEntry, Outcome, Provenance, Verification
     from autogemm.problem import Problem
     from autogemm.store import ResultRow, RunRow, TrialRow
     from autogemm.stored_kernel import StoredKernel
@@ -184,6 +184,11 @@ def kernel_row(kernel: StoredKernel) -> FlatRow:
         "source_sha256": source.sha256,
         **_certificate(kernel.certificate),
     }
+
+
+def environment_row(environment: Environment) -> FlatRow:
+    """Columns ENVIRONMENT."""
+    return asdict(environment)
 
 
 def _certificate(certificate: Certificate | None) -> FlatRow:

@@ -199,6 +199,7 @@ def trial_columns(outcome: Outcome) -> Columns:
         "reason": outcome.reason,
         "family": outcome.config.family,
         "config": outcome.config.as_dict(),
+        "time_us": outcome.time_us,
         "compile_seconds": outcome.compile_seconds,
         "measure_seconds": outcome.measure_seconds,
         **verification_columns(outcome.verification),
