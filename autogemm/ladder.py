@@ -75,8 +75,12 @@ def _rung(name: str, form: dict[str, Any], changes: dict[str, Value], variant_of
         name=name,
         family=form["family"],
         values=tuple((form["config"] | changes).items()),
-        summary=form["summary"],
+        summary=_changed(variant_of, changes) if variant_of else form["summary"],
         published=form.get("published", ""),
         published_percent=form.get("published_percent"),
         variant_of=variant_of,
     )
+
+
+def _changed(name: str, changes: dict[str, Value]) -> str:
+    return f"{name} with {' '.join(f'{key}={value}' for key, value in changes.items())}"

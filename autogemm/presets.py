@@ -1,4 +1,4 @@
-"""Lists of problems that are tuned together, by name."""
+"""Lists of sizes that are tuned or benchmarked together, by name."""
 
 from collections.abc import Callable
 from itertools import product
@@ -31,10 +31,25 @@ def mixed() -> list[Size]:
     return [*corners, *between, (700, 300, 1500), (2000, 2000, 500), (128, 8192, 1024)]
 
 
+def suite() -> list[Size]:
+    """Squares, odd sizes, skinny and deep ones."""
+    edges = (128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 1000, 1023, 4095)
+    oblong = [(4096, 256, 1024), (16, 4096, 4096), (64, 4096, 4096), (4096, 4096, 64)]
+    oblong += [(256, 256, 16384), (8192, 128, 8192), (3072, 768, 768), (32, 32, 65536)]
+    return [*((edge, edge, edge) for edge in edges), *oblong, (2048, 8192, 512)]
+
+
+def ladder() -> list[Size]:
+    """Where the ladder's rungs are shown."""
+    return [(edge, edge, edge) for edge in (1024, 2048, 4096)]
+
+
 PRESETS: dict[str, Callable[[], list[Size]]] = {
     "transformer": transformer,
     "squares": squares,
     "mixed": mixed,
+    "suite": suite,
+    "ladder": ladder,
 }
 
 

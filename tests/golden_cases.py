@@ -140,6 +140,18 @@ GOLDEN_CASES = (
         | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 1, "VEC_STORE": 1},
     ),
     GoldenCase(
+        "double_buffer_in_pieces",
+        square(1536),
+        {"BM": 96, "BN": 96, "BK": 16, "WM": 96, "WN": 48, "TM": 12, "TN": 12, "SLICE_K": 2}
+        | {"STAGES": 2, "GROUP_M": 1, "LANE_MAP": "quads"},
+    ),
+    GoldenCase(
+        "pipeline_in_pieces_any_size",
+        Problem(961, 1515, 1001, layout=Layout.TN),
+        {"BM": 96, "BN": 96, "BK": 16, "WM": 96, "WN": 48, "TM": 12, "TN": 12, "SLICE_K": 2}
+        | {"PAD_A": 0, "STREAM_BLOCKS": 132, "VEC_LOAD": 1, "VEC_STORE": 1},
+    ),
+    GoldenCase(
         "pipeline_streamed_any_size",
         Problem(2000, 3002, 1000, layout=Layout.TN),
         TILE_64 | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "STREAM_BLOCKS": 264},

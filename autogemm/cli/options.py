@@ -38,7 +38,9 @@ def problems_options(command: Command) -> Command:
             multiple=True,
             help="M=N=K as one number, or MxNxK; repeatable.  [default: 4096]",
         ),
-        click.option("--preset", metavar="NAME", help="Many: transformer, squares or mixed."),
+        click.option(
+            "--preset", metavar="NAME", help="Many: transformer, squares, mixed, suite or ladder."
+        ),
         click.option(
             "--problems",
             "problems_file",

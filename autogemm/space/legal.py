@@ -199,8 +199,10 @@ class Space:
                     yield f"{parameter.name}={value}", (column == value).astype(np.float64)
         for name, expression in self.family.derive.items():
             given[name] = derived = expression.evaluate(given)
-            if isinstance(derived, np.ndarray) and derived.dtype == np.int64:
-                yield name, _log2(derived)
+            values = np.asarray(derived)
+            if values.dtype.kind in "bi":
+                # One number where a choice falls the same way for all of these rows.
+                yield name, np.broadcast_to(_log2(values), keys.shape)
 
 
 def _column(values: Sequence[Value]) -> Column:

@@ -34,5 +34,5 @@ def program_version(path: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired):
         return name
-    found = re.search(r"Version (\d[\w.]*)", done.stdout)
+    found = re.search(r"\bV(?:ersion )?(\d[\w.]*)", done.stdout)
     return f"{name} {found[1]}" if found else name

@@ -55,6 +55,7 @@ class ListedTarget:
     provenance = Provenance.RECORDED
     needs_cubin = False
     baseline_us: float | None = None
+    baseline_error: float | None = None
 
     def __init__(self, path: Path, listed: ListedRecording | None = None) -> None:
         if not path.exists():
