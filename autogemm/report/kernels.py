@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autogemm.analysis import Comparison, Timed, compare
-from autogemm.analysis.comparison import benchmark
+from autogemm.analysis.comparison import comparison_of
 from autogemm.benchmark import Bench, BenchEntry
 from autogemm.ladder import Library, Rung, libraries, rungs
 from autogemm.outcome import Provenance
@@ -13,6 +13,7 @@ from autogemm.report.data import comparison_data
 from autogemm.report.kernel_words import bench_words, limits_of_kernels, losses
 from autogemm.report.page import Page, Plot, Section, Table, table
 from autogemm.report.run import RECORDED, facts_table, place_tables
+from autogemm.roofline import Ceilings
 from autogemm.store import BestQuery, RunRow, Store
 
 SIZES = Plot("sizes", "Speed against size", "A line a kernel")
@@ -23,11 +24,16 @@ ROOFLINE = Plot("roofline", "Roofline", "A mark a kernel and size, below what th
 def bench_report(store: Store, bench_id: int | None) -> Page:
     """A benchmark, the newest without an id. Raises NotFoundError if there is none."""
     bench = store.bench(bench_id)
-    comparison = benchmark(store, bench.bench_id)
+    return bench_page(bench, store.ceilings(bench.spec.device))
+
+
+def bench_page(bench: Bench, ceilings: Ceilings | None) -> Page:
+    """A benchmark, stored or not. Raises NotFoundError if it timed nothing."""
+    comparison = comparison_of(bench, ceilings)
     num_kernels = len({one.kernel for one in comparison.timed()})
     spec = bench.spec
     facts: dict[str, Any] = {
-        "benchmark": bench.bench_id,
+        "benchmark": bench.bench_id or "not stored",
         "command": spec.command,
         "preset": spec.preset,
         "times": spec.provenance.value,
@@ -37,7 +43,7 @@ def bench_report(store: Store, bench_id: int | None) -> Page:
     }
     return Page(
         title=f"{num_kernels} kernels on {spec.device.name}",
-        subtitle=f"autogemm benchmark {bench.bench_id}, {bench.started_at:%Y-%m-%d %H:%M} UTC",
+        subtitle=f"autogemm {comparison.source}, {bench.started_at:%Y-%m-%d %H:%M} UTC",
         warning=RECORDED if spec.provenance is Provenance.RECORDED else "",
         sections=(
             Section(

@@ -222,6 +222,23 @@ def test_json_has_every_row(run: Run) -> None:
     assert rows[2]["percent_of_cublas"] == 100.0
 
 
+def test_a_report_of_what_was_just_timed(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="Plotly is not installed")
+    path = tmp_path / "ladder.html"
+    for stored in ((), ("--no-store",)):
+        result = run("--sizes", "16", "-q", "--report", str(path), *stored)
+        assert result.exit_code == 0, result.output
+        page = path.read_text()
+        assert "<h1>2 kernels on a CPU</h1>" in page
+        assert "vectorized is the fastest" in page
+        assert ("autogemm benchmark 1," in page) is not bool(stored)
+    path.write_text("mine")
+    result = run("--sizes", "16", "-q", "--report", str(path))
+    assert result.exit_code == 2
+    assert result.stdout == "", "nothing was timed for a report that cannot be written"
+    assert path.read_text() == "mine"
+
+
 # In place of ceilings.cu: as slow as a CPU is, and a copy that a test can tell from none.
 CEILINGS = b"""C++
 extern "C" int fma_kernel(float *out, float factor, float addend, int steps) {

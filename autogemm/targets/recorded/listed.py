@@ -54,6 +54,7 @@ class ListedTarget:
     provenance = Provenance.RECORDED
     needs_cubin = False
     baseline_us: float | None = None
+    baseline_error: float | None = None
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
