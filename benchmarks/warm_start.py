@@ -42,7 +42,7 @@ def optimum_us(path: Path) -> float:
         return min(time for time in target.recording.time_us if time is not None)
 
 
-def search(
+def search(  # noqa: PLR0913  # one search's circumstances
     path: Path, family: Family, store: Store, seed: int, *, warm: bool, trials: int
 ) -> tuple[list[float], tuple[str, ...]]:
     """The times in order, and what the search started from."""
