@@ -66,12 +66,13 @@ def assembled(
 def _findings(
     table: Table, learned: Learned, ruling: Layout, layouts: Sequence[Layout], is_recorded: bool
 ) -> list[str]:
-    times = "read from recordings, not measured here" if is_recorded else "measured"
-    lines = [
-        f"Rule: {learned.rule}, from times {times} at {len(table.sizes)} sizes in the layout "
+    recorded = "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings."
+    lines = [recorded] if is_recorded else []
+    lines.append(
+        f"Rule: {learned.rule}, from times at {len(table.sizes)} sizes in the layout "
         f"{ruling}. Kernels for the layouts {', '.join(layouts)}; any other call, and any that no "
         "kernel fits, takes the fallback."
-    ]
+    )
     if learned.regret is None:
         lines.append(
             "Expected loss on sizes that were not tuned: not known, because the kernels were not "
