@@ -16,14 +16,14 @@ from store_samples import H100
 
 from autogemm.cli import main
 from autogemm.codegen import Library, export_library, extract_kernel, render
-from autogemm.codegen.library import rule_lines
+from autogemm.codegen.library import rule_text
 from autogemm.config import Config
 from autogemm.device_catalogue import find_device
 from autogemm.dispatch import Snapper, assembled
 from autogemm.dispatch.variants import variants_of
 from autogemm.errors import NotFoundError, UsageError
 from autogemm.problem import Layout
-from autogemm.rule import Leaf, Nearest, Rule, Split, Tree
+from autogemm.rule import Leaf, Modelled, Nearest, Rule, Split, TimeModel, Tree, choose
 from autogemm.space import default_families
 from autogemm.store import Store, open_store
 from autogemm.tuning import tuner
@@ -50,7 +50,14 @@ def shipped_library(layouts: tuple[Layout, ...] = (Layout.NN,)) -> Library:
         for variant in variants_of(config, number, layouts, snap)
     ]
     return Library(
-        H100, rule, configs, tuple(variants), (0, 1, 2, 3), ((512, 512, 512),), ("Found: this.",)
+        H100,
+        rule,
+        configs,
+        tuple(variants),
+        (0, 1, 2, 3),
+        ((512, 512, 512),),
+        (1,),
+        ("Found: this.",),
     )
 
 
@@ -110,6 +117,15 @@ RULES: list[Rule] = [
             Split("M", 1000, Leaf(2), Split("M * N * K", 10**10, Leaf(3), Leaf(0))),
         )
     ),
+    Modelled(
+        (
+            TimeModel(16, 32, 8, 1, 132, False, 2.5, 0.01, 0.02, 0.1),
+            TimeModel(128, 128, 8, 1, 132, False, 4.0, 0.0, 0.08, 0.1),
+            TimeModel(64, 64, 16, 16, 264, False, 6.0, 0.001, 0.03, 0.1),
+            TimeModel(128, 256, 8, 1, 264, True, 9.0, 0.0, 0.13, 0.1),
+        ),
+        (2, 0, 3, 1),
+    ),
     Nearest(((64, 64, 64), (4096, 4096, 4096), (16, 4096, 1000)), (2, 0, 1)),
 ]
 
@@ -118,7 +134,7 @@ RULES: list[Rule] = [
 @pytest.mark.parametrize("rule", RULES)
 def test_the_rule_in_c_chooses_as_the_rule_in_python(rule: Rule, tmp_path: Path) -> None:
     configs = [tile_of_rows(bm) for bm in (16, 32, 64, 128)]
-    body = "\n".join(rule_lines(rule, configs))
+    body = rule_text(rule, configs)
     head = '#include <cmath>\nextern "C" int choose(long long M, long long N, long long K) {'
     source = f"{head}\n{body}\n}}\n"
     (tmp_path / "rule.cpp").write_text(source)
@@ -133,7 +149,7 @@ def test_the_rule_in_c_chooses_as_the_rule_in_python(rule: Rule, tmp_path: Path)
         for n in extents:
             for k in extents:
                 chosen[m, n, k] = function(m, n, k)
-                assert chosen[m, n, k] == rule.choose((m, n, k)), (m, n, k)
+                assert chosen[m, n, k] == choose(rule, (m, n, k)), (m, n, k)
     assert set(chosen.values()) == set(rule.kernels)
 
 
