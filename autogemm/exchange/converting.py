@@ -83,7 +83,10 @@ def _run_form(copy: RunCopy) -> RunForm:
         environment=EnvironmentForm(**asdict(spec.environment)),
         families=list(spec.families),
         fix={name: list(values) for name, values in spec.fix},
-        **_fields(spec, "problem family_sha256 sampler seed l2 objective fill provenance command"),
+        **_fields(
+            spec,
+            "problem family_sha256 sampler seed l2 objective fill max_error provenance command",
+        ),
         **_fields(copy, "state stopped_by started_at finished_at"),
     )
 
@@ -95,7 +98,10 @@ def _run(form: RunForm) -> RunCopy:
         environment=Environment(**form.environment.model_dump()),
         families=tuple(form.families),
         fix=tuple((name, tuple(values)) for name, values in form.fix.items()),
-        **_fields(form, "problem family_sha256 sampler seed l2 objective fill provenance command"),
+        **_fields(
+            form,
+            "problem family_sha256 sampler seed l2 objective fill max_error provenance command",
+        ),
     )
     return RunCopy(form.run, spec, **_fields(form, "state stopped_by started_at finished_at"))
 
