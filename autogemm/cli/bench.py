@@ -59,6 +59,9 @@ if TYPE_CHECKING:
 )
 @click.option("--report", metavar="FILE", help="Also write a report: one HTML file.")
 @click.option("--no-store", is_flag=True, help="Keep nothing in the database.")
+@click.option(
+    "--show", metavar="ID|last", help="Show a benchmark of the database, measure nothing."
+)
 @click.option("--list", "as_list", is_flag=True, help="List the kernels that can be named.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 @db_option
@@ -76,6 +79,7 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
       autogemm bench --preset ladder --report ladder.html
       autogemm bench --kernels tiled,kernel:12,cublas_f32,torch_f32 --sizes 128:8192:*2
       autogemm bench --sizes 4096x256x1024,@sizes.txt --csv
+      autogemm bench --show last --csv
       autogemm bench --list
     """
     if options["as_list"]:
@@ -83,15 +87,17 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
         return
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other: choose one")
-    request = _request(options)
     report = options["report"]
     if report:
         from autogemm.report import BEGINNING, require_packages
 
         require_packages()
         require_output(report, force=False, ours=BEGINNING)
-    with ExitStack() as stack:
-        done, ceilings = _run(request, options, stack)
+    if options["show"]:
+        done, ceilings = _stored(options)
+    else:
+        with ExitStack() as stack:
+            done, ceilings = _run(_request(options), options, stack)
     if report:
         _write_report(report, done, ceilings)
     rows = bench_rows(done)
@@ -99,6 +105,18 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
         print_rows(rows, COLUMNS, as_json=as_json, as_csv=as_csv)
     else:
         _print(done, rows)
+
+
+def _stored(options: dict[str, Any]) -> tuple[Bench, Ceilings | None]:
+    """Raises NotFoundError for one that is not there, UsageError for what is no id."""
+    from autogemm.cli.db_filters import open_database
+
+    wanted = options["show"]
+    if wanted != "last" and not (wanted.isascii() and wanted.isdigit() and len(wanted) < 10):
+        raise UsageError(f"--show takes the number of a benchmark, or last; got {wanted!r}")
+    with open_database(options["db"]) as store:
+        done = store.bench(None if wanted == "last" else int(wanted))
+        return done, store.ceilings(done.spec.device)
 
 
 def _request(options: dict[str, Any]) -> BenchRequest:

@@ -197,6 +197,14 @@ def test_the_table_the_csv_and_the_database_agree(run: Run, tmp_path: Path) -> N
         assert float(row["percent_of_cublas"]) == pytest.approx(100 * entry.ratio)
 
 
+def test_a_stored_benchmark_is_shown_again(run: Run) -> None:
+    first = run("--sizes", "16", "--csv", "-q")
+    assert run("--show", "last", "--csv").stdout == first.stdout
+    assert run("--show", "1", "--csv").stdout == first.stdout
+    assert "no benchmark 7" in run("--show", "7").stderr
+    assert run("--show", "[red]").exit_code == 2
+
+
 def test_a_person_sees_a_table_for_each_size_and_who_was_left_out(run: Run) -> None:
     result = run("--sizes", "16", "--no-store")
     assert result.exit_code == 0, result.output
