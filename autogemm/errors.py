@@ -13,6 +13,7 @@
     │   └── CompilerDiedError    the compiler crashed, or took too much memory
     ├── DeviceError              no usable GPU or driver, or the card is out of memory
     ├── RecordingError           a recording file is broken
+    ├── ProfileError             what a profiler wrote cannot be understood
     ├── StoreError               the database cannot be opened, read or written
     │   └── StoreLockedError     another process holds its lock for longer than was waited
     ├── ExchangeError            a file from elsewhere is broken, or a format cannot hold something
@@ -77,6 +78,10 @@ class DeviceError(AutogemmError):
 
 class RecordingError(AutogemmError):
     """A recording file is broken or does not hold what was asked for."""
+
+
+class ProfileError(AutogemmError):
+    """What a profiler wrote cannot be understood."""
 
 
 class StoreError(AutogemmError):

@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "verify": ("autogemm.cli.verify", "Run kernels on hard problems, checked access by access."),
     "render": ("autogemm.cli.render", "Print the CUDA source of one config."),
     "bench": ("autogemm.cli.bench", "Time kernels side by side: rungs, your own, libraries."),
+    "profile": ("autogemm.cli.profile", "Say what limits a kernel, from hardware counters."),
     "bench-search": ("autogemm.cli.bench_search", "Compare search strategies on recorded spaces."),
     "report": ("autogemm.cli.report", "Write one HTML file that explains a run or a benchmark."),
     "plot": ("autogemm.cli.plot", "Draw a picture of a run or of a benchmark."),

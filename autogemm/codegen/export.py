@@ -63,7 +63,7 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
             f"kernel {kernel.kernel_id} was emitted by another version of the family "
             f"{family.name}: tune again, or install the version that tuned it"
         )
-    host = _Host(family, source, problem)
+    host = Host(family, source, problem)
     launches = host.launches()
     kernels = dict.fromkeys(launch["kernel"] for launch in launches)
     context = {
@@ -86,7 +86,7 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
         "workspace_bytes": host.workspace_bytes(),
         "problem": _problem_literals(problem),
         "arch": kernel.device.arch,
-        "device_name": json.dumps(_printable(kernel.device.name)),
+        "device_name": json.dumps(printable(kernel.device.name)),
     }
     return environment().get_template("export/standalone.cu.jinja").render(context)
 
@@ -155,7 +155,7 @@ def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
     }
 
 
-class _Host:
+class Host:
     """What the launcher needs of a family, as C++ expressions over M N K lda ldb ldc.
 
     ``guard_*`` and ``vec_*`` are what the kernel was specialised for by its problem. They hold
@@ -281,23 +281,23 @@ def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:
         ("config", source.config.label),
         ("kernel", f"sha256 {source.sha256}"),
     ):
-        yield from _comment(f"{label + ':':9}", value)
+        yield from comment(f"{label + ':':9}", value)
     yield from _certificate(kernel.certificate)
 
 
 def _certificate(certificate: Certificate | None) -> Iterator[str]:
     """One comment for each check, with what was not done and why."""
     if certificate is None:
-        yield from _comment("checked: ", "as every candidate is, without a winner's certificate")
+        yield from comment("checked: ", "as every candidate is, without a winner's certificate")
         return
     summary = f"{certificate.made_at:%Y-%m-%d}, {certificate.summary}"
-    yield from _comment("checked: ", summary)
+    yield from comment("checked: ", summary)
     for check in certificate.checks:
-        yield from _comment("         ", check.line)
+        yield from comment("         ", check.line)
 
 
 def _usage(kernel: StoredKernel, kernels: Iterable[str], file_name: str) -> Iterator[str]:
-    arch, name = kernel.device.sm, _printable(file_name)
+    arch, name = kernel.device.sm, printable(file_name)
     program = name.removesuffix(".cu")
     yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
     yield f"//     nvcc -O3 -arch={arch} {name} -o {program} && ./{program}"
@@ -305,7 +305,7 @@ def _usage(kernel: StoredKernel, kernels: Iterable[str], file_name: str) -> Iter
     yield f"// As a library, without main; {function} below is the function to call:"
     yield f"//     nvcc -O3 -arch={arch} -DAUTOGEMM_LIBRARY -c {name}"
     others = " ".join(f"-D{name}=..." for name in (function, *kernels))
-    yield from _comment("", f"Two of these in one program need other names: {others}")
+    yield from comment("", f"Two of these in one program need other names: {others}")
 
 
 def _speed(kernel: StoredKernel) -> str:
@@ -345,10 +345,10 @@ def _versions(environment: Environment) -> str:
     return ", ".join(f"{name} {version}".strip() for name, version in parts.items() if version)
 
 
-def _comment(label: str, text: str) -> list[str]:
+def comment(label: str, text: str) -> list[str]:
     """Comment lines of at most WIDTH columns, the later ones indented under the first."""
     return textwrap.wrap(
-        _printable(text) or "-",
+        printable(text) or "-",
         WIDTH,
         initial_indent=f"// {label}",
         subsequent_indent=f"// {' ' * len(label)}",
@@ -356,7 +356,7 @@ def _comment(label: str, text: str) -> list[str]:
     )
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """One line of text that can not end a comment, continue it or run on in another direction."""
     folded = " ".join(text.split()).replace("\\", "/")
     return "".join(letter if letter.isprintable() else "?" for letter in folded)

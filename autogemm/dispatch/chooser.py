@@ -8,7 +8,7 @@ from autogemm.device import Device
 from autogemm.dispatch.guess import guessed
 from autogemm.dispatch.learning import learn
 from autogemm.dispatch.snapper import Snapper
-from autogemm.dispatch.table import TunedSize, table_of, tuned_sizes
+from autogemm.dispatch.table import TunedSize, common_table, tuned_sizes
 from autogemm.dtypes import DType
 from autogemm.errors import EmptySpaceError
 from autogemm.problem import Layout, Problem
@@ -90,9 +90,9 @@ class Chooser:
             sizes = tuned_sizes(self._runs, self._device, dtype, layout)
             if len(sizes) < FEW_SIZES:
                 sizes = tuned_sizes(self._runs, self._device, dtype)
-            kernels = tuple(dict.fromkeys(size.winner for size in sizes))
-            learned = learn(table_of(sizes, kernels, self._snap)) if sizes else None
-            self._rules[key] = _Ruled(learned.rule, kernels) if learned is not None else None
+            table = common_table(sizes, self._snap)
+            ruled = _Ruled(learn(table).rule, table.kernels) if table.sizes else None
+            self._rules[key] = ruled
         return self._rules[key]
 
     def _by_distance(self, problem: Problem) -> list[tuple[TunedSize, Device]]:

@@ -14,6 +14,9 @@ from autogemm.outcome import Objective, Provenance
 from autogemm.problem import Layout, Problem
 from autogemm.store import DecidedRow
 
+# A rule needs two kernels to choose from.
+FEWEST_COMMON = 2
+
 Losses = npt.NDArray[np.float64]
 Snap = Callable[[Config, Problem], Config | None]
 
@@ -128,6 +131,19 @@ def table_of(sizes: tuple[TunedSize, ...], kernels: tuple[Config, ...], snap: Sn
                 losses[row, column] = size.times_us[here] / best_us - 1.0
     winners = tuple(_position(size, kernels, losses[row]) for row, size in enumerate(sizes))
     return Table(sizes, kernels, losses, winners)
+
+
+def common_table(sizes: Iterable[TunedSize], snap: Snap) -> Table:
+    """The table of the winners that were measured at every size; of all where these are too few.
+
+    Left out are sizes whose winner the families do not have (any more).
+    """
+    sizes = tuple(size for size in sizes if snap(size.winner, size.problem) is not None)
+    winners = tuple(dict.fromkeys(size.winner for size in sizes))
+    table = table_of(sizes, winners, snap)
+    unknown = np.isnan(table.losses)
+    common = tuple(kernel for column, kernel in enumerate(winners) if not unknown[:, column].any())
+    return table_of(sizes, common, snap) if len(common) >= FEWEST_COMMON else table
 
 
 def _position(size: TunedSize, kernels: tuple[Config, ...], losses: Losses) -> int:

@@ -58,22 +58,24 @@ class Library:
 LIBRARIES: dict[type, Library] = {}
 
 
-def library_of(kind: type) -> Library:
+def library_of(array: Any) -> Library:
     """How arrays of that type are read. Raises UsageError for what is no array on a GPU."""
+    kind = type(array)
     if kind not in LIBRARIES:
-        LIBRARIES[kind] = _library_of(kind)
+        LIBRARIES[kind] = _library_of(array)
     return LIBRARIES[kind]
 
 
-def _library_of(kind: type) -> Library:
+def _library_of(array: Any) -> Library:
+    kind = type(array)
     root = kind.__module__.partition(".")[0]
-    if root == "torch" and hasattr(kind, "data_ptr"):
+    if root == "torch" and hasattr(array, "data_ptr"):
         return _torch(sys.modules["torch"])
-    if root == "cupy" and hasattr(kind, "__cuda_array_interface__"):
+    if root == "cupy" and hasattr(array, "__cuda_array_interface__"):
         return _cupy(sys.modules["cupy"])
-    if hasattr(kind, "__cuda_array_interface__"):
+    if hasattr(array, "__cuda_array_interface__"):
         return _through(kind.__name__, _of_interface)
-    if hasattr(kind, "__dlpack__"):
+    if hasattr(array, "__dlpack__"):
         return _through(kind.__name__, _of_dlpack)
     raise UsageError(
         f"{kind.__module__}.{kind.__name__} is no array on a GPU: pass arrays of CuPy or torch, or "

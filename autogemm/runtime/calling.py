@@ -52,7 +52,7 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
     no layout covers; DeviceError when the driver refuses.
     """
     kind = type(a)
-    library = LIBRARIES.get(kind) or library_of(kind)
+    library = LIBRARIES.get(kind) or library_of(a)
     if type(b) is not kind:
         _require_same_library(library, b, "b")
     address_a, address_b = library.address(a), library.address(b)
@@ -145,7 +145,7 @@ def _dtype_of(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType:
 
 
 def _require_same_library(library: Library, array: Any, name: str) -> None:
-    other = library_of(type(array))
+    other = library_of(array)
     if other.name != library.name:
         raise UsageError(
             f"a is of {library.name} and {name} of {other.name}: use one library "

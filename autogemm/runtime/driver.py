@@ -14,11 +14,13 @@ from autogemm.device import Device
 from autogemm.errors import DeviceError
 from autogemm.targets.cuda.probe import device_facts
 
-# Driver numbers: CUfunction_attribute and CUpointer_attribute.
+# Driver numbers: CUfunction_attribute, CUpointer_attribute, CUstream_flags, CUstreamCaptureMode.
 MAX_DYNAMIC_SMEM = 8
 DEVICE_ORDINAL = 9
-# Up to here a kernel gets dynamic shared memory without asking.
-DEFAULT_SMEM_BYTES = 48 * 1024
+NON_BLOCKING = 1
+RELAXED = 2
+# Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares.
+DEFAULT_SMEM_BYTES = 47 * 1024
 
 Extents = tuple[int, int, int]
 LaunchCall = tuple[Any, ...]
@@ -42,8 +44,8 @@ class Driver(Protocol):
     def function(self, context: int, module: int, name: str, smem_bytes: int) -> int:
         """A kernel of a module, allowed that much dynamic shared memory."""
 
-    def zeros(self, context: int, num_bytes: int, stream: int) -> int:
-        """Memory that is zero once the stream gets there."""
+    def zeros(self, context: int, num_bytes: int) -> int:
+        """Memory that is zero."""
 
     def free(self, context: int, address: int) -> None:
         """Give memory back once nothing uses it."""
@@ -122,18 +124,16 @@ class CudaDriver:
                 self._call("cuFuncSetAttribute", function, MAX_DYNAMIC_SMEM, smem_bytes)
         return _number(function)
 
-    def zeros(self, context: int, num_bytes: int, stream: int) -> int:
-        """Memory that is zero once the stream gets there."""
-        address = ctypes.c_uint64()
-        with self._in(context):
+    def zeros(self, context: int, num_bytes: int) -> int:
+        """Memory that is zero, also while a stream of this thread is being captured."""
+        address, stream = ctypes.c_uint64(), ctypes.c_void_p()
+        with self._in(context), self._beside_captures():
             self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(num_bytes))
-            self._call(
-                "cuMemsetD8Async",
-                address,
-                ctypes.c_ubyte(0),
-                ctypes.c_size_t(num_bytes),
-                ctypes.c_void_p(stream),
-            )
+            self._call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
+            nothing, count = ctypes.c_ubyte(0), ctypes.c_size_t(num_bytes)
+            self._call("cuMemsetD8Async", address, nothing, count, stream)
+            self._call("cuStreamSynchronize", stream)
+            self._call("cuStreamDestroy_v2", stream)
         return address.value
 
     def free(self, context: int, address: int) -> None:
@@ -172,6 +172,16 @@ class CudaDriver:
             yield
         finally:
             self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    @contextmanager
+    def _beside_captures(self) -> Iterator[None]:
+        """Allows what must not be part of a captured graph, and is not."""
+        mode = ctypes.c_int(RELAXED)
+        self._call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            self._call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
 
     def _call(self, function: str, *arguments: object) -> None:
         status = getattr(self._cuda, function)(*arguments)

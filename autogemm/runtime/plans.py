@@ -179,7 +179,7 @@ class Plan:
         """A workspace for each stream: launches that may run at the same time share none."""
         assert self.kernel is not None, "there is something to multiply"
         driver, num_bytes = self._card.driver, self.kernel.workspace_bytes
-        workspace = driver.zeros(self._card.context, num_bytes, stream) if num_bytes else 0
+        workspace = driver.zeros(self._card.context, num_bytes) if num_bytes else 0
         arguments = ctypes.addressof(self._pointers)
         calls = tuple(driver.call(*launch, stream, arguments) for launch in self._launches)
         self._streams[stream] = on_stream = _OnStream(calls, workspace)

@@ -152,14 +152,14 @@ class Sweeper:
         target, measure = self._target, request.measure
         is_replay = target.provenance is Provenance.RECORDED
         environment = environment_of(target, self._compiler)
-        fix = tuple((name, tuple(values)) for name, values in request.fix.items())
+        fix = {name: tuple(values) for name, values in request.fix.items()}
         for row in reversed(known):
             spec = row.spec
             same_place = (
                 (spec.problem, spec.device.name) == (request.problem, target.device.name)
                 and spec.provenance is target.provenance
                 # Each recording has an environment and a restriction of its own.
-                and (is_replay or (spec.environment, spec.fix) == (environment, fix))
+                and (is_replay or (spec.environment, dict(spec.fix)) == (environment, fix))
             )
             same_request = (
                 (spec.l2, spec.fill, spec.objective)

@@ -86,7 +86,7 @@ class FakeDriver:
     def function(self, context: int, module: int, name: str, smem_bytes: int) -> int:
         return module
 
-    def zeros(self, context: int, num_bytes: int, stream: int) -> int:
+    def zeros(self, context: int, num_bytes: int) -> int:
         kept = np.zeros(num_bytes, np.uint8)
         self.memory[kept.ctypes.data] = kept
         return int(kept.ctypes.data)

@@ -29,6 +29,7 @@ LEVELS = {
     "explain": 4,
     "bench": 4,
     "contest": 4,
+    "profiling": 4,
     "analysis": 4,
     "dispatch": 4,
     "plots": 5,
