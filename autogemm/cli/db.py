@@ -10,10 +10,14 @@ import click
 
 from autogemm.cells import shown
 from autogemm.cli import db_rows
+from autogemm.cli.db_changes import compare, history
 from autogemm.cli.db_exchange import export, import_
 from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database, print_rows_as
 from autogemm.cli.db_pareto import pareto
 from autogemm.cli.db_rows import Columns, FlatRow
+from autogemm.cli.db_sql import sql, stats
+from autogemm.cli.db_upkeep import merge, prune, vacuum
+from autogemm.cli.db_why import why
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options, print_table
 from autogemm.errors import UsageError
@@ -44,9 +48,10 @@ def db() -> None:
     """
 
 
-db.add_command(pareto)
-db.add_command(export)
-db.add_command(import_)
+for command in (
+    *(history, compare, why, stats, sql, merge, prune, vacuum, pareto, export, import_),
+):
+    db.add_command(command)
 
 
 @db.command()

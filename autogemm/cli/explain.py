@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from autogemm.device import Device
     from autogemm.explain import Explanation, Missing, Request, Times
     from autogemm.problem import Problem
-    from autogemm.store import Store
+    from autogemm.store import BestQuery, Store
 
 
 @click.command()
@@ -87,10 +88,8 @@ def explain(
 def _stored(
     kernel: str | None, options: dict[str, Any], gpu: str, db: str | None, compile_neighbours: bool
 ) -> Request:
-    """The request for a kernel of the database, on the GPU and problem that it was timed for."""
-    from autogemm.explain import Request
-    from autogemm.space import load_family
-    from autogemm.store import BestQuery, open_store
+    """The request for a kernel of the database, or the best of those that the options name."""
+    from autogemm.store import BestQuery
 
     context = click.get_current_context()
     typed = {
@@ -99,8 +98,20 @@ def _stored(
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     }
     family_name = typed.pop("family", None)
+    asked = stored_request(kernel or BestQuery(**typed), db, family_name, gpu)
+    return replace(asked, compile_neighbours=compile_neighbours)
+
+
+def stored_request(
+    kernel: str | BestQuery, db: str | None, family_name: str | None = None, gpu: str = "auto"
+) -> Request:
+    """The request for a kernel of the database, on the GPU and problem that it was timed for."""
+    from autogemm.explain import Request
+    from autogemm.space import load_family
+    from autogemm.store import open_store
+
     with open_store(db, create=False) as store:
-        found = store.stored_kernel(kernel or BestQuery(**typed))
+        found = store.stored_kernel(kernel)
         family = load_family(family_name or found.source.family)
         device = found.device if gpu == "auto" else device_facts(gpu)
         problem = found.problem
@@ -111,7 +122,6 @@ def _stored(
             device=device,
             times=_times(store, found.source.config, problem, device),
             stored=found.source,
-            compile_neighbours=compile_neighbours,
         )
 
 

@@ -1,5 +1,6 @@
 """The tuning database; the only place that imports sqlalchemy."""
 
+from autogemm.store.copying import opened_copy
 from autogemm.store.records import (
     BestQuery,
     CertificateCopy,
@@ -38,4 +39,5 @@ __all__ = [
     "TrialRow",
     "database_place",
     "open_store",
+    "opened_copy",
 ]

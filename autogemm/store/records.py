@@ -52,6 +52,8 @@ class RunSpec:
     l2: CacheState = CacheState.WARM
     objective: Objective = Objective.TIME
     fill: Fill = Fill.UNIFORM
+    max_error: str = ""
+    """The largest relative error that a winner may have: a number, ``cublas``, or empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,7 @@ class BestQuery:
     """A filter over runs, trials and results; None does not filter.
 
     ``gpu`` is any part of the device's name, in any case. ``size`` is ``4096`` or ``MxNxK``.
+    ``versions`` are fields of `Environment`, each with what it must begin with.
     """
 
     gpu: str | None = None
@@ -68,6 +71,7 @@ class BestQuery:
     family: str | None = None
     run_id: int | None = None
     provenance: Provenance | None = None
+    versions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,9 @@ class ResultRow:
     """The best kernel for one device, problem, provenance, cache state and fill.
 
     ``ratio`` is cuBLAS time / own time from the finals (above 1 is faster than cuBLAS) with its
-    interval; None for a run that had no finals. ``kernel_id`` is None if its source was not kept.
+    interval; None for a run that had no finals. ``kernel_id`` is None if its source was not kept,
+    and so is ``template_sha256``. ``baseline_samples_us[i]`` was taken in the same round of the
+    finals as ``samples_us[i]``; empty without finals.
     """
 
     device: Device
@@ -92,6 +98,11 @@ class ResultRow:
     kernel_id: int | None
     run_id: int
     measured_at: datetime
+    objective: Objective
+    environment: Environment
+    template_sha256: str | None
+    samples_us: tuple[float, ...]
+    baseline_samples_us: tuple[float, ...]
 
     @property
     def tflops(self) -> float:
@@ -116,6 +127,15 @@ class RunRow:
     num_ok: int
     best_us: float | None
     finals: Finals | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """The times of one run's trials that ran well, by the config's sha256."""
+
+    run_id: int
+    provenance: Provenance
+    time_us: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)

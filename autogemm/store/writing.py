@@ -188,6 +188,7 @@ def _withdraw(session: Session, run_id: int, lost: Disqualified) -> None:
     for trial in session.scalars(statement.where(TrialRecord.run_id == run_id)):
         trial.status = lost.status.value
         trial.reason = lost.reason
+        trial.time_us = None
 
 
 def problem_record(session: Session, problem: Problem) -> ProblemRecord:

@@ -255,7 +255,7 @@ def test_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert db("path", "--db", str(tmp_path / "a.db")).stdout == f"{tmp_path / 'a.db'}\n"
     assert list(tmp_path.iterdir()) == []
     shown = db("path", "--db", "postgresql://me:secret@host/name").stdout
-    assert shown == "postgresql://me:***@host/name\n"
+    assert shown == "postgresql+psycopg://me:***@host/name\n"
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.delenv("AUTOGEMM_DB", raising=False)
     assert db("path").stdout.endswith("autogemm.db\n")
