@@ -1,4 +1,4 @@
-"""How a value reads in a table for people, on the terminal and on a page."""
+"""How a value reads in a table for people, on the terminal and on a page; texts as one line."""
 
 
 def shown(value: object) -> str:
@@ -14,3 +14,10 @@ def shown(value: object) -> str:
         letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}"
         for letter in str(value)
     )
+
+
+def one_line(text: object, most: int = 200) -> str:
+    """The text as one printable line of at most ``most`` characters: what stands in a message."""
+    folded = " ".join(str(text).split())
+    shown_as = "".join(letter if letter.isprintable() else "?" for letter in folded)
+    return shown_as if len(shown_as) <= most else f"{shown_as[: most - 3]}..."

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autogemm.benchmark import BASELINE, BenchEntry, KernelKind, Metrics, metrics
+from autogemm.benchmark import BASELINE, Bench, BenchEntry, KernelKind, Metrics, metrics
 from autogemm.device import Device
 from autogemm.device_catalogue import roof_of
 from autogemm.errors import NotFoundError
@@ -19,6 +19,7 @@ class Timed:
     """A kernel that was timed, with its figures."""
 
     kernel: str
+    kind: KernelKind
     problem: Problem
     metrics: Metrics
 
@@ -54,7 +55,7 @@ class Comparison:
         for entry in self.entries:
             figures = metrics(entry, self.entries, roof_of(self.device, entry.problem.dtype))
             if figures is not None:
-                found.append(Timed(entry.kernel, entry.problem, figures))
+                found.append(Timed(entry.kernel, entry.kind, entry.problem, figures))
         return found
 
     def sizes(self) -> list[str]:
@@ -76,6 +77,13 @@ def compare(store: Store, query: BestQuery, bench_id: int | None, *, winners: bo
 def benchmark(store: Store, bench_id: int | None, query: BestQuery = _EVERYTHING) -> Comparison:
     """One benchmark, the newest without an id, of the one size that ``query`` may name."""
     bench = store.bench(bench_id)
+    return comparison_of(bench, store.ceilings(bench.spec.device), query)
+
+
+def comparison_of(
+    bench: Bench, ceilings: Ceilings | None, query: BestQuery = _EVERYTHING
+) -> Comparison:
+    """A benchmark as a comparison. Raises NotFoundError if it timed nothing of that size."""
     entries = tuple(
         entry for entry in bench.entries if query.size is None or _is_of(entry.problem, query.size)
     )
@@ -87,10 +95,10 @@ def benchmark(store: Store, bench_id: int | None, query: BestQuery = _EVERYTHING
     return Comparison(
         device=bench.spec.device,
         provenance=bench.spec.provenance,
-        source=f"benchmark {bench.bench_id}",
+        source=f"benchmark {bench.bench_id}" if bench.bench_id else "benchmark",
         date=f"{bench.started_at:%Y-%m-%d}",
         entries=entries,
-        ceilings=store.ceilings(bench.spec.device),
+        ceilings=ceilings,
     )
 
 

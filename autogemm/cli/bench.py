@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autogemm.cli.bench_rows import COLUMNS, SHOWN, bench_rows
+from autogemm.cli.files import require_output, write_output
 from autogemm.cli.options import db_option
 from autogemm.cli.output import Row, listing_options, print_rows, print_table
 from autogemm.errors import DeviceError, UsageError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     from autogemm.benchmark import Bench
     from autogemm.contest import BenchRequest, Listener
+    from autogemm.roofline import Ceilings
 
 
 @click.command(short_help="Time kernels side by side: rungs, your own, libraries.")
@@ -55,7 +57,11 @@ if TYPE_CHECKING:
     show_default=True,
     help="What the matrices hold while kernels are timed.",
 )
+@click.option("--report", metavar="FILE", help="Also write a report: one HTML file.")
 @click.option("--no-store", is_flag=True, help="Keep nothing in the database.")
+@click.option(
+    "--show", metavar="ID|last", help="Show a benchmark of the database, measure nothing."
+)
 @click.option("--list", "as_list", is_flag=True, help="List the kernels that can be named.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 @db_option
@@ -70,9 +76,10 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
 
     \b
     Examples:
-      autogemm bench --preset ladder
+      autogemm bench --preset ladder --report ladder.html
       autogemm bench --kernels tiled,kernel:12,cublas_f32,torch_f32 --sizes 128:8192:*2
       autogemm bench --sizes 4096x256x1024,@sizes.txt --csv
+      autogemm bench --show last --csv
       autogemm bench --list
     """
     if options["as_list"]:
@@ -80,14 +87,36 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
         return
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other: choose one")
-    request = _request(options)
-    with ExitStack() as stack:
-        done = _run(request, options, stack)
+    report = options["report"]
+    if report:
+        from autogemm.report import BEGINNING, require_packages
+
+        require_packages()
+        require_output(report, force=False, ours=BEGINNING)
+    if options["show"]:
+        done, ceilings = _stored(options)
+    else:
+        with ExitStack() as stack:
+            done, ceilings = _run(_request(options), options, stack)
+    if report:
+        _write_report(report, done, ceilings)
     rows = bench_rows(done)
     if as_json or as_csv:
         print_rows(rows, COLUMNS, as_json=as_json, as_csv=as_csv)
     else:
         _print(done, rows)
+
+
+def _stored(options: dict[str, Any]) -> tuple[Bench, Ceilings | None]:
+    """Raises NotFoundError for one that is not there, UsageError for what is no id."""
+    from autogemm.cli.db_filters import open_database
+
+    wanted = options["show"]
+    if wanted != "last" and not (wanted.isascii() and wanted.isdigit() and len(wanted) < 10):
+        raise UsageError(f"--show takes the number of a benchmark, or last; got {wanted!r}")
+    with open_database(options["db"]) as store:
+        done = store.bench(None if wanted == "last" else int(wanted))
+        return done, store.ceilings(done.spec.device)
 
 
 def _request(options: dict[str, Any]) -> BenchRequest:
@@ -119,8 +148,18 @@ def _request(options: dict[str, Any]) -> BenchRequest:
     )
 
 
-def _run(request: BenchRequest, options: dict[str, Any], stack: ExitStack) -> Bench:
-    """Raises DeviceError without a GPU."""
+def _write_report(path: str, done: Bench, ceilings: Ceilings | None) -> None:
+    from autogemm.report import BEGINNING, bench_page, render_page
+
+    page = render_page(bench_page(done, ceilings))
+    write_output(path, page, force=False, ours=BEGINNING)
+    click.echo(f"{path}: {len(page) / 1e6:.1f} MB", err=True)
+
+
+def _run(
+    request: BenchRequest, options: dict[str, Any], stack: ExitStack
+) -> tuple[Bench, Ceilings | None]:
+    """The benchmark, and the card's ceilings if they are stored. DeviceError without a GPU."""
     from autogemm.compile import Compiler
     from autogemm.contest import run_bench
     from autogemm.store import open_store
@@ -132,7 +171,8 @@ def _run(request: BenchRequest, options: dict[str, Any], stack: ExitStack) -> Be
     target = stack.enter_context(closing(CudaTarget()))
     compiler = stack.enter_context(closing(Compiler()))
     listener = stack.enter_context(_listener(request, options["quiet"]))
-    return run_bench(request, target, compiler, store, listener)
+    done = run_bench(request, target, compiler, store, listener)
+    return done, store.ceilings(done.spec.device) if store is not None else None
 
 
 @contextmanager

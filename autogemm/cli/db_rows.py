@@ -59,8 +59,8 @@ RUN_TABLE: Columns = (
     *("time_us", "tflops", "ratio_to_cublas", "started_at"),
 )
 RUN: Columns = (
-    *("run_id", "state", "stopped_by", *PLACE, *PROBLEM, "l2", "fill", "objective", "family"),
-    *("family_sha256", "fix", "sampler", "seed", "num_trials", "num_ok", *SPEED, *RATIO),
+    *("run_id", "state", "stopped_by", *PLACE, *PROBLEM, "l2", "fill", "objective", "max_error"),
+    *("family", "family_sha256", "fix", "sampler", "seed", "num_trials", "num_ok", *SPEED, *RATIO),
     *("started_at", "finished_at", "command"),
     *ENVIRONMENT,
 )
@@ -126,7 +126,7 @@ def run_row(row: RunRow) -> FlatRow:
         **asdict(spec.environment),
         **{
             name: getattr(spec, name)
-            for name in ("l2", "fill", "objective", "family_sha256", "sampler")
+            for name in ("l2", "fill", "objective", "max_error", "family_sha256", "sampler")
         },
         "family": " ".join(spec.families),
         "stopped_by": row.stopped_by,

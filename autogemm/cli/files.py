@@ -22,6 +22,13 @@ def write_output(path: str, content: bytes, *, force: bool, ours: str | None = N
         write_atomically(target, content)
 
 
+def require_output(path: str, *, force: bool, ours: str | None = None) -> None:
+    """Raises what `write_output` would raise for this place: before the work for it is done."""
+    if path != "-":
+        with _replaceable(path, None if ours is None else ours.encode(), force):
+            pass
+
+
 def write_output_pieces(
     path: str, pieces: Iterable[bytes], *, force: bool, ours: bytes | None = None
 ) -> None:

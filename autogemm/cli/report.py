@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database
-from autogemm.cli.files import write_output
+from autogemm.cli.files import require_output, write_output
 from autogemm.cli.options import db_option
 from autogemm.errors import UsageError
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.option("--bench", metavar="ID|latest", help="A benchmark, instead of a run.")
 @click.option("--all", "of_all", is_flag=True, help="The winners of all runs that match.")
 @click.option("--no-explain", is_flag=True, help="Leave out why the winner is as fast as it is.")
-@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option("--force", is_flag=True, help="Replace a file that is no earlier report.")
 @filter_options
 @db_option
 def report(  # noqa: PLR0913, PLR0917  # one parameter for each option
@@ -47,9 +47,16 @@ def report(  # noqa: PLR0913, PLR0917  # one parameter for each option
       autogemm report ladder.html --bench latest
       autogemm report winners.html --all --gpu h100
     """
-    from autogemm.report import bench_report, database_report, render_page, require_packages
+    from autogemm.report import (
+        BEGINNING,
+        bench_report,
+        database_report,
+        render_page,
+        require_packages,
+    )
 
     require_packages()
+    require_output(file, force=force, ours=BEGINNING)
     if bench and of_all:
         raise UsageError("--bench and --all exclude each other: choose one")
     with open_database(db) as store:
@@ -60,7 +67,7 @@ def report(  # noqa: PLR0913, PLR0917  # one parameter for each option
         else:
             page = _run_page(store, query, explain=not no_explain)
     content = render_page(page)
-    write_output(file, content, force=force)
+    write_output(file, content, force=force, ours=BEGINNING)
     click.echo(f"{file}: {page.title}, {page.subtitle}, {len(content) / 1e6:.1f} MB")
 
 

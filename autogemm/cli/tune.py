@@ -101,6 +101,13 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     help="What is minimised; edp is energy times time. Energy is NVML's, of the whole card.",
 )
 @click.option(
+    "--max-error",
+    metavar="NUMBER|cublas",
+    default="",
+    help="Largest relative error (Frobenius, against float64) that the winner may have: 1e-6; or "
+    "cublas, no worse than cuBLAS on the same inputs. Default: any that verifies.",
+)
+@click.option(
     "--sampler",
     metavar="NAME",
     default="surrogate",
@@ -178,6 +185,7 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
       autogemm tune --size 4096 --dtype bf16
       autogemm tune --size 512 --until-ratio 1.5 --budget 10m --trials 5000
       autogemm tune --size 4096 --objective energy
+      autogemm tune --size 4096 --max-error cublas
       autogemm tune --preset transformer --budget 20s --cross
       autogemm tune --problems sizes.txt --layout nt --budget 30s
       autogemm tune --gpu recorded --size 1024 --json

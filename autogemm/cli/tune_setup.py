@@ -122,6 +122,7 @@ def _request(
             seed=options["seed"],
             objective=Objective(options["objective"]),
         ),
+        max_error=options["max_error"],
         prune=not options["no_prune"],
         warm_start=not options["no_warm_start"],
         fresh=options["fresh"],

@@ -37,7 +37,8 @@ def _sizes(text: str) -> Iterator[Size]:
         elif match := _RANGE.fullmatch(part):
             yield from ((side, side, side) for side in _range(part, match))
         elif part:
-            yield Problem.parse_size(part)
+            problem = Problem.of_size(part)
+            yield problem.m, problem.n, problem.k
 
 
 def _range(text: str, match: re.Match[str]) -> Iterator[int]:

@@ -16,9 +16,12 @@ from autogemm.files import unpacked
 from autogemm.outcome import Status
 from autogemm.store import BestQuery, Copy, Store, Taken
 from autogemm.targets.recorded import (
+    ListedRecording,
     is_kernel_tuner_cache,
     is_t4,
     kernel_tuner_pieces,
+    read_kernel_tuner_cache,
+    read_t4,
     t4_pieces,
 )
 
@@ -34,12 +37,16 @@ class Format(StrEnum):
     WISDOM = "wisdom"
 
 
-IMPORTED = (Format.JSONL, Format.CSV, Format.T4, Format.KERNEL_TUNER)
-
 _LINES: dict[Format, Callable[[Path], Iterable[Copy]]] = {
     Format.JSONL: jsonl.read_jsonl,
     Format.CSV: table.read_csv,
 }
+
+_LISTS: dict[Format, Callable[[Path], ListedRecording]] = {
+    Format.T4: read_t4,
+    Format.KERNEL_TUNER: read_kernel_tuner_cache,
+}
+IMPORTED = (*_LINES, *_LISTS)
 
 # What the beginning of a file shows that is something else, and what to do with it.
 _OTHERS = {
@@ -117,9 +124,9 @@ def import_results(
         # Opened anew each time that it is asked.
         taken = store.import_copies(lambda: _LINES[found](path), dry_run=dry_run)
         return Imported(found, taken)
-    if found not in IMPORTED:
+    if found not in _LISTS:
         raise UsageError(f"the format {found} cannot be imported: {', '.join(IMPORTED)} can")
-    notes, copies = listed_copies(path, size, datetime.now(UTC))
+    notes, copies = listed_copies(path, _LISTS[found](path), size, datetime.now(UTC))
     return Imported(found, store.import_copies(lambda: copies, dry_run=dry_run), notes)
 
 

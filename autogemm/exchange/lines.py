@@ -5,6 +5,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from autogemm.cells import one_line
 from autogemm.errors import ExchangeError
 from autogemm.files import decoded, unpacked
 
@@ -46,5 +47,4 @@ def fault(error: Exception) -> str:
         text = f"{place}: {first['msg'].removeprefix('Value error, ')}"
     else:
         text = str(error)
-    text = " ".join(text.split())
-    return text if len(text) <= _MAX_FAULT else f"{text[:_MAX_FAULT]}..."
+    return one_line(text, _MAX_FAULT)

@@ -78,16 +78,15 @@ def _entry(outcome: Outcome) -> Entry:
 
 
 def listed_copies(
-    path: Path, size: str | None, now: datetime
+    path: Path, listed: ListedRecording, size: str | None, now: datetime
 ) -> tuple[tuple[str, ...], tuple[Copy, ...]]:
-    """A Kernel Tuner cache or T4 file as one finished run of recorded times, and what must be known
-    of it before believing them.
+    """What a Kernel Tuner cache or T4 file lists, as one finished run of recorded times, and what
+    must be known of it before believing them.
 
     ``size`` is ``4096`` or ``MxNxK`` and may be None where the file says it. The same content is
-    the same run. Raises UsageError for a size that is missing or another than the file's,
-    RecordingError for a broken file.
+    the same run. Raises UsageError for a size that is missing or another than the file's.
     """
-    target = ListedTarget(path)
+    target = ListedTarget(path, listed)
     problem = _problem(target, size)
     target.prepare(problem, MeasureOptions())
     spec = RunSpec(
@@ -102,7 +101,6 @@ def listed_copies(
         provenance=Provenance.RECORDED,
         command=f"autogemm db import {path.name}",
     )
-
     run = RunCopy(0, spec, RunState.FINISHED, finished_at=now)
     trials = (
         TrialCopy(0, number, target.outcome_of(entry), now)

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from autogemm.cells import one_line
 from autogemm.config import Config, Value
 from autogemm.errors import ExchangeError, FamilyError
 from autogemm.exchange.lines import fault
@@ -23,7 +24,6 @@ from autogemm.files import decoded, unpacked
 from autogemm.space import Constraint, Family, Parameter, parse_expression
 from autogemm.space.checking import RESERVED
 from autogemm.space.schema import IDENTIFIER
-from autogemm.targets.recorded.entries import printable
 from autogemm.targets.recorded.open_json import check_nesting
 
 MAX_FILE_BYTES = 2**20
@@ -133,7 +133,7 @@ def read_t1(path: Path) -> T1Space:
     name = name if _NAME.match(name) else f"kernel_{name}"
     family = Family(
         name=name,
-        summary=f"the space of {printable(said)} in {printable(path.name)}",
+        summary=f"the space of {one_line(said)} in {one_line(path.name)}",
         dtypes={},
         architectures="",
         parameters=tuple(reading.parameters.values()),

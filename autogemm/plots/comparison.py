@@ -143,7 +143,7 @@ def _size_name(problem: Problem) -> str:
 def _plain_numbers(*axes: "Axis") -> None:
     """1000 in place of ten to the third, at the decades only."""
     for axis in axes:
-        axis.set_major_formatter("{x:,g}")
+        axis.set_major_formatter("{x:,.10g}")
         axis.set_minor_formatter(lambda value, place: "")
 
 
@@ -192,7 +192,7 @@ def _draw_ladder(comparison: Comparison, size: str, bars: list[Timed], figure: "
     axes.invert_yaxis()
     axes.set_xlim(0, 1.75 * most)
     axes.margins(y=0.02)
-    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.xaxis.set_major_formatter("{x:,.10g}")
     axes.set_xlabel("GFLOP/s")
     axes.grid(axis="x", **GRID)
     titled(figure, f"The ladder at {size}", comparison.caption)

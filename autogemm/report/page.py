@@ -15,6 +15,9 @@ from autogemm import __version__
 from autogemm.cells import shown
 from autogemm.report.needs import highlight_styles, plotly_source
 
+# With what every report begins, so that a later one may replace it.
+BEGINNING = "<!DOCTYPE html>\n<!-- autogemm report -->"
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -239,7 +239,7 @@
   // For the legend, which is long.
   const makeRoom = (figure) => {
     figure.querySelector(".drawing").style.height =
-      `${innerWidth >= 900 ? Math.max(420, 130 + 20 * kernelNames.length) : 420 + 20 * kernelNames.length}px`;
+      `${innerWidth >= 900 ? Math.max(420, 230 + 20 * kernelNames.length) : 420 + 20 * kernelNames.length}px`;
   };
   const look = (place) => ({
     marker: { symbol: symbols[place % symbols.length], size: 9 },

@@ -19,8 +19,8 @@ MAX_DYNAMIC_SMEM = 8
 DEVICE_ORDINAL = 9
 NON_BLOCKING = 1
 RELAXED = 2
-# Up to here a kernel gets dynamic shared memory without asking.
-DEFAULT_SMEM_BYTES = 48 * 1024
+# Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares.
+DEFAULT_SMEM_BYTES = 47 * 1024
 
 Extents = tuple[int, int, int]
 LaunchCall = tuple[Any, ...]

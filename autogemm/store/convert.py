@@ -131,6 +131,7 @@ def spec_columns(spec: RunSpec) -> Columns:
         "l2": spec.l2.value,
         "objective": spec.objective.value,
         "fill": spec.fill.value,
+        "max_error": spec.max_error,
         "provenance": spec.provenance.value,
     }
 
@@ -152,6 +153,7 @@ def spec_of(record: RunRecord) -> RunSpec:
         l2=CacheState(record.l2),
         objective=Objective(record.objective),
         fill=Fill(record.fill),
+        max_error=record.max_error,
     )
 
 

@@ -169,6 +169,7 @@ class RunRecord(Base):
     l2: Mapped[str]
     objective: Mapped[str]
     fill: Mapped[str]
+    max_error: Mapped[str]
     provenance: Mapped[str]
     state: Mapped[str]
     stopped_by: Mapped[str | None]

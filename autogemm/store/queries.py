@@ -51,7 +51,7 @@ from autogemm.store.records import (
 
 # Ends that the same kernel reaches again. The others may have been bad luck (a hang, a crash), or
 # depend on how fast the best was at that time (too slow).
-_REPEATABLE = (Status.OK, Status.COMPILE_FAILED, Status.WRONG_RESULT)
+_REPEATABLE = (Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESULT)
 
 Condition = ColumnElement[bool]
 

@@ -53,6 +53,8 @@ class RunSpec:
     l2: CacheState = CacheState.WARM
     objective: Objective = Objective.TIME
     fill: Fill = Fill.UNIFORM
+    max_error: str = ""
+    """The largest relative error that a winner may have: a number, ``cublas``, or empty."""
 
 
 @dataclass(frozen=True, slots=True)

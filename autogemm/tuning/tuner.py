@@ -15,6 +15,7 @@ from autogemm.search import Search
 from autogemm.space import Family
 from autogemm.store import RunSpec, RunState, Store
 from autogemm.targets import Target
+from autogemm.tuning.accuracy import Accuracy, accuracy_for
 from autogemm.tuning.deciding import Decided, Decider
 from autogemm.tuning.events import (
     Event,
@@ -58,6 +59,7 @@ def tune(
     if target.needs_cubin and compiler is None:
         raise CompilerMissingError("this target runs compiled kernels and there is no compiler")
     target.prepare(request.problem, request.measure)
+    accuracy = accuracy_for(request.max_error, target)
     spaces = spaces_for(request, target)
     for caveat in spaces.caveats:
         on_event(Notice(caveat))
@@ -71,7 +73,7 @@ def tune(
     if request.warm_start:
         starts = warm_starts(store.decided(), spec, spaces.families, run_id)
         spaces = warmed(spaces, starts)
-    run = _Run(request, target, compiler, store, on_event, spaces, spec, run_id, starts)
+    run = _Run(request, target, compiler, store, on_event, spaces, spec, run_id, accuracy, starts)
     try:
         result = run.go()
     except BaseException:
@@ -106,6 +108,7 @@ def run_spec(
         l2=request.measure.l2,
         objective=request.measure.objective,
         fill=request.measure.fill,
+        max_error=request.max_error,
     )
 
 
@@ -148,13 +151,14 @@ class _Run:
     spaces: Spaces
     spec: RunSpec
     run_id: int
+    accuracy: Accuracy
     starts: tuple[WarmStart, ...]
 
     def go(self) -> TuneResult:
         """Search, then finals unless Ctrl-C came."""
         request = self.request
         maker = Maker(self.spaces.families, request.problem, self.target.device, self.compiler)
-        ledger = Ledger(self.store, self.run_id, self.spec)
+        ledger = Ledger(self.store, self.run_id, self.spec, self.accuracy)
         num_resumed = len(ledger.outcomes)
         self.on_event(
             SearchStarted(
@@ -187,6 +191,7 @@ class _Run:
             finals_s=spent.finals_s,
             gpu_busy=spent.busy_s / spent.search_s if spent.search_s else 0.0,
             stopped_by=stopped_by,
+            max_error=None if math.isinf(self.accuracy.limit) else self.accuracy.limit,
         )
 
     def _search_and_finals(
@@ -194,7 +199,9 @@ class _Run:
     ) -> tuple[Decided | None, StopRule]:
         """Until finals confirm the ratio to stop at, or another rule ends the search."""
         request = self.request
-        decider = Decider(request, self.target, self.store, maker, self.run_id, self.on_event)
+        decider = Decider(
+            request, self.target, self.store, maker, self.run_id, self.on_event, self.accuracy
+        )
         rules = StopRules(request.until_ratio, request.until_gain)
         while True:
             stopped_by = self._search(maker, ledger, rules, spent)
@@ -234,6 +241,7 @@ class _Run:
             ),
             objective=self.spec.objective,
             before=ledger.outcomes,
+            accuracy=self.accuracy,
         )
         limits = Limits(
             trials=math.inf if request.trials is None else request.trials,
@@ -258,6 +266,7 @@ class _Run:
                 limits=limits,
                 on_trial=on_trial,
                 # What is slow may still be frugal.
+                accuracy=self.accuracy,
                 prune=request.prune and self.spec.objective is Objective.TIME,
             )
             pipeline.run(wish)

@@ -197,6 +197,14 @@ def test_the_table_the_csv_and_the_database_agree(run: Run, tmp_path: Path) -> N
         assert float(row["percent_of_cublas"]) == pytest.approx(100 * entry.ratio)
 
 
+def test_a_stored_benchmark_is_shown_again(run: Run) -> None:
+    first = run("--sizes", "16", "--csv", "-q")
+    assert run("--show", "last", "--csv").stdout == first.stdout
+    assert run("--show", "1", "--csv").stdout == first.stdout
+    assert "no benchmark 7" in run("--show", "7").stderr
+    assert run("--show", "[red]").exit_code == 2
+
+
 def test_a_person_sees_a_table_for_each_size_and_who_was_left_out(run: Run) -> None:
     result = run("--sizes", "16", "--no-store")
     assert result.exit_code == 0, result.output
@@ -212,6 +220,23 @@ def test_json_has_every_row(run: Run) -> None:
     rows = json.loads(result.stdout)
     assert [row["kernel"] for row in rows] == ["vectorized", "tiled", "cublas_f32"]
     assert rows[2]["percent_of_cublas"] == 100.0
+
+
+def test_a_report_of_what_was_just_timed(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="Plotly is not installed")
+    path = tmp_path / "ladder.html"
+    for stored in ((), ("--no-store",)):
+        result = run("--sizes", "16", "-q", "--report", str(path), *stored)
+        assert result.exit_code == 0, result.output
+        page = path.read_text()
+        assert "<h1>2 kernels on a CPU</h1>" in page
+        assert "vectorized is the fastest" in page
+        assert ("autogemm benchmark 1," in page) is not bool(stored)
+    path.write_text("mine")
+    result = run("--sizes", "16", "-q", "--report", str(path))
+    assert result.exit_code == 2
+    assert result.stdout == "", "nothing was timed for a report that cannot be written"
+    assert path.read_text() == "mine"
 
 
 # In place of ceilings.cu: as slow as a CPU is, and a copy that a test can tell from none.

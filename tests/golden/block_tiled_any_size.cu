@@ -51,7 +51,7 @@ __device__ __forceinline__ float element_b(const float* B, int ldb, int k, int n
     return k >= K || n >= N ? 0.0f : B[(long long)n * ldb + k];
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS)
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
     gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
     __shared__ __align__(16) float slab_a[BM][BK + 1];

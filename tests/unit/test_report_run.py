@@ -185,7 +185,10 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "BM" in "".join(text for where, text in texts.texts if where == "span")
     assert "illegal address" in texts.of("td")
     assert "41 of 41 hard problems" in texts.of("td")
-    assert report(path, "--run", 1).exit_code == 2
+    assert report(path, "--run", 1, "--no-explain").exit_code == 0, "a report replaces a report"
+    (tmp_path / "mine.html").write_text("<!DOCTYPE html>")
+    assert report(tmp_path / "mine.html", "--run", 1).exit_code == 2
+    assert (tmp_path / "mine.html").read_text() == "<!DOCTYPE html>"
     assert report(tmp_path / "none.html", "--run", 9).exit_code == 2
     assert not (tmp_path / "none.html").exists()
 

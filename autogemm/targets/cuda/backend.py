@@ -74,7 +74,8 @@ class CudaBackend:
         self._bench = bench
         self._num_since_baseline = 0
         self._baseline_us = bench.baseline_us()
-        return Prepared(self._baseline_us)
+        error = checked.verification.relative_frobenius if checked.verification else None
+        return Prepared(self._baseline_us, error)
 
     def measure(self, request: Measure) -> Measured:
         """Verify and time. Raises UsageError before prepare()."""

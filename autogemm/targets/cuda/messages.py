@@ -73,9 +73,12 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The problem is ready; ``baseline_us`` is a first, provisional time of the baseline."""
+    """The problem is ready; ``baseline_us`` is a first, provisional time of the baseline,
+    ``baseline_error`` its relative Frobenius error.
+    """
 
     baseline_us: float
+    baseline_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

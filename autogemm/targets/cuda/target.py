@@ -70,6 +70,7 @@ class CudaTarget:
         self._worker: ChildProcess | None = None
         self._prepare: Prepare | None = None
         self.baseline_us: float | None = None
+        self.baseline_error: float | None = None
         self._closed = False
         started = self._start_worker()
         self.device = started.device
@@ -78,7 +79,7 @@ class CudaTarget:
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Make inputs, float64 reference and baseline on the card."""
         self._prepare = None
-        self.baseline_us = None
+        self.baseline_us = self.baseline_error = None
         request = Prepare(problem, options)
         self._ready_worker()
         self._send_prepare(request)
@@ -289,6 +290,7 @@ class CudaTarget:
         if not isinstance(reply, Prepared):
             raise self._unexpected(self._worker, reply)
         self.baseline_us = reply.baseline_us
+        self.baseline_error = reply.baseline_error
 
     def _ask_or_fail(self, request: Request, deadline_s: float) -> Reply:
         """The answer where no candidate can be to blame: failures are the card's or ours."""

@@ -137,8 +137,3 @@ def ranked(name: str, values: Sequence[Value]) -> tuple[Value, ...]:
         return tuple(sorted(distinct, key=float))
     except ValueError:
         return tuple(distinct)
-
-
-def printable(text: str) -> str:
-    """The text as a reason can hold it: one line, not too long."""
-    return "".join(c if c.isprintable() else "?" for c in text)[:MAX_TEXT]

@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from autogemm.cells import one_line
 from autogemm.config import Value
 from autogemm.device import Device
 from autogemm.dtypes import DType
@@ -237,7 +238,7 @@ def _first_fault(error: ValidationError) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in fault["loc"])
     message = fault["msg"].removeprefix("Value error, ")
-    return f"{place}: {message}" if place else message
+    return one_line(f"{place}: {message}" if place else message)
 
 
 def write_recording(recording: Recording, path: Path) -> None:

@@ -16,19 +16,18 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from autogemm.cells import one_line
 from autogemm.config import Value
 from autogemm.errors import RecordingError
 from autogemm.files import beginning, decoded, unpacked, write_pieces_atomically
 from autogemm.outcome import Status
 from autogemm.space.schema import Identifier
 from autogemm.targets.recorded.entries import (
-    MAX_TEXT,
     Entry,
     Line,
     ListedRecording,
     column,
     is_whole,
-    printable,
     ranked,
 )
 from autogemm.targets.recorded.format import ProblemField
@@ -92,9 +91,7 @@ def read_kernel_tuner_cache(path: Path) -> ListedRecording:
         header = _header(found)
         values, entries = _entries(header.tune_params_keys, rows)
     except (ValueError, RecursionError) as error:
-        raise RecordingError(
-            f"broken Kernel Tuner cache {path}: {' '.join(str(error).split())[:MAX_TEXT]}"
-        ) from error
+        raise RecordingError(f"broken Kernel Tuner cache {path}: {one_line(error)}") from error
     except OSError as error:
         raise RecordingError(f"cannot read the recording {path}: {error}") from error
     return ListedRecording(
@@ -210,7 +207,7 @@ def _entry(row: _Row, values: tuple[Value, ...]) -> Entry:
     known_ms = _milliseconds(time_ms)
     if error is None and known_ms:
         return Entry(values, Status.OK, "", known_ms * 1e3, spent_s)
-    said = printable(str(error if error is not None else time_ms))
+    said = one_line(error if error is not None else time_ms)
     status = _STATUS.get(said, Status.LAUNCH_FAILED)
     return Entry(values, status, f"recorded as {said or 'nothing'}", None, spent_s)
 

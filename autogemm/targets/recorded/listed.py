@@ -47,19 +47,21 @@ def read_listed(path: Path) -> ListedRecording:
 class ListedTarget:
     """Answers from one Kernel Tuner cache or T4 file, with the family that it lists.
 
-    Nothing is known of the device but its name, nothing of a baseline: there are no finals. Raises
-    NotFoundError when the file is not there, RecordingError for a broken one.
+    ``listed`` is what the file holds, if it was read already. Nothing is known of the device but
+    its name, nothing of a baseline: there are no finals. Raises NotFoundError when the file is not
+    there, RecordingError for a broken one.
     """
 
     provenance = Provenance.RECORDED
     needs_cubin = False
     baseline_us: float | None = None
+    baseline_error: float | None = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, listed: ListedRecording | None = None) -> None:
         if not path.exists():
             raise NotFoundError(f"no such recording: {path}")
         self.path = path
-        self.listed = read_listed(path)
+        self.listed = read_listed(path) if listed is None else listed
         self._description = description_for(list(self.listed.parameters), self.listed.kernel_name)
         self.family = family_of(self.listed, self._description, path)
         self.device = device_named(self.listed.device_name)

@@ -17,18 +17,17 @@ from typing import Annotated, Any, Literal, TypeGuard, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autogemm import __version__
+from autogemm.cells import one_line
 from autogemm.config import Value
 from autogemm.errors import RecordingError
 from autogemm.files import beginning, decoded, unpacked
 from autogemm.outcome import Status
 from autogemm.space.schema import Identifier
 from autogemm.targets.recorded.entries import (
-    MAX_TEXT,
     Entry,
     Line,
     ListedRecording,
     column,
-    printable,
     ranked,
 )
 from autogemm.targets.recorded.format import ProblemField
@@ -157,9 +156,7 @@ def read_t4(path: Path) -> ListedRecording:
             if values not in entries:
                 entries[values] = _entry(values, result, unit)
     except (ValueError, RecursionError) as error:
-        raise RecordingError(
-            f"broken T4 file {path}: {' '.join(str(error).split())[:MAX_TEXT]}"
-        ) from error
+        raise RecordingError(f"broken T4 file {path}: {one_line(error)}") from error
     except OSError as error:
         raise RecordingError(f"cannot read the recording {path}: {error}") from error
     problem = metadata.problem
@@ -227,7 +224,7 @@ def _kept(found: dict[str, Any]) -> _Kept:
     return _Kept(
         configuration=result.configuration,
         status=_STATUS[result.invalidity],
-        reason=printable(str(reason.value)) if reason is not None else "",
+        reason=one_line(reason.value) if reason is not None else "",
         time=result.time,
         spent=tuple(spent) if _are_times(spent) else (),
     )
@@ -280,7 +277,7 @@ def _entry(values: tuple[Value, ...], result: _Kept, unit: float) -> Entry:
     if time is None:
         raise ValueError("a correct result has no measurement called time, nor of its objective")
     if not _are_times([time.value]) or not time.value:
-        raise ValueError(f"the time of a correct result is {printable(repr(time.value))}")
+        raise ValueError(f"the time of a correct result is {one_line(repr(time.value))}")
     time_us = time.value * (_unit(time.unit) if time.unit else unit)
     return Entry(values, Status.OK, "", time_us, spent_s)
 
@@ -288,7 +285,7 @@ def _entry(values: tuple[Value, ...], result: _Kept, unit: float) -> Entry:
 def _unit(word: str) -> float:
     """Microseconds in one of it."""
     if word.lower() not in _IN_US:
-        raise ValueError(f"{printable(word)!r} is no unit of time: {' '.join(_IN_US)}")
+        raise ValueError(f"{one_line(word)!r} is no unit of time: {' '.join(_IN_US)}")
     return _IN_US[word.lower()]
 
 

@@ -52,6 +52,8 @@ class RecordedTarget:
         self.device = recording.source.device
         self.environment = recording.source.environment
         self.baseline_us: float | None = recording.baseline.median_us
+        checked = recording.baseline_verification
+        self.baseline_error = checked.relative_frobenius if checked is not None else None
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Pick the recording that holds the problem. Raises UsageError if none does."""
