@@ -195,6 +195,7 @@ def _retuned(
         budget_s=None if math.isinf(budget_s) else budget_s,
         rounds=options["rounds"],
         measure=MeasureOptions(l2=row.l2, fill=row.fill, objective=row.objective),
+        max_error=checker.store.run(row.run_id).spec.max_error,
         certify=not options["no_certify"],
         command=checker.command,
     )

@@ -167,8 +167,8 @@ class Checker:
 
     def _spec(self, row: ResultRow) -> RunSpec:
         family = self.families[row.family]
-        return RunSpec(
-            problem=row.problem,
+        return replace(
+            self.store.run(row.run_id).spec,
             device=self.target.device,
             environment=self._environment,
             families=(family.name,),
@@ -176,8 +176,5 @@ class Checker:
             fix=tuple((name, (value,)) for name, value in row.config.values),
             sampler=SAMPLER,
             seed=self.seed,
-            provenance=self.target.provenance,
             command=self.command,
-            l2=row.l2,
-            fill=row.fill,
         )
