@@ -24,7 +24,17 @@ Row = dict[str, Any]
 
 _PROBLEM = ("m", "n", "k", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta")
 _RUN = (
-    *("family_sha256", "sampler", "seed", "l2", "fill", "objective", "provenance", "state"),
+    *(
+        "family_sha256",
+        "sampler",
+        "seed",
+        "l2",
+        "fill",
+        "objective",
+        "max_error",
+        "provenance",
+        "state",
+    ),
     *("stopped_by", "command"),
 )
 _ENVIRONMENT = tuple(EnvironmentForm.model_fields)
@@ -53,7 +63,7 @@ _OF_RUN = (
     *("started_at", "run_finished_at", "device_facts"),
 )
 _AS_JSON = frozenset({"config", "samples_us", "fix", "families", "device_facts", "resources"})
-_TEXTS = frozenset({"reason", "kernel_sha256", "command", "family_sha256", "sampler"})
+_TEXTS = frozenset({"reason", "kernel_sha256", "command", "family_sha256", "sampler", "max_error"})
 
 # What the first line of every such file begins with.
 MARK = ",".join(COLUMNS[:6]).encode()
