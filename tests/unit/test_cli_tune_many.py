@@ -65,7 +65,7 @@ def test_files_that_are_no_lists_of_problems(tmp_path: Path) -> None:
     file = tmp_path / "sizes.txt"
     for content in (b"\xff\xfe\x00", b"512\n" * (MAX_PROBLEMS + 1)):
         file.write_bytes(content)
-        with pytest.raises(UsageError, match="more than|cannot be read"):
+        with pytest.raises(UsageError, match=r"more than|cannot be read"):
             asked(file=str(file))
     for place in (tmp_path, tmp_path / "none.txt"):
         with pytest.raises(UsageError, match="cannot be read"):
