@@ -182,6 +182,18 @@ GOLDEN_CASES = (
         family="sgemm_skinny",
     ),
     GoldenCase(
+        "half_warps",
+        Problem(32, 32, 65536),
+        TILE_32_DEEP | {"TN": 8, "SPLIT_K": 132, "FAN_IN": 64, "STAGES": 2},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "half_warps_side_by_side",
+        Problem(8, 64, 4096, layout=Layout.TT),
+        {"BM": 8, "BN": 64, "TM": 8, "SLICE_K": 8},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
         "wide_any_columns",
         Problem(64, 4098, 4096, layout=Layout.TN),
         {"BM": 64, "TM": 16, "TN": 8, "SLICE_K": 8, "STAGES": 2},

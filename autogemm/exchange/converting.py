@@ -74,6 +74,9 @@ def _fields(value: object, names: str) -> dict[str, Any]:
     return {name: getattr(value, name) for name in names.split()}
 
 
+_SPEC = "problem family_sha256 sampler seed l2 objective fill max_error provenance command"
+
+
 def _run_form(copy: RunCopy) -> RunForm:
     spec = copy.spec
     assert copy.started_at is not None, "what comes out of a database has begun"
@@ -83,7 +86,7 @@ def _run_form(copy: RunCopy) -> RunForm:
         environment=EnvironmentForm(**asdict(spec.environment)),
         families=list(spec.families),
         fix={name: list(values) for name, values in spec.fix},
-        **_fields(spec, "problem family_sha256 sampler seed l2 objective fill provenance command"),
+        **_fields(spec, _SPEC),
         **_fields(copy, "state stopped_by started_at finished_at"),
     )
 
@@ -95,7 +98,7 @@ def _run(form: RunForm) -> RunCopy:
         environment=Environment(**form.environment.model_dump()),
         families=tuple(form.families),
         fix=tuple((name, tuple(values)) for name, values in form.fix.items()),
-        **_fields(form, "problem family_sha256 sampler seed l2 objective fill provenance command"),
+        **_fields(form, _SPEC),
     )
     return RunCopy(form.run, spec, **_fields(form, "state stopped_by started_at finished_at"))
 

@@ -135,6 +135,7 @@ class RunForm(Form):
     l2: CacheState
     objective: Objective
     fill: Fill
+    max_error: Line = ""
     provenance: Provenance
     state: RunState
     stopped_by: StopRule | None

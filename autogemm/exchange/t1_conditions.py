@@ -13,6 +13,8 @@ from autogemm.space.nodes import Node, Operation, names_in
 
 # Combinations of values over which a division is tried: more take too long.
 MAX_COMBINATIONS = 2**20
+# Where derived quantities are put in place a condition grows.
+MAX_CHARS = 16_000
 
 # What is written otherwise in Python. Texts in quotes are left alone.
 _TOKENS = re.compile(
@@ -40,7 +42,7 @@ def own_condition(text: str, parameters: Mapping[str, Parameter]) -> Expression:
 
     own = " ".join(_TOKENS.sub(here, text).split())
     try:
-        rule = parse_expression(own)
+        rule = parse_expression(own, max_length=MAX_CHARS)
         _check_kind(rule, parameters)
     except FamilyError as error:
         # The condition itself is named by whoever asked.

@@ -16,8 +16,8 @@ from autogemm.config import Value
 from autogemm.dtypes import Element
 from autogemm.errors import FamilyError
 from autogemm.exchange.t1 import T1Space
-from autogemm.exchange.t1_conditions import some_values
-from autogemm.space import Expression, Parameter, Space, parse_expression
+from autogemm.exchange.t1_conditions import MAX_CHARS, some_values
+from autogemm.space import Constraint, Expression, Parameter, Space, parse_expression
 from autogemm.space.family import device_values, problem_values
 from autogemm.space.python_text import python_text
 
@@ -77,7 +77,7 @@ class _Writing:
         """
         earlier: list[Expression] = []
         for rule in self._space.family.rules:
-            condition = parse_expression(self._text(rule.require), str(rule))
+            condition = _parsed(self._text(rule.require), rule)
             if not condition.names:
                 # Sizes and limits decide it, and the space is not empty.
                 continue
@@ -85,7 +85,7 @@ class _Writing:
             earlier.append(condition)
             if self._divides_by_zero(condition):
                 parts = " and ".join(f"({one})" for one in (*guards, condition))
-                condition = parse_expression(parts, str(rule))
+                condition = _parsed(parts, rule)
                 if self._divides_by_zero(condition):
                     raise condition.error("divides by zero where no earlier rule forbids it")
             names = [name for name in self._parameters if name in condition.names]
@@ -168,6 +168,10 @@ class _Writing:
             yield "dynamic shared memory: it depends on the config, and T1 takes one number"
         if family.workspace_bytes.text != "0":
             yield "the workspace"
+
+
+def _parsed(text: str, rule: Constraint) -> Expression:
+    return parse_expression(text, str(rule), MAX_CHARS)
 
 
 def _plain_to_others(text: str) -> str:

@@ -24,8 +24,8 @@ Row = dict[str, Any]
 
 _PROBLEM = ("m", "n", "k", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta")
 _RUN = (
-    *("family_sha256", "sampler", "seed", "l2", "fill", "objective", "provenance", "state"),
-    *("stopped_by", "command"),
+    *("family_sha256", "sampler", "seed", "l2", "fill", "objective", "max_error"),
+    *("provenance", "state", "stopped_by", "command"),
 )
 _ENVIRONMENT = tuple(EnvironmentForm.model_fields)
 _TRIAL = ("number", "status", "reason", "family", "config", "kernel_sha256")
@@ -53,7 +53,7 @@ _OF_RUN = (
     *("started_at", "run_finished_at", "device_facts"),
 )
 _AS_JSON = frozenset({"config", "samples_us", "fix", "families", "device_facts", "resources"})
-_TEXTS = frozenset({"reason", "kernel_sha256", "command", "family_sha256", "sampler"})
+_TEXTS = frozenset({"reason", "kernel_sha256", "command", "family_sha256", "sampler", "max_error"})
 
 # What the first line of every such file begins with.
 MARK = ",".join(COLUMNS[:6]).encode()

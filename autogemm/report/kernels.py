@@ -1,5 +1,6 @@
 """Reports of kernels side by side: a benchmark, or the winners of a whole database."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
@@ -9,9 +10,11 @@ from autogemm.analysis.comparison import comparison_of
 from autogemm.benchmark import Bench, BenchEntry
 from autogemm.ladder import Library, Rung, libraries, rungs
 from autogemm.outcome import Provenance
+from autogemm.profile import Profile
 from autogemm.report.data import comparison_data
 from autogemm.report.kernel_words import bench_words, limits_of_kernels, losses
 from autogemm.report.page import Page, Plot, Section, Table, table
+from autogemm.report.profiles import profile_sections
 from autogemm.report.run import RECORDED, facts_table, place_tables
 from autogemm.roofline import Ceilings
 from autogemm.store import BestQuery, RunRow, Store
@@ -24,11 +27,16 @@ ROOFLINE = Plot("roofline", "Roofline", "A mark a kernel and size, below what th
 def bench_report(store: Store, bench_id: int | None) -> Page:
     """A benchmark, the newest without an id. Raises NotFoundError if there is none."""
     bench = store.bench(bench_id)
-    return bench_page(bench, store.ceilings(bench.spec.device))
+    kernels = {entry.kernel_sha256 for entry in bench.entries}
+    profiles = [one for one in store.profiles() if one.kernel_sha256 in kernels]
+    return bench_page(bench, store.ceilings(bench.spec.device), profiles)
 
 
-def bench_page(bench: Bench, ceilings: Ceilings | None) -> Page:
-    """A benchmark, stored or not. Raises NotFoundError if it timed nothing."""
+def bench_page(bench: Bench, ceilings: Ceilings | None, profiles: Sequence[Profile] = ()) -> Page:
+    """A benchmark, stored or not. ``profiles`` are newest first.
+
+    Raises NotFoundError if it timed nothing.
+    """
     comparison = comparison_of(bench, ceilings)
     num_kernels = len({one.kernel for one in comparison.timed()})
     spec = bench.spec
@@ -58,6 +66,7 @@ def bench_page(bench: Bench, ceilings: Ceilings | None) -> Page:
             Section("plots", "Pictures", plots=(LADDER, SIZES, ROOFLINE)),
             Section("figures", "Figures", tables=_figures(comparison)),
             Section("kernels", "Kernels", tables=_kernels(bench)),
+            *profile_sections(profiles, spec.device),
             Section(
                 "environment",
                 "Environment",

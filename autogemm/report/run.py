@@ -1,5 +1,6 @@
 """The report of one run."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,9 +12,11 @@ from autogemm.errors import AutogemmError, NotFoundError
 from autogemm.explain import Explanation, Missing, Request, Times, Tools, explain
 from autogemm.explain.tables import headline, tables
 from autogemm.outcome import Environment
+from autogemm.profile import Profile
 from autogemm.report.data import run_data
 from autogemm.report.needs import highlighted
 from autogemm.report.page import Page, Plot, Section, Table, table
+from autogemm.report.profiles import profile_sections
 from autogemm.report.words import advice, limit_words, outcome_words
 from autogemm.space import load_family
 from autogemm.store import BestQuery, Store, StoredKernel
@@ -38,13 +41,17 @@ def run_report(store: Store, query: BestQuery, tools: Tools | None) -> Page:
     """
     trials = read_run(store, replace(query, family=None))
     kernel = _winner(store, trials)
-    return run_page(trials, kernel, _explained(trials, kernel, tools))
+    profiles = store.profiles(kernel.source.sha256) if kernel is not None else []
+    return run_page(trials, kernel, _explained(trials, kernel, tools), profiles)
 
 
 def run_page(
-    trials: RunTrials, kernel: StoredKernel | None, explained: Explanation | Missing
+    trials: RunTrials,
+    kernel: StoredKernel | None,
+    explained: Explanation | Missing,
+    profiles: Sequence[Profile] = (),
 ) -> Page:
-    """A run, its winner and why that is as fast as it is."""
+    """A run, its winner and why that is as fast as it is. ``profiles`` are newest first."""
     shares = importance(trials, trials.family())
     spec = trials.run.spec
     return Page(
@@ -64,6 +71,7 @@ def run_page(
             Section("finals", "Finals", tables=_finals(trials)),
             Section("search", "Search", plots=PLOTS, has_filter=True, tables=_ends(trials)),
             _explanation(explained),
+            *profile_sections(profiles, spec.device),
             _source(kernel),
             Section("environment", "Environment", tables=_environment(trials, kernel)),
         ),

@@ -29,7 +29,7 @@ _CHUNK = 500
 IDENTITY: Mapping[str, tuple[str, ...]] = {
     "runs": (
         *("problem_id", "device_id", "environment_id", "family_sha256", "fix", "sampler", "seed"),
-        *("l2", "fill", "objective", "provenance", "started_at"),
+        *("l2", "fill", "objective", "max_error", "provenance", "started_at"),
     ),
     # Without the number: two copies of a database may have gone on with one run.
     "run_trials": ("run_id", "family", "config", "finished_at"),

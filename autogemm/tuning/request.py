@@ -31,7 +31,7 @@ _NUMBER = re.compile(r"\d{1,20}(\.\d{0,20})?(e[+-]?\d{1,3})?", re.ASCII | re.IGN
 
 
 def checked_max_error(text: str) -> str:
-    """``cublas``, or the number in its shortest form; empty for no condition.
+    """``cublas``, or the number as Python writes it; empty for no condition.
 
     Raises UsageError for anything else, and for what is not more than 0.
     """
@@ -43,7 +43,7 @@ def checked_max_error(text: str) -> str:
         raise UsageError(
             f"the largest error is a number above 0 (1e-6) or {AS_BASELINE}, got {text!r}"
         )
-    return f"{value:g}"
+    return str(value)
 
 
 @dataclass(frozen=True, slots=True)

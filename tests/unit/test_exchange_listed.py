@@ -49,7 +49,14 @@ ENDS = {
     192: Status.TIMED_OUT,
     224: Status.WRONG_RESULT,
     256: Status.TOO_SLOW,
+    288: Status.CRASHED,
+    320: Status.COMPILE_TIMEOUT,
+    352: Status.INACCURATE,
 }
+
+
+def test_no_end_is_forgotten() -> None:
+    assert set(ENDS.values()) == set(Status)
 
 
 @pytest.fixture
@@ -79,7 +86,7 @@ def test_t4_keeps_the_published_schema(store: Store, tmp_path: Path) -> None:
     jsonschema.validate(file, schema("metadata"))
     assert [one["invalidity"] for one in file["results"]] == [
         *("correct", "correct", "constraints", "compile", "runtime"),
-        *("timeout", "correctness", "timeout"),
+        *("timeout", "correctness", "timeout", "runtime", "timeout", "correctness"),
     ]
     first, *_ = file["results"]
     assert first["configuration"] == {"BM": 32, "BK": 16, "FMA_ORDER": "snake"}
@@ -104,10 +111,15 @@ def test_what_is_written_is_read_back(
     assert listed.parameters["BM"] == tuple(ENDS)
     assert [entry.time_us for entry in listed.entries[:3]] == pytest.approx([132.0, 164.0, None])
     assert listed.entries[0].spent_s == pytest.approx(1 / 3 + 0.25)
-    kept = {Status.TOO_SLOW: Status.TIMED_OUT} if wanted is Format.T4 else {}
+    kept = {
+        Status.TOO_SLOW: Status.TIMED_OUT,
+        Status.COMPILE_TIMEOUT: Status.TIMED_OUT,
+        Status.CRASHED: Status.LAUNCH_FAILED,
+        Status.INACCURATE: Status.WRONG_RESULT,
+    }
     if wanted is Format.KERNEL_TUNER:
-        lost = (Status.TIMED_OUT, Status.WRONG_RESULT, Status.TOO_SLOW)
-        kept = dict.fromkeys(lost, Status.LAUNCH_FAILED)
+        known = (Status.OK, Status.REJECTED, Status.COMPILE_FAILED)
+        kept = {status: Status.LAUNCH_FAILED for status in Status if status not in known}
     assert [e.status for e in listed.entries] == [kept.get(s, s) for s in ENDS.values()]
     assert is_listed(tmp_path / "file.json")
 

@@ -5,19 +5,33 @@ import gzip
 import json
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from exchange_samples import content_of, filled_store, rows_of, written
+from pydantic import BaseModel
 from store_samples import CERTIFICATE, SPEC, T4, entry, failed, finals, new_store, ok, source
 
+from autogemm.certificate import Check
 from autogemm.errors import AutogemmError, ExchangeError, StoreError, UsageError
-from autogemm.exchange import Format, import_results, lines, recognised, write_results
-from autogemm.outcome import Provenance, Status, Verification
+from autogemm.exchange import Format, forms, import_results, lines, recognised, write_results
+from autogemm.kernel import Resources
+from autogemm.outcome import (
+    Environment,
+    Finals,
+    FinalsEntry,
+    Measurement,
+    Outcome,
+    Provenance,
+    Status,
+    Telemetry,
+    Verification,
+)
 from autogemm.problem import Layout, Problem
-from autogemm.store import BestQuery, RunCopy, RunState, Store, TrialCopy
+from autogemm.store import BestQuery, RunCopy, RunSpec, RunState, Store, TrialCopy
 
 LINES = (Format.JSONL, Format.CSV)
 
@@ -84,7 +98,8 @@ def test_errors_without_a_bound_and_odd_texts(tmp_path: Path, wanted: Format) ->
         replace(ok(256, 1 / 3), resources=()),
     )
     with new_store(folder(tmp_path / "from")) as store:
-        run = store.begin_run(replace(SPEC, command="tune \udcff, '\0'", fix=(), problem=ODD))
+        odd = replace(SPEC, command="tune \udcff, '\0'", fix=(), problem=ODD, max_error="1e-6")
+        run = store.begin_run(odd)
         for number, outcome in enumerate(outcomes):
             store.record_trial(run, 2 * number, outcome, source(outcome.config["BM"]))  # type: ignore[arg-type]
         file = written(store, wanted, tmp_path / "file")
@@ -92,7 +107,7 @@ def test_errors_without_a_bound_and_odd_texts(tmp_path: Path, wanted: Format) ->
     with new_store(folder(tmp_path / "to")) as store:
         import_results(store, file)
         found = store.trials(1)
-        assert store.run(1).spec.problem == ODD
+        assert (store.run(1).spec.problem, store.run(1).spec.max_error) == (ODD, "1e-6")
     if wanted is Format.CSV:
         expected = [replace(outcome, kernel_sha256="") for outcome in expected]
     assert found == expected
@@ -173,6 +188,32 @@ def test_packed_files(tmp_path: Path) -> None:
         packed.write_bytes(gzip.compress(file.read_bytes()))
         assert recognised(packed) is Format.JSONL
         assert import_results(store, packed).taken.num_new == 0
+
+
+# What a file does not say: how often finals compared results, and who was thrown out of them, is
+# not in the database either; the rest stands under another name.
+ELSEWHERE = {"entries", "baseline", "num_checks", "disqualified", "config"}
+ELSEWHERE |= {"ratio", "ratio_low", "ratio_high"}
+
+
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        (RunSpec, forms.RunForm),
+        (Outcome, forms.TrialForm),
+        (Measurement, forms.MeasurementForm),
+        (Telemetry, forms.TelemetryForm),
+        (Verification, forms.VerificationForm),
+        (Resources, forms.ResourcesForm),
+        (Environment, forms.EnvironmentForm),
+        (Finals, forms.FinalsForm),
+        (FinalsEntry, forms.EntryForm),
+        (Check, forms.CheckForm),
+    ],
+)
+def test_no_field_is_forgotten(value: Any, form: type[BaseModel]) -> None:
+    names = {field.name for field in fields(value)} - ELSEWHERE
+    assert names <= form.model_fields.keys()
 
 
 def _records(file: Path) -> list[dict[str, object]]:

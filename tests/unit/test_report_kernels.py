@@ -4,16 +4,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from bench_samples import PROFILE, fill_bench, timed
 from bench_samples import SPEC as BENCH
-from bench_samples import fill_bench, timed
 from click.testing import CliRunner, Result
-from store_samples import fill, new_store
+from store_samples import fill, new_store, source
 from test_report_run import Texts, data_of
 
 from autogemm.analysis import compare
 from autogemm.cli import main
 from autogemm.outcome import Provenance
 from autogemm.problem import Problem
+from autogemm.profiling.counters import OCCUPANCY, POSSIBLE_OCCUPANCY
 from autogemm.store import BestQuery, Store
 
 pytest.importorskip("plotly", reason="Plotly is not installed")
@@ -86,6 +87,21 @@ def test_the_report_of_a_benchmark(store: Store, tmp_path: Path) -> None:
     assert drawn["sizes"] == ["512x256x64", "1024"]
     own = next(one for one in drawn["timed"] if (one["kernel"], one["size"]) == ("naive", "1024"))
     assert (own["gflops"], own["percent"]) == (pytest.approx(2147.5, rel=1e-3), 10.0)
+
+
+def test_profiles_of_the_kernels_are_told(store: Store, tmp_path: Path) -> None:
+    fill_bench(store)
+    counted = {OCCUPANCY: 49.0, POSSIBLE_OCCUPANCY: 50.0, "launch__waves_per_multiprocessor": 0.25}
+    own = replace(PROFILE, counters=tuple(counted.items()))
+    store.record_profile(own, source(64))
+    store.record_profile(replace(own, kernel_sha256=source(32).sha256), source(32))
+    report(tmp_path / "a.html", "--bench", "latest")
+    texts = Texts((tmp_path / "a.html").read_text())
+    assert texts.of("span").count("tiled, 1024 nn f32, Nsight Compute 2025.3") == 1
+    assert any("49 % of an SM's warps" in text for text in texts.of("td"))
+    fill(store)
+    report(tmp_path / "run.html", "--no-explain")
+    assert "Nsight" not in (tmp_path / "run.html").read_text().partition("<script")[0]
 
 
 def test_the_report_of_a_database(store: Store, tmp_path: Path) -> None:

@@ -59,6 +59,7 @@ _INVALIDITY = {status: word for word, status in _STATUS.items()} | {
     Status.COMPILE_TIMEOUT: "timeout",
     Status.CRASHED: "runtime",
     Status.TOO_SLOW: "timeout",
+    Status.INACCURATE: "correctness",
 }
 # What Kernel Tuner and KTT call the parts of the time that a config cost.
 _COMPILING = ("compilation_time", "compilation")
@@ -207,7 +208,7 @@ def _as_dict(names: Sequence[str], entry: Entry) -> dict[str, Any]:
         "configuration": dict(zip(names, entry.values, strict=True)),
         "times": times,
         "invalidity": _INVALIDITY[entry.status],
-        "correctness": 0 if entry.status is Status.WRONG_RESULT else 1,
+        "correctness": 0 if _INVALIDITY[entry.status] == "correctness" else 1,
         "measurements": measured,
         "objectives": ["time"],
     }
