@@ -68,6 +68,8 @@ __attribute__((const)) uint3 block_index();
 __attribute__((const)) uint3 block_extent();
 __attribute__((const)) uint3 grid_extent();
 
+// The first two load matrices (ldmatrix), the others multiply (mma.sync), by element type and depth.
+enum class Tensor : unsigned { kLoad, kLoadTransposed, kF16K8, kF16K16, kBf16K16, kTf32K8 };
 enum class Vote : unsigned { kAny, kAll, kBallot };
 enum class Shuffle : unsigned { kIndex, kUp, kDown, kXor };
 enum class Atomic : unsigned {
@@ -89,6 +91,10 @@ unsigned shuffle(Shuffle kind, unsigned mask, unsigned value, int lane, int widt
 unsigned vote(Vote kind, unsigned mask, int predicate);
 void sync_warp(unsigned mask);
 int sync_block(int line, int predicate);
+void tensor_multiply(Tensor operation, float* d, const unsigned* a, const unsigned* b);
+void tensor_load(Tensor operation, unsigned* loaded, const void* row);
+float float_of_half(unsigned half);
+unsigned half_of_float(float value);
 unsigned active_mask();
 float atomic_add(float* address, float value);
 unsigned atomic_bits(Atomic kind, unsigned* address, unsigned value, unsigned compare);
