@@ -65,6 +65,11 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     help="Search this family only: one that ships, or a folder with NAME.yaml and NAME.cu.jinja; "
     "repeatable. Default: every family that fits the problem.",
 )
+@click.option(
+    "--allow-emulation",
+    is_flag=True,
+    help="For f32: search also kernels that make FP32 of tensor-core products.",
+)
 @fix_option
 @click.option(
     "--trials",
@@ -163,6 +168,7 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
       autogemm tune --gpu auto --size 4096
       autogemm tune --size 4096x256x1024 --layout tt --budget 5m --trials 1000
       autogemm tune --size 4096 --dtype bf16
+      autogemm tune --size 4096 --allow-emulation
       autogemm tune --size 512 --until-ratio 1.5 --budget 10m --trials 5000
       autogemm tune --size 4096 --objective energy
       autogemm tune --gpu recorded --size 1024 --json
@@ -197,7 +203,7 @@ def _run(options: dict[str, Any], db: str | None, quiet: bool) -> "tuple[TuneReq
     with ExitStack() as stack:
         gpu = options["gpu"]
         # Of a file it is not known yet of which family's parameters --fix speaks.
-        families, fix = _families(options["family"], () if is_file(gpu) else options["fix"])
+        families, fix = _families(options, () if is_file(gpu) else options["fix"])
         request = _request(options, families, fix)
         store = stack.enter_context(open_store(db))
         names = [family.name for family in families]
@@ -225,7 +231,7 @@ def _as_recorded(
     from autogemm.space import parse_fix
 
     if chosen.family is None:
-        families, fix = _families(options["family"], options["fix"])
+        families, fix = _families(options, options["fix"])
         return replace(request, families=families, fix=fix)
     names = [family.name for family in request.families]
     if _is_typed("family") and chosen.family.name not in names:
@@ -298,7 +304,7 @@ def _problem(options: dict[str, Any]) -> "Problem":
 
 
 def _families(
-    named: tuple[str, ...], texts: tuple[str, ...]
+    options: dict[str, Any], texts: tuple[str, ...]
 ) -> "tuple[tuple[Family, ...], dict[str, tuple[Value, ...]]]":
     """The families to search, and what ``--fix`` leaves of their parameters.
 
@@ -307,8 +313,10 @@ def _families(
     """
     from autogemm.space import default_families, load_family, parse_fix
 
+    named = options["family"]
+    families = [load_family(name) for name in named]
     fixed, misfits = [], []
-    for family in [load_family(name) for name in named] or default_families():
+    for family in families or default_families(emulation=options["allow_emulation"]):
         try:
             fixed.append((family, parse_fix(family, texts)))
         except UsageError as error:

@@ -1,5 +1,6 @@
-// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major; A and B f16,
-// C f16, sums in FP32. Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
+// A and B f16, C f16, sums in FP32.
+// Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
 //
 // Valid for:
 //   M: multiples of BM, N: any, K: multiples of BK
@@ -24,26 +25,26 @@ constexpr int THREADS = 32 * (BM / WM) * WARPS_N;
 constexpr int TILES_M = WM / 16;
 constexpr int TILES_N = WN / 8;
 
-// Elements move in chunks of 16 bytes; one load of fragments takes two chunks along k.
-constexpr int CHUNK = 16 / (int)sizeof(Element);
-constexpr int STEP = 2 * CHUNK;
+// Elements move in pieces of 16 bytes; one load of fragments takes two pieces along k.
+constexpr int PIECE = 16 / (int)sizeof(Element);
+constexpr int STEP = 2 * PIECE;
 constexpr int STEPS = BK / STEP;
 
-// Slabs lie in shared memory as they are stored: rows of chunks, PITCH chunks apart.
+// Slabs lie in shared memory as they are stored: rows of pieces, PITCH pieces apart.
 constexpr int ROWS_A = BK;
 constexpr int ROWS_B = BK;
-constexpr int CHUNKS_A = BM / CHUNK;
-constexpr int CHUNKS_B = BN / CHUNK;
-constexpr int PITCH_A = CHUNKS_A;
-constexpr int PITCH_B = CHUNKS_B;
-constexpr int SLAB_A = ROWS_A * PITCH_A * CHUNK;
-static_assert(THREADS % CHUNKS_A == 0 && THREADS % CHUNKS_B == 0, "a pass copies whole rows");
-static_assert(ROWS_A * CHUNKS_A % THREADS == 0 && ROWS_B * CHUNKS_B % THREADS == 0,
+constexpr int PIECES_A = BM / PIECE;
+constexpr int PIECES_B = BN / PIECE;
+constexpr int PITCH_A = PIECES_A;
+constexpr int PITCH_B = PIECES_B;
+constexpr int SLAB_A = ROWS_A * PITCH_A * PIECE;
+static_assert(THREADS % PIECES_A == 0 && THREADS % PIECES_B == 0, "a pass copies whole rows");
+static_assert(ROWS_A * PIECES_A % THREADS == 0 && ROWS_B * PIECES_B % THREADS == 0,
               "whole passes cover a slab");
 
 // Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
 constexpr int STAGES = 4;
-constexpr int STAGE = SLAB_A + ROWS_B * PITCH_B * CHUNK;
+constexpr int STAGE = SLAB_A + ROWS_B * PITCH_B * PIECE;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
 static_assert(MAX_PENDING_COPIES >= 0, "a pipeline has two stages or more");
 
@@ -51,7 +52,7 @@ static_assert(MAX_PENDING_COPIES >= 0, "a pipeline has two stages or more");
 // d += a * b on tensor cores: a is 16 x 16, b 16 x 8, d 16 x 8, as the lanes of a warp hold them
 // (PTX ISA, mma.m16n8k16).
 __device__ __forceinline__ void mma_f16_k16(float (&d)[4], const unsigned (&a)[4],
-                                           const unsigned (&b)[2]) {
+                                            const unsigned (&b)[2]) {
     asm volatile(
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
         "{ %0, %1, %2, %3 }, { %4, %5, %6, %7 }, { %8, %9 }, { %0, %1, %2, %3 };"
@@ -61,15 +62,15 @@ __device__ __forceinline__ void mma_f16_k16(float (&d)[4], const unsigned (&a)[4
 
 // Four 8 x 8 matrices of 16-bit elements from shared memory; lane i has the address of a row, and
 // gets two neighbours of row i / 4 of each transposed matrix.
-__device__ __forceinline__ void load_matrices_transposed(unsigned (&to)[4], const void* row) {
+__device__ __forceinline__ void load_transposed(unsigned (&to)[4], const void* row) {
     const unsigned address = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 { %0, %1, %2, %3 }, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
                  : "r"(address));
 }
 
-__device__ __forceinline__ void load_matrices_transposed(unsigned (&first)[2], unsigned (&second)[2],
-                                                        const void* row) {
+__device__ __forceinline__ void load_transposed(unsigned (&first)[2], unsigned (&second)[2],
+                                                const void* row) {
     const unsigned address = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 { %0, %1, %2, %3 }, [%4];"
                  : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
@@ -122,42 +123,43 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Where a chunk of A's slab lies: rows are turned so that those read together lie in different banks.
-__device__ __forceinline__ int place_a(int row, int chunk) {
-    return (row * PITCH_A + (chunk ^ (row % 8))) * CHUNK;
+// Where a piece of A's slab lies: rows are turned so that joint reads meet different banks.
+__device__ __forceinline__ int place_a(int row, int piece) {
+    return (row * PITCH_A + (piece ^ (row % 8))) * PIECE;
 }
 
 // Starts copying a slab of A to shared memory. `a` points to what this thread copies first.
 __device__ __forceinline__ void copy_slab_a(Element* shared, const Element* a, int lda) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_A; pass += THREADS / CHUNKS_A) {
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / PIECES_A) {
         const Element* const from = a + (long long)pass * lda;
-        Element* const to = shared + place_a((int)threadIdx.x / CHUNKS_A + pass,
-                                             (int)threadIdx.x % CHUNKS_A);
+        Element* const to =
+            shared + place_a((int)threadIdx.x / PIECES_A + pass, (int)threadIdx.x % PIECES_A);
         copy_async_16(reinterpret_cast<float*>(to), reinterpret_cast<const float*>(from), 16);
     }
 }
 
-// Where a chunk of B's slab lies: rows are turned so that those read together lie in different banks.
-__device__ __forceinline__ int place_b(int row, int chunk) {
-    return (row * PITCH_B + (chunk ^ (row % 8))) * CHUNK;
+// Where a piece of B's slab lies: rows are turned so that joint reads meet different banks.
+__device__ __forceinline__ int place_b(int row, int piece) {
+    return (row * PITCH_B + (piece ^ (row % 8))) * PIECE;
 }
 
 // Starts copying a slab of B to shared memory. `b` points to what this thread copies first;
 // past the edges comes zero.
-__device__ __forceinline__ void copy_slab_b(Element* shared, const Element* b, int ldb, int n_left) {
+__device__ __forceinline__ void copy_slab_b(Element* shared, const Element* b, int ldb,
+                                            int n_left) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_B; pass += THREADS / CHUNKS_B) {
+    for (int pass = 0; pass < ROWS_B; pass += THREADS / PIECES_B) {
         const Element* const from = b + (long long)pass * ldb;
-        const int num_valid = min(max(n_left, 0), CHUNK);
-        Element* const to = shared + place_b((int)threadIdx.x / CHUNKS_B + pass,
-                                             (int)threadIdx.x % CHUNKS_B);
+        const int num_valid = min(max(n_left, 0), PIECE);
+        Element* const to =
+            shared + place_b((int)threadIdx.x / PIECES_B + pass, (int)threadIdx.x % PIECES_B);
         copy_async_16(reinterpret_cast<float*>(to), reinterpret_cast<const float*>(from),
                       num_valid * (int)sizeof(Element));
     }
 }
 
-// What a warp reads of a slab in one step of STEP, as the tensor cores want it: a lane's registers.
+// What a warp reads of a slab STEP deep, as the tensor cores want it: a lane's registers.
 struct Fragments {
     unsigned a[TILES_M][4];
     unsigned b[TILES_N][2];
@@ -171,14 +173,14 @@ __device__ __forceinline__ void load_fragments(const Element* slab_a, const Elem
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
         const int k = step * STEP + lane / 16 * 8 + lane % 8;
-        const int chunk = warp_m / CHUNK + i * 2 + lane / 8 % 2;
-        load_matrices_transposed(fragments.a[i], slab_a + place_a(k, chunk));
+        const int piece = warp_m / PIECE + i * 2 + lane / 8 % 2;
+        load_transposed(fragments.a[i], slab_a + place_a(k, piece));
     }
     #pragma unroll
     for (int j = 0; j < TILES_N; j += 2) {
         const int k = step * STEP + lane % 16;
-        const int chunk = warp_n / CHUNK + j + lane / 16;
-        load_matrices_transposed(fragments.b[j], fragments.b[j + 1], slab_b + place_b(k, chunk));
+        const int piece = warp_n / PIECE + j + lane / 16;
+        load_transposed(fragments.b[j], fragments.b[j + 1], slab_b + place_b(k, piece));
     }
 }
 
@@ -205,10 +207,10 @@ struct Tile {
 __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile, int lda, int ldb,
                                               int K, float (&sums)[TILES_M][TILES_N][4]) {
     // What this thread copies first of each slab; the pointers advance from slab to slab.
-    const int row_a = (int)threadIdx.x / CHUNKS_A;
-    const int row_b = (int)threadIdx.x / CHUNKS_B;
-    const int column_a = (int)threadIdx.x % CHUNKS_A * CHUNK;
-    const int column_b = (int)threadIdx.x % CHUNKS_B * CHUNK;
+    const int row_a = (int)threadIdx.x / PIECES_A;
+    const int row_b = (int)threadIdx.x / PIECES_B;
+    const int column_a = (int)threadIdx.x % PIECES_A * PIECE;
+    const int column_b = (int)threadIdx.x % PIECES_B * PIECE;
     const Element* A = tile.A + (long long)row_a * lda + column_a;
     const Element* B = tile.B + (long long)row_b * ldb + column_b;
     const long long advance_a = (long long)BK * lda;

@@ -1,5 +1,6 @@
-// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major; A and B f16,
-// C f16, sums in FP32. Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
+// A and B f16, C f16, sums in FP32.
+// Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
 //
 // Valid for:
 //   M: any, N: any, K: any
@@ -24,25 +25,25 @@ constexpr int THREADS = 32 * (BM / WM) * WARPS_N;
 constexpr int TILES_M = WM / 16;
 constexpr int TILES_N = WN / 8;
 
-// Elements move in chunks of 16 bytes; one load of fragments takes two chunks along k.
-constexpr int CHUNK = 16 / (int)sizeof(Element);
-constexpr int STEP = 2 * CHUNK;
+// Elements move in pieces of 16 bytes; one load of fragments takes two pieces along k.
+constexpr int PIECE = 16 / (int)sizeof(Element);
+constexpr int STEP = 2 * PIECE;
 constexpr int STEPS = BK / STEP;
 
-// Slabs lie in shared memory as they are stored: rows of chunks, PITCH chunks apart.
+// Slabs lie in shared memory as they are stored: rows of pieces, PITCH pieces apart.
 constexpr int ROWS_A = BM;
 constexpr int ROWS_B = BN;
-constexpr int CHUNKS_A = BK / CHUNK;
-constexpr int CHUNKS_B = BK / CHUNK;
-constexpr int PITCH_A = CHUNKS_A;
-constexpr int PITCH_B = CHUNKS_B;
-constexpr int SLAB_A = ROWS_A * PITCH_A * CHUNK;
-static_assert(THREADS % CHUNKS_A == 0 && THREADS % CHUNKS_B == 0, "a pass copies whole rows");
-static_assert(ROWS_A * CHUNKS_A % THREADS == 0 && ROWS_B * CHUNKS_B % THREADS == 0,
+constexpr int PIECES_A = BK / PIECE;
+constexpr int PIECES_B = BK / PIECE;
+constexpr int PITCH_A = PIECES_A;
+constexpr int PITCH_B = PIECES_B;
+constexpr int SLAB_A = ROWS_A * PITCH_A * PIECE;
+static_assert(THREADS % PIECES_A == 0 && THREADS % PIECES_B == 0, "a pass copies whole rows");
+static_assert(ROWS_A * PIECES_A % THREADS == 0 && ROWS_B * PIECES_B % THREADS == 0,
               "whole passes cover a slab");
-// Chunks of a slab that one thread carries from global to shared memory.
-constexpr int SHARE_A = ROWS_A * CHUNKS_A / THREADS;
-constexpr int SHARE_B = ROWS_B * CHUNKS_B / THREADS;
+// Pieces of a slab that one thread carries from global to shared memory.
+constexpr int SHARE_A = ROWS_A * PIECES_A / THREADS;
+constexpr int SHARE_B = ROWS_B * PIECES_B / THREADS;
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // d += a * b on tensor cores: a is 16 x 16, b 16 x 8, d 16 x 8, as the lanes of a warp hold them
@@ -69,7 +70,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&to)[4], const void* row
 }
 
 __device__ __forceinline__ void load_matrices(unsigned (&first)[2], unsigned (&second)[2],
-                                             const void* row) {
+                                              const void* row) {
     const unsigned address = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
                  : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
@@ -93,83 +94,83 @@ __device__ __forceinline__ unsigned short f16_from_float(float value) {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Where a chunk of A's slab lies: rows are turned so that those read together lie in different banks.
-__device__ __forceinline__ int place_a(int row, int chunk) {
-    return (row * PITCH_A + (chunk ^ (row / 2 % 4))) * CHUNK;
+// Where a piece of A's slab lies: rows are turned so that joint reads meet different banks.
+__device__ __forceinline__ int place_a(int row, int piece) {
+    return (row * PITCH_A + (piece ^ (row / 2 % 4))) * PIECE;
 }
 
-// A chunk of A from global memory; zero past the edges.
-__device__ __forceinline__ uint4 fetch_chunk_a(const Element* from, int num_valid) {
-    if (num_valid == CHUNK) {
+// A piece of A from global memory; zero past the edges.
+__device__ __forceinline__ uint4 fetch_piece_a(const Element* from, int num_valid) {
+    if (num_valid == PIECE) {
         return *reinterpret_cast<const uint4*>(from);
     }
-    __align__(16) Element elements[CHUNK];
+    __align__(16) Element elements[PIECE];
     #pragma unroll
-    for (int i = 0; i < CHUNK; ++i) {
+    for (int i = 0; i < PIECE; ++i) {
         elements[i] = i < num_valid ? from[i] : Element(0);
     }
     return *reinterpret_cast<const uint4*>(elements);
 }
 
 // This thread's share of a slab of A, from global memory; past the edges comes zero.
-__device__ __forceinline__ void fetch_slab_a(uint4 (&share)[SHARE_A], const Element* a,
-                                             int lda, int m_left, int k_left) {
+__device__ __forceinline__ void fetch_slab_a(uint4 (&share)[SHARE_A], const Element* a, int lda,
+                                             int m_left, int k_left) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_A; pass += THREADS / CHUNKS_A) {
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / PIECES_A) {
         const Element* const from = a + (long long)pass * lda;
-        const int num_valid = pass < m_left ? min(max(k_left, 0), CHUNK) : 0;
-        share[pass / (THREADS / CHUNKS_A)] = fetch_chunk_a(from, num_valid);
+        const int num_valid = pass < m_left ? min(max(k_left, 0), PIECE) : 0;
+        share[pass / (THREADS / PIECES_A)] = fetch_piece_a(from, num_valid);
     }
 }
 
 __device__ __forceinline__ void store_slab_a(Element* shared, const uint4 (&share)[SHARE_A]) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_A; pass += THREADS / CHUNKS_A) {
-        Element* const to = shared + place_a((int)threadIdx.x / CHUNKS_A + pass,
-                                             (int)threadIdx.x % CHUNKS_A);
-        *reinterpret_cast<uint4*>(to) = share[pass / (THREADS / CHUNKS_A)];
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / PIECES_A) {
+        Element* const to =
+            shared + place_a((int)threadIdx.x / PIECES_A + pass, (int)threadIdx.x % PIECES_A);
+        *reinterpret_cast<uint4*>(to) = share[pass / (THREADS / PIECES_A)];
     }
 }
 
-// Where a chunk of B's slab lies: rows are turned so that those read together lie in different banks.
-__device__ __forceinline__ int place_b(int row, int chunk) {
-    return (row * PITCH_B + (chunk ^ (row / 2 % 4))) * CHUNK;
+// Where a piece of B's slab lies: rows are turned so that joint reads meet different banks.
+__device__ __forceinline__ int place_b(int row, int piece) {
+    return (row * PITCH_B + (piece ^ (row / 2 % 4))) * PIECE;
 }
 
-// A chunk of B from global memory; zero past the edges.
-__device__ __forceinline__ uint4 fetch_chunk_b(const Element* from, int num_valid) {
-    if (num_valid == CHUNK) {
+// A piece of B from global memory; zero past the edges.
+__device__ __forceinline__ uint4 fetch_piece_b(const Element* from, int num_valid) {
+    if (num_valid == PIECE) {
         return *reinterpret_cast<const uint4*>(from);
     }
-    __align__(16) Element elements[CHUNK];
+    __align__(16) Element elements[PIECE];
     #pragma unroll
-    for (int i = 0; i < CHUNK; ++i) {
+    for (int i = 0; i < PIECE; ++i) {
         elements[i] = i < num_valid ? from[i] : Element(0);
     }
     return *reinterpret_cast<const uint4*>(elements);
 }
 
 // This thread's share of a slab of B, from global memory; past the edges comes zero.
-__device__ __forceinline__ void fetch_slab_b(uint4 (&share)[SHARE_B], const Element* b,
-                                             int ldb, int n_left, int k_left) {
+__device__ __forceinline__ void fetch_slab_b(uint4 (&share)[SHARE_B], const Element* b, int ldb,
+                                             int n_left, int k_left) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_B; pass += THREADS / CHUNKS_B) {
+    for (int pass = 0; pass < ROWS_B; pass += THREADS / PIECES_B) {
         const Element* const from = b + (long long)pass * ldb;
-        const int num_valid = pass < n_left ? min(max(k_left, 0), CHUNK) : 0;
-        share[pass / (THREADS / CHUNKS_B)] = fetch_chunk_b(from, num_valid);
+        const int num_valid = pass < n_left ? min(max(k_left, 0), PIECE) : 0;
+        share[pass / (THREADS / PIECES_B)] = fetch_piece_b(from, num_valid);
     }
 }
 
 __device__ __forceinline__ void store_slab_b(Element* shared, const uint4 (&share)[SHARE_B]) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_B; pass += THREADS / CHUNKS_B) {
-        Element* const to = shared + place_b((int)threadIdx.x / CHUNKS_B + pass,
-                                             (int)threadIdx.x % CHUNKS_B);
-        *reinterpret_cast<uint4*>(to) = share[pass / (THREADS / CHUNKS_B)];
+    for (int pass = 0; pass < ROWS_B; pass += THREADS / PIECES_B) {
+        Element* const to =
+            shared + place_b((int)threadIdx.x / PIECES_B + pass, (int)threadIdx.x % PIECES_B);
+        *reinterpret_cast<uint4*>(to) = share[pass / (THREADS / PIECES_B)];
     }
 }
 
-// What a warp reads of a slab in one step of STEP, as the tensor cores want it: a lane's registers.
+// What a warp reads of a slab STEP deep, as the tensor cores want it: a lane's registers.
 struct Fragments {
     unsigned a[TILES_M][4];
     unsigned b[TILES_N][2];
@@ -217,10 +218,10 @@ struct Tile {
 __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile, int lda, int ldb,
                                               int K, float (&sums)[TILES_M][TILES_N][4]) {
     // What this thread copies first of each slab; the pointers advance from slab to slab.
-    const int row_a = (int)threadIdx.x / CHUNKS_A;
-    const int row_b = (int)threadIdx.x / CHUNKS_B;
-    const int column_a = (int)threadIdx.x % CHUNKS_A * CHUNK;
-    const int column_b = (int)threadIdx.x % CHUNKS_B * CHUNK;
+    const int row_a = (int)threadIdx.x / PIECES_A;
+    const int row_b = (int)threadIdx.x / PIECES_B;
+    const int column_a = (int)threadIdx.x % PIECES_A * PIECE;
+    const int column_b = (int)threadIdx.x % PIECES_B * PIECE;
     const Element* A = tile.A + (long long)row_a * lda + column_a;
     const Element* B = tile.B + (long long)row_b * ldb + column_b;
     constexpr int advance_a = BK;

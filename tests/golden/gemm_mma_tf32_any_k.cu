@@ -1,5 +1,6 @@
-// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major; A and B tf32,
-// C f32, sums in FP32. Layout tt: op(A) = A^T, A stored [K,M]; op(B) = B^T, B stored [N,K].
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
+// A and B tf32, C f32, sums in FP32.
+// Layout tt: op(A) = A^T, A stored [K,M]; op(B) = B^T, B stored [N,K].
 //
 // Valid for:
 //   M: multiples of BM, N: multiples of BN, K: any
@@ -24,26 +25,26 @@ constexpr int THREADS = 32 * (BM / WM) * WARPS_N;
 constexpr int TILES_M = WM / 16;
 constexpr int TILES_N = WN / 8;
 
-// Elements move in chunks of 16 bytes; one load of fragments takes two chunks along k.
-constexpr int CHUNK = 16 / (int)sizeof(Element);
-constexpr int STEP = 2 * CHUNK;
+// Elements move in pieces of 16 bytes; one load of fragments takes two pieces along k.
+constexpr int PIECE = 16 / (int)sizeof(Element);
+constexpr int STEP = 2 * PIECE;
 constexpr int STEPS = BK / STEP;
 
-// Slabs lie in shared memory as they are stored: rows of chunks, PITCH chunks apart.
+// Slabs lie in shared memory as they are stored: rows of pieces, PITCH pieces apart.
 constexpr int ROWS_A = BK;
 constexpr int ROWS_B = BN;
-constexpr int CHUNKS_A = BM / CHUNK;
-constexpr int CHUNKS_B = BK / CHUNK;
-constexpr int PITCH_A = CHUNKS_A + 2;
-constexpr int PITCH_B = CHUNKS_B + 1;
-constexpr int SLAB_A = ROWS_A * PITCH_A * CHUNK;
-static_assert(THREADS % CHUNKS_A == 0 && THREADS % CHUNKS_B == 0, "a pass copies whole rows");
-static_assert(ROWS_A * CHUNKS_A % THREADS == 0 && ROWS_B * CHUNKS_B % THREADS == 0,
+constexpr int PIECES_A = BM / PIECE;
+constexpr int PIECES_B = BK / PIECE;
+constexpr int PITCH_A = PIECES_A + 2;
+constexpr int PITCH_B = PIECES_B + 1;
+constexpr int SLAB_A = ROWS_A * PITCH_A * PIECE;
+static_assert(THREADS % PIECES_A == 0 && THREADS % PIECES_B == 0, "a pass copies whole rows");
+static_assert(ROWS_A * PIECES_A % THREADS == 0 && ROWS_B * PIECES_B % THREADS == 0,
               "whole passes cover a slab");
 
 // Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
 constexpr int STAGES = 4;
-constexpr int STAGE = SLAB_A + ROWS_B * PITCH_B * CHUNK;
+constexpr int STAGE = SLAB_A + ROWS_B * PITCH_B * PIECE;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
 static_assert(MAX_PENDING_COPIES >= 0, "a pipeline has two stages or more");
 
@@ -51,7 +52,7 @@ static_assert(MAX_PENDING_COPIES >= 0, "a pipeline has two stages or more");
 // d += a * b on tensor cores: a is 16 x 8, b 8 x 8, d 16 x 8, as the lanes of a warp hold them
 // (PTX ISA, mma.m16n8k8).
 __device__ __forceinline__ void mma_tf32_k8(float (&d)[4], const unsigned (&a)[4],
-                                           const unsigned (&b)[2]) {
+                                            const unsigned (&b)[2]) {
     asm volatile(
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
         "{ %0, %1, %2, %3 }, { %4, %5, %6, %7 }, { %8, %9 }, { %0, %1, %2, %3 };"
@@ -69,7 +70,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&to)[4], const void* row
 }
 
 __device__ __forceinline__ void load_matrices(unsigned (&first)[2], unsigned (&second)[2],
-                                             const void* row) {
+                                              const void* row) {
     const unsigned address = (unsigned)__cvta_generic_to_shared(row);
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
                  : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
@@ -107,45 +108,47 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Where a chunk of A's slab lies.
-__device__ __forceinline__ int place_a(int row, int chunk) {
-    return (row * PITCH_A + chunk) * CHUNK;
+// Where a piece of A's slab lies.
+__device__ __forceinline__ int place_a(int row, int piece) {
+    return (row * PITCH_A + piece) * PIECE;
 }
 
 // Starts copying a slab of A to shared memory. `a` points to what this thread copies first;
 // past the edges comes zero.
-__device__ __forceinline__ void copy_slab_a(Element* shared, const Element* a, int lda, int k_left) {
+__device__ __forceinline__ void copy_slab_a(Element* shared, const Element* a, int lda,
+                                            int k_left) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_A; pass += THREADS / CHUNKS_A) {
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / PIECES_A) {
         const Element* const from = a + (long long)pass * lda;
-        const int num_valid = pass < k_left ? CHUNK : 0;
-        Element* const to = shared + place_a((int)threadIdx.x / CHUNKS_A + pass,
-                                             (int)threadIdx.x % CHUNKS_A);
+        const int num_valid = pass < k_left ? PIECE : 0;
+        Element* const to =
+            shared + place_a((int)threadIdx.x / PIECES_A + pass, (int)threadIdx.x % PIECES_A);
         copy_async_16(reinterpret_cast<float*>(to), reinterpret_cast<const float*>(from),
                       num_valid * (int)sizeof(Element));
     }
 }
 
-// Where a chunk of B's slab lies.
-__device__ __forceinline__ int place_b(int row, int chunk) {
-    return (row * PITCH_B + chunk) * CHUNK;
+// Where a piece of B's slab lies.
+__device__ __forceinline__ int place_b(int row, int piece) {
+    return (row * PITCH_B + piece) * PIECE;
 }
 
 // Starts copying a slab of B to shared memory. `b` points to what this thread copies first;
 // past the edges comes zero.
-__device__ __forceinline__ void copy_slab_b(Element* shared, const Element* b, int ldb, int k_left) {
+__device__ __forceinline__ void copy_slab_b(Element* shared, const Element* b, int ldb,
+                                            int k_left) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_B; pass += THREADS / CHUNKS_B) {
+    for (int pass = 0; pass < ROWS_B; pass += THREADS / PIECES_B) {
         const Element* const from = b + (long long)pass * ldb;
-        const int num_valid = min(max(k_left, 0), CHUNK);
-        Element* const to = shared + place_b((int)threadIdx.x / CHUNKS_B + pass,
-                                             (int)threadIdx.x % CHUNKS_B);
+        const int num_valid = min(max(k_left, 0), PIECE);
+        Element* const to =
+            shared + place_b((int)threadIdx.x / PIECES_B + pass, (int)threadIdx.x % PIECES_B);
         copy_async_16(reinterpret_cast<float*>(to), reinterpret_cast<const float*>(from),
                       num_valid * (int)sizeof(Element));
     }
 }
 
-// What a warp reads of a slab in one step of STEP, as the tensor cores want it: a lane's registers.
+// What a warp reads of a slab STEP deep, as the tensor cores want it: a lane's registers.
 struct Fragments {
     unsigned a[TILES_M][4];
     unsigned b[TILES_N][2];
@@ -162,7 +165,7 @@ __device__ __forceinline__ void load_fragments(const Element* slab_a, const Elem
         for (int e = 0; e < 4; ++e) {
             const int k = step * STEP + lane % 4 + e / 2 * 4;
             const int m = warp_m + i * 16 + e % 2 * 8 + lane / 4;
-            fragments.a[i][e] = __float_as_uint(slab_a[place_a(k, m / CHUNK) + m % CHUNK]);
+            fragments.a[i][e] = __float_as_uint(slab_a[place_a(k, m / PIECE) + m % PIECE]);
         }
     }
     #pragma unroll
@@ -195,10 +198,10 @@ struct Tile {
 __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile, int lda, int ldb,
                                               int K, float (&sums)[TILES_M][TILES_N][4]) {
     // What this thread copies first of each slab; the pointers advance from slab to slab.
-    const int row_a = (int)threadIdx.x / CHUNKS_A;
-    const int row_b = (int)threadIdx.x / CHUNKS_B;
-    const int column_a = (int)threadIdx.x % CHUNKS_A * CHUNK;
-    const int column_b = (int)threadIdx.x % CHUNKS_B * CHUNK;
+    const int row_a = (int)threadIdx.x / PIECES_A;
+    const int row_b = (int)threadIdx.x / PIECES_B;
+    const int column_a = (int)threadIdx.x % PIECES_A * PIECE;
+    const int column_b = (int)threadIdx.x % PIECES_B * PIECE;
     const Element* A = tile.A + (long long)row_a * lda + column_a;
     const Element* B = tile.B + (long long)row_b * ldb + column_b;
     const long long advance_a = (long long)BK * lda;

@@ -292,6 +292,15 @@ __forceinline__ unsigned __float_as_uint(float value) {
 __forceinline__ float __uint_as_float(unsigned value) {
     return __builtin_bit_cast(float, value);
 }
+// Bytes of y (4 to 7) and x (0 to 3), chosen by the nibbles of the selector.
+__forceinline__ unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+    const unsigned long long bytes = (unsigned long long)y << 32 | x;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i) {
+        result |= (unsigned)(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+    }
+    return result;
+}
 __forceinline__ int __popc(unsigned value) {
     return __builtin_popcount(value);
 }

@@ -120,7 +120,7 @@ __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
         tensor_load(Tensor::kind, loaded, row);                                             \
     }
 AUTOGEMM_LDMATRIX(load_matrices, kLoad)
-AUTOGEMM_LDMATRIX(load_matrices_transposed, kLoadTransposed)
+AUTOGEMM_LDMATRIX(load_transposed, kLoadTransposed)
 #undef AUTOGEMM_LDMATRIX
 __forceinline__ float float_from_f16(unsigned short bits) {
     return autogemm_emulator::float_of_half(bits);
