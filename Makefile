@@ -4,10 +4,11 @@
 PYTHON ?= python3
 SIZE ?= 4096
 VENV := .venv
+comma := ,
 BIN := $(VENV)/bin
 # Without a GPU everything but timing works, from recordings.
-EXTRA := $(if $(shell command -v nvidia-smi),cuda12)
-TUNE_STAMP := $(VENV)/.installed-$(or $(EXTRA),plain)
+EXTRA := plot,report$(if $(shell command -v nvidia-smi),$(comma)cuda12)
+TUNE_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRA))
 
 .PHONY: tune test clean
 
@@ -25,7 +26,7 @@ test: $(VENV)/.installed-dev
 
 # Stamps: what is installed and up to date is left alone.
 $(TUNE_STAMP): pyproject.toml | $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.$(if $(EXTRA),[$(EXTRA)])'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[$(EXTRA)]'
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)

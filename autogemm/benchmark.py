@@ -23,6 +23,8 @@ from autogemm.roofline import Roof
 # Whom ratios compare with, and who is the first rung.
 BASELINE = "cublas_f32"
 NAIVE = "naive"
+# The id of a benchmark that is in no database.
+NOT_STORED = 0
 
 
 class KernelKind(StrEnum):
@@ -87,7 +89,7 @@ class BenchEntry:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A stored benchmark. ``entries`` stand by problem, then in the order they were asked for."""
+    """A benchmark. ``entries`` stand by problem, then in the order they were asked for."""
 
     bench_id: int
     spec: BenchSpec

@@ -1,5 +1,6 @@
-"""GPUs known without having one: enough to build a search space and compile for them."""
+"""GPUs known without having one: enough to build a space for, to compile for, to draw roofs."""
 
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,9 @@ from typing import Any
 import yaml
 
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.errors import NotFoundError
+from autogemm.roofline import Roof
 
 CATALOGUE_PATH = Path(__file__).with_suffix(".yaml")
 
@@ -17,30 +20,81 @@ _MAX_REGISTERS_PER_THREAD = 255
 _REGISTERS_PER_SM = 65536
 
 
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A GPU of the catalogue. ``published`` are peaks as ``source`` gives them, units in names."""
+
+    short_name: str
+    device: Device
+    published: tuple[tuple[str, float], ...]
+    source: str
+    notes: str = ""
+
+
+def known_cards() -> tuple[Card, ...]:
+    """In the order of the catalogue."""
+    return _catalogue()
+
+
 def known_devices() -> dict[str, Device]:
     """Short name (``h100``) to device, in the order of the catalogue."""
-    return dict(_catalogue())
+    return {card.short_name: card.device for card in _catalogue()}
 
 
-def find_device(name: str) -> Device:
+def find_card(name: str) -> Card:
     """By short name (``h100``) or full name (``NVIDIA H100 80GB HBM3``).
 
     Case, spaces and punctuation do not matter. Raises NotFoundError, which lists the short names.
     """
     wanted = _letters(name)
-    for short_name, device in _catalogue():
-        if wanted in (_letters(short_name), _letters(device.name)):
-            return device
+    for card in _catalogue():
+        if wanted in (_letters(card.short_name), _letters(card.device.name)):
+            return card
     known = ", ".join(known_devices())
     raise NotFoundError(f"no GPU named {name!r} in the catalogue; known are {known}")
 
 
+def find_device(name: str) -> Device:
+    """The device of `find_card`."""
+    return find_card(name).device
+
+
+def roof_of(device: Device, dtype: DType = DType.F32) -> Roof | None:
+    """The card's theory for a dtype: CUDA cores for FP32, tensor cores for the others.
+
+    Clocks are the maxima. None where the card has no tensor cores for it, or none are known.
+    """
+    if dtype.has_fp32_products:
+        return Roof(device.peak_f32_tflops, device.peak_bandwidth_gb_s)
+    content = _content()
+    of_arch = content["tensor_flops_per_sm_clock"].get(device.arch, {})
+    rates = content["tensor_rates"].items()
+    rate = next((rate for words, rate in rates if words in device.name), 1.0)
+    flops_per_clock = rate * of_arch.get(dtype.ab.label, 0)
+    if not flops_per_clock:
+        return None
+    peak_tflops = device.num_sms * device.sm_clock_mhz * flops_per_clock * 1e-6
+    return Roof(peak_tflops, device.peak_bandwidth_gb_s)
+
+
 @cache
-def _catalogue() -> tuple[tuple[str, Device], ...]:
-    catalogue = yaml.safe_load(CATALOGUE_PATH.read_text(encoding="utf-8"))
+def _content() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(CATALOGUE_PATH.read_text(encoding="utf-8"))
+    return content
+
+
+@cache
+def _catalogue() -> tuple[Card, ...]:
+    architectures = _content()["architectures"]
     return tuple(
-        (short_name, _device(card, catalogue["architectures"][card["arch"]]))
-        for short_name, card in catalogue["cards"].items()
+        Card(
+            short_name=short_name,
+            device=_device(card, architectures[card["arch"]]),
+            published=tuple(card["published"].items()),
+            source=card["source"],
+            notes=card.get("notes", ""),
+        )
+        for short_name, card in _content()["cards"].items()
     )
 
 

@@ -13,8 +13,10 @@
     │   └── CompilerDiedError    the compiler crashed, or took too much memory
     ├── DeviceError              no usable GPU or driver, or the card is out of memory
     ├── RecordingError           a recording file is broken
+    ├── ProfileError             what a profiler wrote cannot be understood
     ├── StoreError               the database cannot be opened, read or written
     │   └── StoreLockedError     another process holds its lock for longer than was waited
+    ├── ExchangeError            a file from elsewhere is broken, or a format cannot hold something
     ├── CertificationError       no finalist passes the checks that a winner must pass
     └── ExportError              a kernel cannot be exported
 
@@ -78,12 +80,20 @@ class RecordingError(AutogemmError):
     """A recording file is broken or does not hold what was asked for."""
 
 
+class ProfileError(AutogemmError):
+    """What a profiler wrote cannot be understood."""
+
+
 class StoreError(AutogemmError):
     """The database cannot be opened, read or written."""
 
 
 class StoreLockedError(StoreError):
     """Another process holds the database's lock; nothing was written, and trying again helps."""
+
+
+class ExchangeError(AutogemmError):
+    """A file from elsewhere is broken, or a format cannot hold what is asked of it."""
 
 
 class CertificationError(AutogemmError):

@@ -1,8 +1,15 @@
-"""Files that others see whole or not at all."""
+"""Files that others see whole or not at all, and files from elsewhere, read within a limit."""
 
+import codecs
+import gzip
 import os
+import zlib
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
+
+PIECE_BYTES = 2**20
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -16,3 +23,76 @@ def write_atomically(path: Path, content: bytes) -> None:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
+
+
+def write_pieces_atomically(path: Path, pieces: Iterable[bytes]) -> None:
+    """As `write_atomically`, piece by piece; gzip'd if the name ends in .gz.
+
+    Whatever the pieces raise while they are made passes through, and nothing is written.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            if path.suffix == ".gz":
+                # No date in the header: the same content gives the same bytes.
+                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                    packed.writelines(pieces)
+            else:
+                file.writelines(pieces)
+        temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+class Digest(Protocol):
+    """What is told all that is read (a ``hashlib.sha256()``)."""
+
+    def update(self, piece: bytes, /) -> None:
+        """Another piece."""
+
+
+def unpacked(path: Path, max_bytes: int, digest: Digest | None = None) -> Iterator[bytes]:
+    """What is in a file, gzip'd or not, piece by piece; ``digest`` is told each.
+
+    Raises OSError for what cannot be read or is no regular file (a pipe could keep us waiting),
+    ValueError when there are more than ``max_bytes`` in it, which tells a bomb in time.
+    """
+    if not path.is_file():
+        raise OSError(f"{path} is not a file")
+    with path.open("rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
+    size = 0
+    try:
+        with gzip.open(path, "rb") if is_packed else path.open("rb") as stream:
+            while piece := stream.read(PIECE_BYTES):
+                size += len(piece)
+                if size > max_bytes:
+                    raise ValueError(f"it unpacks to more than {max_bytes // 2**20} MB: refused")
+                if digest is not None:
+                    digest.update(piece)
+                yield piece
+    except (EOFError, zlib.error) as error:
+        raise OSError(f"{path}: the packed data is broken: {error}") from error
+
+
+def beginning(path: Path, num_bytes: int = 2**16) -> bytes:
+    """The first bytes of what is in a file, gzip'd or not; none if it cannot be read."""
+    head = b""
+    try:
+        for piece in unpacked(path, max_bytes=2**62):
+            head += piece
+            if len(head) >= num_bytes:
+                break
+    except OSError:
+        return b""
+    return head[:num_bytes]
+
+
+def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
+    """The pieces as text. Raises ValueError for what is not UTF-8."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for piece in pieces:
+        yield decoder.decode(piece)
+    yield decoder.decode(b"", final=True)

@@ -1,10 +1,14 @@
 """A kernel on its way from text to the card: source, launch plan, cubin, resource use."""
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 
 from autogemm.config import Config
 from autogemm.problem import Layout
+
+# What the kernel that multiplies is called in families that ship.
+MAIN_KERNEL = "gemm_kernel"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,14 @@ class LaunchPlan:
 
     launches: tuple[Launch, ...]
     workspace_bytes: int = 0
+
+    @property
+    def main(self) -> Launch:
+        """The launch that multiplies, by its name; in a family of other names the largest."""
+        named = (launch for launch in self.launches if launch.kernel == MAIN_KERNEL)
+        return next(named, None) or max(
+            self.launches, key=lambda launch: launch.num_threads * math.prod(launch.grid)
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,8 @@ class Status(StrEnum):
     CRASHED = "crashed"
     TIMED_OUT = "timed_out"
     WRONG_RESULT = "wrong_result"
+    INACCURATE = "inaccurate"
+    """Right, but its error is above what the run allows."""
     TOO_SLOW = "too_slow"
 
 

@@ -89,8 +89,8 @@ class Problem:
     @property
     def moved_bytes(self) -> int:
         """Bytes that must move at least: A and B read, C written, each element once."""
-        m, n, k = self.m, self.n, self.k
-        return (m * k + k * n + m * n) * self.dtype.size_bytes
+        inputs = self.k * (self.m + self.n)
+        return inputs * self.dtype.ab.size_bytes + self.m * self.n * self.dtype.c.size_bytes
 
     @property
     def flop_per_byte(self) -> float:

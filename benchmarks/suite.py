@@ -34,11 +34,18 @@ SHAPES = (
 @click.option("--shapes", default=",".join(SHAPES), help="M=N=K or MxNxK, by commas.")
 @click.option("--trials", default=150, help="Trials a shape.")
 @click.option("--budget", default="20s", help="Search time a shape.")
+@click.option("--max-error", default="", help="As of autogemm tune: a number, or cublas.")
 @click.option("--commit", default="", help="Which commit this is, for the record.")
 @click.option("--draw", type=click.Path(dir_okay=False, exists=True), help="Only draw this file.")
 @click.option("--out", required=True, type=click.Path(file_okay=False), help="Folder of results.")
 def main(  # noqa: PLR0913, PLR0917  # the options of a command
-    shapes: str, trials: int, budget: str, commit: str, draw: str | None, out: str
+    shapes: str,
+    trials: int,
+    budget: str,
+    max_error: str,
+    commit: str,
+    draw: str | None,
+    out: str,
 ) -> None:
     """Ratio to cuBLAS over the suite."""
     folder = Path(out)
@@ -49,8 +56,10 @@ def main(  # noqa: PLR0913, PLR0917  # the options of a command
     state = folder / "suite.json"
     results = json.loads(state.read_text()) if state.exists() else _headed(commit)
     done = {row["shape"] for row in results["rows"]}
+    search = ["--trials", str(trials), "--budget", budget]
+    search += ["--max-error", max_error] if max_error else []
     for shape in [shape for shape in shapes.split(",") if shape not in done]:
-        results["rows"].append(_tuned(shape, trials, budget, folder))
+        results["rows"].append(_tuned(shape, search, folder))
         write_atomically(state, (json.dumps(results, indent=1) + "\n").encode())
         click.echo(_line(results["rows"][-1]))
     text = table(results)
@@ -70,12 +79,12 @@ def _headed(commit: str) -> dict[str, Any]:
     }
 
 
-def _tuned(shape: str, trials: int, budget: str, folder: Path) -> dict[str, Any]:
+def _tuned(shape: str, search: list[str], folder: Path) -> dict[str, Any]:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         command = [sys.executable, "-m", "autogemm", "tune", "--require-gpu", "--size", shape]
         # Certification says nothing of speed: `tune` does it, this need not.
-        command += ["--trials", str(trials), "--budget", budget, "--json", "-q", "--no-certify"]
+        command += [*search, "--json", "-q", "--no-certify"]
         command += ["--db", str(Path(scratch) / "suite.db")]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

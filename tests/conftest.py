@@ -1,10 +1,13 @@
-"""Skips ``gpu`` tests without a card, and says why; ``--update-golden`` rewrites golden files."""
+"""Skips ``gpu`` tests without a card, and says why; ``--update-golden`` rewrites golden files,
+``--fuzz COUNT`` feeds readers more broken files.
+"""
 
 import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.cu")
+    parser.addoption("--fuzz", type=int, default=0, help="broken files for each reader")
 
 
 @pytest.fixture

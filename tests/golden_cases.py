@@ -25,9 +25,12 @@ class GoldenCase:
     gpu: str = "h100"
     least_arch: int = 75
 
+    def __str__(self) -> str:
+        return f"{self.family}_{self.name}"
+
     @property
     def path(self) -> Path:
-        return GOLDEN_FOLDER / f"{self.family}_{self.name}.cu"
+        return GOLDEN_FOLDER / f"{self}.cu"
 
     @property
     def config(self) -> Config:
@@ -103,6 +106,35 @@ GOLDEN_CASES = (
         | {"STAGES": 2, "REG_STAGES": 2, "HANDOVER": 2, "GROUP_M": 1},
     ),
     GoldenCase(
+        "double_buffer_inward",
+        square(4095),
+        {"BM": 128, "BN": 128, "BK": 8, "WM": 32, "WN": 128, "TM": 16, "TN": 8, "STAGES": 2}
+        | {"VEC_LOAD": 1, "VEC_STORE": 1, "STREAM_BLOCKS": 264, "EDGES": "inward"},
+    ),
+    GoldenCase(
+        "double_buffer_one_fragment_inward",
+        Problem(1000, 1002, 1003, layout=Layout.TN),
+        TILE_64
+        | {"BK": 16, "PAD_A": 0, "VEC_LOAD": 2, "VEC_STORE": 2, "STAGES": 2, "REG_STAGES": 1}
+        | {"EDGES": "inward"},
+    ),
+    GoldenCase(
+        "pipeline_split_inward",
+        Problem(256, 250, 16380),
+        TILE_64 | {"BK": 16, "VEC_LOAD": 2, "VEC_STORE": 2, "SPLIT_K": 16, "EDGES": "inward"},
+    ),
+    GoldenCase(
+        "pipeline_packed",
+        Problem(1000, 1001, 1003, layout=Layout.TN),
+        TILE_64 | {"BK": 16, "PAD_A": 0, "VEC_STORE": 1, "STAGES": 4, "PACK": 1},
+    ),
+    GoldenCase(
+        "double_buffer_packed_streamed",
+        square(4095, Layout.NT),
+        {"BM": 128, "BN": 128, "BK": 8, "WM": 32, "WN": 128, "TM": 16, "TN": 8, "STAGES": 2}
+        | {"PAD_A": 0, "VEC_STORE": 1, "STREAM_BLOCKS": 264, "PACK": 1},
+    ),
+    GoldenCase(
         "pipeline_split",
         Problem(256, 256, 16384),
         TILE_64 | {"BK": 16, "SPLIT_K": 16, "GROUP_M": 1},
@@ -113,6 +145,18 @@ GOLDEN_CASES = (
         TILE_32
         | {"WN": 32, "TM": 4, "TN": 4, "BK": 32, "SLICE_K": 4, "SPLIT_K": 8, "PAD_A": 4}
         | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 1, "VEC_STORE": 1},
+    ),
+    GoldenCase(
+        "double_buffer_in_pieces",
+        square(1536),
+        {"BM": 96, "BN": 96, "BK": 16, "WM": 96, "WN": 48, "TM": 12, "TN": 12, "SLICE_K": 2}
+        | {"STAGES": 2, "GROUP_M": 1, "LANE_MAP": "quads"},
+    ),
+    GoldenCase(
+        "pipeline_in_pieces_any_size",
+        Problem(961, 1515, 1001, layout=Layout.TN),
+        {"BM": 96, "BN": 96, "BK": 16, "WM": 96, "WN": 48, "TM": 12, "TN": 12, "SLICE_K": 2}
+        | {"PAD_A": 0, "STREAM_BLOCKS": 132, "VEC_LOAD": 1, "VEC_STORE": 1},
     ),
     GoldenCase(
         "pipeline_streamed_any_size",
@@ -142,6 +186,18 @@ GOLDEN_CASES = (
         "two_levels_any_size",
         Problem(31, 33, 65533, layout=Layout.NT),
         TILE_32_DEEP | {"SPLIT_K": 132, "FAN_IN": 12},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "half_warps",
+        Problem(32, 32, 65536),
+        TILE_32_DEEP | {"TN": 8, "SPLIT_K": 132, "FAN_IN": 64, "STAGES": 2},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "half_warps_side_by_side",
+        Problem(8, 64, 4096, layout=Layout.TT),
+        {"BM": 8, "BN": 64, "TM": 8, "SLICE_K": 8},
         family="sgemm_skinny",
     ),
     GoldenCase(
@@ -237,4 +293,36 @@ GOLDEN_CASES = (
         {"BN": 128, "TM": 8, "SPLIT_K": 4, "STAGES": 1},
         family="sgemm_skinny",
     ),
+    GoldenCase("plain", square(1024), family="naive"),
+    GoldenCase(
+        "uncoalesced_any_size",
+        square(1001, Layout.TT),
+        {"BN": 128, "TN": 4, "WALK": "rows", "UNROLL": 4},
+        family="naive",
+    ),
+    GoldenCase("plain", square(1024), family="tiled"),
+    GoldenCase("prefetch", square(1024, Layout.TN), {"PREFETCH": 1, "UNROLL": 4}, family="tiled"),
+    GoldenCase("double_buffer", square(1024), {"STAGES": 2, "BN": 64, "TN": 2}, family="tiled"),
+    GoldenCase(
+        "double_buffer_prefetch_any_size",
+        square(1001, Layout.NT),
+        {"STAGES": 2, "PREFETCH": 1, "PAD": 1},
+        family="tiled",
+    ),
+    GoldenCase("plain", square(1024), family="register_blocked"),
+    GoldenCase(
+        "patches_any_size",
+        square(1001, Layout.TT),
+        {"LOAD": "patch", "PAD": 1},
+        family="register_blocked",
+    ),
+    GoldenCase("double_buffer", square(1024), {"STAGES": 2}, family="register_blocked"),
+    GoldenCase("plain", square(1024), family="block_tiled"),
+    GoldenCase(
+        "vectors",
+        square(1024),
+        {"ORDER_A": "km", "VEC": 4, "PAD_B": 5},
+        family="block_tiled",
+    ),
+    GoldenCase("any_size", square(1001, Layout.TT), {"PAD_A": 1}, family="block_tiled"),
 )

@@ -2,12 +2,13 @@
 
 from dataclasses import dataclass
 
-from autogemm.benchmark import BASELINE, BenchEntry, KernelKind, Metrics, metrics
+from autogemm.benchmark import BASELINE, Bench, BenchEntry, KernelKind, Metrics, metrics
 from autogemm.device import Device
+from autogemm.device_catalogue import roof_of
 from autogemm.errors import NotFoundError
 from autogemm.outcome import Provenance, Status
 from autogemm.problem import Problem
-from autogemm.roofline import Ceilings, Roof
+from autogemm.roofline import Ceilings
 from autogemm.store import BestQuery, ResultRow, Store
 
 _EVERYTHING = BestQuery()
@@ -18,6 +19,7 @@ class Timed:
     """A kernel that was timed, with its figures."""
 
     kernel: str
+    kind: KernelKind
     problem: Problem
     metrics: Metrics
 
@@ -51,20 +53,15 @@ class Comparison:
         """All that have a time, as they stand."""
         found = []
         for entry in self.entries:
-            figures = metrics(entry, self.entries, roof_of(self.device))
+            figures = metrics(entry, self.entries, roof_of(self.device, entry.problem.dtype))
             if figures is not None:
-                found.append(Timed(entry.kernel, entry.problem, figures))
+                found.append(Timed(entry.kernel, entry.kind, entry.problem, figures))
         return found
 
     def sizes(self) -> list[str]:
         """The sizes that were timed, the smallest amount of work first."""
         problems = {one.problem.size_label: one.problem.flops for one in self.timed()}
         return sorted(problems, key=lambda label: problems[label])
-
-
-def roof_of(device: Device) -> Roof:
-    """FP32 on CUDA cores, and device memory, by the card's theory."""
-    return Roof(device.peak_f32_tflops, device.peak_bandwidth_gb_s)
 
 
 def compare(store: Store, query: BestQuery, bench_id: int | None, *, winners: bool) -> Comparison:
@@ -80,6 +77,13 @@ def compare(store: Store, query: BestQuery, bench_id: int | None, *, winners: bo
 def benchmark(store: Store, bench_id: int | None, query: BestQuery = _EVERYTHING) -> Comparison:
     """One benchmark, the newest without an id, of the one size that ``query`` may name."""
     bench = store.bench(bench_id)
+    return comparison_of(bench, store.ceilings(bench.spec.device), query)
+
+
+def comparison_of(
+    bench: Bench, ceilings: Ceilings | None, query: BestQuery = _EVERYTHING
+) -> Comparison:
+    """A benchmark as a comparison. Raises NotFoundError if it timed nothing of that size."""
     entries = tuple(
         entry for entry in bench.entries if query.size is None or _is_of(entry.problem, query.size)
     )
@@ -91,10 +95,10 @@ def benchmark(store: Store, bench_id: int | None, query: BestQuery = _EVERYTHING
     return Comparison(
         device=bench.spec.device,
         provenance=bench.spec.provenance,
-        source=f"benchmark {bench.bench_id}",
+        source=f"benchmark {bench.bench_id}" if bench.bench_id else "benchmark",
         date=f"{bench.started_at:%Y-%m-%d}",
         entries=entries,
-        ceilings=store.ceilings(bench.spec.device),
+        ceilings=ceilings,
     )
 
 

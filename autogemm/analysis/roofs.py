@@ -3,7 +3,12 @@
 from dataclasses import dataclass
 
 from autogemm.device import Device
+from autogemm.device_catalogue import roof_of
+from autogemm.dtypes import DType
 from autogemm.roofline import Ceilings
+
+# One for each kind of products; what C is made of makes no difference.
+TENSOR_DTYPES = (DType.TF32, DType.BF16, DType.F16)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +34,16 @@ def roofs(device: Device, measured: Ceilings | None) -> tuple[list[Slope], list[
     if measured is not None:
         slopes.append(Slope("copy as measured", 1e-3 * measured.copy_gb_s))
         ceilings.append(Ceiling("FP32 as measured", measured.fma_tflops))
-    return slopes, ceilings
+    return slopes, ceilings + _tensor_cores(device)
+
+
+def _tensor_cores(device: Device) -> list[Ceiling]:
+    """Those that are known; dtypes that are as fast as each other share one."""
+    names: dict[float, list[str]] = {}
+    for dtype in TENSOR_DTYPES:
+        roof = roof_of(device, dtype)
+        if roof is not None:
+            names.setdefault(roof.peak_tflops, []).append(dtype.label.upper())
+    return [
+        Ceiling(f"{' and '.join(labels)}, tensor cores", peak) for peak, labels in names.items()
+    ]

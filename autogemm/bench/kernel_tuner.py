@@ -26,7 +26,7 @@ def tried(job: Job, recorded: RecordedSpace) -> tuple[list[int], float]:
     """
     with tempfile.TemporaryDirectory(prefix="autogemm-bench-") as folder:
         path = Path(folder) / "cache.json"
-        write_kernel_tuner_cache(replace(recorded.cache, problem_size=(1,)), path)
+        write_kernel_tuner_cache(replace(recorded.listed, problem_size=(1,)), path)
         try:
             results = _results(job, recorded, path)
         except Exception as error:
@@ -41,17 +41,17 @@ def _results(job: Job, recorded: RecordedSpace, path: Path) -> list[dict[str, An
     import kernel_tuner
     from constraint import FunctionConstraint
 
-    listed = {entry.values for entry in recorded.cache.entries}
+    listed = {entry.values for entry in recorded.listed.entries}
     random.seed(job.seed)
     np.random.seed(job.seed)  # that is where Kernel Tuner draws from
     with warnings.catch_warnings(), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")
         results, _ = kernel_tuner.tune_kernel(
-            kernel_name=recorded.cache.kernel_name,
+            kernel_name=recorded.listed.kernel_name,
             kernel_source="",
             problem_size=(1,),
             arguments=[],
-            tune_params={name: list(v) for name, v in recorded.cache.parameters.items()},
+            tune_params={name: list(v) for name, v in recorded.listed.parameters.items()},
             restrictions=[FunctionConstraint(lambda *values: values in listed)],
             strategy=job.strategy.removeprefix(KERNEL_TUNER),
             strategy_options={"max_fevals": job.evaluations},
@@ -65,7 +65,7 @@ def _results(job: Job, recorded: RecordedSpace, path: Path) -> list[dict[str, An
 
 def _index(recorded: RecordedSpace, result: dict[str, Any]) -> int:
     space = recorded.space
-    values = {name: result[name] for name in recorded.cache.parameters}
+    values = {name: result[name] for name in recorded.listed.parameters}
     index = space.index(Config.of(space.family.name, values))
     assert index is not None, "Kernel Tuner simulates what is in the cache"
     return index

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autogemm.cells import shown
 from autogemm.cli import db_rows
+from autogemm.cli.db_changes import compare, history
+from autogemm.cli.db_check import check
+from autogemm.cli.db_exchange import export, import_
 from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database, print_rows_as
 from autogemm.cli.db_pareto import pareto
 from autogemm.cli.db_rows import Columns, FlatRow
-from autogemm.cli.files import write_output
+from autogemm.cli.db_sql import sql, stats
+from autogemm.cli.db_upkeep import merge, prune, vacuum
+from autogemm.cli.db_why import why
 from autogemm.cli.options import db_option
-from autogemm.cli.output import listing_options, print_table, rows_text, shown
+from autogemm.cli.output import listing_options, print_table
 from autogemm.errors import UsageError
 from autogemm.outcome import Status
 
@@ -37,12 +43,16 @@ def db() -> None:
       autogemm db best --gpu h100
       autogemm db list
       autogemm db show run:1
-      autogemm db export --csv -o trials.csv
+      autogemm db export --format jsonl -o results.jsonl.gz
+      autogemm db import results.jsonl.gz
       autogemm db pareto --plot front.png
     """
 
 
-db.add_command(pareto)
+for command in (
+    *(history, compare, check, why, stats, sql, merge, prune, vacuum, pareto, export, import_),
+):
+    db.add_command(command)
 
 
 @db.command()
@@ -154,54 +164,6 @@ def show(db: str | None, identifier: str, as_json: bool, as_csv: bool) -> None:
         print_rows_as([facts], columns, columns, as_json=as_json, as_csv=as_csv)
     else:
         _print_found(found)
-
-
-@db.command()
-@click.option(
-    *("-o", "--output"),
-    metavar="FILE",
-    default="-",
-    help="Write to this file; - is standard output.",
-)
-@click.option("--force", is_flag=True, help="Replace a file that is no earlier export.")
-@click.option(
-    "--status",
-    metavar="STATUS",
-    type=click.Choice([status.value for status in Status]),
-    help="Trials that ended so: " + ", ".join(Status) + ".",
-)
-@filter_options
-@db_option
-@listing_options
-def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
-    query: BestQuery,
-    db: str | None,
-    output: str,
-    force: bool,
-    status: str | None,
-    as_json: bool,
-    as_csv: bool,
-) -> None:
-    """All trials with all facts, as JSON (default) or CSV.
-
-    Oldest first. An infinite error is null in JSON and empty in CSV.
-
-    \b
-    Examples:
-      autogemm db export > trials.json
-      autogemm db export --csv --gpu h100 -o trials.csv
-    """
-    if as_json and as_csv:
-        raise UsageError("--json and --csv exclude each other: choose one")
-    with open_database(db) as store:
-        trials = store.trial_rows(query, Status(status) if status else None)
-    shape = db_rows.for_csv if as_csv else db_rows.for_json
-    rows = [shape(db_rows.trial_row(trial)) for trial in reversed(trials)]
-    if not rows:
-        click.echo("no trials match", err=True)
-    text = rows_text(rows, db_rows.TRIAL, as_csv=as_csv)
-    beginning = ",".join(db_rows.TRIAL) if as_csv else f'[\n  {{\n    "{db_rows.TRIAL[0]}"'
-    write_output(output, text.encode(), force=force, ours=beginning)
 
 
 @db.command()

@@ -15,7 +15,7 @@ from autogemm.config import Config
 if TYPE_CHECKING:
     from autogemm.certificate import Certificate
     from autogemm.device import Device
-    from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, Verification
+    from autogemm.outcome import Environment, Finals, FinalsEntry, Outcome, Provenance, Verification
     from autogemm.problem import Problem
     from autogemm.store import ResultRow, RunRow, TrialRow
     from autogemm.stored_kernel import StoredKernel
@@ -59,8 +59,8 @@ RUN_TABLE: Columns = (
     *("time_us", "tflops", "ratio_to_cublas", "started_at"),
 )
 RUN: Columns = (
-    *("run_id", "state", "stopped_by", *PLACE, *PROBLEM, "l2", "fill", "objective", "family"),
-    *("family_sha256", "fix", "sampler", "seed", "num_trials", "num_ok", *SPEED, *RATIO),
+    *("run_id", "state", "stopped_by", *PLACE, *PROBLEM, "l2", "fill", "objective", "max_error"),
+    *("family", "family_sha256", "fix", "sampler", "seed", "num_trials", "num_ok", *SPEED, *RATIO),
     *("started_at", "finished_at", "command"),
     *ENVIRONMENT,
 )
@@ -126,7 +126,7 @@ def run_row(row: RunRow) -> FlatRow:
         **asdict(spec.environment),
         **{
             name: getattr(spec, name)
-            for name in ("l2", "fill", "objective", "family_sha256", "sampler")
+            for name in ("l2", "fill", "objective", "max_error", "family_sha256", "sampler")
         },
         "family": " ".join(spec.families),
         "stopped_by": row.stopped_by,
@@ -184,6 +184,11 @@ def kernel_row(kernel: StoredKernel) -> FlatRow:
         "source_sha256": source.sha256,
         **_certificate(kernel.certificate),
     }
+
+
+def environment_row(environment: Environment) -> FlatRow:
+    """Columns ENVIRONMENT."""
+    return asdict(environment)
 
 
 def _certificate(certificate: Certificate | None) -> FlatRow:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,12 +27,7 @@ if TYPE_CHECKING:
     from autogemm.device import Device
     from autogemm.explain import Explanation, Missing, Request, Times
     from autogemm.problem import Problem
-    from autogemm.store import Store
-
-LOOP_COLUMNS = (
-    *("kernel", "instructions", "ffma", "shared_loads", "global_loads", "shared_stores"),
-    *("local", "integer", "control", "other", "instructions_per_ffma"),
-)
+    from autogemm.store import BestQuery, Store
 
 
 @click.command()
@@ -94,10 +88,8 @@ def explain(
 def _stored(
     kernel: str | None, options: dict[str, Any], gpu: str, db: str | None, compile_neighbours: bool
 ) -> Request:
-    """The request for a kernel of the database, on the GPU and problem that it was timed for."""
-    from autogemm.explain import Request
-    from autogemm.space import load_family
-    from autogemm.store import BestQuery, open_store
+    """The request for a kernel of the database, or the best of those that the options name."""
+    from autogemm.store import BestQuery
 
     context = click.get_current_context()
     typed = {
@@ -106,8 +98,20 @@ def _stored(
         if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
     }
     family_name = typed.pop("family", None)
+    asked = stored_request(kernel or BestQuery(**typed), db, family_name, gpu)
+    return replace(asked, compile_neighbours=compile_neighbours)
+
+
+def stored_request(
+    kernel: str | BestQuery, db: str | None, family_name: str | None = None, gpu: str = "auto"
+) -> Request:
+    """The request for a kernel of the database, on the GPU and problem that it was timed for."""
+    from autogemm.explain import Request
+    from autogemm.space import load_family
+    from autogemm.store import open_store
+
     with open_store(db, create=False) as store:
-        found = store.stored_kernel(kernel or BestQuery(**typed))
+        found = store.stored_kernel(kernel)
         family = load_family(family_name or found.source.family)
         device = found.device if gpu == "auto" else device_facts(gpu)
         problem = found.problem
@@ -118,7 +122,6 @@ def _stored(
             device=device,
             times=_times(store, found.source.config, problem, device),
             stored=found.source,
-            compile_neighbours=compile_neighbours,
         )
 
 
@@ -153,104 +156,15 @@ def _times(store: Store, config: Config, problem: Problem, device: Device) -> Ti
 
 def print_explanation(explanation: Explanation) -> None:
     """All sections as tables, each with a word where it is missing."""
-    from autogemm.explain import Missing
+    from autogemm.explain.tables import headline, tables
 
-    click.echo(
-        f"{explanation.config.label}\n{explanation.problem.label} on {explanation.device.name}"
-    )
-    for note in explanation.notes:
-        click.echo(f"note: {note}")
-    timing = explanation.timing
-    if isinstance(timing, Missing):
-        click.echo(f"time: {timing.missing}")
-    else:
-        click.echo(
-            f"time: {timing.time_us:.4g} us ({timing.provenance}), {timing.tflops:.4g} TFLOP/s, "
-            f"{timing.of_peak:.0%} of the card's FP32 peak, run {timing.run_id}"
-        )
-    _section("compiler", explanation.compiled, lambda facts: facts.kernels)
-    _section("main loop, one turn of one warp", explanation.main_loops, _loops, LOOP_COLUMNS)
-    _section("blocks per SM", explanation.residency, lambda found: found, without=("steps",))
-    if not isinstance(explanation.residency, Missing):
-        for resident in explanation.residency:
-            title = f"what {resident.next_blocks_per_sm} blocks per SM would need"
-            _section(title, resident, lambda found: found.steps)
-    _section("waves", explanation.waves, lambda found: found)
-    _accesses(explanation)
-    _section("FLOP per byte", explanation.intensity, lambda found: found.levels)
-    _neighbours(explanation)
-
-
-def _section(
-    title: str,
-    section: Any,
-    rows_of: Any,
-    columns: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-) -> None:
-    from autogemm.explain import Missing
-
-    click.echo()
-    if isinstance(section, Missing):
-        click.echo(f"{title}: not here: {section.missing}")
-        return
-    rows = [row if isinstance(row, dict) else asdict(row) for row in rows_of(section)]
-    if rows:
-        shown = columns or tuple(name for name in rows[0] if name not in without)
-        print_table(rows, shown, title=title)
-
-
-def _loops(loops: Iterable[Any]) -> list[dict[str, Any]]:
-    return [
-        {"kernel": loop.kernel} | (asdict(loop.mix) if loop.mix is not None else {})
-        for loop in loops
-    ]
-
-
-def _accesses(explanation: Explanation) -> None:
-    from autogemm.explain import Missing
-
-    found = explanation.accesses
-    title = "memory accesses per source line: wavefronts (shared), 32-byte sectors (global)"
-    if isinstance(found, Missing):
-        _section(title, found, None)
-        return
-    columns = ("line", "memory", "operation", "bytes_per_lane", "requests", "per_request")
-    shown = (*columns, "ideal_per_request", "times_ideal", "text")
-    _section(f"{title}; one block of {found.problem_label}", found, lambda it: it.lines, shown)
-    click.echo(
-        f"in all: {found.shared_wavefronts} shared wavefronts ({found.ideal_shared_wavefronts} at "
-        f"best), {found.global_sectors} global sectors ({found.ideal_global_sectors} at best)"
-    )
-    if found.shared_share is not None:
-        click.echo(
-            f"shared memory is busy for {found.shared_share:.0%} of the time that the "
-            "multiply-adds need"
-        )
-
-
-def _neighbours(explanation: Explanation) -> None:
-    def change(now: float | None, then: float | None) -> float | None:
-        return None if now is None or then is None else then - now
-
-    own = explanation.neighbours.own
-    rows = [
-        {
-            "change": f"{one.parameter} {one.before} -> {one.after}",
-            "time": one.time_ratio,
-            "threads": one.facts.threads,
-            "smem_bytes": one.facts.smem_bytes,
-            "registers": one.facts.registers,
-            "spill_bytes": one.facts.spill_bytes,
-            "blocks_per_sm": one.facts.blocks_per_sm,
-            "waves": one.facts.waves,
-            "lost_share": one.facts.lost_share,
-            "block_flop_per_byte": change(own.block_flop_per_byte, one.facts.block_flop_per_byte),
-        }
-        for one in explanation.neighbours.neighbours
-    ]
-    title = (
-        "legal neighbours, one parameter changed (time: relative to this config; "
-        "block_flop_per_byte: difference)"
-    )
-    _section(title, rows, lambda it: it)
+    for line in headline(explanation):
+        click.echo(line)
+    for table in tables(explanation):
+        click.echo()
+        if table.missing:
+            click.echo(f"{table.title}: not here: {table.missing}")
+        else:
+            print_table(table.rows, table.columns, title=table.title)
+        for note in table.notes:
+            click.echo(note)

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from autogemm.stored_kernel import StoredKernel
 
 FORMATS = ("cuda", "cubin", "ptx", "json")
+LIBRARY_FORMATS = ("cuda", "torch")
 
 
 @click.command()
-@click.argument("path", metavar="FILE")
+@click.argument("path", metavar="[FILE]", required=False)
 @click.option("--gpu", metavar="NAME", help="Tuned on: any part of the GPU's name.")
 @click.option("--size", metavar="SIZE", help="Tuned for: 4096 or MxNxK.")
 @click.option(
@@ -39,16 +40,24 @@ FORMATS = ("cuda", "cubin", "ptx", "json")
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice(FORMATS),
+    type=click.Choice([*FORMATS, "torch"]),
     default="cuda",
     show_default=True,
-    help="cuda: source that tests itself; cubin, ptx: compiled; json: all that is known of it.",
+    help="cuda: source that tests itself; cubin, ptx: compiled; json: all that is known of it; "
+    "torch: with --library, a module with a custom operator too.",
+)
+@click.option(
+    "--library",
+    "folder",
+    metavar="DIR",
+    help="A C++ library that picks the kernel by size, from all that is tuned on the GPU: header, "
+    "source, self-test, benchmark, CMakeLists.txt.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that autogemm did not write.")
 @click.option("--no-verify", is_flag=True, help="Do not run a recorded kernel on the CPU before.")
 @db_option
 def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
-    path: str,
+    path: str | None,
     gpu: str | None,
     size: str | None,
     layout: str | None,
@@ -57,6 +66,7 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
     run_id: int | None,
     kernel_key: str | None,
     file_format: str,
+    folder: str | None,
     force: bool,
     no_verify: bool,
     db: str | None,
@@ -75,7 +85,22 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
       nvcc -O3 -arch=sm_90 best.cu -o best && ./best
       autogemm export --gpu h100 --size 1024 small.cu
       autogemm export --kernel 17 --format ptx kernel.ptx
+      autogemm export --library out/ --gpu h100
+      autogemm export --library out/ --format torch
     """
+    if folder is not None:
+        others = {"FILE": path, "--size": size, "--run": run_id, "--kernel": kernel_key}
+        given = [name for name, value in others.items() if value is not None]
+        if given or file_format not in LIBRARY_FORMATS:
+            left_out = " ".join(given or [f"--format {file_format}"])
+            raise UsageError(f"--library holds all sizes: leave out {left_out}")
+        from autogemm.cli.export_library import write_library
+
+        torch = file_format == "torch"
+        write_library(folder, gpu, layout, family, db, force=force, torch=torch)
+        return
+    if path is None or file_format == "torch":
+        raise UsageError("name the FILE to write, or --library DIR (--format torch needs that)")
     from autogemm.codegen import BEGINNINGS
     from autogemm.space import load_family
     from autogemm.store import BestQuery, open_store

@@ -1,10 +1,12 @@
 """Where commands write what the user asked for."""
 
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from autogemm.errors import ExportError, UsageError
-from autogemm.files import write_atomically
+from autogemm.files import beginning, write_atomically, write_pieces_atomically
 
 
 def write_output(path: str, content: bytes, *, force: bool, ours: str | None = None) -> None:
@@ -14,9 +16,38 @@ def write_output(path: str, content: bytes, *, force: bool, ours: str | None = N
     UsageError for a place where no file can or should be written, ExportError when writing fails.
     """
     if path == "-":
-        sys.stdout.buffer.write(content)
-        sys.stdout.buffer.flush()
+        _print([content])
         return
+    with _replaceable(path, None if ours is None else ours.encode(), force) as target:
+        write_atomically(target, content)
+
+
+def require_output(path: str, *, force: bool, ours: str | None = None) -> None:
+    """Raises what `write_output` would raise for this place: before the work for it is done."""
+    if path != "-":
+        with _replaceable(path, None if ours is None else ours.encode(), force):
+            pass
+
+
+def write_output_pieces(
+    path: str, pieces: Iterable[bytes], *, force: bool, ours: bytes | None = None
+) -> None:
+    """As `write_output`, piece by piece; gzip'd for a name in .gz."""
+    if path == "-":
+        _print(pieces)
+        return
+    with _replaceable(path, ours, force) as target:
+        write_pieces_atomically(target, pieces)
+
+
+def _print(pieces: Iterable[bytes]) -> None:
+    sys.stdout.buffer.writelines(pieces)
+    sys.stdout.buffer.flush()
+
+
+@contextmanager
+def _replaceable(path: str, ours: bytes | None, force: bool) -> Iterator[Path]:
+    """The file to write, and one line for what goes wrong while it is written."""
     # The file that a link points to is replaced, not the link.
     target = Path(path).resolve()
     _require_place(path, target)
@@ -26,7 +57,7 @@ def write_output(path: str, content: bytes, *, force: bool, ours: str | None = N
                 f"{path} is there and is not an earlier output of this command: give another "
                 "name, or --force to replace it"
             )
-        write_atomically(target, content)
+        yield target
     except OSError as error:
         raise ExportError(f"cannot write {path}: {error.strerror}") from error
 
@@ -40,8 +71,5 @@ def _require_place(path: str, target: Path) -> None:
         raise UsageError(f"there is no folder {target.parent}: make it first")
 
 
-def _begins_with(target: Path, ours: str | None) -> bool:
-    if ours is None:
-        return False
-    with target.open("rb") as file:
-        return file.read(len(ours)) == ours.encode()
+def _begins_with(target: Path, ours: bytes | None) -> bool:
+    return ours is not None and beginning(target, len(ours)) == ours

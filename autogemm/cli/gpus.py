@@ -1,77 +1,139 @@
-"""``autogemm gpus``: what cards there are, here and in the catalogue."""
+"""``autogemm gpus``: what cards there are, here and in the catalogue, and what they can do."""
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 import click
 
+from autogemm.cli.gpu_rows import COLUMNS, SHOWN, ceiling_rows, fact_rows, gpu_row
+from autogemm.cli.options import db_option
 from autogemm.cli.output import Row, listing_options, print_rows, print_table
+from autogemm.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
     from autogemm.device import Device
+    from autogemm.roofline import Ceilings
 
-COLUMNS = (
-    "short_name",
-    "name",
-    "arch",
-    "num_sms",
-    "memory_gib",
-    "bandwidth_gb_s",
-    "peak_f32_tflops",
-    "l2_mib",
-    "smem_per_block_kib",
-)
 RECORDING_COLUMNS = ("device", "problem", "num_configs", "date", "path")
 
 
 @click.command()
+@click.argument("name", required=False)
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="Measure what the attached GPU reaches: multiply-adds and copying alone.",
+)
+@db_option
 @listing_options
-def gpus(as_json: bool, as_csv: bool) -> None:
-    """List the attached GPUs, the GPUs of the catalogue and the recordings.
+def gpus(name: str | None, measure: bool, db: str | None, as_json: bool, as_csv: bool) -> None:
+    """List the attached GPUs, the GPUs of the catalogue and the recordings; all facts of one, NAME.
 
-    A GPU of the catalogue can be named where a command takes a GPU, without being attached. A
-    recording holds the measured times of one GPU and problem. --json and --csv print the GPUs
-    alone, in one list whose column `kind` is `attached` or `known`.
+    A GPU of the catalogue can be named where a command takes a GPU, without being attached. Peaks
+    are cores x clock x 2, of tensor cores without sparsity and with sums in FP32, at the highest
+    clock; the ridge is peak / bandwidth. --measure keeps what it finds in the database, for
+    pictures. --json and --csv print the GPUs alone, in one list with all facts, whose column
+    `kind` is `attached` or `known`.
 
     \b
     Examples:
       autogemm gpus
-      autogemm gpus --json
+      autogemm gpus h100
+      autogemm gpus --measure
+      autogemm gpus --csv
     """
-    from autogemm.device_catalogue import known_devices
     from autogemm.targets import cuda
 
-    attached = [_row("attached", "", device) for device in cuda.attached_devices()]
-    known = [_row("known", short_name, device) for short_name, device in known_devices().items()]
+    if measure and name:
+        raise UsageError("--measure is of the attached GPU: leave the name out")
+    if measure:
+        _measure(db, as_json=as_json, as_csv=as_csv)
+        return
+    if name:
+        _show_one(name, as_json=as_json, as_csv=as_csv)
+        return
+    attached = [gpu_row(device, kind="attached") for device in cuda.attached_devices()]
+    known = _known_rows()
     if not attached:
         click.echo(f"No attached GPU: {cuda.why_no_device()}", err=True)
     if as_json or as_csv:
-        print_rows(attached + known, ("kind", *COLUMNS), as_json=as_json, as_csv=as_csv)
+        print_rows(attached + known, COLUMNS, as_json=as_json, as_csv=as_csv)
         return
     if attached:
-        print_table(attached, COLUMNS[1:], title="Attached GPUs")
+        print_table(attached, SHOWN[1:], title="Attached GPUs")
         click.echo()
-    print_table(known, COLUMNS, title="Known GPUs")
+    print_table(known, SHOWN, title="Known GPUs")
     recordings = _recording_rows()
     if recordings:
         click.echo()
         print_table(recordings, RECORDING_COLUMNS, title="Recordings")
 
 
-def _row(kind: str, short_name: str, device: Device) -> Row:
-    return {
-        "kind": kind,
-        "short_name": short_name,
-        "name": device.name,
-        "arch": device.sm,
-        "num_sms": device.num_sms,
-        "memory_gib": device.memory_bytes / 2**30,
-        "bandwidth_gb_s": device.peak_bandwidth_gb_s,
-        "peak_f32_tflops": device.peak_f32_tflops,
-        "l2_mib": device.l2_bytes / 2**20,
-        "smem_per_block_kib": device.max_smem_per_block_bytes / 1024,
-    }
+def _known_rows() -> list[dict[str, object]]:
+    from autogemm.device_catalogue import known_cards
+
+    return [
+        gpu_row(
+            card.device,
+            kind="known",
+            short_name=card.short_name,
+            source=card.source,
+            notes=card.notes,
+        )
+        for card in known_cards()
+    ]
+
+
+def _show_one(name: str, *, as_json: bool, as_csv: bool) -> None:
+    from autogemm.device_catalogue import find_card
+
+    card = find_card(name)
+    row = next(row for row in _known_rows() if row["short_name"] == card.short_name)
+    if as_json or as_csv:
+        print_rows([row], COLUMNS, as_json=as_json, as_csv=as_csv)
+        return
+    print_table(fact_rows(row, dict(card.published)), ("fact", "value", "published"))
+
+
+def _measure(db: str | None, *, as_json: bool, as_csv: bool) -> None:
+    """Raises DeviceError without a GPU."""
+    device, measured = _measured(db)
+    if as_json or as_csv:
+        row = gpu_row(device, kind="attached")
+        row["measured_f32_tflops"] = measured.fma_tflops
+        row["measured_gb_s"] = measured.copy_gb_s
+        print_rows([row], COLUMNS, as_json=as_json, as_csv=as_csv)
+        return
+    clock = f", SM clock {measured.sm_clock_mhz} MHz meanwhile" if measured.sm_clock_mhz else ""
+    print_table(
+        ceiling_rows(device, measured),
+        ("ceiling", "measured", "theory", "percent"),
+        title=f"{device.name}{clock}",
+    )
+
+
+def _measured(db: str | None) -> tuple[Device, Ceilings]:
+    from dataclasses import replace
+
+    from autogemm.compile import Compiler
+    from autogemm.store import open_store
+    from autogemm.targets import cuda
+    from autogemm.targets.cuda.ceilings import ceilings_source
+
+    if not cuda.attached_devices():
+        raise DeviceError(f"measuring needs a GPU: {cuda.why_no_device()}")
+    with (
+        closing(cuda.CudaTarget()) as target,
+        closing(Compiler()) as compiler,
+        open_store(db) as store,
+    ):
+        compiled = compiler.compile(ceilings_source(), target.device.sm)
+        measured = target.ceilings(compiled)
+        environment = replace(target.environment, compiler=compiler.version)
+        store.record_ceilings(target.device, environment, measured)
+        return target.device, measured
 
 
 def _recording_rows() -> list[Row]:

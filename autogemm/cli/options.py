@@ -21,10 +21,41 @@ FALLBACK_GPU = "h100"
 
 def problem_options(command: Command) -> Command:
     """Adds ``--size --layout --dtype --lda --ldb --ldc --alpha --beta``, for `problem_from`."""
+    size = click.option(
+        "--size", default="4096", show_default=True, help="M=N=K as one number, or MxNxK."
+    )
+    return size(_matrix_options(command))
+
+
+def problems_options(command: Command) -> Command:
+    """As `problem_options`, of one problem or many: ``--size`` several times (``sizes``),
+    ``--preset``, ``--problems``; for `autogemm.cli.problems.problems_from`.
+    """
     options = (
         click.option(
-            "--size", default="4096", show_default=True, help="M=N=K as one number, or MxNxK."
+            "--size",
+            "sizes",
+            multiple=True,
+            help="M=N=K as one number, or MxNxK; repeatable.  [default: 4096]",
         ),
+        click.option(
+            "--preset", metavar="NAME", help="Many: transformer, squares, mixed, suite or ladder."
+        ),
+        click.option(
+            "--problems",
+            "problems_file",
+            metavar="FILE",
+            help="Many: a line each, a size and, if it differs, a layout: 4096x256x1024 nt.",
+        ),
+    )
+    command = _matrix_options(command)
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _matrix_options(command: Command) -> Command:
+    options = (
         click.option(
             "--layout",
             type=click.Choice([layout.value for layout in Layout]),

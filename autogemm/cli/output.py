@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from autogemm.cells import shown
+
 Row = Mapping[str, Any]
 
 
@@ -65,18 +67,3 @@ def print_table(rows: Sequence[Row], columns: Sequence[str], title: str | None =
         # Plain output is for pipes and logs: never folded to 80 columns.
         console = Console(width=max(console.width, 200))
     console.print(table)
-
-
-def shown(value: object) -> str:
-    """A cell as a person reads it: four significant digits, a dash for nothing.
-
-    Control characters, which could drive the terminal, are shown as a replacement character.
-    """
-    if value is None or value == "":
-        return "-"
-    if isinstance(value, float):
-        return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
-    return "".join(
-        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}"
-        for letter in str(value)
-    )

@@ -14,7 +14,7 @@ from autogemm.cli.output import Row, listing_options, print_rows, print_table
 from autogemm.cli.plot import comparison_options
 
 if TYPE_CHECKING:
-    from autogemm.analysis import Comparison
+    from autogemm.analysis import Comparison, Timed
     from autogemm.store import BestQuery
 
 COLUMNS = (
@@ -44,7 +44,7 @@ def roofline(  # noqa: PLR0913, PLR0917  # one parameter for each option
 
     FILE is a .png, .svg or .pdf; without it only the table is printed. Of the newest benchmark, or
     of the best kernels in the database where there is none. The roof of a kernel is the smaller of
-    the card's FP32 peak and its memory bandwidth times the FLOP per byte that must move.
+    the card's peak for its dtype and the memory bandwidth times the FLOP per byte that must move.
 
     \b
     Examples:
@@ -70,26 +70,26 @@ def roofline(  # noqa: PLR0913, PLR0917  # one parameter for each option
 
 
 def _rows(comparison: Comparison) -> list[Row]:
-    from autogemm.analysis.comparison import roof_of
+    return [_row(one, comparison) for one in comparison.timed()]
 
-    roof = roof_of(comparison.device)
-    return [
-        {
-            "kernel": one.kernel,
-            "size": one.problem.size_label,
-            "dtype": one.problem.dtype.label,
-            "flop_per_byte": one.metrics.flop_per_byte,
-            "bandwidth_gb_s": one.metrics.bandwidth_gb_s,
-            "tflops": one.tflops,
-            "roof_tflops": roof.attainable_tflops(one.metrics.flop_per_byte),
-            "percent_of_roof": one.metrics.percent_of_roof,
-            "bound_by": "memory"
-            if one.metrics.flop_per_byte < roof.ridge_flop_per_byte
-            else "arithmetic",
-            "provenance": comparison.provenance.value,
-        }
-        for one in comparison.timed()
-    ]
+
+def _row(one: Timed, comparison: Comparison) -> Row:
+    from autogemm.device_catalogue import roof_of
+
+    roof, flop_per_byte = roof_of(comparison.device, one.problem.dtype), one.metrics.flop_per_byte
+    is_below_ridge = roof is not None and flop_per_byte < roof.ridge_flop_per_byte
+    return {
+        "kernel": one.kernel,
+        "size": one.problem.size_label,
+        "dtype": one.problem.dtype.label,
+        "flop_per_byte": flop_per_byte,
+        "bandwidth_gb_s": one.metrics.bandwidth_gb_s,
+        "tflops": one.tflops,
+        "roof_tflops": roof.attainable_tflops(flop_per_byte) if roof else None,
+        "percent_of_roof": one.metrics.percent_of_roof,
+        "bound_by": ("memory" if is_below_ridge else "arithmetic") if roof else None,
+        "provenance": comparison.provenance.value,
+    }
 
 
 def _print_roofs(comparison: Comparison) -> None:

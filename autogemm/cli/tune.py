@@ -4,7 +4,7 @@ import math
 import re
 import shlex
 import sys
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -14,20 +14,18 @@ from autogemm.cli import INTERRUPTED
 from autogemm.cli.options import (
     db_option,
     fix_option,
-    problem_from,
-    problem_options,
+    problems_options,
 )
-from autogemm.errors import AutogemmError, CompilerMissingError, UsageError
+from autogemm.cli.tune_setup import is_typed, opened
+from autogemm.errors import AutogemmError, UsageError
 from autogemm.outcome import Objective
 from autogemm.search import SAMPLERS
 
 if TYPE_CHECKING:
-    from autogemm.compile import Compiler
-    from autogemm.config import Value
+    from collections.abc import Sequence
+
     from autogemm.problem import Problem
-    from autogemm.space import Family
-    from autogemm.targets import Target
-    from autogemm.tuning import Chosen, TuneRequest, TuneResult
+    from autogemm.tuning import TuneRequest, TuneResult
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
@@ -57,7 +55,7 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     "GPU, without one a shipped recording.",
 )
 @click.option("--require-gpu", is_flag=True, help="Fail where auto would use a recording.")
-@problem_options
+@problems_options
 @click.option(
     "--family",
     metavar="NAME|PATH",
@@ -108,6 +106,13 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     help="What is minimised; edp is energy times time. Energy is NVML's, of the whole card.",
 )
 @click.option(
+    "--max-error",
+    metavar="NUMBER|cublas",
+    default="",
+    help="Largest relative error (Frobenius, against float64) that the winner may have: 1e-6; or "
+    "cublas, no worse than cuBLAS on the same inputs. Default: any that verifies.",
+)
+@click.option(
     "--sampler",
     metavar="NAME",
     default="surrogate",
@@ -144,7 +149,18 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     show_default=True,
     help="What the matrices hold while kernels are timed. Zeros are faster than any real data.",
 )
+@click.option(
+    "--cross",
+    is_flag=True,
+    help="Of many problems: time the others' winners at each too. Dispatch rules are learned from "
+    "that.",
+)
 @click.option("--no-prune", is_flag=True, help="Measure also what static facts rule out.")
+@click.option(
+    "--no-warm-start",
+    is_flag=True,
+    help="Do not try the winners of similar stored results first.",
+)
 @click.option(
     "--no-certify",
     is_flag=True,
@@ -163,6 +179,10 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
     is installed; one that fails is no winner. The search ends with the first of its limits. Ctrl-C
     ends it at once and prints the best so far; the same command resumes.
 
+    Several sizes, a preset or a file of problems are tuned one after the other, sharing what is
+    compiled, and end in one table; problems that have a result of the same request are not tuned
+    again.
+
     \b
     Examples:
       autogemm tune --gpu auto --size 4096
@@ -171,16 +191,25 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
       autogemm tune --size 4096 --allow-emulation
       autogemm tune --size 512 --until-ratio 1.5 --budget 10m --trials 5000
       autogemm tune --size 4096 --objective energy
+      autogemm tune --size 4096 --max-error cublas
+      autogemm tune --preset transformer --budget 20s --cross
+      autogemm tune --problems sizes.txt --layout nt --budget 30s
       autogemm tune --gpu recorded --size 1024 --json
       autogemm tune --gpu recorded:cache.json.gz --size 4096
     """
+    from autogemm.cli.problems import problems_from
     from autogemm.cli.tune_report import print_result, result_as_json
     from autogemm.store import database_place
 
-    try:
-        request, result = _run(options, db, quiet)
-    except KeyboardInterrupt:
-        _exit_interrupted()
+    problems = problems_from(options)
+    with ExitStack() as stack:
+        try:
+            if len(problems) > 1:
+                _tune_many(stack, problems, options, db, quiet, as_json)
+                return
+            request, result = _run(stack, problems[0], options, db, quiet)
+        except KeyboardInterrupt:
+            _exit_interrupted()
     if as_json:
         click.echo(result_as_json(result, database_place(db)))
     else:
@@ -193,62 +222,56 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
         raise AutogemmError(_nothing_ran(result.outcomes))
 
 
-def _run(options: dict[str, Any], db: str | None, quiet: bool) -> "tuple[TuneRequest, TuneResult]":
+def _run(
+    stack: ExitStack, problem: "Problem", options: dict[str, Any], db: str | None, quiet: bool
+) -> "tuple[TuneRequest, TuneResult]":
     from autogemm.cli.tune_progress import progress_listener
-    from autogemm.store import open_store
-    from autogemm.tuning import choose_target
     from autogemm.tuning import tune as run_tuner
-    from autogemm.tuning.choice import is_file
 
-    with ExitStack() as stack:
-        gpu = options["gpu"]
-        # Of a file it is not known yet of which family's parameters --fix speaks.
-        families, fix = _families(options, () if is_file(gpu) else options["fix"])
-        request = _request(options, families, fix)
-        store = stack.enter_context(open_store(db))
-        names = [family.name for family in families]
-        chosen = choose_target(gpu, names, options["require_gpu"])
-        target = stack.enter_context(closing(chosen.target))
-        if is_file(gpu):
-            request = _as_recorded(request, chosen, options)
-        if chosen.notice:
-            click.secho(chosen.notice, err=True, bold=True)
-        has_kernel = request.families[0].template_path is not None
-        compiler = _compiler_for(target) if has_kernel else None
-        if compiler is not None:
-            stack.enter_context(closing(compiler))
-        on_event = stack.enter_context(progress_listener(request, target.provenance, quiet))
-        return request, run_tuner(request, target, compiler, store, on_event)
+    if options["cross"]:
+        raise UsageError("--cross is for many problems: give several sizes, or a preset")
+    parts = opened(stack, problem, options, db)
+    request, target = parts.request, parts.target
+    on_event = stack.enter_context(progress_listener(request, target.provenance, quiet))
+    return request, run_tuner(request, target, parts.compiler, parts.store, on_event)
 
 
-def _as_recorded(
-    request: "TuneRequest", chosen: "Chosen", options: dict[str, Any]
-) -> "TuneRequest":
-    """The request for what a file holds: it may bring a family, and the size, of its own.
+def _tune_many(  # noqa: PLR0913, PLR0917  # what the command was asked for
+    stack: ExitStack,
+    problems: "Sequence[Problem]",
+    options: dict[str, Any],
+    db: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from autogemm.cli.tune_many import SweepProgress, print_sweep, sweep_as_json
+    from autogemm.store import database_place
+    from autogemm.tuning import Sweeper
 
-    Raises UsageError where something else was asked for by name.
-    """
-    from autogemm.space import parse_fix
-
-    if chosen.family is None:
-        families, fix = _families(options, options["fix"])
-        return replace(request, families=families, fix=fix)
-    names = [family.name for family in request.families]
-    if _is_typed("family") and chosen.family.name not in names:
-        raise UsageError(
-            f"that recording lists configs of {chosen.family.name}, not of {', '.join(names)}: "
-            "leave --family out"
-        )
-    problem = request.problem
-    if chosen.size and not _is_typed("size"):
-        problem = _problem({**options, "size": chosen.size})
-    fix = parse_fix(chosen.family, options["fix"])
-    return replace(request, families=(chosen.family,), problem=problem, fix=fix)
-
-
-def _is_typed(option: str) -> bool:
-    given = click.get_current_context().get_parameter_source(option)
-    return given is click.core.ParameterSource.COMMANDLINE
+    parts = opened(stack, problems[0], options, db)
+    target = parts.target
+    requests = [replace(parts.request, problem=problem) for problem in problems]
+    by_problem = {request.problem: request for request in requests}
+    progress = SweepProgress(by_problem, target.provenance, quiet, sys.stderr.isatty())
+    sweeper = Sweeper(
+        target,
+        parts.compiler,
+        parts.store,
+        on_step=progress.on_step,
+        on_swept=progress.on_swept,
+    )
+    sweep = sweeper.run(requests)
+    if options["cross"] and not sweep.interrupted:
+        sweep = sweeper.cross(sweep, requests[0])
+    show = (sweep, target.device.name, target.provenance, database_place(db))
+    if as_json:
+        click.echo(sweep_as_json(*show))
+    else:
+        print_sweep(*show)
+    if sweep.interrupted:
+        _exit_interrupted()
+    if not any(one.finals is not None for one in sweep.problems):
+        raise AutogemmError("no problem has a result: the lines above say why")
 
 
 def _exit_interrupted() -> NoReturn:
@@ -259,91 +282,7 @@ def _exit_interrupted() -> NoReturn:
 def _export_command(run_id: int, db: str | None) -> str:
     """What to type next. A database from the environment is found there again."""
     parts = ["autogemm", "export", "best.cu", "--run", str(run_id)]
-    return shlex.join([*parts, "--db", db] if _is_typed("db") and db else parts)
-
-
-def _request(
-    options: dict[str, Any], families: "tuple[Family, ...]", fix: "dict[str, tuple[Value, ...]]"
-) -> "TuneRequest":
-    from autogemm.outcome import CacheState, Fill
-    from autogemm.targets import MeasureOptions
-    from autogemm.tuning import TuneRequest
-
-    sampler = options["sampler"]
-    if sampler not in SAMPLERS:
-        raise UsageError(f"unknown sampler {sampler!r}; known: {', '.join(SAMPLERS)}")
-    budget_s = options["budget_s"]
-    return TuneRequest(
-        problem=_problem(options),
-        families=families,
-        fix=fix,
-        sampler=sampler,
-        seed=options["seed"],
-        trials=options["trials"],
-        budget_s=None if math.isinf(budget_s) else budget_s,
-        until_ratio=options["until_ratio"],
-        until_gain=options["until_gain"],
-        finalists=options["finalists"],
-        rounds=options["rounds"],
-        measure=MeasureOptions(
-            l2=CacheState(options["l2"]),
-            fill=Fill(options["fill"]),
-            seed=options["seed"],
-            objective=Objective(options["objective"]),
-        ),
-        prune=not options["no_prune"],
-        fresh=options["fresh"],
-        certify=not options["no_certify"],
-        command=_command_line(),
-    )
-
-
-def _problem(options: dict[str, Any]) -> "Problem":
-    names = ("size", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta")
-    return problem_from(**{name: options[name] for name in names})
-
-
-def _families(
-    options: dict[str, Any], texts: tuple[str, ...]
-) -> "tuple[tuple[Family, ...], dict[str, tuple[Value, ...]]]":
-    """The families to search, and what ``--fix`` leaves of their parameters.
-
-    A family that lacks what is fixed is left out. Raises UsageError if it was named, or if none is
-    left.
-    """
-    from autogemm.space import default_families, load_family, parse_fix
-
-    named = options["family"]
-    families = [load_family(name) for name in named]
-    fixed, misfits = [], []
-    for family in families or default_families(emulation=options["allow_emulation"]):
-        try:
-            fixed.append((family, parse_fix(family, texts)))
-        except UsageError as error:
-            if named:
-                raise
-            misfits.append(error)
-    if not fixed:
-        raise misfits[0]
-    return tuple(family for family, _ in fixed), fixed[0][1]
-
-
-def _command_line() -> str:
-    """As typed, for the database."""
-    return shlex.join(["autogemm", *sys.argv[1:]])
-
-
-def _compiler_for(target: "Target") -> "Compiler | None":
-    """A compiler; None where the target does not need one and there is none."""
-    from autogemm.compile import Compiler
-
-    try:
-        return Compiler()
-    except CompilerMissingError as error:
-        if target.needs_cubin:
-            raise
-        click.echo(f"kernels are not compiled: {error}", err=True)
-        return None
+    return shlex.join([*parts, "--db", db] if is_typed("db") and db else parts)
 
 
 def _nothing_ran(outcomes: Any) -> str:

@@ -76,7 +76,10 @@ class State:
             for family in event.families
         )
         none = f", none of {', '.join(event.left_out)}" if event.left_out else ""
-        return f"{self._request.problem.label}: {spaces}{none}, run {event.run_id}{resumed}"
+        text = f"{self._request.problem.label}: {spaces}{none}, run {event.run_id}{resumed}"
+        if event.started_from:
+            text += f"\nwarm start from {', '.join(event.started_from)}"
+        return text
 
     def fraction(self, num_trials: int, elapsed_s: float) -> float:
         """How much of the search is over: of its trials or of its time, whichever is more."""

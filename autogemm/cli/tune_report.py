@@ -15,7 +15,7 @@ from autogemm.tuning import TuneResult
 
 COLUMNS = (
     *("#", "family", "config", "time us", "TFLOP/s", "x cuBLAS", "interval", "spread %"),
-    *("energy mJ", "registers", "tie"),
+    *("energy mJ", "error", "registers", "tie"),
 )
 # What a person calls the rules that end a search.
 STOPPED_BY = {
@@ -54,6 +54,7 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
     # Neither takes room where it says nothing.
     superfluous = {"family"} if len(result.families) == 1 else set()
     superfluous |= {"energy mJ"} if finals.baseline.energy_mj is None else set()
+    superfluous |= {"error"} if result.max_error is None else set()
     print_table(rows, [name for name in COLUMNS if name not in superfluous], title=title)
     if shared and configs:
         common = " ".join(f"{name}={configs[0][name]}" for name, _ in configs[0] if name in shared)
@@ -64,6 +65,7 @@ def _row(
     place: str, entry: FinalsEntry, result: TuneResult, finals: Finals, shared: frozenset[str]
 ) -> dict[str, Any]:
     spread = finals.spread_of(entry)
+    checked = entry.verification
     config = entry.name
     if entry.config is not None:
         own = [f"{name}={value}" for name, value in entry.config if name not in shared]
@@ -78,6 +80,7 @@ def _row(
         "interval": _interval(entry),
         "spread %": None if spread is None else f"{100 * spread:.2f}",
         "energy mJ": entry.energy_mj,
+        "error": None if checked is None else f"{checked.relative_frobenius:.2e}",
         "registers": entry.registers,
         "tie": "tied" if entry.tied else None,
     }
@@ -128,6 +131,8 @@ def _print_best(result: TuneResult) -> None:
     if winner.verification is not None:
         baseline = finals.baseline.verification
         beside = f"; cuBLAS: {_errors(baseline)}" if baseline is not None else ""
+        if result.max_error is not None:
+            beside += f"; at most {result.max_error:.3g} was asked for"
         click.echo(f"  {_errors(winner.verification)}{beside}")
     for line in _checked_lines(result):
         click.echo(f"  {line}")
@@ -210,6 +215,7 @@ def result_as_json(result: TuneResult, database: str) -> str:
             "gpu": result.device_name,
             "provenance": str(result.provenance),
             "objective": str(result.objective),
+            "max_error": result.max_error,
             "stopped_by": str(result.stopped_by),
             "interrupted": result.interrupted,
             "trials": result.num_trials,

@@ -7,6 +7,17 @@ from autogemm.codegen.export import (
     export_ptx,
     extract_kernel,
 )
+from autogemm.codegen.library import Library, Variant, export_library
 from autogemm.codegen.rendering import render
 
-__all__ = ["BEGINNINGS", "export_cuda", "export_json", "export_ptx", "extract_kernel", "render"]
+__all__ = [
+    "BEGINNINGS",
+    "Library",
+    "Variant",
+    "export_cuda",
+    "export_json",
+    "export_library",
+    "export_ptx",
+    "extract_kernel",
+    "render",
+]

@@ -5,7 +5,7 @@ import json
 import math
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from datetime import date
 from typing import Any
@@ -26,6 +26,7 @@ from autogemm.space import (
     parse_expression,
     specialised_values,
 )
+from autogemm.space.family import LaunchRule
 from autogemm.stored_kernel import StoredKernel
 
 SIGNATURE = "// Written by autogemm "
@@ -62,9 +63,13 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
             f"kernel {kernel.kernel_id} was emitted by another version of the family "
             f"{family.name}: tune again, or install the version that tuned it"
         )
-    host = _Host(family, source, problem)
+    host = Host(family, source, problem)
+    launches = host.launches()
+    kernels = dict.fromkeys(launch["kernel"] for launch in launches)
     context = {
-        "header": "\n".join([*_provenance(kernel, written), "//", *_usage(kernel, file_name)]),
+        "header": "\n".join(
+            [*_provenance(kernel, written), "//", *_usage(kernel, kernels, file_name)]
+        ),
         "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
         f"sha256={source.sha256}",
         "kernel": source.text,
@@ -75,13 +80,13 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
         **_types(problem.dtype),
         "preconditions": host.preconditions(),
         "vectors": host.vectors(),
-        "launches": host.launches(),
+        "launches": launches,
         "launch_quantities": host.quantities(*host.launch_expressions()),
         "workspace_quantities": host.quantities(family.workspace_bytes),
         "workspace_bytes": host.workspace_bytes(),
         "problem": _problem_literals(problem),
         "arch": kernel.device.arch,
-        "device_name": json.dumps(_printable(kernel.device.name)),
+        "device_name": json.dumps(printable(kernel.device.name)),
     }
     return environment().get_template("export/standalone.cu.jinja").render(context)
 
@@ -150,7 +155,7 @@ def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
     }
 
 
-class _Host:
+class Host:
     """What the launcher needs of a family, as C++ expressions over M N K lda ldb ldc.
 
     ``guard_*`` and ``vec_*`` are what the kernel was specialised for by its problem. They hold
@@ -175,8 +180,17 @@ class _Host:
     def preconditions(self) -> list[str]:
         """Expressions that must be 0: edges for which no code was emitted."""
         left_out = [name for name, value in self._special.items() if value == 0]
-        guards = (self._family.derive[name] for name in left_out if name.startswith("guard_"))
-        return [text for guard in guards if (text := self._c_text(guard)) != "0"]
+        guards = (self._in_place(name) for name in left_out if name.startswith("guard_"))
+        texts = (guard.to_c(self._constants | self._special) for guard in guards)
+        return [text for text in dict.fromkeys(texts) if text != "0"]
+
+    def _in_place(self, name: str) -> Expression:
+        """A derived quantity with those that it reads in place: what a caller can see."""
+        expression = _written(self._family.derive[name])
+        for other in reversed(self._family.derive):
+            if other in expression.names and other not in self._special:
+                expression = expression.substitute({other: _written(self._family.derive[other])})
+        return expression
 
     def vectors(self) -> list[tuple[str, int, int]]:
         """Matrix, elements and bytes per access, for those that are accessed by vectors."""
@@ -195,8 +209,12 @@ class _Host:
                 "threads": self._c_texts(rule.threads),
                 "smem_bytes": self._c_text(rule.smem_bytes),
             }
-            for rule in self._family.launch
+            for rule in self._rules()
         ]
+
+    def _rules(self) -> list[LaunchRule]:
+        """Those that this config has."""
+        return [rule for rule in self._family.launch if self._c_text(rule.when) != "0"]
 
     def workspace_bytes(self) -> str:
         """Empty where none is needed."""
@@ -211,7 +229,7 @@ class _Host:
         """All that the launches read."""
         return [
             expression
-            for rule in self._family.launch
+            for rule in self._rules()
             for expression in (*rule.grid, *rule.threads, rule.smem_bytes)
         ]
 
@@ -263,30 +281,31 @@ def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:
         ("config", source.config.label),
         ("kernel", f"sha256 {source.sha256}"),
     ):
-        yield from _comment(f"{label + ':':9}", value)
+        yield from comment(f"{label + ':':9}", value)
     yield from _certificate(kernel.certificate)
 
 
 def _certificate(certificate: Certificate | None) -> Iterator[str]:
     """One comment for each check, with what was not done and why."""
     if certificate is None:
-        yield from _comment("checked: ", "as every candidate is, without a winner's certificate")
+        yield from comment("checked: ", "as every candidate is, without a winner's certificate")
         return
     summary = f"{certificate.made_at:%Y-%m-%d}, {certificate.summary}"
-    yield from _comment("checked: ", summary)
+    yield from comment("checked: ", summary)
     for check in certificate.checks:
-        yield from _comment("         ", check.line)
+        yield from comment("         ", check.line)
 
 
-def _usage(kernel: StoredKernel, file_name: str) -> Iterator[str]:
-    arch, name = kernel.device.sm, _printable(file_name)
+def _usage(kernel: StoredKernel, kernels: Iterable[str], file_name: str) -> Iterator[str]:
+    arch, name = kernel.device.sm, printable(file_name)
     program = name.removesuffix(".cu")
     yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
     yield f"//     nvcc -O3 -arch={arch} {name} -o {program} && ./{program}"
     function = FUNCTIONS[kernel.problem.dtype.ab]
     yield f"// As a library, without main; {function} below is the function to call:"
     yield f"//     nvcc -O3 -arch={arch} -DAUTOGEMM_LIBRARY -c {name}"
-    yield f"// Two of these in one program need other names: -D{function}=... -Dgemm_kernel=..."
+    others = " ".join(f"-D{name}=..." for name in (function, *kernels))
+    yield from comment("", f"Two of these in one program need other names: {others}")
 
 
 def _speed(kernel: StoredKernel) -> str:
@@ -326,10 +345,10 @@ def _versions(environment: Environment) -> str:
     return ", ".join(f"{name} {version}".strip() for name, version in parts.items() if version)
 
 
-def _comment(label: str, text: str) -> list[str]:
+def comment(label: str, text: str) -> list[str]:
     """Comment lines of at most WIDTH columns, the later ones indented under the first."""
     return textwrap.wrap(
-        _printable(text) or "-",
+        printable(text) or "-",
         WIDTH,
         initial_indent=f"// {label}",
         subsequent_indent=f"// {' ' * len(label)}",
@@ -337,7 +356,7 @@ def _comment(label: str, text: str) -> list[str]:
     )
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """One line of text that can not end a comment, continue it or run on in another direction."""
     folded = " ".join(text.split()).replace("\\", "/")
     return "".join(letter if letter.isprintable() else "?" for letter in folded)

@@ -1,9 +1,10 @@
 """Which kernel for which size: a table of times from the database, and a rule learned from it."""
 
+from autogemm.dispatch.assembling import assembled
 from autogemm.dispatch.chooser import Choice, Chooser
-from autogemm.dispatch.learning import Learned, Regret, by_merit, learn
+from autogemm.dispatch.learning import Learned, Regret, learn
 from autogemm.dispatch.snapper import Snapper
-from autogemm.dispatch.table import Table, TunedSize, table_of, tuned_sizes
+from autogemm.dispatch.table import Table, TunedSize, common_table, tuned_sizes
 
 __all__ = [
     "Choice",
@@ -13,8 +14,8 @@ __all__ = [
     "Snapper",
     "Table",
     "TunedSize",
-    "by_merit",
+    "assembled",
+    "common_table",
     "learn",
-    "table_of",
     "tuned_sizes",
 ]

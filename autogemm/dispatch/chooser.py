@@ -2,19 +2,24 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from autogemm.config import Config
 from autogemm.device import Device
 from autogemm.dispatch.guess import guessed
-from autogemm.dispatch.learning import Learned, learn
+from autogemm.dispatch.learning import learn
 from autogemm.dispatch.snapper import Snapper
-from autogemm.dispatch.table import Table, TunedSize, table_of, tuned_sizes
+from autogemm.dispatch.table import TunedSize, common_table, tuned_sizes
+from autogemm.dtypes import DType
 from autogemm.errors import EmptySpaceError
-from autogemm.problem import Problem
+from autogemm.problem import Layout, Problem
+from autogemm.rule import Rule
 from autogemm.similarity import distance
 from autogemm.space import Family
-from autogemm.store import RunRow
+from autogemm.store import DecidedRow
+
+VECTOR_BYTES = 16
+# With fewer results of a layout those of the others tell more.
+FEW_SIZES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +31,26 @@ class Choice:
     why: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Ruled:
+    """A rule and the kernels that it numbers."""
+
+    rule: Rule
+    kernels: tuple[Config, ...]
+
+
 class Chooser:
     """Chooses for one GPU, from what the database had when this was made."""
 
-    def __init__(self, runs: Sequence[RunRow], families: Sequence[Family], device: Device) -> None:
+    def __init__(
+        self, runs: Sequence[DecidedRow], families: Sequence[Family], device: Device
+    ) -> None:
         self._runs = runs
         self._families = families
         self._device = device
         self._snap = Snapper(families, device)
         self._sizes = tuned_sizes(runs, device)
+        self._rules: dict[tuple[DType, Layout], _Ruled | None] = {}
 
     def is_tuned(self, problem: Problem) -> bool:
         """Whether this very problem has a result on this GPU, whatever its alpha and beta."""
@@ -54,9 +70,10 @@ class Chooser:
         own = self._own(problem)
         if own is not None:
             yield own.winner, f"tuned in run {own.run_id}"
-        if self._sizes:
-            chosen = self._learned.rule.choose((problem.m, problem.n, problem.k))
-            yield self._table.kernels[chosen], str(self._learned.rule)
+        ruled = self._ruled(problem.dtype, problem.layout)
+        if ruled is not None:
+            for chosen in ruled.rule.ranked((problem.m, problem.n, problem.k)):
+                yield ruled.kernels[chosen], str(ruled.rule)
         for size, device in self._by_distance(problem):
             where = "" if device.name == self._device.name else f" on {device.name}"
             yield size.winner, f"nearest tuned size {size.problem.label}{where}"
@@ -66,22 +83,28 @@ class Chooser:
     def _own(self, problem: Problem) -> TunedSize | None:
         return next((size for size in self._sizes if _same(size.problem, problem)), None)
 
-    @cached_property
-    def _table(self) -> Table:
-        kernels = tuple(dict.fromkeys(size.winner for size in self._sizes))
-        return table_of(self._sizes, kernels, self._snap)
-
-    @cached_property
-    def _learned(self) -> Learned:
-        return learn(self._table)
+    def _ruled(self, dtype: DType, layout: Layout) -> "_Ruled | None":
+        """By the results of that layout; by those of any where they are few. None without any."""
+        key = (dtype, layout)
+        if key not in self._rules:
+            sizes = tuned_sizes(self._runs, self._device, dtype, layout)
+            if len(sizes) < FEW_SIZES:
+                sizes = tuned_sizes(self._runs, self._device, dtype)
+            table = common_table(sizes, self._snap)
+            ruled = (
+                _Ruled(learn(table, self._device.num_sms).rule, table.kernels)
+                if table.sizes
+                else None
+            )
+            self._rules[key] = ruled
+        return self._rules[key]
 
     def _by_distance(self, problem: Problem) -> list[tuple[TunedSize, Device]]:
         devices = {run.spec.device.name: run.spec.device for run in self._runs}
         known = [
             (size, device)
             for device in devices.values()
-            for size in tuned_sizes(self._runs, device)
-            if size.problem.dtype is problem.dtype
+            for size in tuned_sizes(self._runs, device, problem.dtype)
         ]
         return sorted(
             known, key=lambda pair: distance(problem, self._device, pair[0].problem, pair[1])
@@ -90,7 +113,9 @@ class Chooser:
 
 def _same(one: Problem, other: Problem) -> bool:
     """Whether a kernel for one is a kernel for the other, and no slower."""
-    return (
-        (one.m, one.n, one.k, one.layout, one.dtype)
-        == (other.m, other.n, other.k, other.layout, other.dtype)
-    ) and all(getattr(one, name) % 4 == getattr(other, name) % 4 for name in ("lda", "ldb", "ldc"))
+    vector = VECTOR_BYTES // one.dtype.size_bytes
+    sizes = ((each.m, each.n, each.k, each.layout, each.dtype) for each in (one, other))
+    return len(set(sizes)) == 1 and all(
+        getattr(one, name) % vector == getattr(other, name) % vector
+        for name in ("lda", "ldb", "ldc")
+    )

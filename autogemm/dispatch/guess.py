@@ -37,7 +37,7 @@ def waves_cost(family: Family, config: Config, problem: Problem, device: Device)
     values = config.as_dict()
     rows, columns = (_number(values.get(name), FULL_SPEED_TILE) for name in ("BM", "BN"))
     plan = launch_plan(family, config, problem)
-    launch = plan.launches[0]
+    launch = plan.main
     blocks = math.prod(launch.grid)
     smem_bytes = launch.smem_bytes + device.reserved_smem_per_block_bytes
     resident = max(

@@ -9,9 +9,13 @@ import numpy.typing as npt
 
 from autogemm.config import Config
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.outcome import Objective, Provenance
 from autogemm.problem import Layout, Problem
-from autogemm.store import RunRow
+from autogemm.store import DecidedRow
+
+# A rule needs two kernels to choose from.
+FEWEST_COMMON = 2
 
 Losses = npt.NDArray[np.float64]
 Snap = Callable[[Config, Problem], Config | None]
@@ -40,18 +44,21 @@ class TunedSize:
 
 
 def tuned_sizes(
-    runs: Iterable[RunRow], device: Device, layout: Layout | None = None
+    runs: Iterable[DecidedRow],
+    device: Device,
+    dtype: DType | None = None,
+    layout: Layout | None = None,
 ) -> tuple[TunedSize, ...]:
-    """The problems tuned on that GPU, smallest first; ``layout`` leaves out other ones.
+    """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given.
 
     Measured results; where there are none, recorded ones.
     """
     fitting = [
         run
         for run in runs
-        if run.finals is not None
-        and run.spec.device.name == device.name
+        if run.spec.device.name == device.name
         and run.spec.objective is Objective.TIME
+        and dtype in (None, run.spec.problem.dtype)
         and layout in (None, run.spec.problem.layout)
     ]
     measured = [run for run in fitting if run.spec.provenance is Provenance.MEASURED]
@@ -64,9 +71,8 @@ def tuned_sizes(
     return tuple(sorted(chosen.values(), key=lambda size: (size.problem.flops, size.size)))
 
 
-def _tuned_size(run: RunRow) -> TunedSize:
+def _tuned_size(run: DecidedRow) -> TunedSize:
     finals = run.finals
-    assert finals is not None, "runs without finals are left out"
     winner = finals.winner
     assert winner.config is not None, "a winner has a config"
     # Ratios are paired with cuBLAS round by round: what they say holds however clocks drift.
@@ -104,9 +110,10 @@ class Table:
         """Whether every kernel was measured at every size."""
         return not bool(np.isnan(self.losses).any())
 
-    def common(self, kernel: int) -> float:
-        """Geometric mean over the sizes of a kernel's time over the best one's, less 1."""
-        return math.expm1(float(np.nanmean(np.log1p(self.losses[:, kernel]))))
+    def time_us(self, size: int, kernel: int) -> float:
+        """In microseconds; nan where it was not measured, infinite where it is not legal."""
+        best_us = min(self.sizes[size].times_us.values(), default=math.nan)
+        return float(best_us * (1.0 + self.losses[size, kernel]))
 
 
 def table_of(sizes: tuple[TunedSize, ...], kernels: tuple[Config, ...], snap: Snap) -> Table:
@@ -125,6 +132,19 @@ def table_of(sizes: tuple[TunedSize, ...], kernels: tuple[Config, ...], snap: Sn
                 losses[row, column] = size.times_us[here] / best_us - 1.0
     winners = tuple(_position(size, kernels, losses[row]) for row, size in enumerate(sizes))
     return Table(sizes, kernels, losses, winners)
+
+
+def common_table(sizes: Iterable[TunedSize], snap: Snap) -> Table:
+    """The table of the winners that were measured at every size; of all where these are too few.
+
+    Left out are sizes whose winner the families do not have (any more).
+    """
+    sizes = tuple(size for size in sizes if snap(size.winner, size.problem) is not None)
+    winners = tuple(dict.fromkeys(size.winner for size in sizes))
+    table = table_of(sizes, winners, snap)
+    unknown = np.isnan(table.losses)
+    common = tuple(kernel for column, kernel in enumerate(winners) if not unknown[:, column].any())
+    return table_of(sizes, common, snap) if len(common) >= FEWEST_COMMON else table
 
 
 def _position(size: TunedSize, kernels: tuple[Config, ...], losses: Losses) -> int:

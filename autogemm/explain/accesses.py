@@ -43,7 +43,7 @@ class Accesses:
     ``shared_wavefronts`` are cycles of the SM's shared memory, ``fma_clocks`` those that the
     block's multiply-adds need if nothing else limits; ``shared_share`` is their ratio, and near 1
     shared memory limits as much as arithmetic. The last two are None where the family has no BM
-    and BN.
+    and BN, and where blocks share tiles unevenly.
     """
 
     problem_label: str
@@ -134,13 +134,19 @@ def by_line(found: Iterable[AccessLine], text: str) -> tuple[AccessCost, ...]:
 
 
 def _fma_clocks(config: Config, plan: LaunchPlan, problem: Problem, device: Device) -> float | None:
-    """Clocks of one SM for one block's multiply-adds. Ragged blocks compute a whole tile."""
+    """Clocks of one SM for one block's multiply-adds. Ragged blocks compute a whole tile.
+
+    None where blocks are no even parts of tiles: which part the first one has is not known then.
+    """
     block = pair_of(config, "BM", "BN")
     if block is None:
         return None
-    padded = math.prod(
-        -(-extent // side) * side
-        for extent, side in zip((problem.m, problem.n), block, strict=True)
+    num_tiles = math.prod(
+        -(-extent // side) for extent, side in zip((problem.m, problem.n), block, strict=True)
     )
-    num_blocks = max(math.prod(launch.grid) for launch in plan.launches)
-    return padded * problem.k / num_blocks / device.fp32_cores_per_sm
+    num_blocks = math.prod(plan.main.grid)
+    parts, rest = divmod(num_blocks, num_tiles)
+    depth = config.as_dict().get("BK", 1)
+    if rest or (isinstance(depth, int) and parts * depth > problem.k):
+        return None
+    return math.prod(block) * problem.k / parts / device.fp32_cores_per_sm

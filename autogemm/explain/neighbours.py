@@ -8,7 +8,7 @@ from autogemm.device import Device
 from autogemm.explain.intensity import flop_per_byte, pair_of
 from autogemm.explain.residency import residency, waves
 from autogemm.explain.times import Times
-from autogemm.kernel import Launch, LaunchPlan, Resources
+from autogemm.kernel import Launch, Resources
 from autogemm.problem import Problem
 from autogemm.space import Family, broken_constraints, derive_values, launch_plan
 
@@ -130,16 +130,11 @@ def legal_neighbours(place: Place, config: Config) -> Iterator[tuple[str, Value,
                 yield parameter.name, before, other
 
 
-def main_launch(plan: LaunchPlan) -> Launch:
-    """The launch with the most threads; the first of several."""
-    return max(plan.launches, key=lambda launch: launch.num_threads * _num_blocks(launch))
-
-
 def static_facts(
     place: Place, config: Config, resources: tuple[Resources, ...] | None, *, compiled: bool
 ) -> StaticFacts:
     """Facts of one config with these resources, which were ``compiled`` or are assumed."""
-    launch = main_launch(launch_plan(place.family, config, place.problem))
+    launch = launch_plan(place.family, config, place.problem).main
     by_kernel = {each.kernel: each for each in resources or ()}
     used = by_kernel.get(launch.kernel)
     # With one register the registers limit nothing.

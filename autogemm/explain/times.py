@@ -1,14 +1,13 @@
 """Times that the database has of a config and its neighbours."""
 
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autogemm.config import Config
 from autogemm.device import Device
-from autogemm.outcome import Provenance, Status
+from autogemm.outcome import Provenance
 from autogemm.problem import Problem
-from autogemm.store import BestQuery, Store, TrialRow
+from autogemm.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,29 +25,9 @@ def times_of(store: Store, config: Config, problem: Problem, device: Device) -> 
 
     The newest if several have as many; None if there is none. Times are medians while searching.
     """
-    query = BestQuery(
-        gpu=device.name,
-        size=f"{problem.m}x{problem.n}x{problem.k}",
-        layout=problem.layout.value,
-        family=config.family,
-    )
-    by_run: dict[int, list[TrialRow]] = defaultdict(list)
-    for row in store.trial_rows(query, Status.OK):
-        if row.problem == problem and row.device.name == device.name:
-            by_run[row.run_id].append(row)
     candidates = [
-        times for run_id, rows in by_run.items() if (times := _of_run(run_id, rows, config))
+        Times(run.run_id, run.provenance, run.time_us[config.sha256], run.time_us)
+        for run in store.run_times(problem, device, config.family)
+        if config.sha256 in run.time_us
     ]
     return max(candidates, key=lambda times: (len(times.time_us), times.run_id), default=None)
-
-
-def _of_run(run_id: int, rows: list[TrialRow], config: Config) -> Times | None:
-    time_us = {
-        row.outcome.config.sha256: row.outcome.time_us
-        for row in rows
-        if row.outcome.time_us is not None
-    }
-    own_us = time_us.get(config.sha256)
-    if own_us is None:
-        return None
-    return Times(run_id, rows[0].provenance, own_us, time_us)

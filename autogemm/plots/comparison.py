@@ -8,6 +8,7 @@ from autogemm.analysis import Comparison, Timed
 from autogemm.analysis.roofs import Ceiling, Slope, roofs
 from autogemm.benchmark import BASELINE, NAIVE
 from autogemm.plots.drawing import GREYS, GRID, LINES, MARKERS, picture, titled
+from autogemm.problem import Problem
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,7 +121,7 @@ def _slope(axes: "Axes", place: int, slope: Slope, highest: float, low: float) -
 
 def _name_sizes(axes: "Axes", timed: list[Timed]) -> None:
     """Kernels on one size stand above each other: the size is named once, at the top."""
-    places = sorted({(one.metrics.flop_per_byte, one.problem.size_label) for one in timed})
+    places = sorted({(one.metrics.flop_per_byte, _size_name(one.problem)) for one in timed})
     labels: dict[float, list[str]] = {}
     for flop_per_byte, label in places:
         axes.axvline(flop_per_byte, color="0.85", linewidth=0.6, zorder=0)
@@ -134,10 +135,15 @@ def _name_sizes(axes: "Axes", timed: list[Timed]) -> None:
     top.minorticks_off()
 
 
+def _size_name(problem: Problem) -> str:
+    """Elements of two bytes stand twice as far to the right: their places are named for it."""
+    return problem.size_label + (" 16-bit" if problem.dtype.size_bytes == 2 else "")
+
+
 def _plain_numbers(*axes: "Axis") -> None:
     """1000 in place of ten to the third, at the decades only."""
     for axis in axes:
-        axis.set_major_formatter("{x:,g}")
+        axis.set_major_formatter("{x:,.10g}")
         axis.set_minor_formatter(lambda value, place: "")
 
 
@@ -159,7 +165,9 @@ def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
     share.axhline(100.0, color="black", linewidth=1.0, zorder=0)
     for axes in (speed, share):
         turned = 45 if max(map(len, sizes)) > 5 else 0
-        axes.set_xticks(range(len(sizes)), sizes, rotation=turned, ha="right" if turned else None)
+        axes.set_xticks(
+            range(len(sizes)), sizes, rotation=turned, ha="right" if turned else "center"
+        )
         axes.set_xlabel("M=N=K or MxNxK")
         axes.grid(**GRID)
     titled(figure, "Speed against size", comparison.caption)
@@ -184,7 +192,7 @@ def _draw_ladder(comparison: Comparison, size: str, bars: list[Timed], figure: "
     axes.invert_yaxis()
     axes.set_xlim(0, 1.75 * most)
     axes.margins(y=0.02)
-    axes.xaxis.set_major_formatter("{x:,g}")
+    axes.xaxis.set_major_formatter("{x:,.10g}")
     axes.set_xlabel("GFLOP/s")
     axes.grid(axis="x", **GRID)
     titled(figure, f"The ladder at {size}", comparison.caption)

@@ -6,14 +6,15 @@ import ctypes
 import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from autogemm.dtypes import DType
+from autogemm.dtypes import Element
 from autogemm.errors import UsageError
 from autogemm.runtime.driver import cuda_driver
 
-# Names that libraries give to element types -> ours.
-_NAMES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+# Names that libraries give to element types.
+_ELEMENTS = {"float32": Element.F32, "float16": Element.F16, "bfloat16": Element.BF16}
 # DLPack: kDLCUDA and kDLCUDAManaged; type codes of floats and of bfloat16.
 _DLPACK_CUDA = (2, 13)
 _DLPACK_NAMES = {(2, 32): "float32", (2, 16): "float16", (4, 16): "bfloat16"}
@@ -27,7 +28,7 @@ class Memory:
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    dtype: DType
+    element: Element
     device: int
     address: int
     stream: int = 0
@@ -38,38 +39,43 @@ class Library:
     """How one kind of arrays is read.
 
     ``key`` is all but the address that a plan depends on, cheap to compute and to compare;
-    ``address`` the start in memory, ``memory`` all of it. ``stream`` is the stream to use for an
-    array on a device: the library's current one, or the one that the array names. ``empty`` makes
-    an array of a shape like another one; None where the caller must bring it.
+    ``address`` the start in memory, ``memory`` all of it. ``stream`` is the library's current
+    stream on a device; None where it has none, and arrays name theirs. ``empty`` makes an array of
+    a shape like another one; None where the caller must bring it.
+
+    Functions of the libraries stand here bare where they can: a call is to cost microseconds.
     """
 
     name: str
     key: Callable[[Any], Hashable]
     address: Callable[[Any], int]
     memory: Callable[[Any], Memory]
-    stream: Callable[[Any, int], int]
+    stream: Callable[[int], int] | None = None
     empty: Callable[[tuple[int, ...], Any], Any] | None = None
 
 
-_known: dict[type, Library] = {}
+# By type; `library_of` fills it.
+LIBRARIES: dict[type, Library] = {}
 
 
-def library_of(kind: type) -> Library:
+def library_of(array: Any) -> Library:
     """How arrays of that type are read. Raises UsageError for what is no array on a GPU."""
-    if kind not in _known:
-        _known[kind] = _library_of(kind)
-    return _known[kind]
+    kind = type(array)
+    if kind not in LIBRARIES:
+        LIBRARIES[kind] = _library_of(array)
+    return LIBRARIES[kind]
 
 
-def _library_of(kind: type) -> Library:
+def _library_of(array: Any) -> Library:
+    kind = type(array)
     root = kind.__module__.partition(".")[0]
-    if root == "torch" and hasattr(kind, "data_ptr"):
+    if root == "torch" and hasattr(array, "data_ptr"):
         return _torch(sys.modules["torch"])
-    if root == "cupy" and hasattr(kind, "__cuda_array_interface__"):
+    if root == "cupy" and hasattr(array, "__cuda_array_interface__"):
         return _cupy(sys.modules["cupy"])
-    if hasattr(kind, "__cuda_array_interface__"):
+    if hasattr(array, "__cuda_array_interface__"):
         return _through(kind.__name__, _of_interface)
-    if hasattr(kind, "__dlpack__"):
+    if hasattr(array, "__dlpack__"):
         return _through(kind.__name__, _of_dlpack)
     raise UsageError(
         f"{kind.__module__}.{kind.__name__} is no array on a GPU: pass arrays of CuPy or torch, or "
@@ -78,9 +84,6 @@ def _library_of(kind: type) -> Library:
 
 
 def _torch(torch: Any) -> Library:
-    # The public way takes a microsecond more: it makes an object of the number.
-    raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-
     def key(tensor: Any) -> Hashable:
         needs_grad = tensor.requires_grad and torch.is_grad_enabled()
         return tensor.shape, tensor.stride(), tensor.dtype, tensor.get_device(), needs_grad
@@ -95,23 +98,22 @@ def _torch(torch: Any) -> Library:
         return Memory(
             shape=tuple(tensor.shape),
             strides=tuple(tensor.stride()),
-            dtype=_dtype(str(tensor.dtype).removeprefix("torch.")),
+            element=_element(str(tensor.dtype).removeprefix("torch.")),
             device=tensor.get_device(),
             address=tensor.data_ptr(),
         )
 
-    def stream(_: Any, index: int) -> int:
-        if raw_stream is not None:
-            return int(raw_stream(index))
+    def stream(index: int) -> int:
         return int(torch.cuda.current_stream(index).cuda_stream)
 
     return Library(
         "torch",
         key=key,
-        address=lambda tensor: int(tensor.data_ptr()),
+        address=torch.Tensor.data_ptr,
         memory=memory,
-        stream=stream,
-        empty=lambda shape, like: torch.empty(shape, dtype=like.dtype, device=like.device),
+        # The public way makes an object of the number first.
+        stream=getattr(torch._C, "_cuda_getCurrentRawStream", stream),
+        empty=lambda shape, like: like.new_empty(shape),
     )
 
 
@@ -123,21 +125,26 @@ def _cupy(cupy: Any) -> Library:
         return Memory(
             shape=tuple(array.shape),
             strides=_in_elements(array.strides, array.itemsize),
-            dtype=_dtype(array.dtype.name),
+            element=_element(array.dtype.name),
             device=int(array.data.device_id),
             address=int(array.data.ptr),
         )
 
+    get_current_stream = cupy.cuda.get_current_stream
+    current_device = cupy.cuda.runtime.getDevice
+
     def empty(shape: tuple[int, ...], like: Any) -> Any:
+        if current_device() == like.data.device_id:
+            return cupy.ndarray(shape, like.dtype)
         with like.device:
-            return cupy.empty(shape, dtype=like.dtype)
+            return cupy.ndarray(shape, like.dtype)
 
     return Library(
         "cupy",
         key=key,
-        address=lambda array: int(array.data.ptr),
+        address=attrgetter("data.ptr"),
         memory=memory,
-        stream=lambda _, index: int(cupy.cuda.get_current_stream(index).ptr),
+        stream=lambda index: int(get_current_stream(index).ptr),
         empty=empty,
     )
 
@@ -147,14 +154,13 @@ def _through(name: str, memory: Callable[[Any], Memory]) -> Library:
 
     def key(array: Any) -> Hashable:
         found = memory(array)
-        return found.shape, found.strides, found.dtype, found.device
+        return found.shape, found.strides, found.element, found.device
 
     return Library(
         name,
         key=key,
         address=lambda array: memory(array).address,
         memory=memory,
-        stream=lambda array, _: memory(array).stream,
     )
 
 
@@ -165,14 +171,14 @@ def _of_interface(array: Any) -> Memory:
         raise UsageError("masked arrays are not supported: pass the data without its mask")
     kind = str(said["typestr"])
     if kind[0] == ">" or kind[1] != "f":
-        raise UsageError(f"unknown element type {kind!r}; known: {', '.join(map(str, DType))}")
+        raise UsageError(f"gemm has no kernels for {kind}; it has for {', '.join(_ELEMENTS)}")
     shape, itemsize = tuple(map(int, said["shape"])), int(kind[2:])
     address = int(said["data"][0])
     strides = said.get("strides")
     return Memory(
         shape=shape,
         strides=packed(shape) if strides is None else _in_elements(strides, itemsize),
-        dtype=_dtype(f"float{8 * itemsize}"),
+        element=_element(f"float{8 * itemsize}"),
         device=cuda_driver().device_of(address) if address else 0,
         address=address,
         stream=int(said.get("stream") or 0),
@@ -215,14 +221,16 @@ def _of_dlpack(array: Any) -> Memory:
         strides=tuple(tensor.strides[axis] for axis in range(tensor.ndim))
         if tensor.strides
         else packed(shape),
-        dtype=_dtype(name),
+        element=_element(name),
         device=int(tensor.device_id),
         address=(tensor.data or 0) + int(tensor.byte_offset),
     )
 
 
-def _dtype(name: str) -> DType:
-    return DType.parse(_NAMES.get(name, name))
+def _element(name: str) -> Element:
+    if name not in _ELEMENTS:
+        raise UsageError(f"gemm has no kernels for {name}; it has for {', '.join(_ELEMENTS)}")
+    return _ELEMENTS[name]
 
 
 def _in_elements(strides: Any, itemsize: int) -> tuple[int, ...]:

@@ -5,8 +5,9 @@ from collections.abc import Hashable
 from math import prod
 from typing import Any
 
+from autogemm.dtypes import DType
 from autogemm.errors import UsageError
-from autogemm.runtime.arrays import Library, Memory, library_of, packed
+from autogemm.runtime.arrays import LIBRARIES, Library, Memory, library_of, packed
 from autogemm.runtime.operands import Strided, call_for, product_shape
 from autogemm.runtime.plans import Plan, as_aligned, card
 from autogemm.runtime.searching import DEFAULT_BUDGET_S, tune_on
@@ -50,8 +51,9 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
     Raises UsageError for arrays that do not fit together, are not on one GPU, or have strides that
     no layout covers; DeviceError when the driver refuses.
     """
-    library = library_of(type(a))
-    if type(b) is not type(a):
+    kind = type(a)
+    library = LIBRARIES.get(kind) or library_of(a)
+    if type(b) is not kind:
         _require_same_library(library, b, "b")
     address_a, address_b = library.address(a), library.address(b)
     if out is None:
@@ -60,7 +62,7 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
         alignment = (address_a | address_b << 4) & 255
         key: Hashable = (library.key(a), library.key(b), alignment)
     else:
-        if type(out) is not type(a):
+        if type(out) is not kind:
             _require_same_library(library, out, "out")
         address_c = library.address(out)
         if address_c in (address_a, address_b) and address_c:
@@ -78,7 +80,8 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
     if plan.kernel is None:
         _scale(out, beta)
     else:
-        stream = library.stream(a, plan.device)
+        find_stream = library.stream
+        stream = find_stream(plan.device) if find_stream else library.memory(a).stream
         plan.run(address_a, address_b, address_c, alpha, beta, stream)
     return out
 
@@ -103,7 +106,7 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
     memory_a, memory_b = library.memory(a), library.memory(b)
     shape = product_shape(memory_a.shape, memory_b.shape)
     memory_c = library.memory(out) if out is not None else _as_new(memory_a, shape)
-    _require_alike(memory_a, memory_b, memory_c, shape)
+    dtype = _dtype_of(memory_a, memory_b, memory_c, shape)
     where = card(memory_a.device)
     if not prod(shape) or not memory_a.shape[-1]:
         return Plan(where, None, None, shape)
@@ -111,7 +114,7 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
         Strided("a", memory_a.shape, memory_a.strides),
         Strided("b", memory_b.shape, memory_b.strides),
         Strided("out", shape, memory_c.strides),
-        memory_a.dtype,
+        dtype,
     )
     addresses = (memory_a.address, memory_b.address)
     problem = as_aligned(
@@ -125,22 +128,24 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
 
 def _as_new(like: Memory, shape: tuple[int, ...]) -> Memory:
     """What a new array will be: packed and aligned."""
-    return Memory(shape, packed(shape), like.dtype, like.device, address=0)
+    return Memory(shape, packed(shape), like.element, like.device, address=0)
 
 
-def _require_alike(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> None:
-    """Raises UsageError."""
+def _dtype_of(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType:
+    """Of the GEMM. Raises UsageError for arrays that do not go together."""
     for name, one in (("b", b), ("out", c)):
-        if one.dtype is not a.dtype:
-            raise UsageError(f"a is {a.dtype} and {name} {one.dtype}: they must be equal")
         if one.device != a.device:
             raise UsageError(f"a is on GPU {a.device} and {name} on GPU {one.device}")
     if c.shape != shape:
         raise UsageError(f"a @ b has the shape {list(shape)}, out has {list(c.shape)}")
+    for dtype in DType:
+        if (dtype.ab, dtype.ab, dtype.c) == (a.element, b.element, c.element):
+            return dtype
+    raise UsageError(f"there is no GEMM of {a.element} and {b.element} that gives {c.element}")
 
 
 def _require_same_library(library: Library, array: Any, name: str) -> None:
-    other = library_of(type(array))
+    other = library_of(array)
     if other.name != library.name:
         raise UsageError(
             f"a is of {library.name} and {name} of {other.name}: use one library "

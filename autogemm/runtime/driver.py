@@ -5,22 +5,25 @@ driver takes and a microsecond. Functions and attributes are those of cuda.h, wh
 """
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from autogemm.device import Device
 from autogemm.errors import DeviceError
 from autogemm.targets.cuda.probe import device_facts
 
-# Driver numbers: CUfunction_attribute and CUpointer_attribute.
+# Driver numbers: CUfunction_attribute, CUpointer_attribute, CUstream_flags, CUstreamCaptureMode.
 MAX_DYNAMIC_SMEM = 8
 DEVICE_ORDINAL = 9
-# Up to here a kernel gets dynamic shared memory without asking.
-DEFAULT_SMEM_BYTES = 48 * 1024
+NON_BLOCKING = 1
+RELAXED = 2
+# Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares.
+DEFAULT_SMEM_BYTES = 47 * 1024
 
 Extents = tuple[int, int, int]
+LaunchCall = tuple[Any, ...]
 
 
 class Driver(Protocol):
@@ -41,39 +44,38 @@ class Driver(Protocol):
     def function(self, context: int, module: int, name: str, smem_bytes: int) -> int:
         """A kernel of a module, allowed that much dynamic shared memory."""
 
-    def zeros(self, context: int, num_bytes: int, stream: int) -> int:
-        """Memory that is zero once the stream gets there."""
+    def zeros(self, context: int, num_bytes: int) -> int:
+        """Memory that is zero."""
 
     def free(self, context: int, address: int) -> None:
         """Give memory back once nothing uses it."""
 
-    def launch(  # noqa: PLR0913, PLR0917  # what a launch is made of
+    def call(  # noqa: PLR0913, PLR0917  # what a launch is made of
         self,
-        context: int,
         function: int,
         grid: Extents,
         threads: Extents,
         smem_bytes: int,
         stream: int,
         arguments: int,
-    ) -> None:
-        """Put a kernel on a stream; ``arguments`` is the address of an array of pointers."""
+    ) -> LaunchCall:
+        """What `launch` takes; ``arguments`` is the address of an array of pointers."""
+
+    def launch(self, *call: Any) -> int:
+        """Put a kernel on its stream; 0, or why the driver refused. Costs as little as can be."""
+
+    def relaunch(self, context: int, call: LaunchCall) -> None:
+        """The same with that context current, whatever the thread has. Raises DeviceError."""
 
 
 class CudaDriver:
-    """The driver of this machine. Every method raises DeviceError when the driver refuses."""
+    """The driver of this machine. Every method but `launch` raises DeviceError when it refuses."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._cuda = library
         self._call("cuInit", 0)
-        # Looked up once: attribute access on a library is slow.
-        self._get_current = library.cuCtxGetCurrent
-        self._launch = library.cuLaunchKernel
-        self._launch.argtypes = (
-            ctypes.c_void_p,
-            *(ctypes.c_uint,) * 7,
-            *(ctypes.c_void_p,) * 3,
-        )
+        # The bare function: a method around it would cost as much as the call.
+        self.launch: Callable[..., int] = library.cuLaunchKernel
 
     def device(self, index: int) -> Device:
         """The facts of a card."""
@@ -122,18 +124,16 @@ class CudaDriver:
                 self._call("cuFuncSetAttribute", function, MAX_DYNAMIC_SMEM, smem_bytes)
         return _number(function)
 
-    def zeros(self, context: int, num_bytes: int, stream: int) -> int:
-        """Memory that is zero once the stream gets there."""
-        address = ctypes.c_uint64()
-        with self._in(context):
+    def zeros(self, context: int, num_bytes: int) -> int:
+        """Memory that is zero, also while a stream of this thread is being captured."""
+        address, stream = ctypes.c_uint64(), ctypes.c_void_p()
+        with self._in(context), self._beside_captures():
             self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(num_bytes))
-            self._call(
-                "cuMemsetD8Async",
-                address,
-                ctypes.c_ubyte(0),
-                ctypes.c_size_t(num_bytes),
-                ctypes.c_void_p(stream),
-            )
+            self._call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
+            nothing, count = ctypes.c_ubyte(0), ctypes.c_size_t(num_bytes)
+            self._call("cuMemsetD8Async", address, nothing, count, stream)
+            self._call("cuStreamSynchronize", stream)
+            self._call("cuStreamDestroy_v2", stream)
         return address.value
 
     def free(self, context: int, address: int) -> None:
@@ -141,27 +141,26 @@ class CudaDriver:
         with self._in(context):
             self._call("cuMemFree_v2", ctypes.c_uint64(address))
 
-    def launch(  # noqa: PLR0913, PLR0917  # what a launch is made of
+    def call(  # noqa: PLR0913, PLR0917  # what a launch is made of
         self,
-        context: int,
         function: int,
         grid: Extents,
         threads: Extents,
         smem_bytes: int,
         stream: int,
         arguments: int,
-    ) -> None:
-        """Put a kernel on a stream; ``arguments`` is the address of an array of pointers."""
-        # An own one for each call: threads share this object.
-        current = ctypes.c_void_p()
-        self._get_current(ctypes.byref(current))
-        if current.value != context:
-            with self._in(context):
-                status = self._launch(
-                    function, *grid, *threads, smem_bytes, stream, arguments, None
-                )
-        else:
-            status = self._launch(function, *grid, *threads, smem_bytes, stream, arguments, None)
+    ) -> LaunchCall:
+        """What `launch` takes; ``arguments`` is the address of an array of pointers.
+
+        All made ready for ctypes, which takes three microseconds to convert them.
+        """
+        pointers = (ctypes.c_void_p(stream), ctypes.c_void_p(arguments), ctypes.c_void_p())
+        return (ctypes.c_void_p(function), *grid, *threads, smem_bytes, *pointers)
+
+    def relaunch(self, context: int, call: LaunchCall) -> None:
+        """The same with that context current, whatever the thread has."""
+        with self._in(context):
+            status = self.launch(*call)
         if status:
             raise DeviceError(f"the kernel does not start: {self._message(status)}")
 
@@ -173,6 +172,16 @@ class CudaDriver:
             yield
         finally:
             self._call("cuCtxPopCurrent_v2", ctypes.byref(ctypes.c_void_p()))
+
+    @contextmanager
+    def _beside_captures(self) -> Iterator[None]:
+        """Allows what must not be part of a captured graph, and is not."""
+        mode = ctypes.c_int(RELAXED)
+        self._call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
+        try:
+            yield
+        finally:
+            self._call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
 
     def _call(self, function: str, *arguments: object) -> None:
         status = getattr(self._cuda, function)(*arguments)

@@ -12,10 +12,10 @@ from autogemm.dispatch import Choice, Chooser
 from autogemm.errors import NotFoundError
 from autogemm.kernel import LaunchPlan
 from autogemm.problem import Problem
-from autogemm.runtime.driver import Driver, Extents, cuda_driver
+from autogemm.runtime.driver import Driver, Extents, LaunchCall, cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
-from autogemm.store import RunRow, open_store
+from autogemm.store import DecidedRow, open_store
 
 VECTOR_BYTES = 16
 
@@ -77,10 +77,10 @@ class Card:
         )
 
 
-def _stored_runs() -> list[RunRow]:
+def _stored_runs() -> list[DecidedRow]:
     try:
         with open_store(create=False) as store:
-            return store.runs()
+            return store.decided()
     except NotFoundError:
         return []
 
@@ -91,15 +91,23 @@ def as_aligned(call: Call, addresses: tuple[int, int, int]) -> Problem:
     Kernels read vectors where the leading dimension allows it, and take the start as aligned. Where
     it is not, a leading dimension that allows no more stands in: it only says which code is needed.
     """
-    problem, size_bytes = call.problem, call.problem.dtype.size_bytes
+    problem = call.problem
     strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc}
+    sizes = element_bytes(problem)
     for place, (name, stride) in enumerate(strides.items()):
+        size_bytes = sizes[place]
         starts = [addresses[place], *(offset[place] * size_bytes for offset in call.offsets)]
         aligned = max(1, math.gcd(VECTOR_BYTES, *starts) // size_bytes)
         if math.gcd(stride, VECTOR_BYTES // size_bytes) > aligned:
             strides[name] = stride + aligned
     lda, ldb, ldc = strides.values()
     return replace(problem, lda=lda, ldb=ldb, ldc=ldc)
+
+
+def element_bytes(problem: Problem) -> tuple[int, int, int]:
+    """Of A, B and C."""
+    dtype = problem.dtype
+    return (dtype.ab.size_bytes, dtype.ab.size_bytes, dtype.c.size_bytes)
 
 
 class Plan:
@@ -115,16 +123,18 @@ class Plan:
         self.device = card.index
         self.kernel = kernel
         self._card = card
-        self._workspaces: dict[int, int] = {}
+        self._streams: dict[int, _OnStream] = {}
         if call is None or kernel is None:
             return
         self._launch = card.driver.launch
-        self._context = card.context
         self._launches = kernel.launches
-        self._workspace_bytes = kernel.workspace_bytes
         self._swapped = call.swapped
-        problem, size_bytes = call.problem, call.problem.dtype.size_bytes
-        self._offsets = [tuple(size_bytes * start for start in starts) for starts in call.offsets]
+        problem = call.problem
+        sizes = element_bytes(problem)
+        self._offsets = [
+            tuple(size * start for size, start in zip(sizes, starts, strict=True))
+            for starts in call.offsets
+        ]
         self._alpha, self._beta = ctypes.c_float(), ctypes.c_float()
         self._a, self._b, self._c = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self._workspace = ctypes.c_void_p()
@@ -138,7 +148,6 @@ class Plan:
         # The pointers point into the values, both of which must live as long as this.
         self._values = values
         self._pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        self._arguments = ctypes.addressof(self._pointers)
 
     def run(  # noqa: PLR0913, PLR0917  # what changes from call to call
         self, a: int, b: int, c: int, alpha: float, beta: float, stream: int
@@ -148,26 +157,41 @@ class Plan:
             a, b = b, a
         self._alpha.value = alpha
         self._beta.value = beta
-        if self._workspace_bytes:
-            self._workspace.value = self._workspaces.get(stream) or self._new_workspace(stream)
+        on_stream = self._streams.get(stream) or self._first_on(stream)
+        self._workspace.value = on_stream.workspace
         for start_a, start_b, start_c in self._offsets:
             self._a.value = a + start_a
             self._b.value = b + start_b
             self._c.value = c + start_c
-            for launch in self._launches:
-                self._launch(self._context, *launch, stream, self._arguments)
+            for call in on_stream.calls:
+                # Refused where the thread has another context: then it costs a little more.
+                if self._launch(*call):
+                    self._card.driver.relaunch(self._card.context, call)
 
     def close(self) -> None:
         """Give the workspaces back."""
-        for address in self._workspaces.values():
-            self._card.driver.free(self._context, address)
-        self._workspaces.clear()
+        for on_stream in self._streams.values():
+            if on_stream.workspace:
+                self._card.driver.free(self._card.context, on_stream.workspace)
+        self._streams.clear()
 
-    def _new_workspace(self, stream: int) -> int:
-        """One for each stream: launches that may run at the same time must not share it."""
-        address = self._card.driver.zeros(self._context, self._workspace_bytes, stream)
-        self._workspaces[stream] = address
-        return address
+    def _first_on(self, stream: int) -> "_OnStream":
+        """A workspace for each stream: launches that may run at the same time share none."""
+        assert self.kernel is not None, "there is something to multiply"
+        driver, num_bytes = self._card.driver, self.kernel.workspace_bytes
+        workspace = driver.zeros(self._card.context, num_bytes) if num_bytes else 0
+        arguments = ctypes.addressof(self._pointers)
+        calls = tuple(driver.call(*launch, stream, arguments) for launch in self._launches)
+        self._streams[stream] = on_stream = _OnStream(calls, workspace)
+        return on_stream
+
+
+@dataclass(frozen=True, slots=True)
+class _OnStream:
+    """A plan's launches on one stream, and their workspace, 0 for none."""
+
+    calls: tuple[LaunchCall, ...]
+    workspace: int
 
 
 @cache

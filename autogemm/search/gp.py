@@ -43,10 +43,7 @@ class Kernel:
 
     def __call__(self, a: Floats, b: Floats) -> Floats:
         """Covariance between rows of ``a`` and rows of ``b``, without noise."""
-        scaled = cdist(a @ self.metric, b @ self.metric)
-        scaled *= SQRT5
-        # Far beyond where exp() vanishes: infinity would make 0 * infinity below.
-        np.minimum(scaled, 1e3, out=scaled)
+        scaled = _distances(a @ self.metric, b @ self.metric)
         result: Floats = np.exp(-scaled)
         result *= self.variance * (1.0 + scaled + scaled * scaled / 3.0)
         return result
@@ -88,7 +85,7 @@ def _negative_log_likelihood(log_parameters: Floats, x: Floats, y: Floats) -> tu
     values = np.exp(log_parameters)
     lengths, variance, noise = values[:-2], values[-2], values[-1]
     scaled = x / lengths
-    r = SQRT5 * cdist(scaled, scaled)
+    r = _distances(scaled, scaled)
     decay = variance * np.exp(-r)
     covariance = decay * (1.0 + r + r * r / 3.0)
     smooth_trace = covariance.copy()
@@ -105,6 +102,11 @@ def _negative_log_likelihood(log_parameters: Floats, x: Floats, y: Floats) -> tu
     by_variance = 0.5 * float((residual * smooth_trace).sum())
     by_noise = 0.5 * noise * float(np.trace(residual))
     return value, np.concatenate([by_length, [by_variance, by_noise]])
+
+
+def _distances(a: Floats, b: Floats) -> Floats:
+    """Between rows, times sqrt(5); cut off far beyond where exp() vanishes: 0 * infinity is NaN."""
+    return np.asarray(np.minimum(SQRT5 * cdist(a, b), 1e3))
 
 
 class Posterior:

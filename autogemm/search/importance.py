@@ -14,6 +14,8 @@ from autogemm.config import Config, Value
 
 # The fastest tenth must hold a few configs, or the answer is noise.
 LEAST_CONFIGS = 50
+# Of more a sample is taken, evenly over the ranks: Optuna is slow to take trials in.
+MOST_CONFIGS = 2000
 
 
 def parameter_importance(tried: Sequence[tuple[Config, float]]) -> dict[str, float]:
@@ -35,6 +37,8 @@ def parameter_importance(tried: Sequence[tuple[Config, float]]) -> dict[str, flo
     }
     if len(tried) < LEAST_CONFIGS or not distributions:
         return {}
+    ranked = sorted(tried, key=lambda pair: pair[1])
+    sample = ranked[:: -(-len(ranked) // MOST_CONFIGS)]
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study()
     study.add_trials(
@@ -44,7 +48,7 @@ def parameter_importance(tried: Sequence[tuple[Config, float]]) -> dict[str, flo
                 distributions=dict(distributions),
                 value=cost,
             )
-            for config, cost in tried
+            for config, cost in sample
         ]
     )
     with warnings.catch_warnings():

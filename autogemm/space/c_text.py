@@ -3,57 +3,14 @@
 from collections.abc import Mapping
 from functools import reduce
 
-import numpy as np
-
 from autogemm.config import Value
-from autogemm.space.evaluation import evaluate, integers
-from autogemm.space.nodes import COMPARISONS, FUNCTIONS, Constant, Name, Node, Operation
-
-_LOGICAL = {*COMPARISONS, "and", "or", "not"}
+from autogemm.space.folding import folded
+from autogemm.space.nodes import COMPARISONS, FUNCTIONS, Constant, Name, Node
 
 
 def c_text(node: Node, constants: Mapping[str, Value]) -> str:
     """The text, with constants folded in. Raises TypeError where a text is left over."""
-    return _c_text(_folded(node, constants))
-
-
-def _folded(node: Node, constants: Mapping[str, Value]) -> Node:
-    """With the constants put in and everything computed that then can be."""
-    if isinstance(node, Constant):
-        return node
-    if isinstance(node, Name):
-        return Constant(constants[node.name]) if node.name in constants else node
-    if node.op in ("and", "or"):
-        return _folded_junction(node, constants)
-    first = _folded(node.args[0], constants)
-    if node.op == "if" and isinstance(first, Constant):
-        return _folded(node.args[1] if first.value else node.args[2], constants)
-    args = (first, *(_folded(arg, constants) for arg in node.args[1:]))
-    folded = Operation(node.op, args)
-    if all(isinstance(arg, Constant) for arg in args):
-        value = integers(evaluate(folded, {}))
-        assert not isinstance(value, np.ndarray)
-        return Constant(value)
-    return folded
-
-
-def _folded_junction(node: Operation, constants: Mapping[str, Value]) -> Node:
-    decided_by = node.op == "or"
-    left: list[Node] = []
-    for arg in node.args:
-        folded = _folded(arg, constants)
-        if not isinstance(folded, Constant):
-            left.append(folded)
-        elif bool(folded.value) == decided_by:
-            return Constant(int(decided_by))
-    if not left:
-        return Constant(int(not decided_by))
-    if len(left) > 1:
-        return Operation(node.op, tuple(left))
-    only = left[0]
-    if isinstance(only, Operation) and only.op in _LOGICAL:
-        return only
-    return Operation("!=", (only, Constant(0)))
+    return _c_text(folded(node, constants))
 
 
 # C++ spelling and precedence (higher binds tighter).

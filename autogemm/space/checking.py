@@ -1,7 +1,7 @@
 """What a family's YAML must keep beyond its form: names that exist, one type, no cycles."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -105,8 +105,10 @@ class _Check:
             for earlier, value in enumerate(form.values):
                 if value in form.values[:earlier]:
                     raise self._error(field, f"the value {value!r} is there twice, list it once")
+            if form.default is not None:
+                self._check_value(f"{field}.default", form.default, form.values)
             self._kinds[name] = kinds.pop()
-            parameters.append(Parameter(name, tuple(form.values), form.doc))
+            parameters.append(Parameter(name, tuple(form.values), form.doc, form.default))
         return tuple(parameters)
 
     def derive(self) -> dict[str, Expression]:
@@ -159,7 +161,13 @@ class _Check:
             grid=tuple(self.inlined(f"{field}.grid", text, derive) for text in form.grid),
             threads=tuple(self.inlined(f"{field}.threads", text, derive) for text in form.threads),
             smem_bytes=self.inlined(f"{field}.smem_bytes", form.smem_bytes, derive),
+            when=self._of_config(f"{field}.when", form.when),
         )
+
+    def _of_config(self, field: str, text: str) -> Expression:
+        expression = self._parsed(field, text, self._form.parameters)
+        self._check_number(expression, self._kinds)
+        return expression
 
     def inlined(self, field: str, text: str, derive: dict[str, Expression]) -> Expression:
         """With derived names replaced, so that the exported host code can compute it."""
@@ -171,7 +179,7 @@ class _Check:
         return expression
 
     def seeds(self, parameters: tuple[Parameter, ...]) -> tuple[Config, ...]:
-        """Each names every parameter once, with one of its values."""
+        """Each names every parameter that has no default once, with one of its values."""
         seeds = []
         for position, seed in enumerate(self._form.seeds, start=1):
             for name in seed.keys() - self._form.parameters.keys():
@@ -183,13 +191,16 @@ class _Check:
 
     def _seed_value(self, position: int, seed: Mapping[str, Value], parameter: Parameter) -> Value:
         field = f"seeds.{position}.{parameter.name}"
-        if parameter.name not in seed:
+        value = seed.get(parameter.name, parameter.default)
+        if value is None:
             raise self._error(field, "a seed names every parameter, this one is missing")
-        value = seed[parameter.name]
-        if value not in parameter.values:
-            listed = " ".join(map(str, parameter.values))
-            raise self._error(field, f"{value!r} is none of its values: {listed}")
+        self._check_value(field, value, parameter.values)
         return value
+
+    def _check_value(self, field: str, value: Value, values: Sequence[Value]) -> None:
+        if value not in values:
+            listed = " ".join(map(str, values))
+            raise self._error(field, f"{value!r} is none of its values: {listed}")
 
     def _parsed(self, field: str, text: str, known: Iterable[str]) -> Expression:
         expression = parse_expression(text, f"{self._yaml_path}: {field}")

@@ -73,6 +73,7 @@ def launch_plan(family: Family, config: Config, problem: Problem) -> LaunchPlan:
     launches = tuple(
         Launch(rule.kernel, extents(rule.grid), extents(rule.threads), number(rule.smem_bytes, 0))
         for rule in family.launch
+        if number(rule.when, 0)
     )
     return LaunchPlan(launches, number(family.workspace_bytes, 0))
 

@@ -22,11 +22,16 @@ DEVICE_NAMES = tuple(f"device.{field.name}" for field in fields(Device) if field
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What is searched: a name, its values in the order of their rank, and what it means."""
+    """What is searched: a name, its values in the order of their rank, and what it means.
+
+    ``default`` is what a config has that does not name the parameter: a seed, or a recording made
+    before the parameter was there. None where it must be named.
+    """
 
     name: str
     values: tuple[Value, ...]
     doc: str
+    default: Value | None = None
 
     @property
     def is_numeric(self) -> bool:
@@ -49,13 +54,15 @@ class Constraint:
 class LaunchRule:
     """One kernel launch. Grid and block have one to three extents (x, y, z), in blocks and threads.
 
-    Derived quantities are put in place: the expressions read parameters and the problem only.
+    Derived quantities are put in place: the expressions read parameters and the problem only;
+    ``when``, which says whether this config has the launch, reads parameters alone.
     """
 
     kernel: str
     grid: tuple[Expression, ...]
     threads: tuple[Expression, ...]
     smem_bytes: Expression
+    when: Expression
 
 
 class Searched(StrEnum):

@@ -55,6 +55,7 @@ class Radix:
 class Space:
     """The legal configs, in the order of their parameters' values: first parameter slowest.
 
+    ``warm`` are configs that were good at something similar; they come before the family's seeds.
     ``removed`` has, for every constraint, how many raw configs it was the first to exclude; its sum
     and the legal configs make ``raw_count``. ``keys`` are the legal configs as `radix` numbers,
     ascending. Made by :func:`autogemm.space.build_space`.
@@ -67,6 +68,7 @@ class Space:
     removed: tuple[tuple[Constraint, int], ...]
     radix: Radix = field(repr=False)
     keys: Keys = field(repr=False)
+    warm: tuple[Config, ...] = ()
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -152,8 +154,8 @@ class Space:
 
     @cached_property
     def seeds(self) -> list[int]:
-        """Indices of the family's seeds, each moved to the nearest legal config, distinct."""
-        return list(dict.fromkeys(self.nearest(seed) for seed in self.family.seeds))
+        """Indices of ``warm``, then the family's seeds, each moved to the nearest legal config."""
+        return list(dict.fromkeys(map(self.nearest, (*self.warm, *self.family.seeds))))
 
     def features(
         self, rows: npt.NDArray[np.intp] | Sequence[int] | None = None
@@ -197,8 +199,10 @@ class Space:
                     yield f"{parameter.name}={value}", (column == value).astype(np.float64)
         for name, expression in self.family.derive.items():
             given[name] = derived = expression.evaluate(given)
-            if isinstance(derived, np.ndarray) and derived.dtype == np.int64:
-                yield name, _log2(derived)
+            values = np.asarray(derived)
+            if values.dtype.kind in "bi":
+                # One number where a choice falls the same way for all of these rows.
+                yield name, np.broadcast_to(_log2(values), keys.shape)
 
 
 def _column(values: Sequence[Value]) -> Column:

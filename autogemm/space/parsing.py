@@ -50,15 +50,17 @@ class _Token:
     position: int
 
 
-def parse_expression(text: str, origin: str = "expression") -> Expression:
+def parse_expression(
+    text: str, origin: str = "expression", max_length: int = MAX_LENGTH
+) -> Expression:
     """The expression that ``text`` is; ``origin`` says where it stands, for messages.
 
     Raises FamilyError, with the position, for anything outside the language, and for a text
-    longer than 1000 characters or nested deeper than 64.
+    longer than ``max_length`` characters or nested deeper than 64.
     """
-    if len(text) > MAX_LENGTH:
+    if len(text) > max_length:
         raise FamilyError(
-            f"{origin}: an expression may have {MAX_LENGTH} characters, this one has {len(text)}; "
+            f"{origin}: an expression may have {max_length} characters, this one has {len(text)}; "
             "split it into derived quantities"
         )
     try:

@@ -67,9 +67,10 @@ class _Form(BaseModel):
 
 
 class ParameterForm(_Form):
-    """``BM: {values: [16, 32], doc: ...}``."""
+    """``BM: {values: [16, 32], doc: ...}``; seeds and recordings may lack one with a default."""
 
     values: Annotated[list[ParameterValue], Field(min_length=1, max_length=MAX_VALUES)]
+    default: ParameterValue | None = None
     doc: Text
 
 
@@ -81,12 +82,16 @@ class ConstraintForm(_Form):
 
 
 class LaunchForm(_Form):
-    """``{kernel: gemm_kernel, threads: ..., grid: ..., smem_bytes: ...}``."""
+    """``{kernel: gemm_kernel, threads: ..., grid: ..., smem_bytes: ...}``.
+
+    A launch whose ``when`` is 0 is left out; it reads parameters only.
+    """
 
     kernel: Identifier
     threads: Extents
     grid: Extents
     smem_bytes: ExpressionText = "0"
+    when: ExpressionText = "1"
 
 
 class FamilyForm(_Form):

@@ -3,16 +3,16 @@
 A kernel whose newest certificate is a failure is never the best.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from sqlalchemy import Select, and_, case, func, select
+from sqlalchemy import case, select
 from sqlalchemy.orm import Session
 
 from autogemm.config import Config
 from autogemm.errors import NotFoundError, UsageError
-from autogemm.outcome import CacheState, Fill, Provenance, Status
-from autogemm.store.certificates import has_not_failed, newest_certificate
+from autogemm.outcome import CacheState, Fill, Objective, Provenance, Status
+from autogemm.store.certificates import newest_certificate
 from autogemm.store.convert import (
     device_of,
     environment_of,
@@ -24,26 +24,12 @@ from autogemm.store.models import (
     FinalsEntryRecord,
     FinalsRecord,
     KernelRecord,
-    MeasurementRecord,
     RunRecord,
     TrialRecord,
 )
-from autogemm.store.queries import conditions
 from autogemm.store.records import BestQuery, ResultRow
+from autogemm.store.timings import GROUP, Timing, best_timings, run_of
 from autogemm.stored_kernel import StoredKernel
-
-# A kernel's time is that of the finals it was in, or of one of its trials.
-Timing = FinalsEntryRecord | TrialRecord
-
-# Times that may be compared with each other: not across GPUs, problems, sources, cache states,
-# contents of the matrices.
-_GROUP = (
-    RunRecord.device_id,
-    RunRecord.problem_id,
-    RunRecord.provenance,
-    RunRecord.l2,
-    RunRecord.fill,
-)
 
 # Ids have 32 bits; longer digits are the beginning of a sha256.
 _MAX_DIGITS = 10
@@ -52,13 +38,20 @@ _MEASURED_FIRST = case((RunRecord.provenance == Provenance.MEASURED.value, 0), e
 
 def best_rows(session: Session, query: BestQuery) -> list[ResultRow]:
     """One row for each device, problem, provenance, cache state and fill, sorted by these."""
-    rows = [_result_row(timing) for timing in _best_timings(session, query)]
-    return sorted(
-        rows,
-        key=lambda row: (
-            *(row.device.name, row.problem.flops, row.problem.label),
-            *(row.provenance, row.l2, row.fill),
-        ),
+    return sorted(_result_rows(session, best_timings(session, query)), key=_place)
+
+
+def history_rows(session: Session, query: BestQuery) -> list[ResultRow]:
+    """As `best_rows`, one row for each environment too; of one place the oldest first."""
+    groups = (*GROUP, RunRecord.environment_id)
+    rows = _result_rows(session, best_timings(session, query, groups))
+    return sorted(rows, key=lambda row: (_place(row), row.measured_at))
+
+
+def _place(row: ResultRow) -> tuple[object, ...]:
+    return (
+        *(row.device.name, row.problem.flops, row.problem.label),
+        *(row.provenance, row.l2, row.fill),
     )
 
 
@@ -68,20 +61,20 @@ def best_kernel(session: Session, query: BestQuery) -> StoredKernel:
 
     Raises NotFoundError when nothing matches, or there is no source of anything that does.
     """
-    timings = list(_best_timings(session, query))
+    timings = list(best_timings(session, query))
     if not timings:
         raise NotFoundError("no result matches: autogemm db best lists what there is")
     chosen = max(
         timings,
         key=lambda timing: (
             timing.kernel is not None,
-            _run(timing).provenance == Provenance.MEASURED,
+            run_of(timing).provenance == Provenance.MEASURED,
             _measured_at(timing),
         ),
     )
     if chosen.kernel is None:
         raise NotFoundError(
-            f"run {_run(chosen).id} has times but no source of its best kernel (a recording from "
+            f"run {run_of(chosen).id} has times but no source of its best kernel (a recording from "
             "elsewhere has none): tune a family that ships, or one of your own"
         )
     return _stored_kernel(session, chosen, chosen.kernel)
@@ -138,86 +131,6 @@ def find_kernel_id(session: Session, text: str) -> int:
     return found[0]
 
 
-def _best_timings(session: Session, query: BestQuery) -> Iterator[Timing]:
-    wanted = conditions(query)
-    decided = set()
-    for winner in session.scalars(_best_winners(query)):
-        decided.add(_group(winner.finals.run))
-        yield winner
-    if query.family is not None:
-        wanted.append(TrialRecord.family == query.family)
-    fastest_first = func.row_number().over(
-        partition_by=_GROUP, order_by=(MeasurementRecord.median_us, TrialRecord.id)
-    )
-    ranked = (
-        select(TrialRecord.id, fastest_first.label("rank"))
-        .join(TrialRecord.run)
-        .join(TrialRecord.measurement)
-        .where(
-            TrialRecord.status == Status.OK.value, has_not_failed(TrialRecord.kernel_id), *wanted
-        )
-        .subquery()
-    )
-    fastest = select(TrialRecord).join(ranked, ranked.c.id == TrialRecord.id)
-    for trial in session.scalars(fastest.where(ranked.c.rank == 1)):
-        if _group(trial.run) not in decided:
-            yield trial
-
-
-def _best_winners(query: BestQuery) -> Select[FinalsEntryRecord]:
-    """Of each group the winner of finals with the highest paired ratio to the baseline.
-
-    Ratios compare across runs, times do not; and only within the newest environment, because a
-    new driver or compiler changes both sides. Where a family is asked for, the winner is its best
-    placed kernel.
-    """
-    may_win = has_not_failed(FinalsEntryRecord.kernel_id)
-    wanted = [FinalsEntryRecord.place > 0, may_win, *conditions(query)]
-    if query.family is not None:
-        wanted.append(FinalsEntryRecord.family == query.family)
-    first_place = func.min(FinalsEntryRecord.place).over(partition_by=FinalsEntryRecord.finals_id)
-    newest_environment = func.first_value(RunRecord.environment_id).over(
-        partition_by=_GROUP, order_by=FinalsRecord.id.desc()
-    )
-    winners = (
-        select(
-            FinalsEntryRecord.finals_id,
-            *(column.label(f"group_{place}") for place, column in enumerate(_GROUP)),
-            FinalsEntryRecord.place,
-            FinalsEntryRecord.ratio,
-            (FinalsEntryRecord.place == first_place).label("is_first"),
-            (RunRecord.environment_id == newest_environment).label("is_newest"),
-        )
-        .join(FinalsEntryRecord.finals)
-        .join(FinalsRecord.run)
-        .where(*wanted)
-        .subquery()
-    )
-    groups = [winners.c[f"group_{place}"] for place in range(len(_GROUP))]
-    best_first = func.row_number().over(
-        partition_by=groups,
-        order_by=(winners.c.ratio.desc().nulls_last(), winners.c.finals_id.desc()),
-    )
-    ranked = (
-        select(winners.c.finals_id, winners.c.place, best_first.label("rank"))
-        .where(winners.c.is_newest, winners.c.is_first)
-        .subquery()
-    )
-    is_ranked = and_(
-        ranked.c.finals_id == FinalsEntryRecord.finals_id,
-        ranked.c.place == FinalsEntryRecord.place,
-    )
-    return select(FinalsEntryRecord).join(ranked, is_ranked).where(ranked.c.rank == 1)
-
-
-def _group(run: RunRecord) -> tuple[int, int, str, str, str]:
-    return (run.device_id, run.problem_id, run.provenance, run.l2, run.fill)
-
-
-def _run(timing: Timing) -> RunRecord:
-    return timing.run if isinstance(timing, TrialRecord) else timing.finals.run
-
-
 def _measured_at(timing: Timing) -> datetime:
     return timing.finished_at if isinstance(timing, TrialRecord) else timing.finals.measured_at
 
@@ -236,8 +149,19 @@ def _time_us(timing: Timing) -> float | None:
     return None
 
 
-def _result_row(timing: Timing) -> ResultRow:
-    run, time_us = _run(timing), _time_us(timing)
+def _result_rows(session: Session, timings: Iterable[Timing]) -> list[ResultRow]:
+    found = list(timings)
+    finals = {timing.finals_id for timing in found if isinstance(timing, FinalsEntryRecord)}
+    baselines = select(FinalsEntryRecord.finals_id, FinalsEntryRecord.samples_us).where(
+        FinalsEntryRecord.place == 0, FinalsEntryRecord.finals_id.in_(finals)
+    )
+    samples_us = {finals_id: tuple(samples) for finals_id, samples in session.execute(baselines)}
+    return [_result_row(timing, samples_us) for timing in found]
+
+
+def _result_row(timing: Timing, baselines_us: Mapping[int, tuple[float, ...]]) -> ResultRow:
+    """``baselines_us`` are the baseline's samples, by finals."""
+    run, time_us = run_of(timing), _time_us(timing)
     family, config = timing.family, timing.config
     if time_us is None or config is None or family is None:
         raise ValueError(f"the best of run {run.id} has no time or no config")
@@ -257,11 +181,24 @@ def _result_row(timing: Timing) -> ResultRow:
         kernel_id=timing.kernel_id,
         run_id=run.id,
         measured_at=_measured_at(timing),
+        objective=Objective(run.objective),
+        environment=environment_of(run.environment),
+        template_sha256=timing.kernel.template_sha256 if timing.kernel is not None else None,
+        samples_us=_samples_us(timing),
+        baseline_samples_us=(
+            () if isinstance(timing, TrialRecord) else baselines_us.get(timing.finals_id, ())
+        ),
     )
 
 
+def _samples_us(timing: Timing) -> tuple[float, ...]:
+    if isinstance(timing, FinalsEntryRecord):
+        return tuple(timing.samples_us)
+    return tuple(timing.measurement.samples_us) if timing.measurement is not None else ()
+
+
 def _stored_kernel(session: Session, timing: Timing, kernel: KernelRecord) -> StoredKernel:
-    run = _run(timing)
+    run = run_of(timing)
     ratio, ratio_low, ratio_high = _ratios(timing)
     return StoredKernel(
         kernel_id=kernel.id,

@@ -40,7 +40,7 @@ def newest_certificate(session: Session, kernel_id: int, device_id: int) -> Cert
         .order_by(CertificateRecord.id.desc())
         .limit(1)
     )
-    return _certificate_of(record.checks, record.made_at) if record is not None else None
+    return certificate_of(record.checks, record.made_at) if record is not None else None
 
 
 def has_not_failed(kernel_id: InstrumentedAttribute[int | None]) -> ColumnElement[bool]:
@@ -55,7 +55,7 @@ def _failed_kernels() -> Select[int]:
     )
 
 
-def _certificate_of(checks: list[dict[str, Any]], made_at: datetime) -> Certificate:
+def certificate_of(checks: list[dict[str, Any]], made_at: datetime) -> Certificate:
     """Raises TypeError, ValueError or KeyError for what no version of autogemm wrote."""
     return Certificate(
         tuple(Check(**{**check, "verdict": Verdict(check["verdict"])}) for check in checks),

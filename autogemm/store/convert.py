@@ -131,6 +131,7 @@ def spec_columns(spec: RunSpec) -> Columns:
         "l2": spec.l2.value,
         "objective": spec.objective.value,
         "fill": spec.fill.value,
+        "max_error": spec.max_error,
         "provenance": spec.provenance.value,
     }
 
@@ -152,6 +153,7 @@ def spec_of(record: RunRecord) -> RunSpec:
         l2=CacheState(record.l2),
         objective=Objective(record.objective),
         fill=Fill(record.fill),
+        max_error=record.max_error,
     )
 
 
@@ -197,6 +199,7 @@ def trial_columns(outcome: Outcome) -> Columns:
         "reason": outcome.reason,
         "family": outcome.config.family,
         "config": outcome.config.as_dict(),
+        "time_us": outcome.time_us,
         "compile_seconds": outcome.compile_seconds,
         "measure_seconds": outcome.measure_seconds,
         **verification_columns(outcome.verification),

@@ -1,17 +1,20 @@
 """What people and the tuner ask of runs and trials, as selects."""
 
 from collections.abc import Iterable
+from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
+from autogemm.config import Config
 from autogemm.device import Device
 from autogemm.errors import NotFoundError
 from autogemm.outcome import (
     CacheState,
     Environment,
     Fill,
+    Finals,
     Outcome,
     Provenance,
     Status,
@@ -30,17 +33,25 @@ from autogemm.store.convert import (
 )
 from autogemm.store.models import (
     DeviceRecord,
+    EnvironmentRecord,
     FinalsRecord,
     KernelRecord,
-    MeasurementRecord,
     RunRecord,
     TrialRecord,
 )
-from autogemm.store.records import BestQuery, RunRow, RunSpec, RunState, TrialRow
+from autogemm.store.records import (
+    BestQuery,
+    DecidedRow,
+    RunRow,
+    RunSpec,
+    RunState,
+    RunTimes,
+    TrialRow,
+)
 
 # Ends that the same kernel reaches again. The others may have been bad luck (a hang, a crash), or
 # depend on how fast the best was at that time (too slow).
-_REPEATABLE = (Status.OK, Status.COMPILE_FAILED, Status.WRONG_RESULT)
+_REPEATABLE = (Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESULT)
 
 Condition = ColumnElement[bool]
 
@@ -58,6 +69,9 @@ def conditions(query: BestQuery) -> list[Condition]:
     if query.family is not None:
         padded = " " + RunRecord.family + " "
         wanted.append(padded.contains(f" {query.family} ", autoescape=True))
+    for name, beginning in query.versions:
+        version = getattr(EnvironmentRecord, name)
+        wanted.append(RunRecord.environment.has(version.startswith(beginning, autoescape=True)))
     if query.gpu is not None:
         wanted.append(RunRecord.device.has(DeviceRecord.name.icontains(query.gpu, autoescape=True)))
     return wanted
@@ -162,6 +176,26 @@ def trial_rows(
     return [trial_row_of(trial) for trial in session.scalars(statement)]
 
 
+def run_times(session: Session, problem: Problem, device: Device, family: str) -> list[RunTimes]:
+    """Of each run on that GPU and problem, its trials of the family; few columns of many rows."""
+    statement = (
+        select(RunRecord.id, RunRecord.provenance, TrialRecord.config, TrialRecord.time_us)
+        .join(RunRecord, RunRecord.id == TrialRecord.run_id)
+        .where(
+            RunRecord.problem.has(**problem_columns(problem)),
+            RunRecord.device.has(**device_key(device)),
+            TrialRecord.family == family,
+            TrialRecord.time_us.is_not(None),
+        )
+        .order_by(RunRecord.id)
+    )
+    found = []
+    for (run_id, provenance), rows in groupby(session.execute(statement), lambda row: row[:2]):
+        times = {Config.of(family, config).sha256: time_us for *_, config, time_us in rows}
+        found.append(RunTimes(run_id, Provenance(provenance), times))
+    return found
+
+
 def kernel_trial_rows(session: Session, kernel_id: int) -> list[TrialRow]:
     """Trials of one kernel, newest first."""
     statement = select(TrialRecord).filter_by(kernel_id=kernel_id).order_by(TrialRecord.id.desc())
@@ -189,30 +223,42 @@ def run_row(session: Session, run: RunRecord) -> RunRow:
     return _with_results(session, [run])[0]
 
 
+def decided_rows(session: Session, query: BestQuery) -> list[DecidedRow]:
+    """Runs that had finals, in the order of their numbers."""
+    runs = select(RunRecord).where(*conditions(query))
+    newest = _newest_finals(
+        session, [FinalsRecord.run_id.in_(runs.with_only_columns(RunRecord.id))]
+    )
+    return [
+        DecidedRow(run.id, spec_of(run), run.started_at, newest[run.id])
+        for run in session.scalars(runs.order_by(RunRecord.id))
+        if run.id in newest
+    ]
+
+
+def _newest_finals(session: Session, where: list[Condition]) -> dict[int, Finals]:
+    """By run."""
+    newest = select(func.max(FinalsRecord.id)).where(*where).group_by(FinalsRecord.run_id)
+    found = session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
+    return {record.run_id: finals_of(record) for record in found}
+
+
 def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
     ids = [run.id for run in runs]
-    is_ok = TrialRecord.status == Status.OK.value
     counted = (
         select(
             TrialRecord.run_id,
             func.count(),
-            func.sum(case((is_ok, 1), else_=0)),
-            func.min(case((is_ok, MeasurementRecord.median_us))),
+            func.count(TrialRecord.time_us),
+            func.min(TrialRecord.time_us),
         )
-        .outerjoin(TrialRecord.measurement)
         .where(TrialRecord.run_id.in_(ids))
         .group_by(TrialRecord.run_id)
     )
-    counts = {run_id: tuple(row) for run_id, *row in session.execute(counted)}
-    newest = (
-        select(func.max(FinalsRecord.id))
-        .where(FinalsRecord.run_id.in_(ids))
-        .group_by(FinalsRecord.run_id)
-    )
-    finals = {
-        record.run_id: finals_of(record)
-        for record in session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
+    counts: dict[int, tuple[Any, ...]] = {
+        run_id: tuple(row) for run_id, *row in session.execute(counted)
     }
+    finals = _newest_finals(session, [FinalsRecord.run_id.in_(ids)])
     rows = []
     for run in runs:
         num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))

@@ -1,11 +1,15 @@
 """What goes into the store and comes out of it: frozen values, no database types."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from autogemm.certificate import Certificate
+from autogemm.change import Rounds
 from autogemm.config import Config, Value
 from autogemm.device import Device
+from autogemm.kernel import KernelSource
 from autogemm.outcome import (
     CacheState,
     Environment,
@@ -49,6 +53,8 @@ class RunSpec:
     l2: CacheState = CacheState.WARM
     objective: Objective = Objective.TIME
     fill: Fill = Fill.UNIFORM
+    max_error: str = ""
+    """The largest relative error that a winner may have: a number, ``cublas``, or empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ class BestQuery:
     """A filter over runs, trials and results; None does not filter.
 
     ``gpu`` is any part of the device's name, in any case. ``size`` is ``4096`` or ``MxNxK``.
+    ``versions`` are fields of `Environment`, each with what it must begin with.
     """
 
     gpu: str | None = None
@@ -65,6 +72,7 @@ class BestQuery:
     family: str | None = None
     run_id: int | None = None
     provenance: Provenance | None = None
+    versions: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +80,9 @@ class ResultRow:
     """The best kernel for one device, problem, provenance, cache state and fill.
 
     ``ratio`` is cuBLAS time / own time from the finals (above 1 is faster than cuBLAS) with its
-    interval; None for a run that had no finals. ``kernel_id`` is None if its source was not kept.
+    interval; None for a run that had no finals. ``kernel_id`` is None if its source was not kept,
+    and so is ``template_sha256``. ``baseline_samples_us[i]`` was taken in the same round of the
+    finals as ``samples_us[i]``; empty without finals.
     """
 
     device: Device
@@ -89,11 +99,21 @@ class ResultRow:
     kernel_id: int | None
     run_id: int
     measured_at: datetime
+    objective: Objective
+    environment: Environment
+    template_sha256: str | None
+    samples_us: tuple[float, ...]
+    baseline_samples_us: tuple[float, ...]
 
     @property
     def tflops(self) -> float:
         """Speed in TFLOP/s."""
         return self.problem.tflops(self.time_us)
+
+    @property
+    def rounds(self) -> Rounds:
+        """Its samples with those of the baseline, for comparing."""
+        return Rounds(self.samples_us, self.baseline_samples_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +136,25 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RunTimes:
+    """The times of one run's trials that ran well, by the config's sha256."""
+
+    run_id: int
+    provenance: Provenance
+    time_us: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRow:
+    """A run with its newest finals, and when its search began."""
+
+    run_id: int
+    spec: RunSpec
+    started_at: datetime
+    finals: Finals
+
+
+@dataclass(frozen=True, slots=True)
 class TrialRow:
     """One trial with the run's circumstances. ``kernel_id`` is None if no source was stored."""
 
@@ -130,3 +169,71 @@ class TrialRow:
     provenance: Provenance
     l2: CacheState
     finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunCopy:
+    """A run on its way from one database to another; ``key`` is its number where it comes from.
+
+    ``started_at`` None is not known (a file of another program): the run is then known by its spec
+    alone.
+    """
+
+    key: int
+    spec: RunSpec
+    state: RunState
+    stopped_by: StopRule | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCopy:
+    """A source; it comes before whatever names it by its sha256."""
+
+    source: KernelSource
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCopy:
+    """A trial of the run with that key, which comes before it."""
+
+    run_key: int
+    number: int
+    outcome: Outcome
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FinalsCopy:
+    """Finals of the run with that key."""
+
+    run_key: int
+    finals: Finals
+    measured_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateCopy:
+    """A certificate that was made in the run with that key."""
+
+    run_key: int
+    kernel_sha256: str
+    certificate: Certificate
+
+
+Copy = RunCopy | KernelCopy | TrialCopy | FinalsCopy | CertificateCopy
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an import found: how many of each kind were new here, and how many there already."""
+
+    new: Mapping[str, int]
+    known: Mapping[str, int]
+
+    @property
+    def num_new(self) -> int:
+        """Of all kinds together."""
+        return sum(self.new.values())

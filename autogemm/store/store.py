@@ -1,7 +1,8 @@
 """The store as the rest of the program sees it: one method, one transaction."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -29,7 +30,7 @@ from autogemm.problem import Problem
 from autogemm.profile import Profile
 from autogemm.resources import default_database_url
 from autogemm.roofline import Ceilings
-from autogemm.store import benches, best, certificates, queries, writing
+from autogemm.store import benches, best, certificates, queries, transfer, upkeep, writing
 from autogemm.store.claims import Claims
 from autogemm.store.connect import (
     connect,
@@ -40,15 +41,24 @@ from autogemm.store.connect import (
     shown_address,
     writer,
 )
+from autogemm.store.free_sql import Answer, answer
+from autogemm.store.merging import Merged, merge_tables
+from autogemm.store.models import RunRecord
 from autogemm.store.records import (
     BestQuery,
+    Copy,
+    DecidedRow,
     ResultRow,
     RunRow,
     RunSpec,
     RunState,
+    RunTimes,
+    Taken,
     TrialRow,
 )
 from autogemm.store.schema import create_schema, nothing_there, require_schema
+from autogemm.store.stats import StatsRow, stats_rows
+from autogemm.store.upkeep import Prunable
 from autogemm.stored_kernel import StoredKernel
 
 Result = TypeVar("Result")
@@ -100,6 +110,7 @@ class Store:
 
     def __init__(self, address: URL, engine: Engine) -> None:
         self.url = address.render_as_string(hide_password=False)
+        self._address = address
         self._where = shown_address(address)
         self._engine = engine
         self._writer = writer(engine)
@@ -263,6 +274,21 @@ class Store:
         with self.reading() as session:
             return best.best_rows(session, query)
 
+    def history(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
+        """As `best`, for each environment; of one place the oldest first."""
+        with self.reading() as session:
+            return best.history_rows(session, query)
+
+    def stats(self, query: BestQuery = _EVERYTHING) -> list[StatsRow]:
+        """How much there is, for each GPU and provenance."""
+        with self.reading() as session:
+            return stats_rows(session, query)
+
+    def sql(self, query: str, *, timeout_s: float, limit: int | None = None) -> Answer:
+        """One SELECT of a person's own, see `autogemm.store.free_sql.answer`."""
+        with driver_errors_in_one_line(self._where):
+            return answer(self._engine, self._address, query, timeout_s=timeout_s, limit=limit)
+
     def stored_kernel(self, what: BestQuery | int | str = _EVERYTHING) -> StoredKernel:
         """One kernel with its source, by query, id, or the beginning of its sha256.
 
@@ -281,6 +307,11 @@ class Store:
         with self.reading() as session:
             return queries.run_rows(session, query, limit)
 
+    def decided(self, query: BestQuery = _EVERYTHING) -> list[DecidedRow]:
+        """Runs that match and had finals, in the order of their numbers."""
+        with self.reading() as session:
+            return queries.decided_rows(session, query)
+
     def run(self, run_id: int) -> RunRow:
         """One run. Raises NotFoundError."""
         with self.reading() as session:
@@ -296,6 +327,11 @@ class Store:
         with self.reading() as session:
             return queries.trial_rows(session, query, status, limit)
 
+    def run_times(self, problem: Problem, device: Device, family: str) -> list[RunTimes]:
+        """Times of every run on that GPU and problem, for comparing configs within a run."""
+        with self.reading() as session:
+            return queries.run_times(session, problem, device, family)
+
     def kernel_trials(self, kernel_id: int) -> list[TrialRow]:
         """All trials of one kernel, newest first."""
         with self.reading() as session:
@@ -305,6 +341,57 @@ class Store:
         """One trial. Raises NotFoundError."""
         with self.reading() as session:
             return queries.trial_row(session, trial_id)
+
+    def prunable(
+        self, query: BestQuery, before: datetime | None = None, *, with_best: bool = False
+    ) -> Prunable:
+        """The runs that `prune` may take away, see `autogemm.store.upkeep.prunable`."""
+        with self.reading() as session:
+            return upkeep.prunable(session, query, before, self._is_written, with_best=with_best)
+
+    def prune(self, run_ids: Collection[int]) -> None:
+        """Delete runs with all that belongs to them, kernels that no other row needs too."""
+        self.write(lambda session: upkeep.delete_runs(session, run_ids))
+
+    def merge(self, other: "Store") -> Merged:
+        """Add what another database has and this one lacks; all of it or nothing."""
+        with other.reading() as source:
+            return self.write(lambda to: merge_tables(source.connection(), to.connection()))
+
+    def vacuum(self) -> tuple[int, int]:
+        """Give back the space of deleted rows. Bytes on disk before and after."""
+        with driver_errors_in_one_line(self._where):
+            before = upkeep.size_bytes(self._engine)
+            upkeep.vacuum(self._engine)
+            return before, upkeep.size_bytes(self._engine)
+
+    def copies(
+        self, query: BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[Copy]:
+        """The runs that match with all that belongs to them, one by one, as they are now.
+
+        ``status`` leaves trials out that ended otherwise.
+        """
+        with self.reading() as session:
+            yield from transfer.copies(session, query, status)
+
+    def import_copies(
+        self, copies: Callable[[], Iterable[Copy]], *, dry_run: bool = False
+    ) -> Taken:
+        """Add what is not there yet, all or nothing; ``dry_run`` only finds out what that is.
+
+        ``copies`` may be called again, when another writer got in the way. What it raises passes
+        through, and nothing is added. Raises StoreError for a trial whose number has another config
+        here, NotFoundError for a run that is named before it comes.
+        """
+
+        def add(session: Session) -> Taken:
+            taken = transfer.add_copies(session, copies())
+            if dry_run:
+                session.rollback()
+            return taken
+
+        return self.write(add)
 
     def close(self) -> None:
         """Close all connections. May be called twice."""
@@ -344,6 +431,14 @@ class Store:
                     # Another writer has just added a row that this one looked for in vain.
                     continue
             return self._transact(work)
+
+    def _is_written(self, run: RunRecord) -> bool:
+        if run.state != RunState.RUNNING:
+            return False
+        if writing.is_written_elsewhere(run.owner) or not self._claims.take(run.id):
+            return True
+        self._claims.release(run.id)
+        return False
 
     def _claim(self, run_id: int) -> None:
         with driver_errors_in_one_line(self._where):

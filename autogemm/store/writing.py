@@ -151,9 +151,16 @@ def add_trial(
 
 
 def add_finals(
-    session: Session, run_id: int, finals: Finals, sources: Mapping[str, KernelSource]
+    session: Session,
+    run_id: int,
+    finals: Finals,
+    sources: Mapping[str, KernelSource],
+    measured_at: datetime | None = None,
 ) -> None:
-    """Finals of a run. A contestant's source comes from ``sources`` or is stored already."""
+    """Finals of a run, taken just now if it is not said when.
+
+    A contestant's source comes from ``sources`` or is stored already.
+    """
     record = FinalsRecord(
         run=get_run(session, run_id),
         rounds=finals.rounds,
@@ -161,7 +168,7 @@ def add_finals(
         launches_per_sample=finals.launches_per_sample,
         provenance=finals.provenance.value,
         throttled_rounds=finals.throttled_rounds,
-        measured_at=now(),
+        measured_at=measured_at or now(),
         **asdict(finals.telemetry),
     )
     session.add(record)
@@ -181,6 +188,7 @@ def _withdraw(session: Session, run_id: int, lost: Disqualified) -> None:
     for trial in session.scalars(statement.where(TrialRecord.run_id == run_id)):
         trial.status = lost.status.value
         trial.reason = lost.reason
+        trial.time_us = None
 
 
 def problem_record(session: Session, problem: Problem) -> ProblemRecord:

@@ -50,6 +50,8 @@ class Target(Protocol):
     """Whether ``Candidate.compiled`` must be there."""
     baseline_us: float | None
     """A provisional time of the baseline for progress lines, once prepared; finals decide."""
+    baseline_error: float | None
+    """Its relative Frobenius error on the inputs that candidates are verified on, once prepared."""
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Get ready for one problem: inputs, reference, baseline.

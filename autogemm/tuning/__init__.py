@@ -1,6 +1,7 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
 from autogemm.tuning.certify import Certifier
+from autogemm.tuning.checking import Checked, Checker, Winner
 from autogemm.tuning.choice import Chosen, choose_target
 from autogemm.tuning.events import (
     Certifying,
@@ -12,11 +13,14 @@ from autogemm.tuning.events import (
     TrialDone,
 )
 from autogemm.tuning.request import SearchedFamily, TuneRequest, TuneResult
+from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
 from autogemm.tuning.tuner import tune
 
 __all__ = [
     "Certifier",
     "Certifying",
+    "Checked",
+    "Checker",
     "Chosen",
     "Event",
     "FinalsStarted",
@@ -24,9 +28,14 @@ __all__ = [
     "SearchResumed",
     "SearchStarted",
     "SearchedFamily",
+    "Step",
+    "Sweep",
+    "Sweeper",
+    "Swept",
     "TrialDone",
     "TuneRequest",
     "TuneResult",
+    "Winner",
     "choose_target",
     "tune",
 ]

@@ -24,7 +24,7 @@ from autogemm.errors import (
     UsageError,
 )
 from autogemm.kernel import Candidate, KernelSource
-from autogemm.outcome import Disqualified, Finals, Objective
+from autogemm.outcome import Disqualified, Finals, Objective, Status
 from autogemm.problem import Problem
 from autogemm.space import Family, launch_plan
 from autogemm.targets import Target
@@ -211,6 +211,8 @@ def certified(
     """
     by_sha256 = {candidate.source.sha256: candidate for candidate in candidates}
     for lost in finals.disqualified:
+        if lost.status is Status.INACCURATE:
+            continue  # right all the same: elsewhere it may win
         found = Check("finals", Verdict.FAILED, lost.reason)
         keep(lost.kernel_sha256, Certificate((found,), datetime.now(UTC)))
     for _ in finals.entries:
@@ -234,7 +236,11 @@ def certified(
 
 
 def without_winner(
-    finals: Finals, reason: str, seed: int, objective: Objective = Objective.TIME
+    finals: Finals,
+    reason: str,
+    seed: int,
+    objective: Objective = Objective.TIME,
+    status: Status = Status.WRONG_RESULT,
 ) -> Finals:
     """The same finals decided without their winner, who is disqualified."""
     lost, *others = finals.entries
@@ -258,7 +264,7 @@ def without_winner(
         baseline=baseline,
         disqualified=(
             *finals.disqualified,
-            Disqualified(lost.config, lost.kernel_sha256, reason),
+            Disqualified(lost.config, lost.kernel_sha256, reason, status),
         ),
     )
 

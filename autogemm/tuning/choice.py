@@ -8,7 +8,7 @@ from autogemm.errors import DeviceError, NotFoundError, UsageError
 from autogemm.space import Family
 from autogemm.targets import Target
 from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device
-from autogemm.targets.recorded import ListedTarget, RecordedTarget, is_kernel_tuner_cache
+from autogemm.targets.recorded import ListedTarget, RecordedTarget, is_listed
 
 RECORDED = "recorded"
 
@@ -36,16 +36,17 @@ def choose_target(gpu: str, families: Collection[str], require_gpu: bool = False
 
     ``auto`` is the first attached GPU, and where there is none the shipped recordings of the
     families; a number or a part of a name is an attached GPU; ``recorded`` and ``recorded:FILE``
-    replay a recording, the project's own or a cache of Kernel Tuner. Raises NotFoundError for a GPU
-    or file that is not there, DeviceError when there is no GPU and no recording either, or
-    ``require_gpu`` forbids it.
+    replay a recording, the project's own, a cache of Kernel Tuner or a T4 file.
+
+    Raises NotFoundError for a GPU or file that is not there, DeviceError when there is no GPU and
+    no recording either, or ``require_gpu`` forbids it.
     """
     kind, _, place = gpu.partition(":")
     if kind == RECORDED:
         if require_gpu:
             raise UsageError(f"--require-gpu and --gpu {gpu} exclude each other")
         path = Path(place).expanduser() if place else None
-        if path is not None and path.is_file() and is_kernel_tuner_cache(path):
+        if path is not None and path.is_file() and is_listed(path):
             listed = ListedTarget(path)
             notice = _recorded_notice("", listed, True)
             return Chosen(listed, notice, listed.family, listed.size)

@@ -10,6 +10,7 @@ from autogemm.kernel import Candidate
 from autogemm.outcome import Finals, Objective, Outcome, Provenance
 from autogemm.store import Store
 from autogemm.targets import Target
+from autogemm.tuning.accuracy import Accuracy
 from autogemm.tuning.certify import Certifier, certified
 from autogemm.tuning.events import Certifying, Event, FinalsStarted
 from autogemm.tuning.making import Maker
@@ -35,15 +36,20 @@ class Decider:
     maker: Maker
     run_id: int
     on_event: Callable[[Event], None]
+    accuracy: Accuracy
 
     def decide(self, outcomes: Sequence[Outcome]) -> Decided | None:
-        """The best outcomes in finals, None if there is no candidate for them."""
+        """The best outcomes in finals, None if there is no candidate for them.
+
+        Raises CertificationError when none of them is accurate enough a second time.
+        """
         request = self.request
         candidates = finalists(self.maker, outcomes, request.finalists, request.measure.objective)
         if not candidates:
             return None
         self.on_event(FinalsStarted(len(candidates), request.rounds))
         finals = self.target.finals(candidates, request.rounds, request.seed)
+        finals = self.accuracy.kept(finals, request.seed, request.measure.objective)
         return Decided(finals, tuple(candidates))
 
     def certify(self, decided: Decided) -> Decided:

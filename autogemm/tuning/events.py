@@ -19,7 +19,7 @@ class SearchStarted:
 
     ``left_out`` names the families of the request that have no legal config here. ``baseline_us``
     is a first time of cuBLAS, None where the target has none; the ratio that counts comes from the
-    finals.
+    finals. ``started_from`` names the stored results whose configs are tried first, nearest first.
     """
 
     run_id: int
@@ -28,6 +28,7 @@ class SearchStarted:
     left_out: tuple[str, ...]
     baseline_us: float | None
     best: Outcome | None
+    started_from: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from autogemm.outcome import Objective, Outcome, cost
 from autogemm.search import Proposal
+from autogemm.tuning.accuracy import ANY_ACCURACY, Accuracy
 
 # Trials of each family before they are compared: its seeds, and a few that its model needs.
 OPENING = 16
@@ -67,7 +68,8 @@ class JointSearch:
 
     Each family gets ``opening`` trials first. Then the turn is that of the family whose next config
     is expected to improve most on the best of all families, but every VISIT_EVERY-th turn is that
-    of the one that had the fewest. What is told is the objective's figure.
+    of the one that had the fewest. What is told is the objective's figure, made worse where
+    ``accuracy`` is missed.
 
     ``searches`` are by family, ``before`` is what the run has found in earlier calls: the store is
     the truth, what a killed process recorded a search may lack. One thread at a time.
@@ -80,9 +82,11 @@ class JointSearch:
         opening: int = OPENING,
         objective: Objective = Objective.TIME,
         before: Sequence[Outcome] = (),
+        accuracy: Accuracy = ANY_ACCURACY,
     ) -> None:
         self._opening = opening
         self._objective = objective
+        self._accuracy = accuracy
         self._next_number = 0
         self._asked: dict[int, tuple[_Family, Proposal]] = {}
         # Energy / time of the last that had both: for those that were not worth measuring it.
@@ -90,7 +94,7 @@ class JointSearch:
         for outcome in before:
             self._note_power(outcome)
         for outcome in before:
-            searches[outcome.config.family].remember(outcome, self._cost(outcome))
+            searches[outcome.config.family].remember(*self._lesson(outcome))
         self._families = [_Family(search, search.num_told) for search in searches.values()]
 
     @property
@@ -125,7 +129,7 @@ class JointSearch:
     def tell(self, proposal: Proposal, outcome: Outcome) -> None:
         """What became of it."""
         family, own = self._asked.pop(proposal.number)
-        family.search.tell(own, outcome, self._cost(outcome))
+        family.search.tell(own, *self._lesson(outcome))
 
     def _next(self, waiting: list[_Family]) -> _Family:
         if len(waiting) == 1:
@@ -153,6 +157,12 @@ class JointSearch:
         gain = family.search.expected_improvement
         gain = UNKNOWN_GAIN if gain is None else gain
         return gain * math.exp(-self._gap(family) / gain) if gain > 0.0 else 0.0
+
+    def _lesson(self, outcome: Outcome) -> tuple[Outcome, float | None]:
+        """What a search is told of an outcome, and its cost."""
+        told, factor = self._accuracy.lesson(outcome)
+        figure = self._cost(told)
+        return told, None if figure is None else factor * figure
 
     def _cost(self, outcome: Outcome) -> float | None:
         """The objective's figure; where energy was not measured, that of the last known power."""

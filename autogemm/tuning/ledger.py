@@ -9,9 +9,10 @@ from autogemm.errors import StoreLockedError
 from autogemm.kernel import KernelSource
 from autogemm.outcome import Outcome, Status
 from autogemm.store import RunSpec, Store
+from autogemm.tuning.accuracy import ANY_ACCURACY, Accuracy
 
 # Ends that another try would repeat.
-LASTING = frozenset({Status.OK, Status.COMPILE_FAILED, Status.WRONG_RESULT})
+LASTING = frozenset({Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESULT})
 
 # How long another process may hold the database's lock before the run ends. What was measured is
 # kept in the meantime, and the card goes on with what is asked for already.
@@ -27,10 +28,13 @@ class Ledger:
     first trial that is added from here on.
     """
 
-    def __init__(self, store: Store, run_id: int, spec: RunSpec) -> None:
+    def __init__(
+        self, store: Store, run_id: int, spec: RunSpec, accuracy: Accuracy = ANY_ACCURACY
+    ) -> None:
         self._store = store
         self._run_id = run_id
         self._spec = spec
+        self._accuracy = accuracy
         self.reload()
 
     def reload(self) -> None:
@@ -77,7 +81,11 @@ class Ledger:
             spec.l2,
             spec.fill,
         )
-        if known is not None and known.time_us is not None and known.cost(spec.objective) is None:
+        if known is None:
+            return None
+        # The other run may have asked for another accuracy.
+        known = self._accuracy.judged(known)
+        if known.time_us is not None and known.cost(spec.objective) is None:
             # From a run that did not measure energy.
             return None
         return known

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from autogemm.kernel import KernelSource
 from autogemm.outcome import Outcome, Provenance
 from autogemm.targets import Target
+from autogemm.tuning.accuracy import ANY_ACCURACY, Accuracy
 from autogemm.tuning.card import DEPTH, CardQueue
 from autogemm.tuning.events import TrialDone
 from autogemm.tuning.judging import Judge, Pending
@@ -75,6 +76,7 @@ class Pipeline:
         *,
         limits: Limits,
         on_trial: Callable[[TrialDone], None],
+        accuracy: Accuracy = ANY_ACCURACY,
         prune: bool = False,
     ) -> None:
         self._maker = maker
@@ -83,6 +85,7 @@ class Pipeline:
         self._ledger = ledger
         self._limits = limits
         self._on_trial = on_trial
+        self._accuracy = accuracy
         # A replay costs no card's time.
         prune = prune and target.provenance is Provenance.MEASURED
         self._judge = Judge(maker, ledger, target.device, prune=prune)
@@ -232,6 +235,7 @@ class Pipeline:
 
     def _settle(self, pending: Pending, outcome: Outcome) -> None:
         """Into the store first: what the search has heard of is never lost."""
+        outcome = self._accuracy.judged(outcome)
         improved = self._ledger.record(pending.number, outcome, pending.source)
         self._telling.append(
             self._search_thread.submit(self._searcher.tell, pending.proposal, outcome)

@@ -1,5 +1,7 @@
 """What a tuning run is asked for, and what it gives back."""
 
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -23,6 +25,26 @@ from autogemm.targets import MeasureOptions
 DEFAULT_FINALISTS = 8
 DEFAULT_ROUNDS = 30
 
+# For ``max_error``: no worse than the baseline.
+AS_BASELINE = "cublas"
+_NUMBER = re.compile(r"\d{1,20}(\.\d{0,20})?(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
+
+
+def checked_max_error(text: str) -> str:
+    """``cublas``, or the number as Python writes it; empty for no condition.
+
+    Raises UsageError for anything else, and for what is not more than 0.
+    """
+    text = text.strip().lower()
+    if text in ("", AS_BASELINE):
+        return text
+    value = float(text) if _NUMBER.fullmatch(text) else 0.0
+    if not 0.0 < value < math.inf:
+        raise UsageError(
+            f"the largest error is a number above 0 (1e-6) or {AS_BASELINE}, got {text!r}"
+        )
+    return str(value)
+
 
 @dataclass(frozen=True, slots=True)
 class TuneRequest:
@@ -33,8 +55,11 @@ class TuneRequest:
     ``until_ratio``, when the search expects less than ``until_gain`` (a share of the best time) of
     the next candidate, or when the spaces are used up, whichever comes first; None sets no such
     limit. ``fresh`` starts a new run where the same request was left unfinished. ``prune`` rejects
-    what static facts rule out before it meets the card. ``certify`` has the winner checked further
-    (some seconds; needs a measuring target).
+    what static facts rule out before it meets the card. ``warm_start`` tries the winners of the
+    most similar stored results first. ``max_error`` is the largest relative Frobenius error against
+    float64 that the winner may have: a number, or ``cublas`` for no worse than the baseline on the
+    same inputs; empty sets no such condition. ``certify`` has the winner checked further (some
+    seconds; needs a measuring target).
 
     Raises UsageError for a number out of range, without a family, for two of one name, and for a
     ratio of times where another objective is minimised.
@@ -52,8 +77,10 @@ class TuneRequest:
     finalists: int = DEFAULT_FINALISTS
     rounds: int = DEFAULT_ROUNDS
     measure: MeasureOptions = field(default_factory=MeasureOptions)
+    max_error: str = ""
     fresh: bool = False
     prune: bool = True
+    warm_start: bool = True
     certify: bool = False
     command: str = ""
 
@@ -62,6 +89,7 @@ class TuneRequest:
             count = getattr(self, name)
             if count is not None and count < 1:
                 raise UsageError(f"{name} must be at least 1, got {count}")
+        object.__setattr__(self, "max_error", checked_max_error(self.max_error))
         if self.budget_s is not None and not self.budget_s > 0:
             raise UsageError(f"the budget must be more than 0 seconds, got {self.budget_s:g}")
         if self.until_ratio is not None and not self.until_ratio > 0:
@@ -104,7 +132,8 @@ class TuneResult:
     ``certificate`` is the winner's, None where none was asked for or a recording was replayed.
 
     ``search_s`` and ``finals_s`` are seconds of this call, ``gpu_busy`` the share of ``search_s``
-    in which a candidate was being measured. ``stopped_by`` is what ended the search.
+    in which a candidate was being measured. ``stopped_by`` is what ended the search, ``max_error``
+    the largest relative error that the winner may have, None if any.
     """
 
     run_id: int
@@ -124,6 +153,7 @@ class TuneResult:
     finals_s: float
     gpu_busy: float
     stopped_by: StopRule
+    max_error: float | None = None
 
     @property
     def interrupted(self) -> bool:

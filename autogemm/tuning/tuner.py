@@ -15,6 +15,7 @@ from autogemm.search import Search
 from autogemm.space import Family
 from autogemm.store import RunSpec, RunState, Store
 from autogemm.targets import Target
+from autogemm.tuning.accuracy import Accuracy, accuracy_for
 from autogemm.tuning.deciding import Decided, Decider
 from autogemm.tuning.events import (
     Event,
@@ -31,6 +32,7 @@ from autogemm.tuning.pipeline import Limits, Pipeline
 from autogemm.tuning.request import TuneRequest, TuneResult
 from autogemm.tuning.spaces import Listing, Spaces, spaces_for
 from autogemm.tuning.stopping import StopRules
+from autogemm.tuning.warm import WarmStart, warm_starts, warmed
 
 Listener = Callable[[Event], None]
 
@@ -57,6 +59,7 @@ def tune(
     if target.needs_cubin and compiler is None:
         raise CompilerMissingError("this target runs compiled kernels and there is no compiler")
     target.prepare(request.problem, request.measure)
+    accuracy = accuracy_for(request.max_error, target)
     spaces = spaces_for(request, target)
     for caveat in spaces.caveats:
         on_event(Notice(caveat))
@@ -66,7 +69,11 @@ def tune(
         run_id = store.begin_run(spec)
     else:
         store.resume_run(run_id)
-    run = _Run(request, target, compiler, store, on_event, spaces, spec, run_id)
+    starts: tuple[WarmStart, ...] = ()
+    if request.warm_start:
+        starts = warm_starts(store.decided(), spec, spaces.families, run_id)
+        spaces = warmed(spaces, starts)
+    run = _Run(request, target, compiler, store, on_event, spaces, spec, run_id, accuracy, starts)
     try:
         result = run.go()
     except BaseException:
@@ -87,13 +94,12 @@ def run_spec(
     fix: Mapping[str, Sequence[Value]],
 ) -> RunSpec:
     """The identity of a run: what must be the same for one call to resume another."""
-    files = "".join(family.yaml_sha256 + family.template_sha256 for family in families)
     return RunSpec(
         problem=request.problem,
         device=target.device,
-        environment=_environment(target, compiler),
+        environment=environment_of(target, compiler),
         families=tuple(family.name for family in families),
-        family_sha256=hashlib.sha256(files.encode()).hexdigest(),
+        family_sha256=families_sha256(families),
         fix=tuple((name, tuple(values)) for name, values in fix.items()),
         sampler=request.sampler,
         seed=request.seed,
@@ -102,11 +108,21 @@ def run_spec(
         l2=request.measure.l2,
         objective=request.measure.objective,
         fill=request.measure.fill,
+        max_error=request.max_error,
     )
 
 
-def _environment(target: Target, compiler: Compiler | None) -> Environment:
-    """Recorded times belong to the compiler of the recording, measured ones to this one."""
+def families_sha256(families: Sequence[Family]) -> str:
+    """Of the search spaces and templates of these families, in their order."""
+    files = "".join(family.yaml_sha256 + family.template_sha256 for family in families)
+    return hashlib.sha256(files.encode()).hexdigest()
+
+
+def environment_of(target: Target, compiler: Compiler | None) -> Environment:
+    """What a run on that target is made in.
+
+    Recorded times belong to the compiler of the recording, measured ones to this one.
+    """
     if target.provenance is Provenance.RECORDED or compiler is None:
         return target.environment
     return replace(target.environment, compiler=compiler.version)
@@ -135,12 +151,14 @@ class _Run:
     spaces: Spaces
     spec: RunSpec
     run_id: int
+    accuracy: Accuracy
+    starts: tuple[WarmStart, ...]
 
     def go(self) -> TuneResult:
         """Search, then finals unless Ctrl-C came."""
         request = self.request
         maker = Maker(self.spaces.families, request.problem, self.target.device, self.compiler)
-        ledger = Ledger(self.store, self.run_id, self.spec)
+        ledger = Ledger(self.store, self.run_id, self.spec, self.accuracy)
         num_resumed = len(ledger.outcomes)
         self.on_event(
             SearchStarted(
@@ -150,6 +168,7 @@ class _Run:
                 left_out=self.spaces.left_out,
                 baseline_us=self.target.baseline_us,
                 best=ledger.best,
+                started_from=tuple(map(str, self.starts)),
             )
         )
         spent = _Spent()
@@ -172,6 +191,7 @@ class _Run:
             finals_s=spent.finals_s,
             gpu_busy=spent.busy_s / spent.search_s if spent.search_s else 0.0,
             stopped_by=stopped_by,
+            max_error=None if math.isinf(self.accuracy.limit) else self.accuracy.limit,
         )
 
     def _search_and_finals(
@@ -179,7 +199,9 @@ class _Run:
     ) -> tuple[Decided | None, StopRule]:
         """Until finals confirm the ratio to stop at, or another rule ends the search."""
         request = self.request
-        decider = Decider(request, self.target, self.store, maker, self.run_id, self.on_event)
+        decider = Decider(
+            request, self.target, self.store, maker, self.run_id, self.on_event, self.accuracy
+        )
         rules = StopRules(request.until_ratio, request.until_gain)
         while True:
             stopped_by = self._search(maker, ledger, rules, spent)
@@ -219,6 +241,7 @@ class _Run:
             ),
             objective=self.spec.objective,
             before=ledger.outcomes,
+            accuracy=self.accuracy,
         )
         limits = Limits(
             trials=math.inf if request.trials is None else request.trials,
@@ -243,6 +266,7 @@ class _Run:
                 limits=limits,
                 on_trial=on_trial,
                 # What is slow may still be frugal.
+                accuracy=self.accuracy,
                 prune=request.prune and self.spec.objective is Objective.TIME,
             )
             pipeline.run(wish)

@@ -168,7 +168,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    __syncthreads();\n    if (slice == 0) {",
         "    if (slice == 0) {\n        __syncthreads();",
     ),
-    Mutation(K, "all slices store", "threadIdx.x >= 32 * WARPS", "threadIdx.x >= 64 * WARPS"),
+    Mutation(K, "all slices store", "if (place.slice > 0)", "if (place.slice > 1)"),
     Mutation(
         K, "all slices multiply the same part", "place.slice * DEPTH * STRIDE_A", "0 * STRIDE_A"
     ),

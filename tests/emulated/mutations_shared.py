@@ -11,9 +11,7 @@ SHARED_BASES: dict[str, Base] = {
 }
 K, S = SHARED_BASES
 
-FENCE, BARRIER = "    __threadfence();\n", "    __syncthreads();\n"
-PUBLISH = f"{FENCE}{BARRIER}    __shared__ bool is_last;"
-RECEIVE = f"{FENCE}    if (threadIdx.x == 0) {{\n        *arrived = 0;"
+ARRIVE, LEAVE = "atomic_add_acq_rel(arrived, 1)", "    if (!__syncthreads_or(is_last)) {"
 RESET = "        *arrived = 0;\n"
 
 
@@ -24,28 +22,29 @@ def both(name: str, old: str, new: str) -> tuple[Mutation, Mutation]:
 
 SHARED_MUTATIONS: tuple[Mutation, ...] = (
     # Handing over.
-    *both("part not published", PUBLISH, PUBLISH.replace(FENCE, "")),
-    *both("published before all have stored", PUBLISH, PUBLISH.replace(BARRIER, "")),
-    *both("one thread publishes", PUBLISH, "    if (threadIdx.x == 0)" + PUBLISH),
-    *both("published to the block only", "__threadfence()", "__threadfence_block()"),
-    *both("parts not received", RECEIVE, RECEIVE.replace(FENCE, "")),
-    *both("arrival is no atomic", "atomicAdd(arrived, 1u)", "(*arrived)++"),
-    *both("nobody waits to be the last", "    if (!is_last) {", "    if (part > 0) {"),
-    *both("all add up", "    if (!is_last) {", "    if (false) {"),
+    *both("arrival orders nothing", ARRIVE, "atomicAdd(arrived, 1u)"),
+    *both(
+        "arrived before all have stored",
+        "    __syncthreads();\n    bool is_last",
+        "    bool is_last",
+    ),
+    *both("arrival is no atomic", ARRIVE, "(*arrived)++"),
+    *both("nobody waits to be the last", LEAVE, "    if (part > 0) {"),
+    *both("all add up", LEAVE, "    if (false) {"),
     *both("one arrival too few", "(unsigned)num_parts - 1", "(unsigned)num_parts - 2"),
     *both("one arrival too many", "(unsigned)num_parts - 1", "(unsigned)num_parts"),
     *both(
-        "who is last read without a barrier",
-        f"    }}\n{BARRIER}    if (!is_last)",
-        "    }\n    if (!is_last)",
+        "only the thread that counted adds up",
+        LEAVE,
+        "    if (!is_last) {",
     ),
     # Counters.
     *both("counter not set back", RESET, ""),
     *both("counter set back to one", RESET, RESET.replace("0;", "1;")),
     *both(
         "every block sets the counter back",
-        "    if (!is_last) {",
-        "    *arrived = 0;\n    if (!is_last) {",
+        LEAVE,
+        f"    *arrived = 0;\n{LEAVE}",
     ),
     *both("counters overlap the parts", "(num_tiles + 3) / 4 * 4", "(num_tiles + 3) / 8 * 4"),
     Mutation(K, "one counter for all tiles", "arrived + index", "arrived"),

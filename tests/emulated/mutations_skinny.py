@@ -23,18 +23,23 @@ SKINNY_BASES: dict[str, Base] = {
     "through registers": Base(
         TILE | {"SPLIT_K": 1, "STAGES": 1}, ragged(Layout.TN, 2), "sgemm_skinny"
     ),
+    "half warps": Base(
+        TILE | {"BK": 32, "TN": 8, "SPLIT_K": 1, "STAGES": 2}, ragged(Layout.NN, 4), "sgemm_skinny"
+    ),
 }
 
-S, A, R, T = SKINNY_BASES
+S, A, R, T, H = SKINNY_BASES
 
 SKINNY_MUTATIONS: tuple[Mutation, ...] = (
+    # Lanes that share a slice's k's.
+    Mutation(H, "both halves take all k's", "k += 4 * LANES_K", "k += 4"),
+    Mutation(H, "both halves take the same k's", "+ lane_k * STRIDE_B", ""),
+    Mutation(H, "halves at different k's", " * STRIDE_A + lane_k;", " * STRIDE_A;"),
+    Mutation(H, "halves share a tile", "warp * LANES_K + lane_k / 4", "warp * LANES_K"),
+    Mutation(H, "sums of the first halves only", "SLICE_K * LANES_K, totals", "SLICE_K, totals"),
     # Sums over blocks.
-    Mutation(S, "published without a fence", "__threadfence();\n            is_last", "is_last"),
     Mutation(
-        S,
-        "received without a fence",
-        "members - 1u;\n            __threadfence();",
-        "members - 1u;",
+        S, "arrival orders nothing", "atomic_add_acq_rel(counter, 1)", "atomicAdd(counter, 1u)"
     ),
     Mutation(
         S,

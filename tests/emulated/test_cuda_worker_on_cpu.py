@@ -114,6 +114,15 @@ def test_the_baseline_is_timed_again_beside_a_new_best(prepared: CudaTarget) -> 
     assert prepared.baseline_us != beside_us
 
 
+def test_the_error_of_the_baseline_is_that_of_the_finals(prepared: CudaTarget) -> None:
+    # Of reals, against float64: not zero, and far from what a wrong result has.
+    assert prepared.baseline_error is not None
+    assert 0 < prepared.baseline_error < 1e-6
+    checked = prepared.finals([candidate(PROBLEM)], 2, 0).baseline.verification
+    assert checked is not None
+    assert checked.relative_frobenius == prepared.baseline_error
+
+
 def test_device_and_environment_are_read_from_the_card(target: CudaTarget) -> None:
     assert (target.device.name, target.device.arch, target.device.num_sms) == ("a CPU", 90, 132)
     assert target.device.max_smem_per_block_bytes == 227 * 1024

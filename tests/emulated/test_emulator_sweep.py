@@ -9,16 +9,24 @@ from autogemm.device import Device
 from autogemm.device_catalogue import find_device
 from autogemm.dtypes import DType
 from autogemm.space import Family, list_families, load_family
+from autogemm.space.family import Searched
 from autogemm.targets.emulator import Emulator, Mode
 from autogemm.tuning.verifying import Case, cases_of, on_cpu, run_cases, sample_configs
 
 pytestmark = pytest.mark.emulated
 
 SEED = 20
-CONFIGS_PER_FAMILY = 3
-CASES_PER_SEED_CONFIG = 8
+# Of a family that is always searched, and of one that is there to teach.
+CONFIGS = {Searched.ALWAYS: 3, Searched.WITH_EMULATION: 1, Searched.BY_NAME: 1}
+CASES_PER_SEED_CONFIG = {Searched.ALWAYS: 8, Searched.WITH_EMULATION: 1, Searched.BY_NAME: 3}
+# 32 lanes take their time to multiply together.
 TENSOR_FAMILIES = ("gemm_mma", "sgemm_emulated")
 SMALL_TILES: dict[str, tuple[Value, ...]] = {"BM": (32, 64), "BN": (32, 64), "BK": (16, 32)}
+RANDOM_CONFIGS = [
+    (name, index)
+    for name in list_families()
+    for index in range(1 if name in TENSOR_FAMILIES else CONFIGS[load_family(name).searched])
+]
 
 
 @pytest.fixture(scope="module")
@@ -35,14 +43,7 @@ def failures(emulator: Emulator, family: Family, cases: tuple[Case, ...]) -> lis
     ]
 
 
-@pytest.mark.parametrize(
-    ("name", "index"),
-    [
-        (name, index)
-        for name in list_families()
-        for index in range(1 if name in TENSOR_FAMILIES else CONFIGS_PER_FAMILY)
-    ],
-)
+@pytest.mark.parametrize(("name", "index"), RANDOM_CONFIGS)
 def test_random_configs_pass_on_every_hard_problem(
     emulator: Emulator, device: Device, name: str, index: int
 ) -> None:
@@ -50,7 +51,7 @@ def test_random_configs_pass_on_every_hard_problem(
     fitting = [dtype for dtype in DType if family.fits(dtype)]
     dtype = fitting[index % len(fitting)]
     fix = SMALL_TILES if name in TENSOR_FAMILIES else None
-    config = sample_configs(family, device, CONFIGS_PER_FAMILY, SEED, fix, dtype)[index]
+    config = sample_configs(family, device, CONFIGS[family.searched], SEED, fix, dtype)[index]
     found = cases_of(family, config, device, dtype=dtype)
     # Slices of k's are padded: with many stages they may not fit in half of the layouts.
     assert len(found.cases) >= 20, "the sweep must not shrink unseen"
@@ -68,7 +69,7 @@ def test_seeds_pass_on_some_hard_problems(emulator: Emulator, device: Device, na
     for number, config in enumerate(family.seeds):
         dtype = fitting[number % len(fitting)]
         found = cases_of(family, config, device, dtype=dtype).cases
-        count = CASES_PER_SEED_CONFIG
+        count = CASES_PER_SEED_CONFIG[family.searched]
         if name in TENSOR_FAMILIES:
             found, count = found[: len(found) // 3], 1
         cases += rng.sample(found, min(count, len(found)))

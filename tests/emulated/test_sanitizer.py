@@ -11,7 +11,7 @@ from test_cuda_worker_on_cpu import candidate
 
 from autogemm.certificate import Verdict
 from autogemm.problem import Layout, Problem
-from autogemm.targets.cuda import sanitizer
+from autogemm.targets.cuda import sanitizer, toolkit
 from autogemm.targets.cuda.sanitizer import TOOLS, Job, judged, sanitize
 
 pytestmark = [
@@ -47,7 +47,7 @@ fi"""
 
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Install":
-    sanitizer.sanitizer_version.cache_clear()
+    toolkit.program_version.cache_clear()
     monkeypatch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
     monkeypatch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")

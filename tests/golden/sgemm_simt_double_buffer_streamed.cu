@@ -76,6 +76,19 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
+// before those that find it counted; what those stored before what this thread does next.
+__device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
+    unsigned before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(value)
+                 : "memory");
+    return before;
+}
+#endif  // AUTOGEMM_EMULATOR
+
 // Loads this thread's share of the slab of op(A) into registers.
 // `a` points to what it loads first.
 __device__ __forceinline__ void fetch_slab_a(float* regs, const float* a, int lda) {
@@ -291,17 +304,14 @@ __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* par
     own.C = parts + (long long)part * PART;
     store_tile(own, BN, 1.0f, 0.0f, sums);
     // The whole block's part must be there before it counts as arrived.
-    __threadfence();
     __syncthreads();
-    __shared__ bool is_last;
+    bool is_last = false;
     if (threadIdx.x == 0) {
-        is_last = atomicAdd(arrived, 1u) == (unsigned)num_parts - 1;
+        is_last = atomic_add_acq_rel(arrived, 1) == (unsigned)num_parts - 1;
     }
-    __syncthreads();
-    if (!is_last) {
+    if (!__syncthreads_or(is_last)) {
         return;
     }
-    __threadfence();
     if (threadIdx.x == 0) {
         *arrived = 0;
     }

@@ -296,10 +296,13 @@ __device__ __forceinline__ void update(float* c, const float* sums, float alpha,
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from its sums.
+// The tile of C from its sums, which the threads of the first slice have.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
                                            const float (&sums)[TM][TN]) {
     const Place place = place_of_thread();
+    if (place.slice > 0) {
+        return;
+    }
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
@@ -328,8 +331,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     float sums[TM][TN] = {};
     multiply_tile(shared, tile, lda, ldb, K, sums);
     add_slices(shared, sums);
-    if (threadIdx.x >= 32 * WARPS) {
-        return;
-    }
     store_tile(tile, ldc, alpha, beta, sums);
 }

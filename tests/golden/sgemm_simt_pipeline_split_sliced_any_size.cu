@@ -113,6 +113,19 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 #endif  // AUTOGEMM_EMULATOR
 
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
+// before those that find it counted; what those stored before what this thread does next.
+__device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
+    unsigned before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(value)
+                 : "memory");
+    return before;
+}
+#endif  // AUTOGEMM_EMULATOR
+
 // Starts copying the slab of op(A) to shared memory, transposed.
 // `a` and `shared` point to what this thread copies first; past the edges comes zero.
 __device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int lda, int m_left,
@@ -307,10 +320,13 @@ __device__ __forceinline__ void update(float* c, const float* sums, float alpha,
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from its sums.
+// The tile of C from its sums, which the threads of the first slice have.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
                                            const float (&sums)[TM][TN]) {
     const Place place = place_of_thread();
+    if (place.slice > 0) {
+        return;
+    }
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
@@ -338,21 +354,16 @@ __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* par
     own.C = parts + (long long)part * PART;
     own.rows = BM;
     own.columns = BN;
-    if (threadIdx.x < 32 * WARPS) {
-        store_tile(own, BN, 1.0f, 0.0f, sums);
-    }
+    store_tile(own, BN, 1.0f, 0.0f, sums);
     // The whole block's part must be there before it counts as arrived.
-    __threadfence();
     __syncthreads();
-    __shared__ bool is_last;
+    bool is_last = false;
     if (threadIdx.x == 0) {
-        is_last = atomicAdd(arrived, 1u) == (unsigned)num_parts - 1;
+        is_last = atomic_add_acq_rel(arrived, 1) == (unsigned)num_parts - 1;
     }
-    __syncthreads();
-    if (!is_last) {
+    if (!__syncthreads_or(is_last)) {
         return;
     }
-    __threadfence();
     if (threadIdx.x == 0) {
         *arrived = 0;
     }

@@ -113,6 +113,19 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 #endif  // AUTOGEMM_EMULATOR
 
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
+// before those that find it counted; what those stored before what this thread does next.
+__device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
+    unsigned before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(value)
+                 : "memory");
+    return before;
+}
+#endif  // AUTOGEMM_EMULATOR
+
 // Starts copying this warp's slice of op(A) to shared memory; past the edges comes zero.
 // `a` and `shared` point to what this lane copies first.
 __device__ __forceinline__ void copy_slice_a(float* shared, const float* a, int lda, int m_left,
@@ -344,13 +357,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         __syncthreads();
         // Arrive, by a counter that stands where the group's second part does: no two groups have
-        // the same one, whatever their level. The fences are for what the barriers let by.
+        // the same one, whatever their level.
         unsigned* const counter = counters + first + stride;
         bool is_last = false;
         if (thread == 0) {
-            __threadfence();
-            is_last = atomicAdd(counter, 1u) == members - 1u;
-            __threadfence();
+            is_last = atomic_add_acq_rel(counter, 1) == members - 1u;
         }
         if (!__syncthreads_or(is_last)) {
             return;

@@ -143,6 +143,8 @@ def test_a_right_kernel_and_cublas_pass(
     target.prepare(problem, OPTIONS)  # raises DeviceError if cuBLAS were wrong
     assert target.baseline_us is not None
     assert target.baseline_us > 0
+    assert target.baseline_error is not None
+    assert 0 < target.baseline_error < 1e-5
     assert_fine(target.measure(build(problem, FINE), None))
 
 

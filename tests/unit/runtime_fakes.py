@@ -68,6 +68,7 @@ class FakeDriver:
     contexts: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     memory: dict[int, Any] = field(default_factory=dict)
+    refuses: bool = False
 
     def device(self, index: int) -> Device:
         return find_device("h100")
@@ -85,7 +86,7 @@ class FakeDriver:
     def function(self, context: int, module: int, name: str, smem_bytes: int) -> int:
         return module
 
-    def zeros(self, context: int, num_bytes: int, stream: int) -> int:
+    def zeros(self, context: int, num_bytes: int) -> int:
         kept = np.zeros(num_bytes, np.uint8)
         self.memory[kept.ctypes.data] = kept
         return int(kept.ctypes.data)
@@ -93,21 +94,25 @@ class FakeDriver:
     def free(self, context: int, address: int) -> None:
         del self.memory[address]
 
-    def launch(  # noqa: PLR0917
-        self,
-        context: int,
-        function: int,
-        grid: tuple[int, int, int],
-        threads: tuple[int, int, int],
-        smem_bytes: int,
-        stream: int,
-        arguments: int,
-    ) -> None:
+    def call(self, *call: Any) -> tuple[Any, ...]:
+        return call
+
+    def launch(self, *call: Any) -> int:
+        if self.refuses:
+            return 201
+        function, _, _, _, stream, arguments = call
         pointers = (ctypes.c_void_p * len(ARGUMENTS)).from_address(arguments)
-        values = [kind.from_address(pointers[place]).value for place, kind in enumerate(ARGUMENTS)]
+        values = [
+            kind.from_address(pointers[place] or 0).value for place, kind in enumerate(ARGUMENTS)
+        ]
         self.launches.append((function, stream))
-        self.contexts.append(context)
         _compute(self.texts[function], values)
+        return 0
+
+    def relaunch(self, context: int, call: tuple[Any, ...]) -> None:
+        self.refuses = False
+        self.contexts.append(context)
+        assert self.launch(*call) == 0
 
 
 def _compute(text: str, values: list[Any]) -> None:

@@ -25,11 +25,15 @@ LEVELS = {
     "store": 3,
     "search": 3,
     "tuning": 4,
+    "exchange": 4,
     "explain": 4,
     "bench": 4,
+    "contest": 4,
+    "profiling": 4,
     "analysis": 4,
     "dispatch": 4,
     "plots": 5,
+    "report": 5,
     "runtime": 5,
     "cli": 6,
     # The package itself: a name for what others do.
@@ -37,17 +41,23 @@ LEVELS = {
     "__main__": 7,
 }
 
-# Foreign library -> the one part of the package that imports it.
+# Foreign library -> the one part of the package that imports it. Jinja has two: codegen emits CUDA,
+# report emits HTML, in which everything is escaped.
 OWNERS = {
     "cupy": "targets.cuda",
     "cupy_backends": "targets.cuda",
     "pynvml": "targets.cuda",
+    "torch": "targets.cuda runtime",
+    "triton": "targets.cuda",
     "cuda": "compile",
     "sqlalchemy": "store",
     "alembic": "store",
     "optuna": "search",
     "scipy": "search",
-    "jinja2": "codegen",
+    "jinja2": "codegen report",
+    "markupsafe": "report",
+    "plotly": "report",
+    "pygments": "report",
     "kernel_tuner": "bench",
     "constraint": "bench",
     "matplotlib": "plots",
@@ -87,9 +97,11 @@ def violations(module: str, source: str) -> list[str]:
             if other != part and (other_level > level or (level == other_level and level > 1)):
                 found.append(f"{module} (level {level}) imports {imported} (level {other_level})")
         else:
-            owner = OWNERS.get(imported.partition(".")[0])
-            if owner is not None and not f"{module}.".startswith(f"autogemm.{owner}."):
-                found.append(f"{module} imports {imported}, which belongs to autogemm.{owner}")
+            owners = OWNERS.get(imported.partition(".")[0], "").split()
+            if owners and not any(f"{module}.".startswith(f"autogemm.{o}.") for o in owners):
+                found.append(
+                    f"{module} imports {imported}, which belongs to {' and '.join(owners)}"
+                )
     return found
 
 
@@ -116,6 +128,7 @@ def test_imports_point_down_and_foreign_libraries_have_one_owner() -> None:
         ("autogemm.targets.recorded.target", "import cupy"),
         ("autogemm.targets", "from cupy import cuda"),
         ("autogemm.report", "from rich.table import Table"),
+        ("autogemm.plots.search", "import jinja2"),
     ],
 )
 def test_a_planted_violation_is_found(module: str, source: str) -> None:
@@ -129,6 +142,7 @@ def test_a_planted_violation_is_found(module: str, source: str) -> None:
         ("autogemm.targets.cuda.card", "import cupy\nfrom autogemm.targets import Target"),
         ("autogemm.kernel", "from autogemm.config import Config\nimport numpy"),
         ("autogemm.store", "from sqlalchemy.orm import Session"),
+        ("autogemm.report.page", "from jinja2 import Environment"),
     ],
 )
 def test_what_is_allowed_is_not_reported(module: str, source: str) -> None:

@@ -226,7 +226,8 @@ def test_export_to_a_file(database: Path, tmp_path: Path) -> None:
             assert (result.exit_code, result.stdout) == (0, "")
         assert target.read_text() == db("export", form, "--run", "1").stdout
         target.unlink()
-    assert [row["trial_id"] for row in rows_of("export")] == [1, 2, 3, 4, 5, 6]
+    trials = [(row["run_id"], row["number"]) for row in rows_of("export")]
+    assert trials == [(1, 0), (1, 1), (1, 2), (2, 0), (3, 0), (3, 1)]
 
 
 def test_export_replaces_only_what_is_its_own(database: Path, tmp_path: Path) -> None:
@@ -254,7 +255,7 @@ def test_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert db("path", "--db", str(tmp_path / "a.db")).stdout == f"{tmp_path / 'a.db'}\n"
     assert list(tmp_path.iterdir()) == []
     shown = db("path", "--db", "postgresql://me:secret@host/name").stdout
-    assert shown == "postgresql://me:***@host/name\n"
+    assert shown == "postgresql+psycopg://me:***@host/name\n"
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.delenv("AUTOGEMM_DB", raising=False)
     assert db("path").stdout.endswith("autogemm.db\n")

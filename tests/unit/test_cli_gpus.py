@@ -2,6 +2,7 @@ import csv
 import io
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -9,7 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from autogemm.cli import main
+from autogemm.cli.gpu_rows import ceiling_rows
 from autogemm.device_catalogue import find_device, known_devices
+from autogemm.roofline import Ceilings
 from autogemm.targets import cuda, recorded
 
 
@@ -35,7 +38,7 @@ def test_without_a_card_says_why_and_lists_the_catalogue() -> None:
     for short_name, device in known_devices().items():
         assert any(line.startswith(short_name) and device.name in line for line in lines)
     (h100,) = (line.split() for line in lines if line.startswith("h100 "))
-    assert h100[-7:] == ["sm_90", "132", "80", "3352", "66.91", "50", "227"]
+    assert h100[-9:] == ["sm_90", "132", "80", "3352", "66.91", "19.96", "1071", "50", "227"]
 
 
 @pytest.mark.usefixtures("attached")
@@ -79,3 +82,40 @@ def test_recordings_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     output = CliRunner().invoke(main, ["gpus"]).stdout
     (line,) = (line for line in output.splitlines() if "x.json.gz" in line)
     assert all(text in line for text in ("NVIDIA H100 80GB HBM3", "1024 nn f32", "3210"))
+
+
+def test_one_card_with_its_facts_peaks_ridges_and_source() -> None:
+    result = CliRunner().invoke(main, ["gpus", "Tesla T4"])
+    facts = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
+    assert facts["bandwidth_gb_s"] == ["320.1", "320"]
+    assert facts["peak_f32_tflops"] == ["8.141", "8.1"]
+    assert facts["peak_f16_tflops"] == ["65.13", "65"]
+    assert facts["ridge_f32_flop_per_byte"] == ["25.43", "-"]
+    # Turing's tensor cores know neither.
+    assert "peak_tf32_tflops" not in facts
+    assert facts["source"][:3] == ["NVIDIA", "T4", "datasheet;"]
+
+
+def test_a_card_that_nobody_knows() -> None:
+    result = CliRunner().invoke(main, ["gpus", "[red]x"])
+    assert result.exit_code == 2
+    assert "no GPU named '[red]x'" in result.stderr
+
+
+def test_measuring_without_a_card_is_one_line() -> None:
+    result = CliRunner().invoke(main, ["gpus", "--measure"])
+    assert result.exit_code == 1
+    assert result.stderr == "Error: measuring needs a GPU: no NVIDIA driver\n"
+    assert CliRunner().invoke(main, ["gpus", "h100", "--measure"]).exit_code == 2
+
+
+def test_measured_ceilings_stand_beside_the_theory() -> None:
+    h100 = find_device("h100")
+    measured = Ceilings(63.0, 3016.8, 1980, datetime(2026, 11, 21, tzinfo=UTC))
+    fma, copy, ridge = ceiling_rows(h100, measured)
+    assert (fma["measured"], fma["percent"]) == (63.0, pytest.approx(94.16, abs=0.01))
+    assert (copy["theory"], copy["percent"]) == (
+        pytest.approx(3352.3, abs=0.1),
+        pytest.approx(90, abs=0.01),
+    )
+    assert ridge["measured"] == pytest.approx(20.883, abs=0.001)

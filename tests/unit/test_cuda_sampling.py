@@ -200,6 +200,30 @@ def test_no_more_than_the_most_samples_are_taken(
     assert len(taken.samples_us) == 6
 
 
+class WrongAtEveryTenthLaunch:
+    """A bench of one kernel, with the launch of each ten that is wrong."""
+
+    def __init__(self, wrong: int) -> None:
+        self.wrong, self.num_launches = wrong, 0
+        self.result, self.timed = SimpleNamespace(reset=lambda inputs: None), [None]
+
+    def complaint_once(self, contestant: object, *, integers: bool) -> str:
+        self.num_launches += 1
+        return "wrong" if self.num_launches % 10 == self.wrong else ""
+
+
+@pytest.mark.parametrize("wrong", range(10))
+def test_a_fault_at_regular_launches_does_not_fall_between_the_checks(wrong: int) -> None:
+    bench = WrongAtEveryTenthLaunch(wrong)
+    rechecks = Rechecks(bench, [None], rounds=30)  # type: ignore[arg-type, list-item]
+    for _ in range(30):
+        # With two checks after each round, ten launches a round.
+        bench.num_launches += 8
+        rechecks.after_round()
+    assert rechecks.complaints
+    assert bench.num_launches <= 8 * 30 + rechecks.num_checks
+
+
 @pytest.mark.parametrize(
     ("reasons", "num_thrown"), [((0,), 0), ((0, HEAT, HEAT, 0), 2), ((HEAT,), 5)]
 )

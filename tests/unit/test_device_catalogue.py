@@ -1,7 +1,16 @@
+from dataclasses import replace
+
 import pytest
 import yaml
 
-from autogemm.device_catalogue import CATALOGUE_PATH, find_device, known_devices
+from autogemm.device_catalogue import (
+    CATALOGUE_PATH,
+    find_device,
+    known_cards,
+    known_devices,
+    roof_of,
+)
+from autogemm.dtypes import DType
 from autogemm.errors import NotFoundError
 
 # Vendor datasheets: peak FP32 TFLOP/s without tensor cores, memory bandwidth in GB/s.
@@ -73,3 +82,33 @@ def test_the_catalogue_cannot_be_changed_by_a_caller() -> None:
 def test_every_card_states_its_source() -> None:
     cards = yaml.safe_load(CATALOGUE_PATH.read_text())["cards"]
     assert all(len(card["source"]) > 10 for card in cards.values())
+
+
+def test_peaks_agree_with_what_each_source_publishes() -> None:
+    # Tensor cores are published at a boost clock that is up to 8 percent below the maximum.
+    dtypes = {"f32": DType.F32, "tf32": DType.TF32, "bf16": DType.BF16, "f16": DType.F16}
+    for card in known_cards():
+        for name, figure in card.published:
+            roof = roof_of(card.device, dtypes[name.partition("_")[0]]) if name != "gb_s" else None
+            found = roof.peak_tflops if roof else card.device.peak_bandwidth_gb_s
+            assert 0.98 <= found / figure <= 1.09, (card.short_name, name, found, figure)
+
+
+def test_ridge_points() -> None:
+    # T4: 8.14 TFLOP/s over 320 GB/s; its tensor cores 65.1.
+    t4 = find_device("t4")
+    f32, f16 = roof_of(t4), roof_of(t4, DType.F16)
+    assert f32 is not None
+    assert f16 is not None
+    assert f32.ridge_flop_per_byte == pytest.approx(25.4, abs=0.1)
+    assert f16.ridge_flop_per_byte == pytest.approx(203.5, abs=0.5)
+
+
+def test_cards_without_tensor_cores_for_a_dtype_have_no_roof() -> None:
+    assert roof_of(find_device("gtx1650"), DType.F16) is None
+    assert roof_of(find_device("v100"), DType.TF32) is None
+    assert roof_of(replace(find_device("h100"), arch=120), DType.F16) is None
+
+
+def test_every_card_says_where_its_figures_come_from() -> None:
+    assert all("NVIDIA" in card.source and card.published for card in known_cards())

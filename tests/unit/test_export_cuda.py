@@ -141,6 +141,37 @@ def test_preconditions_are_those_of_the_emitted_code(family: Family) -> None:
     assert "must be a multiple" not in edges
 
 
+def test_a_kernel_whose_tiles_move_inwards_says_what_it_needs() -> None:
+    simt = load_family("sgemm_simt")
+    values = {"EDGES": "inward", "VEC_LOAD": 4, "VEC_STORE": 4}
+    config = Config.of("sgemm_simt", simt.seeds[0].as_dict() | values)
+    text = exported(
+        stored_kernel(simt, Problem(1000, 1004, 1003, ldb=1008, lda=1004), config), simt
+    )
+    for needed in ("M < 128", "N < 256", "N % 4 != 0"):
+        assert text.count(f"if ({needed}) {{") == 1, needed
+
+
+def test_launches_that_a_config_does_not_have_are_left_out() -> None:
+    simt = load_family("sgemm_simt")
+    odd = Problem(1001, 1001, 1001)
+    one = simt.seeds[0].as_dict() | {"VEC_STORE": 1}
+    plain = Config.of("sgemm_simt", one | {"VEC_LOAD": 1})
+    packed = Config.of("sgemm_simt", one | {"PAD_A": 0, "PACK": 1})
+    text = exported(stored_kernel(simt, odd, plain), simt)
+    assert "pack_kernel" not in text
+    assert "autogemm_sgemm_workspace_bytes" not in text
+    text = exported(stored_kernel(simt, odd, packed), simt)
+    first, second = (
+        text.index(f"kernel = (const void*){name};") for name in ("pack_kernel", "gemm_kernel")
+    )
+    assert first < second
+    assert "-Dpack_kernel=..." in text
+    assert "autogemm_sgemm_workspace_bytes" in text
+    # Rows of any length.
+    assert "must be a multiple" not in text
+
+
 def test_json_holds_everything(family: Family) -> None:
     kernel = stored_kernel(family, Problem(64, 64, 32, layout=Layout.NT))
     content = json.loads(export_json(kernel, TODAY))

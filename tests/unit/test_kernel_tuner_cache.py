@@ -15,10 +15,10 @@ from kernel_tuner_caches import BEST, VALUES, cache_text, content, write_cache
 from autogemm.errors import RecordingError
 from autogemm.outcome import Status
 from autogemm.targets.recorded import (
-    KernelTunerCache,
-    cache_of,
+    ListedRecording,
     is_kernel_tuner_cache,
     kernel_tuner,
+    listed_of,
     read_kernel_tuner_cache,
     write_kernel_tuner_cache,
 )
@@ -27,7 +27,7 @@ NUM_CONFIGS = len(content()["cache"])
 SOME_ROWS = dict(list(content()["cache"].items())[:5])
 
 
-def read(path: Path, text: str) -> KernelTunerCache:
+def read(path: Path, text: str) -> ListedRecording:
     path.write_text(text)
     return read_kernel_tuner_cache(path)
 
@@ -258,7 +258,7 @@ def test_what_is_written_reads_the_same(tmp_path: Path, path: Path) -> None:
 
 def test_an_own_recording_as_a_cache(tmp_path: Path) -> None:
     recording = tiny_recording(tiny_family(tmp_path / "tiny"))
-    cache = cache_of(recording)
+    cache = listed_of(recording)
     assert len(cache.entries) == len(recording)
     assert cache.problem_size == (1024, 1024, 1024)
     for row, entry in enumerate(cache.entries):

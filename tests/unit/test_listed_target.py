@@ -20,8 +20,8 @@ from autogemm.store import open_store
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import (
     ListedTarget,
-    cache_of,
     description,
+    listed_of,
     open_recorded_space,
     write_kernel_tuner_cache,
     write_recording,
@@ -206,7 +206,7 @@ def test_an_own_recording_written_as_a_cache_keeps_its_features(tmp_path: Path) 
     shipped = data_folder("db/recordings") / "sgemm_simt_h100_4096x256x1024_nn.json.gz"
     own = open_recorded_space(shipped)
     path = tmp_path / "own.json"
-    write_kernel_tuner_cache(own.cache, path)
+    write_kernel_tuner_cache(own.listed, path)
     target = ListedTarget(path)
     assert target.family.name == "sgemm_simt"
     assert {"threads", "smem_bytes", "least_registers"} <= set(target.family.derive)
@@ -218,13 +218,13 @@ def test_an_own_recording_written_as_a_cache_keeps_its_features(tmp_path: Path) 
 def test_a_file_that_says_the_whole_size_decides_it(tmp_path: Path, cache: Path) -> None:
     shipped = data_folder("db/recordings") / "sgemm_simt_h100_4096x256x1024_nn.json.gz"
     path = tmp_path / "own.json"
-    write_kernel_tuner_cache(open_recorded_space(shipped).cache, path)
+    write_kernel_tuner_cache(open_recorded_space(shipped).listed, path)
     few = ("--gpu", f"recorded:{path}", "--sampler", "random", "--trials", 2, "--json", "-q")
     found = json.loads(invoke("tune", *few).stdout)
     assert (found["m"], found["n"], found["k"]) == (4096, 256, 1024)
     refused = invoke("tune", *few, "--size", 4096)
     assert refused.exit_code == 2
-    assert "was recorded for M=4096 N=256 K=1024, not 4096" in refused.stderr
+    assert "was recorded for 4096x256x1024 nn f32, not 4096 nn f32" in refused.stderr
 
 
 def test_each_config_answers_as_the_file_says(cache: Path) -> None:
@@ -273,7 +273,7 @@ def test_both_kinds_open_as_spaces_with_every_time(cache: Path, tmp_path: Path) 
         assert own.times_us[index] == (math.inf if time_us is None else time_us)
         num_samples = recording.num_samples[row] or 0
         assert own.spent_s[index] == pytest.approx((time_us or 0.0) * num_samples * 1e-6)
-    assert cache_of(recording).kernel_name == "tiny"
+    assert listed_of(recording).kernel_name == "tiny"
 
 
 def test_a_recording_in_which_nothing_worked_is_refused(tmp_path: Path) -> None:

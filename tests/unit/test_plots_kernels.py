@@ -78,10 +78,15 @@ def test_winners_of_two_cards_or_of_two_provenances_are_not_mixed(store: Store) 
 def test_roofs_are_those_of_the_card_and_as_measured() -> None:
     slopes, ceilings = roofs(H100, None)
     assert [(one.name, round(one.tb_s, 3)) for one in slopes] == [("DRAM", 3.352)]
-    assert ceilings[0].tflops == pytest.approx(66.9, abs=0.05)
+    assert [(one.name, round(one.tflops, 1)) for one in ceilings] == [
+        ("FP32, CUDA cores", 66.9),
+        ("TF32, tensor cores", 535.3),
+        ("BF16 and F16, tensor cores", 1070.5),
+    ]
     slopes, ceilings = roofs(H100, CEILINGS)
     assert slopes[-1].tb_s == pytest.approx(3.03)
-    assert ceilings[-1].tflops == 63.0
+    assert ceilings[1].tflops == 63.0
+    assert len(roofs(replace(H100, arch=60), None)[1]) == 1, "no tensor cores are known"
 
 
 def test_the_roofline_as_a_table(store: Store, tmp_path: Path) -> None:
@@ -115,6 +120,15 @@ def test_pictures_name_kernels_card_and_provenance(
         assert word in text
     assert "measured times" in text
     assert "coarsened" not in text, "it was wrong and has no time"
+
+
+def test_sizes_with_short_and_with_long_names(store: Store, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+    fill_bench(store)
+    for size in ("1024", "512x256x64"):
+        path = tmp_path / f"{size}.svg"
+        assert invoke("plot", "sizes", path, "--size", size).exit_code == 0
+        assert size in words(path)
 
 
 def test_the_ladder_is_of_one_size(store: Store, tmp_path: Path) -> None:

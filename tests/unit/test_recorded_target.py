@@ -170,6 +170,33 @@ def test_values_and_parameters_that_the_family_lacks(tmp_path: Path, family: Fam
         RecordedTarget(path).restriction(family)
 
 
+def test_a_parameter_that_came_later_has_its_default(tmp_path: Path, family: Family) -> None:
+    path = tmp_path / "x.json.gz"
+    columns = {name: c for name, c in tiny_recording(family).parameters.items() if name != "ECHO"}
+    kept = [row for row, echo in enumerate(tiny_recording(family).parameters["ECHO"]) if echo == 1]
+    changes: dict[str, object] = {
+        name: [getattr(tiny_recording(family), name)[row] for row in kept] for name in COLUMNS
+    }
+    changes["parameters"] = {
+        name: [column[row] for row in kept] for name, column in columns.items()
+    }
+    write_recording(tiny_recording(family, **changes), path)
+    later = replace(
+        family,
+        parameters=tuple(
+            replace(p, default=1) if p.name == "ECHO" else p for p in family.parameters
+        ),
+    )
+    target = RecordedTarget(path)
+    with pytest.raises(RecordingError, match="parameter 'ECHO' is in one of them only"):
+        target.restriction(family)
+    assert target.restriction(later)["ECHO"] == (1,)
+    target.prepare(PROBLEM, MeasureOptions())
+    config = config_of(family, **BEST, ECHO=1)
+    assert target.measure(candidate(family, config), None).time_us == time_us(config)
+    assert target.finals([candidate(family, config)], 30, 0).winner.config == config
+
+
 def test_another_family_is_refused(tmp_path: Path, family: Family) -> None:
     path = tmp_path / "x.json.gz"
     write_recording(tiny_recording(family, family="other"), path)

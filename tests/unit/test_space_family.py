@@ -126,6 +126,21 @@ def test_launch_of_several_kernels_and_dimensions(tmp_path: Path) -> None:
     assert plan.launches[1] == Launch("reduce", (1, 2, 3), (8, 4, 2), 0)
 
 
+def test_a_launch_may_be_of_some_configs_only(tmp_path: Path) -> None:
+    text = SMALL.replace(
+        "launch:\n", "launch:\n  - {kernel: before, when: STAGES == 3, threads: 64, grid: M}\n"
+    )
+    some = load_family(write_family(tmp_path, text))
+    with_it = launch_plan(some, config(128, 64, 3, "snake"), Problem(256, 128, 64))
+    assert [launch.kernel for launch in with_it.launches] == ["before", "gemm_kernel"]
+    assert with_it.main.kernel == "gemm_kernel"
+    without = launch_plan(some, config(128, 64, 2, "snake"), Problem(256, 128, 64))
+    assert [launch.kernel for launch in without.launches] == ["gemm_kernel"]
+    write_family(tmp_path, text.replace("when: STAGES == 3", "when: M > 3"))
+    with pytest.raises(FamilyError, match=r"launch\.1\.when: 'M > 3': unknown name 'M'"):
+        load_family(tmp_path)
+
+
 def test_launch_expressions_are_ready_for_c(family: Family) -> None:
     (rule,) = family.launch
     values = config(64, 32, 3, "rows").as_dict()
@@ -233,6 +248,7 @@ MORE = "  BM: {"
         ("because: a block has", "becuase: a", r"constraints\.2\.becuase.*did you mean 'because'"),
         ("BM: 128, ", "", "seeds.1.BM: a seed names every parameter, this one is missing"),
         ("BM: 128, ", "BM: 127, ", "seeds.1.BM: 127 is none of its values: 16 32 64 128"),
+        ("64], doc", "64], default: 8, doc", "parameters.WM.default: 8 is none of its values: 16"),
         ("BM: 128, ", "BM: 128, BN: 1, ", "seeds.1: no parameter is named 'BN'; did you mean"),
         ("ORDER: snake}", "ORDER: 'on'}", "seeds.1.ORDER: 'on' is none of its values: rows"),
         ("kernel: gemm_kernel", "kernel: gemm kernel", "launch.1.kernel: String should match"),
@@ -275,6 +291,13 @@ def test_derived_values_that_double_at_each_step_are_refused_in_a_launch(tmp_pat
     text = text.replace("threads: threads\n", "threads: d59\n")
     with pytest.raises(FamilyError, match=r"launch\.1\.threads: 'd59': an expression may have"):
         load_family(write_family(tmp_path / "mine", text))
+
+
+def test_a_seed_may_lack_a_parameter_with_a_default(tmp_path: Path) -> None:
+    text = SMALL.replace("[1, 2, 3], doc", "[1, 2, 3], default: 2, doc")
+    text = text.replace("STAGES: 2, ", "").replace("{STAGES: 1, ", "{STAGES: 3, ")
+    seeds = load_family(write_family(tmp_path, text)).seeds
+    assert [seed["STAGES"] for seed in seeds] == [2, 3]
 
 
 def test_missing_files(tmp_path: Path) -> None:

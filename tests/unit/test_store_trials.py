@@ -253,7 +253,8 @@ def test_a_known_outcome_is_the_newest_of_the_same_circumstances(store: Store) -
 def test_only_ends_that_repeat_are_known(store: Store, status: Status) -> None:
     run = store.begin_run(SPEC)
     store.record_trial(run, 0, replace(failed(64, status), verification=VERIFIED), source(64))
-    repeats = status in (Status.OK, Status.COMPILE_FAILED, Status.WRONG_RESULT)
+    lasting = (Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESULT)
+    repeats = status in lasting
     assert (known(store, 64) is not None) == repeats
 
 

@@ -64,6 +64,10 @@ def test_a_kernel_that_was_wrong_in_the_finals_is_no_known_time(store: Store) ->
     wrong, right = store.trials(run)
     assert (wrong.status, wrong.reason) == (Status.WRONG_RESULT, lost.reason)
     assert wrong.time_us is None
+    assert store.run(run).num_ok == 1
+    assert [
+        times.time_us for times in store.run_times(SPEC.problem, SPEC.device, "sgemm_simt")
+    ] == [{config(128).sha256: 2700.0}]
     assert right == ok(128, 2700.0)
     place = (SPEC.problem, SPEC.device, SPEC.environment, SPEC.provenance)
     known = store.known_outcome(source(64).sha256, *place)

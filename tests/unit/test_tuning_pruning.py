@@ -29,7 +29,7 @@ NUM_PRUNED = {1528: 224, 2464: 90, 488: 0}
 
 WITHOUT_LAUNCH = {
     *("TM", "TN", "VEC_LOAD", "VEC_STORE", "REG_STAGES", "HANDOVER", "GROUP_M", "MIN_BLOCKS"),
-    *("FMA_ORDER", "LANE_MAP"),
+    *("FMA_ORDER", "EDGES", "PACK", "LANE_MAP"),
 }
 
 
@@ -39,13 +39,11 @@ def recorded(size: str) -> tuple[Recording, list[Candidate]]:
     folder = data_folder("db/recordings")
     recording = read_recording(folder / f"sgemm_simt_h100_{size}_nn.json.gz")
     family = load_family("sgemm_simt")
+    later = {p.name: p.default for p in family.parameters if p.default is not None}
     candidates = []
     plans: dict[tuple[object, ...], LaunchPlan] = {}
     for row in range(len(recording)):
-        # A parameter that came later is neutral at its first value.
-        config = Config.of(
-            family.name, {p.name: p.values[0] for p in family.parameters} | recording.values(row)
-        )
+        config = Config.of(family.name, later | recording.values(row))
         # What no launch depends on is left out: making a plan takes a millisecond.
         key = tuple(value for name, value in config if name not in WITHOUT_LAUNCH)
         if key not in plans:

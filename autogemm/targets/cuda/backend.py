@@ -14,20 +14,26 @@ from autogemm.outcome import CacheState, Environment, Fill, Outcome, Status
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.bench import BASELINE_SAMPLES, Bench, Checked, KernelContestant
 from autogemm.targets.cuda.card import Card
+from autogemm.targets.cuda.ceilings import measured_ceilings
 from autogemm.targets.cuda.cublas import Cublas, forget_overrides
 from autogemm.targets.cuda.final_rounds import run_finals
 from autogemm.targets.cuda.launching import CandidateError
 from autogemm.targets.cuda.messages import (
+    CeilingsDone,
     FinalsDone,
     Measure,
     Measured,
     Prepare,
     Prepared,
+    RaceDone,
+    RunCeilings,
     RunFinals,
+    RunRace,
     Start,
     Started,
     outcome_without_times,
 )
+from autogemm.targets.cuda.race import run_race
 from autogemm.targets.cuda.telemetry import is_throttled
 from autogemm.targets.cuda.timing import MIN_SAMPLES, SHORT_LAUNCH_US, Method, Sampled, Sampling
 
@@ -68,7 +74,8 @@ class CudaBackend:
         self._bench = bench
         self._num_since_baseline = 0
         self._baseline_us = bench.baseline_us()
-        return Prepared(self._baseline_us)
+        error = checked.verification.relative_frobenius if checked.verification else None
+        return Prepared(self._baseline_us, error)
 
     def measure(self, request: Measure) -> Measured:
         """Verify and time. Raises UsageError before prepare()."""
@@ -103,6 +110,16 @@ class CudaBackend:
     def finals(self, request: RunFinals) -> FinalsDone:
         """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
         return FinalsDone(run_finals(self._ready_bench(), request))
+
+    def race(self, request: RunRace) -> RaceDone:
+        """Interleaved rounds of everybody who is right."""
+        assert self._cublas is not None
+        return RaceDone(run_race(self._ready_bench(), self._cublas, request))
+
+    def ceilings(self, request: RunCeilings) -> CeilingsDone:
+        """Kernels that multiply-add only, or copy only."""
+        assert self._card is not None
+        return CeilingsDone(measured_ceilings(self._card, request.compiled))
 
     def _ready_bench(self) -> Bench:
         if self._bench is None:

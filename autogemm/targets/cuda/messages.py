@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 
 from autogemm.device import Device
-from autogemm.kernel import Candidate
+from autogemm.kernel import Candidate, CompiledKernel
 from autogemm.outcome import Disqualified, Environment, Finals, Outcome, Status
 from autogemm.problem import Problem
+from autogemm.roofline import Ceilings
 from autogemm.targets import MeasureOptions
+from autogemm.targets.racing import Race, Racer
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,24 @@ class RunFinals:
     seed: int
 
 
-Request = Start | Prepare | Measure | RunFinals
+@dataclass(frozen=True, slots=True)
+class RunRace:
+    """Time candidates that were right and libraries, by name, in turn. Answer: RaceDone."""
+
+    racers: tuple[Racer, ...]
+    libraries: tuple[str, ...]
+    rounds: int
+    seed: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunCeilings:
+    """Measure what the card reaches at most; ceilings.cu compiled. Answer: CeilingsDone."""
+
+    compiled: CompiledKernel
+
+
+Request = Start | Prepare | Measure | RunFinals | RunRace | RunCeilings
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +73,12 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """The problem is ready; ``baseline_us`` is a first, provisional time of the baseline."""
+    """The problem is ready; ``baseline_us`` is a first, provisional time of the baseline,
+    ``baseline_error`` its relative Frobenius error.
+    """
 
     baseline_us: float
+    baseline_error: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +98,20 @@ class FinalsDone:
 
 
 @dataclass(frozen=True, slots=True)
+class RaceDone:
+    """The race's result."""
+
+    race: Race
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingsDone:
+    """What the card reached."""
+
+    ceilings: Ceilings
+
+
+@dataclass(frozen=True, slots=True)
 class Refused:
     """One of our own errors, by its class name in autogemm.errors; the worker goes on."""
 
@@ -90,7 +126,7 @@ class Broken:
     message: str
 
 
-Reply = Started | Prepared | Measured | FinalsDone | Refused | Broken
+Reply = Started | Prepared | Measured | FinalsDone | RaceDone | CeilingsDone | Refused | Broken
 
 
 def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> Outcome:

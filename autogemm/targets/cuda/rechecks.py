@@ -7,6 +7,9 @@ from autogemm.targets.cuda.bench import Bench, Contestant
 
 # A kernel that is wrong once in ten launches passes so many with probability 0.9^44 < 1 %.
 MIN_CHECKS = 44
+# At the end, one after the other: between those after the rounds, which come at a steady pace, a
+# fault at every tenth launch could fall for ever.
+CHECKS_IN_A_ROW = 22
 
 
 class Rechecks:
@@ -19,22 +22,19 @@ class Rechecks:
     def __init__(self, bench: Bench, contestants: Sequence[Contestant], rounds: int) -> None:
         self._bench = bench
         self._contestants = contestants
-        self._per_round = math.ceil(MIN_CHECKS / rounds)
-        self._num_rounds = rounds
+        per_round = math.ceil((MIN_CHECKS - CHECKS_IN_A_ROW) / rounds)
+        # Of each contestant, once all rounds are over.
+        self.num_checks = per_round * rounds + CHECKS_IN_A_ROW
+        self._after_rounds = iter([per_round] * (rounds - 1) + [per_round + CHECKS_IN_A_ROW])
         self._done = 0
         self.complaints: dict[int, str] = {}
-
-    @property
-    def num_checks(self) -> int:
-        """Of each contestant, once all rounds are over."""
-        return self._per_round * self._num_rounds
 
     def after_round(self) -> None:
         """Check who was right so far, until all checks are made (a round may be repeated).
 
         Timing then goes on from the C that it began with.
         """
-        for _ in range(min(self._per_round, self.num_checks - self._done)):
+        for _ in range(next(self._after_rounds, 0)):
             self._done += 1
             for place, contestant in enumerate(self._contestants):
                 if place not in self.complaints:

@@ -3,7 +3,6 @@
 import os
 import pickle
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -11,18 +10,17 @@ import tempfile
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from autogemm.certificate import Check, Verdict
 from autogemm.child_process import child_environment
 from autogemm.kernel import Candidate
 from autogemm.problem import Problem
+from autogemm.targets.cuda.toolkit import find_program, program_version
 
 TOOLS = ("memcheck", "racecheck", "initcheck")
 # Exit code by which a tool says that it found something.
 FOUND = 86
-VERSION_DEADLINE_S = 10.0
 
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
 _RACECHECK_ERRORS = re.compile(r"RACECHECK SUMMARY:.*\((\d+) errors?")
@@ -63,28 +61,7 @@ def sanitize(job: Job, deadline_s: float) -> tuple[Check, ...]:
 
 def find_sanitizer() -> str | None:
     """compute-sanitizer on PATH or in a CUDA toolkit."""
-    toolkits = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    folders = [str(Path(toolkit) / "bin") for toolkit in toolkits if toolkit]
-    return shutil.which("compute-sanitizer") or shutil.which(
-        "compute-sanitizer", path=os.pathsep.join(folders)
-    )
-
-
-@cache
-def sanitizer_version(tool: str) -> str:
-    """``compute-sanitizer 2025.3.1.0``."""
-    try:
-        done = subprocess.run(
-            [tool, "--version"],
-            capture_output=True,
-            text=True,
-            timeout=VERSION_DEADLINE_S,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return "compute-sanitizer"
-    found = re.search(r"Version (\d[\w.]*)", done.stdout)
-    return f"compute-sanitizer {found[1]}" if found else "compute-sanitizer"
+    return find_program("compute-sanitizer")
 
 
 class _Running:
@@ -123,7 +100,7 @@ class _Running:
             except subprocess.TimeoutExpired:
                 verdict, what = Verdict.NOT_DONE, "it did not end in time"
         seconds = time.monotonic() - self._begin
-        return Check(self._name, verdict, what, sanitizer_version(self._tool), seconds)
+        return Check(self._name, verdict, what, program_version(self._tool), seconds)
 
     def kill(self) -> None:
         """End it and the program that it watches, if they have not ended."""

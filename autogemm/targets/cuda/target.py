@@ -10,27 +10,33 @@ from autogemm import errors
 from autogemm.certificate import Check
 from autogemm.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.errors import AutogemmError, DeviceError, UsageError
-from autogemm.kernel import Candidate
+from autogemm.kernel import Candidate, CompiledKernel
 from autogemm.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
 from autogemm.problem import Problem
+from autogemm.roofline import Ceilings
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import (
     Broken,
+    CeilingsDone,
     FinalsDone,
     Measure,
     Measured,
     Prepare,
     Prepared,
+    RaceDone,
     Refused,
     Reply,
     Request,
+    RunCeilings,
     RunFinals,
+    RunRace,
     Start,
     Started,
     disqualified,
     outcome_without_times,
 )
 from autogemm.targets.cuda.sanitizer import Job, sanitize
+from autogemm.targets.racing import Race, Racer, rounds_of
 
 CUDA_BACKEND = "autogemm.targets.cuda.backend:CudaBackend"
 
@@ -42,6 +48,8 @@ RESTART_PAUSES_S = (0.5, 2.0, 8.0)
 FINALS_ATTEMPTS = 3
 # The float64 reference is two GEMMs; a card with few float64 units does 0.1 TFLOP/s and more.
 SLOW_F64_FLOPS_PER_S = 1e11
+# A library may have to be loaded from a cold disk, or to compile its kernels.
+LIBRARY_S = 120.0
 # Of one contestant: five samples, each ten times as long as it should be.
 ENERGY_FINALS_S = 25.0
 
@@ -62,6 +70,7 @@ class CudaTarget:
         self._worker: ChildProcess | None = None
         self._prepare: Prepare | None = None
         self.baseline_us: float | None = None
+        self.baseline_error: float | None = None
         self._closed = False
         started = self._start_worker()
         self.device = started.device
@@ -70,7 +79,7 @@ class CudaTarget:
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Make inputs, float64 reference and baseline on the card."""
         self._prepare = None
-        self.baseline_us = None
+        self.baseline_us = self.baseline_error = None
         request = Prepare(problem, options)
         self._ready_worker()
         self._send_prepare(request)
@@ -130,6 +139,43 @@ class CudaTarget:
             if not left:
                 raise DeviceError(f"no finalist ran a second time, the last one: {lost[-1].reason}")
         raise DeviceError(f"the finals broke off {FINALS_ATTEMPTS} times: {failure}") from failure
+
+    def race(
+        self, racers: Sequence[Racer], libraries: Sequence[str], rounds: int, seed: int
+    ) -> Race:
+        """Time candidates and libraries in turn, in random order, round after round.
+
+        ``racers`` were right when measured one by one. ``libraries`` are names of
+        `autogemm.targets.cuda.libraries`; one that is not installed or wrong says so. Raises
+        DeviceError when the race breaks off.
+        """
+        options = self._prepared().options
+        request = RunRace(tuple(racers), tuple(libraries), rounds, seed)
+        race_s = sum(rounds_of(one.launch_us, rounds) * one.launch_us for one in racers) * 1e-6
+        # Twice, because each sample is led by a run that is not timed; checks, and references of
+        # other dtypes.
+        others_s = len(libraries) * (LIBRARY_S + PREPARE_DEADLINE_S)
+        deadline_s = options.deadline_s * (len(racers) + 1) + 4 * race_s + others_s
+        worker = self._ready_worker()
+        try:
+            reply = worker.ask(request, deadline_s)
+        except ChildError as error:
+            raise DeviceError(f"the benchmark broke off: {error}") from error
+        if isinstance(reply, RaceDone):
+            return reply.race
+        raise self._unexpected(worker, reply)
+
+    def ceilings(self, compiled: CompiledKernel) -> Ceilings:
+        """What the card reaches in multiply-adds and in copying.
+
+        ``compiled`` is of `autogemm.targets.cuda.ceilings.ceilings_source`.
+        """
+        self._ready_worker()
+        reply = self._ask_or_fail(RunCeilings(compiled), PREPARE_DEADLINE_S)
+        if isinstance(reply, CeilingsDone):
+            return reply.ceilings
+        assert self._worker is not None
+        raise self._unexpected(self._worker, reply)
 
     def sanitize(
         self, candidate: Candidate, problem: Problem, deadline_s: float
@@ -244,6 +290,7 @@ class CudaTarget:
         if not isinstance(reply, Prepared):
             raise self._unexpected(self._worker, reply)
         self.baseline_us = reply.baseline_us
+        self.baseline_error = reply.baseline_error
 
     def _ask_or_fail(self, request: Request, deadline_s: float) -> Reply:
         """The answer where no candidate can be to blame: failures are the card's or ours."""

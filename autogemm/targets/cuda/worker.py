@@ -13,15 +13,19 @@ from autogemm.child_process import become_child
 from autogemm.errors import AutogemmError
 from autogemm.targets.cuda.messages import (
     Broken,
+    CeilingsDone,
     FinalsDone,
     Measure,
     Measured,
     Prepare,
     Prepared,
+    RaceDone,
     Refused,
     Reply,
     Request,
+    RunCeilings,
     RunFinals,
+    RunRace,
     Start,
     Started,
 )
@@ -41,6 +45,12 @@ class Backend(Protocol):
 
     def finals(self, request: RunFinals) -> FinalsDone:
         """Time candidates and baseline interleaved."""
+
+    def race(self, request: RunRace) -> RaceDone:
+        """Time candidates and libraries interleaved."""
+
+    def ceilings(self, request: RunCeilings) -> CeilingsDone:
+        """Measure what the card reaches at most."""
 
 
 def main(pipe_fd: int, backend_path: str) -> None:
@@ -69,19 +79,28 @@ def load_backend(path: str) -> Backend:
 def answer(backend: Backend, request: Request) -> Reply:
     """The backend's answer; what it raises becomes an answer too."""
     try:
-        match request:
-            case Start():
-                return backend.start(request)
-            case Prepare():
-                return backend.prepare(request)
-            case Measure():
-                return backend.measure(request)
-            case RunFinals():
-                return backend.finals(request)
+        return answered(backend, request)
     except AutogemmError as error:
         return Refused(type(error).__name__, str(error))
     except Exception as error:
         return Broken(f"{type(error).__name__}: {error}")
+
+
+def answered(backend: Backend, request: Request) -> Reply:
+    """The backend's own answer."""
+    match request:
+        case Start():
+            return backend.start(request)
+        case Prepare():
+            return backend.prepare(request)
+        case Measure():
+            return backend.measure(request)
+        case RunFinals():
+            return backend.finals(request)
+        case RunRace():
+            return backend.race(request)
+        case RunCeilings():
+            return backend.ceilings(request)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Times measured on a GPU earlier and kept in a file: for machines that have none.
 
-The project's own recordings (:class:`RecordedTarget`), and Kernel Tuner's cache files
-(:class:`ListedTarget`).
+The project's own recordings (:class:`RecordedTarget`), and what others recorded: cache files of
+Kernel Tuner and T4 files (:class:`ListedTarget`).
 """
 
+from autogemm.targets.recorded.entries import Entry, ListedRecording, listed_of
 from autogemm.targets.recorded.format import (
     SCHEMA_VERSION,
     Baseline,
@@ -13,33 +14,39 @@ from autogemm.targets.recorded.format import (
     write_recording,
 )
 from autogemm.targets.recorded.kernel_tuner import (
-    KernelTunerCache,
-    cache_of,
     is_kernel_tuner_cache,
+    kernel_tuner_pieces,
     read_kernel_tuner_cache,
     write_kernel_tuner_cache,
 )
-from autogemm.targets.recorded.listed import ListedTarget
+from autogemm.targets.recorded.listed import ListedTarget, is_listed
 from autogemm.targets.recorded.listing import RecordingInfo, list_recordings
 from autogemm.targets.recorded.spaces import RecordedSpace, open_recorded_space
+from autogemm.targets.recorded.t4 import is_t4, read_t4, t4_pieces
 from autogemm.targets.recorded.target import RecordedTarget
 
 __all__ = [
     "SCHEMA_VERSION",
     "Baseline",
-    "KernelTunerCache",
+    "Entry",
+    "ListedRecording",
     "ListedTarget",
     "RecordedSpace",
     "RecordedTarget",
     "Recording",
     "RecordingInfo",
     "RecordingSource",
-    "cache_of",
     "is_kernel_tuner_cache",
+    "is_listed",
+    "is_t4",
+    "kernel_tuner_pieces",
     "list_recordings",
+    "listed_of",
     "open_recorded_space",
     "read_kernel_tuner_cache",
     "read_recording",
+    "read_t4",
+    "t4_pieces",
     "write_kernel_tuner_cache",
     "write_recording",
 ]

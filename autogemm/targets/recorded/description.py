@@ -5,13 +5,14 @@ such a kernel is replayed and never made. It gives the search what a family's ``
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from autogemm.config import Value
 from autogemm.errors import FamilyError
 from autogemm.resources import data_folder
 from autogemm.space import Expression, list_families, load_family, parse_expression
@@ -33,6 +34,8 @@ class Description:
     required: frozenset[str]
     docs: Mapping[str, str]
     derive: Mapping[str, Expression]
+    defaults: Mapping[str, Value] = field(default_factory=dict)
+    """What parameters have that came later than some recordings."""
 
 
 class _Form(BaseModel):
@@ -66,7 +69,9 @@ def _known() -> Iterator[Description]:
     for name in list_families():
         family = load_family(name)
         docs = {parameter.name: parameter.doc for parameter in family.parameters}
-        yield Description(family.name, SIZES, frozenset(docs), docs, family.derive)
+        defaults = {p.name: p.default for p in family.parameters if p.default is not None}
+        required = frozenset(docs.keys() - defaults.keys())
+        yield Description(family.name, SIZES, required, docs, family.derive, defaults)
 
 
 def read_description(path: Path) -> Description:

@@ -25,6 +25,7 @@ from pydantic import (
     model_validator,
 )
 
+from autogemm.cells import one_line
 from autogemm.config import Value
 from autogemm.device import Device
 from autogemm.dtypes import DType
@@ -42,6 +43,23 @@ Count = Annotated[int, Field(ge=0, strict=True)]
 Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Parameter = Annotated[list[StrictInt | StrictStr], Field(min_length=1)]
+
+
+class _ProblemForm(BaseModel):
+    """Sizes and leading dimensions are whole numbers, scalars finite ones."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    m: int
+    n: int
+    k: int
+    layout: Annotated[Layout, Field(strict=False)]
+    dtype: str
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+    alpha: float = 1.0
+    beta: float = 0.0
 
 
 def _problem_as_dict(problem: Problem) -> dict[str, object]:
@@ -62,18 +80,10 @@ def _problem_as_dict(problem: Problem) -> dict[str, object]:
 def _problem_from_dict(value: object) -> Problem:
     if isinstance(value, Problem):
         return value
-    if not isinstance(value, dict):
-        raise ValueError("a problem is an object of sizes")
-    facts = dict(value)
+    form = _ProblemForm.model_validate(value)
     try:
-        return Problem(
-            **{
-                **facts,
-                "layout": Layout(facts["layout"]),
-                "dtype": DType.parse(facts["dtype"]),
-            }
-        )
-    except (UsageError, KeyError, TypeError) as error:
+        return Problem(**{**form.model_dump(), "dtype": DType.parse(form.dtype)})
+    except UsageError as error:
         raise ValueError(f"not a problem: {error}") from error
 
 
@@ -228,7 +238,7 @@ def _first_fault(error: ValidationError) -> str:
     fault = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part) for part in fault["loc"])
     message = fault["msg"].removeprefix("Value error, ")
-    return f"{place}: {message}" if place else message
+    return one_line(f"{place}: {message}" if place else message)
 
 
 def write_recording(recording: Recording, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Replays a Kernel Tuner cache: a list of configs and times of a kernel that is not here."""
+"""Replays what others recorded: a list of configs and times of a kernel that is not here."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autogemm.config import Value
+from autogemm.config import Config, Value
 from autogemm.device import Device
 from autogemm.errors import FamilyError, NotFoundError, UsageError
 from autogemm.kernel import Candidate
@@ -26,42 +26,52 @@ from autogemm.space.evaluation import Operand
 from autogemm.space.family import problem_values
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded.description import SIZES, Description, description_for
-from autogemm.targets.recorded.kernel_tuner import (
-    Entry,
-    KernelTunerCache,
-    read_kernel_tuner_cache,
-)
+from autogemm.targets.recorded.entries import Entry, ListedRecording
+from autogemm.targets.recorded.kernel_tuner import is_kernel_tuner_cache, read_kernel_tuner_cache
+from autogemm.targets.recorded.t4 import is_t4, read_t4
 
 # Any problem will do to see whether a derived quantity can be computed at all.
 ANY_PROBLEM = Problem(64, 64, 64)
 
 
-class ListedTarget:
-    """Answers from one Kernel Tuner cache, with the family that it lists.
+def is_listed(path: Path) -> bool:
+    """Whether the file looks like a Kernel Tuner cache or a T4 file."""
+    return is_kernel_tuner_cache(path) or is_t4(path)
 
-    Nothing is known of the device but its name, nothing of a baseline: there are no finals. Raises
-    NotFoundError when the file is not there, RecordingError for a broken one.
+
+def read_listed(path: Path) -> ListedRecording:
+    """A Kernel Tuner cache or a T4 file. Raises RecordingError."""
+    return read_t4(path) if is_t4(path) else read_kernel_tuner_cache(path)
+
+
+class ListedTarget:
+    """Answers from one Kernel Tuner cache or T4 file, with the family that it lists.
+
+    ``listed`` is what the file holds, if it was read already. Nothing is known of the device but
+    its name, nothing of a baseline: there are no finals. Raises NotFoundError when the file is not
+    there, RecordingError for a broken one.
     """
 
     provenance = Provenance.RECORDED
     needs_cubin = False
     baseline_us: float | None = None
+    baseline_error: float | None = None
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, listed: ListedRecording | None = None) -> None:
         if not path.exists():
             raise NotFoundError(f"no such recording: {path}")
         self.path = path
-        self.cache = read_kernel_tuner_cache(path)
-        self._description = description_for(list(self.cache.parameters), self.cache.kernel_name)
-        self.family = family_of(self.cache, self._description, path)
-        self.device = device_named(self.cache.device_name)
+        self.listed = read_listed(path) if listed is None else listed
+        self._description = description_for(list(self.listed.parameters), self.listed.kernel_name)
+        self.family = family_of(self.listed, self._description, path)
+        self.device = device_named(self.listed.device_name)
         self.environment = Environment()
         self._entries: dict[tuple[Value, ...], Entry] = {}
 
     @property
     def size(self) -> str:
         """``MxNxK`` if the file says all three, else nothing."""
-        known = said_sizes(self.cache, self._description)
+        known = said_sizes(self.listed, self._description)
         return "x".join(str(known[name]) for name in SIZES) if len(known) == len(SIZES) else ""
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
@@ -70,7 +80,14 @@ class ListedTarget:
             raise UsageError(
                 f"recordings hold times only: --objective {options.objective} needs a GPU"
             )
-        known = said_sizes(self.cache, self._description)
+        said_problem = self.listed.problem
+        if said_problem is not None and problem != said_problem:
+            raise UsageError(
+                f"{self.path.name} was recorded for {said_problem.label}, not {problem.label}: "
+                f"give --size {said_problem.size_label} --layout {said_problem.layout}, and what "
+                "else it names"
+            )
+        known = said_sizes(self.listed, self._description)
         asked = {"M": problem.m, "N": problem.n, "K": problem.k}
         if any(asked[name] != size for name, size in known.items()):
             said = " ".join(f"{name}={size}" for name, size in known.items())
@@ -80,10 +97,10 @@ class ListedTarget:
             )
         if options.l2 is not CacheState.WARM:
             raise UsageError(
-                f"{self.path.name}: Kernel Tuner launches one after the other, so --l2 is warm, "
-                f"not {options.l2}"
+                f"{self.path.name}: {self.listed.written_by} launches one after the other, so --l2 "
+                f"is warm, not {options.l2}"
             )
-        self._entries = {entry.values: entry for entry in self.cache.entries}
+        self._entries = {entry.values: entry for entry in self.listed.entries}
 
     def _size_hint(self, known: Mapping[str, int]) -> str:
         if len(known) == 3 or len(set(known.values())) > 1:
@@ -92,32 +109,40 @@ class ListedTarget:
 
     def space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Space:
         """The listed configs within ``fix``. Raises UsageError, EmptySpaceError."""
-        columns = self.cache.columns()
+        columns = self.listed.columns()
         return listed_space(self.family, problem, self.device, columns, fix)[0]
 
     def caveats(self, family: Family) -> tuple[str, ...]:
         """What a person must know before believing the times, a line each."""
-        name, known = self.path.name, said_sizes(self.cache, self._description)
+        name, known = self.path.name, said_sizes(self.listed, self._description)
         unsaid = [name for name in SIZES if name not in known]
         lines = [
-            f"{name} was recorded by Kernel Tuner: the kernel itself is not in it, so its result "
-            "cannot be exported",
-            f"{name} does not say {', '.join([*unsaid, 'layout and element type'])}: taken to be "
-            "as asked",
+            f"{name} was recorded by {self.listed.written_by}: the kernel itself is not in it, so "
+            "its result cannot be exported"
         ]
-        if not self.cache.is_closed:
-            lines.append(f"{name} was left open: it holds {len(self.cache.entries)} configs so far")
+        if self.listed.problem is None:
+            missing = ", ".join([*unsaid, "layout and element type"])
+            lines.append(f"{name} does not say {missing}: taken to be as asked")
+        lines += [f"{name} {note}" for note in self.listed.notes]
+        if not self.listed.is_closed:
+            lines.append(
+                f"{name} was left open: it holds {len(self.listed.entries)} configs so far"
+            )
         if self._description is None:
             lines.append(f"{name}: no description has these parameters: searched as they are")
         return tuple(lines)
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """What the file says of this config. The outcome names no kernel: there is none."""
-        config = candidate.config
-        entry = self._entries[tuple(value for _, value in config)]
+        return self.outcome_of(self._entries[tuple(value for _, value in candidate.config)])
+
+    def outcome_of(self, entry: Entry) -> Outcome:
+        """What became of an entry's config, as recorded."""
+        values = dict(zip(self.listed.parameters, entry.values, strict=True))
         measurement = None
         if entry.time_us is not None:
             measurement = Measurement((entry.time_us,), Provenance.RECORDED)
+        config = Config.of(self.family.name, values)
         return Outcome(config, entry.status, entry.reason, measurement=measurement)
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
@@ -128,10 +153,12 @@ class ListedTarget:
         """Nothing is held open."""
 
 
-def said_sizes(cache: KernelTunerCache, description: Description | None) -> dict[str, int]:
+def said_sizes(listed: ListedRecording, description: Description | None) -> dict[str, int]:
     """What the file says of M, N and K; nothing if its numbers cannot be told apart."""
     names = description.problem_size if description is not None else ()
-    sizes = cache.problem_size
+    if listed.problem is not None:
+        names = SIZES
+    sizes = listed.problem_size
     return dict(zip(names, sizes, strict=True)) if len(names) == len(sizes) else {}
 
 
@@ -141,20 +168,21 @@ def device_named(name: str) -> Device:
     return Device(name=name, **unknown)
 
 
-def family_of(cache: KernelTunerCache, description: Description | None, path: Path) -> Family:
-    """What the cache lists, as a family: no template, no constraints, no seeds."""
+def family_of(listed: ListedRecording, description: Description | None, path: Path) -> Family:
+    """What the file lists, as a family: no template, no constraints, no seeds."""
     docs = description.docs if description is not None else {}
     parameters = tuple(
-        Parameter(name, values, docs.get(name, "")) for name, values in cache.parameters.items()
+        Parameter(name, values, docs.get(name, "")) for name, values in listed.parameters.items()
     )
-    derive = dict(description.derive) if description is not None else {}
+    derive = _with_defaults(description, listed) if description is not None else {}
     return Family(
-        name=description.name if description is not None else cache.kernel_name,
-        summary=f"{cache.kernel_name} on {cache.device_name}, recorded by Kernel Tuner",
+        # A run names its families with blanks between them.
+        name=description.name if description else "_".join(listed.kernel_name.split()),
+        summary=f"{listed.kernel_name} on {listed.device_name}, recorded by {listed.written_by}",
         dtypes={},
         architectures="",
         parameters=parameters,
-        derive=_computable(derive, cache),
+        derive=_computable(derive, listed),
         constraints=(),
         worth_trying=(),
         launch=(),
@@ -162,17 +190,27 @@ def family_of(cache: KernelTunerCache, description: Description | None, path: Pa
         seeds=(),
         yaml_path=path,
         template_path=None,
-        yaml_sha256=cache.sha256,
+        yaml_sha256=listed.sha256,
         template_sha256="",
     )
 
 
-def _computable(derive: Mapping[str, Expression], cache: KernelTunerCache) -> dict[str, Expression]:
+def _with_defaults(description: Description, listed: ListedRecording) -> dict[str, Expression]:
+    """The quantities with the defaults of parameters that the file does not know in place."""
+    absent = {
+        name: parse_expression(repr(value))
+        for name, value in description.defaults.items()
+        if name not in listed.parameters
+    }
+    return {name: derive.substitute(absent) for name, derive in description.derive.items()}
+
+
+def _computable(derive: Mapping[str, Expression], listed: ListedRecording) -> dict[str, Expression]:
     """Those quantities that every listed config has: a file may lack a parameter, or hold a config
     that the description's author did not think of.
     """
     given: dict[str, Operand] = dict(problem_values(ANY_PROBLEM))
-    for name, column in cache.columns().items():
+    for name, column in listed.columns().items():
         given[name] = np.array(column, dtype=np.int64 if isinstance(column[0], int) else None)
     kept = {}
     for name, expression in derive.items():

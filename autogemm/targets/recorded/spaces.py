@@ -10,14 +10,15 @@ from autogemm.errors import NotFoundError, RecordingError
 from autogemm.problem import Problem
 from autogemm.space import Space, listed_space
 from autogemm.targets.recorded.description import Description, description_for
+from autogemm.targets.recorded.entries import ListedRecording, listed_of
 from autogemm.targets.recorded.format import FILE_SUFFIX, read_recording
-from autogemm.targets.recorded.kernel_tuner import (
-    KernelTunerCache,
-    cache_of,
-    is_kernel_tuner_cache,
-    read_kernel_tuner_cache,
+from autogemm.targets.recorded.listed import (
+    device_named,
+    family_of,
+    is_listed,
+    read_listed,
+    said_sizes,
 )
-from autogemm.targets.recorded.listed import device_named, family_of, said_sizes
 
 Times = npt.NDArray[np.float64]
 
@@ -32,7 +33,7 @@ class RecordedSpace:
     """
 
     name: str
-    cache: KernelTunerCache
+    listed: ListedRecording
     space: Space
     times_us: Times
     spent_s: Times | None
@@ -45,28 +46,29 @@ class RecordedSpace:
 
 
 def open_recorded_space(path: Path) -> RecordedSpace:
-    """Read a recording or a Kernel Tuner cache. Raises NotFoundError and RecordingError, the latter
-    also for a file in which nothing worked.
+    """Read a recording, a Kernel Tuner cache or a T4 file.
+
+    Raises NotFoundError, RecordingError also for a file in which nothing worked.
     """
     if not path.is_file():
         raise NotFoundError(f"no such recording: {path}")
-    is_foreign = is_kernel_tuner_cache(path)
-    cache = read_kernel_tuner_cache(path) if is_foreign else cache_of(read_recording(path))
-    description = description_for(list(cache.parameters), cache.kernel_name)
+    is_foreign = is_listed(path)
+    listed = read_listed(path) if is_foreign else listed_of(read_recording(path))
+    description = description_for(list(listed.parameters), listed.kernel_name)
     space, rows = listed_space(
-        family_of(cache, description, path),
-        _problem(cache, description),
-        device_named(cache.device_name),
-        cache.columns(),
+        family_of(listed, description, path),
+        _problem(listed, description),
+        device_named(listed.device_name),
+        listed.columns(),
     )
-    entries = [cache.entries[row] for row in rows]
+    entries = [listed.entries[row] for row in rows]
     times_us = np.array([np.inf if e.time_us is None else e.time_us for e in entries])
     if not np.isfinite(times_us).any():
         raise RecordingError(f"in the recording {path} no config worked")
     spent_s = np.array([np.nan if e.spent_s is None else e.spent_s for e in entries])
     return RecordedSpace(
         name=path.name.removesuffix(FILE_SUFFIX).removesuffix(".json"),
-        cache=cache,
+        listed=listed,
         space=space,
         times_us=times_us,
         spent_s=None if np.isnan(spent_s).any() else spent_s,
@@ -74,8 +76,8 @@ def open_recorded_space(path: Path) -> RecordedSpace:
     )
 
 
-def _problem(cache: KernelTunerCache, description: Description | None) -> Problem:
+def _problem(listed: ListedRecording, description: Description | None) -> Problem:
     """For derived quantities only: a size that is not said is as large as the largest that is."""
-    known = said_sizes(cache, description)
+    known = said_sizes(listed, description)
     other = max(known.values(), default=1024)
     return Problem(known.get("M", other), known.get("N", other), known.get("K", other))

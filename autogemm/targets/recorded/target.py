@@ -3,9 +3,9 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from autogemm.config import Value
+from autogemm.config import Config, Value
 from autogemm.errors import NotFoundError, RecordingError, UsageError
-from autogemm.kernel import Candidate, Resources
+from autogemm.kernel import MAIN_KERNEL, Candidate, Resources
 from autogemm.outcome import (
     Finals,
     FinalsEntry,
@@ -20,8 +20,6 @@ from autogemm.space import Family
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded.format import Recording, read_recording
 from autogemm.targets.recorded.listing import recording_folder, recording_paths
-
-MAIN_KERNEL = "gemm_kernel"
 
 
 class RecordedTarget:
@@ -54,6 +52,8 @@ class RecordedTarget:
         self.device = recording.source.device
         self.environment = recording.source.environment
         self.baseline_us: float | None = recording.baseline.median_us
+        checked = recording.baseline_verification
+        self.baseline_error = checked.relative_frobenius if checked is not None else None
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Pick the recording that holds the problem. Raises UsageError if none does."""
@@ -93,8 +93,9 @@ class RecordedTarget:
     def restriction(self, family: Family) -> dict[str, tuple[Value, ...]]:
         """The values of each parameter that the recording covers, in the family's order.
 
-        Raises UsageError when the recording is of another family, RecordingError when its
-        parameters and the family's are not the same or it holds a value that the family lacks.
+        A parameter that the recording does not know has its default. Raises UsageError when the
+        recording is of another family, RecordingError when its parameters and the family's are not
+        the same or it holds a value that the family lacks.
         """
         recording = self.recording
         if recording.family != family.name:
@@ -102,15 +103,19 @@ class RecordedTarget:
                 f"the recording {self.path.name} is of family {recording.family!r}, "
                 f"not {family.name!r}"
             )
+        columns: dict[str, Sequence[Value]] = {
+            p.name: (p.default,) for p in family.parameters if p.default is not None
+        }
+        columns.update(recording.parameters)
         names = {parameter.name for parameter in family.parameters}
-        if odd := sorted(names ^ set(recording.parameters)):
+        if odd := sorted(names ^ columns.keys()):
             raise RecordingError(
                 f"the recording {self.path.name} does not fit the family {family.name!r}: "
                 f"parameter {odd[0]!r} is in one of them only; record it again"
             )
         covered: dict[str, tuple[Value, ...]] = {}
         for parameter in family.parameters:
-            seen = set(recording.parameters[parameter.name])
+            seen = set(columns[parameter.name])
             if unknown := seen - set(parameter.values):
                 raise RecordingError(
                     f"the recording {self.path.name} holds {parameter.name}={min(unknown)!r}, "
@@ -138,7 +143,7 @@ class RecordedTarget:
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """What the recording says of this config; REJECTED if it does not hold it."""
         config = candidate.config
-        row = self._rows.get(frozenset(config.values))
+        row = self._rows.get(self._key(config))
         if row is None:
             reason = f"not in the recording {self.path.name}"
             return Outcome(config, Status.REJECTED, reason, candidate.source.sha256)
@@ -214,7 +219,12 @@ class RecordedTarget:
         return time_us
 
     def _row(self, candidate: Candidate) -> int:
-        return self._rows[frozenset(candidate.config.values)]
+        return self._rows[self._key(candidate.config)]
+
+    def _key(self, config: Config) -> frozenset[tuple[str, Value]]:
+        """Without parameters that came later: `restriction` holds them at their defaults."""
+        known = self.recording.parameters
+        return frozenset((name, value) for name, value in config if name in known)
 
     def _entry(self, candidate: Candidate, time_us: float, *, is_tied: bool) -> FinalsEntry:
         ratio = self.recording.baseline.median_us / time_us

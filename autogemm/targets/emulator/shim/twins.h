@@ -18,7 +18,7 @@ __forceinline__ void commit_copies() {
     autogemm_emulator::commit_copies();
 }
 
-// Twins of templates/parts/gpu_scope.cu.jinja and templates/parts/named_barrier.cu.jinja.
+// Twins of the gpu_counter, gpu_flag and named_barrier of templates/parts.
 __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
     return autogemm_emulator::add_acq_rel(counter, value);
 }

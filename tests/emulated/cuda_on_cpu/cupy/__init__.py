@@ -170,6 +170,7 @@ def elapsed_ms(begin: Event, end: Event) -> float:
 
 
 loaded: dict[int, Any] = {}
+arguments_of: dict[int, tuple[Any, ...]] = {}
 
 
 def module_load_data(image: bytes) -> int:
@@ -186,6 +187,7 @@ def module_get_function(module: int, name: str) -> int:
     except AttributeError as error:
         raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found") from error
     loaded[id(function)] = function
+    arguments_of[id(function)] = OTHER_ARGUMENTS.get(name, GEMM_ARGUMENTS)
     return id(function)
 
 
@@ -206,7 +208,8 @@ def launch_kernel(function: int, *configuration: int) -> None:
     addresses = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))
     # Copied now, as a launch does: the caller may change or free them.
     arguments = [
-        kind(kind.from_address(addresses[place]).value) for place, kind in enumerate(GEMM_ARGUMENTS)
+        kind(kind.from_address(addresses[place]).value)
+        for place, kind in enumerate(arguments_of[function])
     ]
 
     def run() -> None:
@@ -250,6 +253,11 @@ runtime = namespace(
     deviceSynchronize=lambda: None,
     memcpyAsync=lambda target, source, count, kind, stream: ctypes.memmove(target, source, count),
 )
+# Of ceilings.cu.
+OTHER_ARGUMENTS = {
+    "fma_kernel": (ctypes.c_void_p, ctypes.c_float, ctypes.c_float, ctypes.c_int),
+    "copy_kernel": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int),
+}
 driver = namespace(
     "cupy.cuda.driver",
     CUDADriverError=CUDADriverError,

@@ -1,0 +1,106 @@
+"""A library from what the database knows of one GPU."""
+
+from collections.abc import Sequence
+
+from autogemm.codegen import Library
+from autogemm.device import Device
+from autogemm.dispatch.learning import Learned, by_merit, learn
+from autogemm.dispatch.snapper import Snapper
+from autogemm.dispatch.table import Table, common_table, tuned_sizes
+from autogemm.dispatch.variants import variants_of
+from autogemm.dtypes import DType
+from autogemm.errors import NotFoundError
+from autogemm.outcome import Provenance
+from autogemm.problem import Layout
+from autogemm.rule import Leaf, Modelled, Nearest, Rule, Split, Tree
+from autogemm.space import Family
+from autogemm.store import DecidedRow
+
+
+def assembled(
+    runs: Sequence[DecidedRow],
+    families: Sequence[Family],
+    device: Device,
+    layouts: Sequence[Layout] | None = None,
+) -> Library:
+    """Kernels, rule and findings for FP32 on that GPU.
+
+    ``layouts`` get kernels, by default those that were tuned; the others have the fallback. The
+    rule is learned from the layout with the most results. Raises NotFoundError without any result.
+    """
+    by_layout = {one: tuned_sizes(runs, device, DType.F32, one) for one in Layout}
+    ruling = max(by_layout, key=lambda one: len(by_layout[one]))
+    snap = Snapper(families, device)
+    table = common_table(by_layout[ruling], snap)
+    sizes = table.sizes
+    if not sizes:
+        raise NotFoundError(
+            f"these families have no result for f32 on {device.name}: "
+            "autogemm tune --preset mixed --cross"
+        )
+    chosen = layouts or [one for one in Layout if by_layout[one]]
+    learned = learn(table, device.num_sms)
+    used = sorted(learned.rule.kernels)
+    order = by_merit(table, range(len(sizes)), range(len(table.kernels)))
+    variants = [
+        variant
+        for number, kernel in enumerate(used)
+        for variant in variants_of(table.kernels[kernel], number, chosen, snap)
+    ]
+    is_recorded = any(
+        run.spec.provenance is Provenance.RECORDED
+        for run in runs
+        if run.run_id in {size.run_id for size in sizes}
+    )
+    return Library(
+        device=device,
+        rule=_renumbered(learned.rule, used),
+        configs=tuple(table.kernels[kernel] for kernel in used),
+        variants=tuple(variants),
+        by_merit=tuple(used.index(kernel) for kernel in order if kernel in used),
+        tuned=tuple(size.size for size in sizes),
+        best_at=tuple(used.index(one) if one in used else None for one in table.winners),
+        findings=tuple(_findings(table, learned, ruling, chosen, is_recorded)),
+    )
+
+
+def _findings(
+    table: Table, learned: Learned, ruling: Layout, layouts: Sequence[Layout], is_recorded: bool
+) -> list[str]:
+    recorded = "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings."
+    lines = [recorded] if is_recorded else []
+    lines.append(
+        f"Rule: {learned.rule}, from times at {len(table.sizes)} sizes in the layout "
+        f"{ruling}. Kernels for the layouts {', '.join(layouts)}; any other call, and any that no "
+        "kernel fits, takes the fallback."
+    )
+    if learned.regret is None:
+        lines.append(
+            "Expected loss on sizes that were not tuned: not known, because the kernels were not "
+            "all timed at all sizes (autogemm tune --cross does that)."
+        )
+        return lines
+    for name, regret in learned.regrets.items():
+        taken = "" if regret is learned.regret else " (not taken)"
+        shares = [f"{100 * loss:.1f} %" for loss in (regret.mean, regret.median, regret.worst)]
+        lines.append(
+            f"Expected loss on sizes that were not tuned, {name}{taken}: {shares[0]} in the mean, "
+            f"{shares[1]} in the median, {shares[2]} at worst, over the best kernel known there; "
+            f"each of the {len(regret.losses)} sizes left out in turn with what only it brought."
+        )
+    return lines
+
+
+def _renumbered(rule: Rule, used: Sequence[int]) -> Rule:
+    """With kernels as positions in ``used``."""
+    if isinstance(rule, Nearest):
+        return Nearest(rule.sizes, tuple(used.index(kernel) for kernel in rule.of_size))
+    if isinstance(rule, Modelled):
+        return Modelled(rule.models, tuple(used.index(kernel) for kernel in rule.of_model))
+
+    def renumbered(node: Split | Leaf) -> Split | Leaf:
+        if isinstance(node, Leaf):
+            return Leaf(used.index(node.kernel))
+        return Split(node.feature, node.threshold, renumbered(node.below), renumbered(node.above))
+
+    return Tree(renumbered(rule.root))

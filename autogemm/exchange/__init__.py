@@ -1,0 +1,28 @@
+"""Results and search spaces in the formats of others, both ways (docs/exchange.md)."""
+
+from autogemm.exchange.formats import (
+    IMPORTED,
+    Format,
+    Imported,
+    Written,
+    import_results,
+    recognised,
+    write_results,
+)
+from autogemm.exchange.t1 import T1Space, is_t1, read_t1
+from autogemm.exchange.t1_writing import t1_text, yaml_text
+
+__all__ = [
+    "IMPORTED",
+    "Format",
+    "Imported",
+    "T1Space",
+    "Written",
+    "import_results",
+    "is_t1",
+    "read_t1",
+    "recognised",
+    "t1_text",
+    "write_results",
+    "yaml_text",
+]

@@ -1,0 +1,156 @@
+"""Which formats there are, which one a file is of, and a database out of and into each."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+
+from autogemm.errors import ExchangeError, NotFoundError, UsageError
+from autogemm.exchange import jsonl, table
+from autogemm.exchange.forms import FORMAT
+from autogemm.exchange.lines import MAX_UNPACKED_BYTES
+from autogemm.exchange.listed import listed_copies, listed_selection
+from autogemm.exchange.wisdom import wisdom_pieces
+from autogemm.files import unpacked
+from autogemm.outcome import Status
+from autogemm.store import BestQuery, Copy, Store, Taken
+from autogemm.targets.recorded import (
+    ListedRecording,
+    is_kernel_tuner_cache,
+    is_t4,
+    kernel_tuner_pieces,
+    read_kernel_tuner_cache,
+    read_t4,
+    t4_pieces,
+)
+
+
+class Format(StrEnum):
+    """What results can be written as; `IMPORTED` can be read, too."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    JSON = "json"
+    T4 = "t4"
+    KERNEL_TUNER = "kernel-tuner"
+    WISDOM = "wisdom"
+
+
+_LINES: dict[Format, Callable[[Path], Iterable[Copy]]] = {
+    Format.JSONL: jsonl.read_jsonl,
+    Format.CSV: table.read_csv,
+}
+
+_LISTS: dict[Format, Callable[[Path], ListedRecording]] = {
+    Format.T4: read_t4,
+    Format.KERNEL_TUNER: read_kernel_tuner_cache,
+}
+IMPORTED = (*_LINES, *_LISTS)
+
+# What the beginning of a file shows that is something else, and what to do with it.
+_OTHERS = {
+    b'"ConfigurationSpace"': "a search space (T1): autogemm space shows it",
+    b'"autogemm-recording"': "a recording: tune on it with --gpu recorded:FILE",
+    b'"tunable_parameters"': "a wisdom file, which holds too little to be read back",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A file in pieces; ``notes`` say what it leaves out, ``mark`` how such a file begins."""
+
+    pieces: Iterator[str]
+    mark: bytes
+    notes: tuple[str, ...] = ()
+
+
+def write_results(store: Store, query: BestQuery, status: Status | None, wanted: Format) -> Written:
+    """The trials that match in one of the formats, piece by piece.
+
+    Raises UsageError when the selection is more than the format holds, NotFoundError when there is
+    nothing of which such a file could be; while the pieces are made, ExchangeError and StoreError.
+    """
+    copies = store.copies(query, status)
+    match wanted:
+        case Format.JSONL:
+            return Written(jsonl.jsonl_pieces(copies), jsonl.MARK)
+        case Format.CSV:
+            return Written(table.csv_pieces(copies), table.MARK)
+        case Format.JSON:
+            return Written(table.json_pieces(copies), f'[\n  {{"{table.COLUMNS[0]}"'.encode())
+        case Format.T4:
+            listed = listed_selection(store, query, status)
+            return Written(t4_pieces(listed), b'{"schema_version"')
+        case Format.KERNEL_TUNER:
+            listed = listed_selection(store, query, status)
+            return Written(kernel_tuner_pieces(listed), b'{"device_name"')
+        case Format.WISDOM:
+            if status is not None:
+                raise UsageError("a wisdom file holds the best only: --status has no meaning")
+            notes, pieces = wisdom_pieces(store, query)
+            return Written(pieces, b'{"version"', notes)
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did: the format, what was taken, and what must be known of it."""
+
+    format: Format
+    taken: Taken
+    notes: tuple[str, ...] = ()
+
+
+def import_results(
+    store: Store,
+    path: Path,
+    wanted: Format | None = None,
+    *,
+    size: str | None = None,
+    dry_run: bool = False,
+) -> Imported:
+    """Take what a file holds and the database does not: all of it, or on any fault nothing.
+
+    The format is recognised from the content. ``size`` is for a file that does not say its problem.
+    Raises NotFoundError for a file that is not there, UsageError for one of another kind and for a
+    size that is missing, ExchangeError and RecordingError for a broken one, StoreError.
+    """
+    if not path.exists():
+        raise NotFoundError(f"no such file: {path}")
+    found = wanted or recognised(path)
+    if found in _LINES:
+        if size is not None:
+            raise UsageError(f"a file of the format {found} says its problems: leave --size out")
+        # Opened anew each time that it is asked.
+        taken = store.import_copies(lambda: _LINES[found](path), dry_run=dry_run)
+        return Imported(found, taken)
+    if found not in _LISTS:
+        raise UsageError(f"the format {found} cannot be imported: {', '.join(IMPORTED)} can")
+    notes, copies = listed_copies(path, _LISTS[found](path), size, datetime.now(UTC))
+    return Imported(found, store.import_copies(lambda: copies, dry_run=dry_run), notes)
+
+
+def recognised(path: Path) -> Format:
+    """The format of a file, from its beginning.
+
+    Raises UsageError for one that is none of them, ExchangeError for one that cannot be read.
+    """
+    try:
+        head = next(unpacked(path, MAX_UNPACKED_BYTES), b"")
+    except OSError as error:
+        raise ExchangeError(f"cannot read {path}: {error}") from error
+    first_line = head.partition(b"\n")[0]
+    if FORMAT.encode() in first_line:
+        return Format.JSONL
+    if all(name.encode() in first_line for name in table.COLUMNS[:6]):
+        return Format.CSV
+    if is_t4(path):
+        return Format.T4
+    if is_kernel_tuner_cache(path):
+        return Format.KERNEL_TUNER
+    for mark, what in _OTHERS.items():
+        if mark in head:
+            raise UsageError(f"{path} is {what}")
+    raise UsageError(
+        f"{path} is of no format that is known here: {', '.join(IMPORTED)}; see docs/exchange.md"
+    )

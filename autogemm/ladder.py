@@ -1,0 +1,86 @@
+"""The ladder: named kernels from naive to the winner, and the libraries to compare with."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from autogemm.config import Value
+from autogemm.errors import NotFoundError
+
+LADDER_PATH = Path(__file__).with_suffix(".yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A config of a family with a name. ``values`` may leave parameters to the first seed.
+
+    ``published`` is what its write-up reports for another card, ``published_percent`` that as
+    percent of cuBLAS there. ``variant_of`` is the rung of which this one changes some values.
+    """
+
+    name: str
+    family: str
+    values: tuple[tuple[str, Value], ...]
+    summary: str
+    published: str = ""
+    published_percent: float | None = None
+    variant_of: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Somebody else's kernel, under the name that `autogemm bench` gives it."""
+
+    name: str
+    summary: str
+    published: str = ""
+    published_percent: float | None = None
+
+
+def rungs(*, variants: bool = False) -> tuple[Rung, ...]:
+    """The rungs from the lowest up, each followed by its variants if they are asked for."""
+    return tuple(rung for rung in _ladder()[0] if variants or not rung.variant_of)
+
+
+def libraries() -> tuple[Library, ...]:
+    """In the order of tables."""
+    return _ladder()[1]
+
+
+def find_rung(name: str) -> Rung:
+    """A rung or variant. Raises NotFoundError, which lists the names."""
+    for rung in _ladder()[0]:
+        if rung.name == name:
+            return rung
+    known = ", ".join(rung.name for rung in rungs())
+    raise NotFoundError(f"no rung {name!r}; the ladder has {known}")
+
+
+@cache
+def _ladder() -> tuple[tuple[Rung, ...], tuple[Library, ...]]:
+    content = yaml.safe_load(LADDER_PATH.read_text(encoding="utf-8"))
+    found: list[Rung] = []
+    for name, form in content["rungs"].items():
+        found.append(_rung(name, form, {}))
+        for variant, changes in form.get("variants", {}).items():
+            found.append(_rung(variant, form, changes, variant_of=name))
+    return tuple(found), tuple(Library(name, **form) for name, form in content["libraries"].items())
+
+
+def _rung(name: str, form: dict[str, Any], changes: dict[str, Value], variant_of: str = "") -> Rung:
+    return Rung(
+        name=name,
+        family=form["family"],
+        values=tuple((form["config"] | changes).items()),
+        summary=_changed(variant_of, changes) if variant_of else form["summary"],
+        published=form.get("published", ""),
+        published_percent=form.get("published_percent"),
+        variant_of=variant_of,
+    )
+
+
+def _changed(name: str, changes: dict[str, Value]) -> str:
+    return f"{name} with {' '.join(f'{key}={value}' for key, value in changes.items())}"

@@ -1,0 +1,79 @@
+"""Why warps wait: the scheduler states of the Kernel Profiling Guide, in the terms of a GEMM."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StallReason:
+    """What a reason says, its usual cause and cure in a GEMM, and parameters that bear on it."""
+
+    says: str
+    cause: str
+    cure: str
+    parameters: tuple[str, ...]
+
+
+_FEWER_ACCESSES = ("TM", "TN", "VEC", "VEC_LOAD")
+
+STALLS = {
+    "long_scoreboard": StallReason(
+        "warps wait for data from L1, L2 or device memory",
+        "a load is used soon after it was issued, and too few warps or loads are in flight",
+        "fetch the next slab while multiplying this one: registers or cp.async stages",
+        ("STAGES", "PREFETCH", "BK", "MIN_BLOCKS"),
+    ),
+    "short_scoreboard": StallReason(
+        "warps wait for shared memory",
+        "fragments are used soon after they were loaded",
+        "load the next fragments while multiplying these; wider loads, no bank conflicts",
+        ("REG_STAGES", "TM", "TN", "PAD", "PAD_A", "PAD_B", "ORDER_A", "LANE_MAP"),
+    ),
+    "mio_throttle": StallReason(
+        "the queue to shared memory is full",
+        "too many shared-memory instructions for the multiply-adds that they feed",
+        "larger thread tiles, so that each loaded float serves more; vector loads",
+        (*_FEWER_ACCESSES, "ORDER_A"),
+    ),
+    "lg_throttle": StallReason(
+        "the queue to global memory is full",
+        "too many global loads, each of few bytes: every operand comes from memory each time",
+        "tiles in shared memory and registers; vector loads; neighbouring lanes on neighbours",
+        (*_FEWER_ACCESSES, "WALK", "LOAD"),
+    ),
+    "barrier": StallReason(
+        "warps wait for the slowest of their block",
+        "a barrier a slab, and slabs are thin or the copy is slow",
+        "deeper slabs, more stages, smaller blocks or several an SM",
+        ("BK", "STAGES", "MIN_BLOCKS", "BM", "BN"),
+    ),
+    "math_pipe_throttle": StallReason(
+        "the multiply-add pipe is taken",
+        "arithmetic is what limits: this is how it should be",
+        "",
+        (),
+    ),
+    "not_selected": StallReason(
+        "another warp was ready and went first",
+        "more warps are ready than can issue: no harm",
+        "",
+        (),
+    ),
+    "wait": StallReason(
+        "warps wait for a fixed latency of their last instruction",
+        "each instruction needs the one before it",
+        "more independent sums per thread",
+        ("TM", "TN", "UNROLL"),
+    ),
+    "dispatch_stall": StallReason(
+        "the dispatcher holds instructions back",
+        "register bank conflicts, or a pipe that takes one warp in two cycles",
+        "another order of multiply-adds, which reuses operands",
+        ("FMA_ORDER", "TM", "TN"),
+    ),
+    "no_instruction": StallReason(
+        "warps wait for code",
+        "the unrolled loop is larger than the instruction cache",
+        "less unrolling, thinner slabs",
+        ("UNROLL", "BK"),
+    ),
+}

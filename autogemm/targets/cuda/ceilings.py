@@ -1,0 +1,87 @@
+"""What the card reaches in kernels of arithmetic or copying alone (ceilings.cu)."""
+
+import ctypes
+import statistics
+from datetime import UTC, datetime
+from importlib.resources import files
+
+from autogemm.config import Config
+from autogemm.device import Device
+from autogemm.errors import DeviceError
+from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
+from autogemm.problem import Layout
+from autogemm.roofline import Ceilings
+from autogemm.targets.cuda.card import Card
+from autogemm.targets.cuda.launching import Arguments, CandidateError, LoadedKernel
+from autogemm.targets.cuda.timing import Method, Stopwatch, warm_up
+
+THREADS = 256
+# Of ceilings.cu: operations of one thread in one step.
+FLOPS_PER_STEP = 2 * 16 * 8
+STEPS = 4096
+SAMPLES = 9
+# Far more than any L2 holds, and less than any card has.
+COPY_L2_SIZES = 16
+LEAST_COPY_BYTES = 256 * 2**20
+
+
+def ceilings_source() -> KernelSource:
+    """The CUDA text, to be compiled like any kernel."""
+    text = files("autogemm.targets.cuda").joinpath("ceilings.cu").read_text()
+    return KernelSource("ceilings", "", Config.of("ceilings", {}), Layout.NN, text)
+
+
+def measured_ceilings(card: Card, compiled: CompiledKernel) -> Ceilings:
+    """Median rates of both kernels on a warm card. Raises DeviceError."""
+    try:
+        fma_tflops = _fma_tflops(card, compiled)
+        sm_clock_mhz = card.telemetry.read().sm_clock_mhz
+        return Ceilings(fma_tflops, _copy_gb_s(card, compiled), sm_clock_mhz, datetime.now(UTC))
+    except CandidateError as error:
+        raise DeviceError(f"the ceilings cannot be measured: {error.reason}") from error
+
+
+def _fma_tflops(card: Card, compiled: CompiledKernel) -> float:
+    blocks = _blocks(card.device)
+    out = card.allocate(4)
+    arguments = Arguments(
+        ctypes.c_void_p(out.ptr), ctypes.c_float(0.999), ctypes.c_float(0.001), ctypes.c_int(STEPS)
+    )
+    median_us = _median_us(card, compiled, "fma_kernel", blocks, arguments)
+    return FLOPS_PER_STEP * STEPS * THREADS * blocks / median_us * 1e-6
+
+
+def _copy_gb_s(card: Card, compiled: CompiledKernel) -> float:
+    num_bytes = max(COPY_L2_SIZES * card.device.l2_bytes, LEAST_COPY_BYTES) // 16 * 16
+    source, target = card.allocate(num_bytes), card.allocate(num_bytes)
+    card.runtime.memsetAsync(source.ptr, 1, num_bytes, card.stream.ptr)
+    arguments = Arguments(
+        ctypes.c_void_p(target.ptr), ctypes.c_void_p(source.ptr), ctypes.c_int(num_bytes // 16)
+    )
+    median_us = _median_us(card, compiled, "copy_kernel", _blocks(card.device), arguments)
+    return 2 * num_bytes / median_us * 1e-3
+
+
+def _blocks(device: Device) -> int:
+    """As many as the card holds at once."""
+    return device.num_sms * (device.max_threads_per_sm // THREADS)
+
+
+def _median_us(
+    card: Card, compiled: CompiledKernel, kernel: str, blocks: int, arguments: Arguments
+) -> float:
+    plan = LaunchPlan((Launch(kernel, (blocks, 1, 1), (THREADS, 1, 1), 0),))
+    loaded = LoadedKernel(card, Candidate(ceilings_source(), plan, compiled))
+
+    def batch_us(launches: int) -> float:
+        begin = card.event()
+        for _ in range(launches):
+            loaded.queue(arguments)
+        return card.microseconds(begin, card.event())
+
+    try:
+        warm_up(batch_us)
+        stopwatch = Stopwatch(card, lambda: loaded.queue(arguments), Method())
+        return statistics.median(stopwatch.samples(SAMPLES))
+    finally:
+        loaded.unload()

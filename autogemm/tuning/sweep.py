@@ -1,0 +1,254 @@
+"""Many problems in one run of the program: tuned one after the other, then each with the winners
+of the others.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from autogemm.compile import Compiler
+from autogemm.config import Config
+from autogemm.device import Device
+from autogemm.errors import (
+    CertificationError,
+    EmptySpaceError,
+    KernelCompileError,
+    NotFoundError,
+    UsageError,
+)
+from autogemm.kernel import Candidate, KernelSource
+from autogemm.outcome import Finals, Provenance, StopRule
+from autogemm.problem import Problem
+from autogemm.similarity import distance
+from autogemm.space import Family, snapped
+from autogemm.store import DecidedRow, Store
+from autogemm.targets import Target
+from autogemm.tuning.events import Event
+from autogemm.tuning.launchable import why_not_launchable
+from autogemm.tuning.making import Maker, Making
+from autogemm.tuning.request import TuneRequest
+from autogemm.tuning.tuner import environment_of, families_sha256, tune
+
+# Winners that every problem of a sweep is timed with.
+MAX_CROSSED = 12
+# What makes one problem of many impossible, and not the others.
+_ONE_PROBLEM = (EmptySpaceError, UsageError, CertificationError, NotFoundError)
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """One problem of a sweep. ``finals`` is None where there are none; ``error`` says why.
+
+    ``num_trials`` is 0 for a result that was there before (``is_known``).
+    """
+
+    problem: Problem
+    run_id: int | None = None
+    finals: Finals | None = None
+    num_trials: int = 0
+    is_known: bool = False
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where a sweep is: ``doing`` is ``tuning`` or ``crossing``, ``number`` counts from 1."""
+
+    doing: str
+    number: int
+    count: int
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """All problems of one call, as far as it got. ``interrupted``: Ctrl-C ended it."""
+
+    problems: tuple[Swept, ...]
+    interrupted: bool
+
+
+class Sweeper:
+    """Tunes the requests in turn on one target, with one compiler and one store.
+
+    A request with finals in the same place is not tuned again, but with ``fresh``; so the same call
+    resumes. A problem that cannot be tuned is told and the next one begun.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        compiler: Compiler | None,
+        store: Store,
+        *,
+        on_step: Callable[[Step], Callable[[Event], None]],
+        on_swept: Callable[[Swept], None],
+    ) -> None:
+        self._target = target
+        self._compiler = compiler
+        self._store = store
+        self._on_step = on_step
+        self._on_swept = on_swept
+
+    def run(self, requests: Sequence[TuneRequest]) -> Sweep:
+        """Tune each. Raises what `tune` raises where the next request would meet it too."""
+        done: list[Swept] = []
+        known = self._store.decided()
+        for number, request in enumerate(requests, 1):
+            on_event = self._on_step(Step("tuning", number, len(requests), request.problem))
+            row = None if request.fresh else self._row_of(request, known)
+            if row is not None:
+                swept = Swept(request.problem, row.run_id, row.finals, is_known=True)
+            else:
+                swept, interrupted = self._tuned(request, on_event)
+                if interrupted:
+                    return Sweep((*done, swept), interrupted=True)
+            done.append(swept)
+            self._on_swept(swept)
+        return Sweep(tuple(done), interrupted=False)
+
+    def cross(self, sweep: Sweep, request: TuneRequest) -> Sweep:
+        """Every problem again in finals of its winner with up to MAX_CROSSED of the others'.
+
+        They are stored as newer finals of its run: the times of one kernel at many sizes, and the
+        winner, if another's is faster. ``request`` is any of the sweep's. Ctrl-C ends it.
+        """
+        if self._target.provenance is not Provenance.MEASURED:
+            raise UsageError("crossing times kernels at sizes that no recording holds: use a GPU")
+        decided = [one for one in sweep.problems if one.finals is not None]
+        kernels = spread_winners(decided, self._target.device, MAX_CROSSED)
+        crossings = [
+            _Crossing(self._target, self._compiler, one, replace(request, problem=one.problem))
+            for one in decided
+        ]
+        # All that will be compiled is begun at once; the card waits for nothing but the first.
+        for crossing in crossings:
+            crossing.begin(kernels)
+        done = {one.problem: one for one in sweep.problems}
+        try:
+            for number, crossing in enumerate(crossings, 1):
+                problem = crossing.swept.problem
+                self._on_step(Step("crossing", number, len(crossings), problem))
+                done[problem] = crossing.finish(self._store)
+                self._on_swept(done[problem])
+        except KeyboardInterrupt:
+            return Sweep(tuple(done.values()), interrupted=True)
+        return Sweep(tuple(done.values()), interrupted=False)
+
+    def _tuned(self, request: TuneRequest, on_event: Callable[[Event], None]) -> tuple[Swept, bool]:
+        try:
+            result = tune(request, self._target, self._compiler, self._store, on_event)
+        except _ONE_PROBLEM as error:
+            return Swept(request.problem, error=str(error)), False
+        failure = "" if result.best is not None else "no candidate ran correctly"
+        swept = Swept(
+            request.problem, result.run_id, result.finals, result.num_trials, error=failure
+        )
+        return swept, result.stopped_by is StopRule.INTERRUPTED
+
+    def _row_of(self, request: TuneRequest, known: Sequence[DecidedRow]) -> DecidedRow | None:
+        """The newest result of the same request in the same place."""
+        target, measure = self._target, request.measure
+        is_replay = target.provenance is Provenance.RECORDED
+        environment = environment_of(target, self._compiler)
+        fix = {name: tuple(values) for name, values in request.fix.items()}
+        for row in reversed(known):
+            spec = row.spec
+            same_place = (
+                (spec.problem, spec.device.name) == (request.problem, target.device.name)
+                and spec.provenance is target.provenance
+                # Each recording has an environment and a restriction of its own.
+                and (is_replay or (spec.environment, dict(spec.fix)) == (environment, fix))
+            )
+            same_request = (
+                (spec.l2, spec.fill, spec.objective)
+                == (measure.l2, measure.fill, measure.objective)
+                and (spec.sampler, spec.seed) == (request.sampler, request.seed)
+                and spec.family_sha256 == _sha256_of(request.families, spec.families)
+            )
+            if same_place and same_request:
+                return row
+        return None
+
+
+class _Crossing:
+    """One problem with the winners of others."""
+
+    def __init__(
+        self, target: Target, compiler: Compiler | None, swept: Swept, request: TuneRequest
+    ) -> None:
+        self.swept = swept
+        self._target = target
+        self._request = request
+        families = {family.name: family for family in request.families}
+        self._families = families
+        self._maker = Maker(request.families, request.problem, target.device, compiler)
+        self._makings: list[Making] = []
+
+    def begin(self, kernels: Sequence[Config]) -> None:
+        """Render and begin to compile; different configs of one text count once."""
+        assert self.swept.finals is not None
+        winner = self.swept.finals.winner.config
+        assert winner is not None, "a winner has a config"
+        sources: dict[str, KernelSource] = {}
+        for config in (winner, *kernels):
+            family = self._families.get(config.family)
+            problem, device = self._request.problem, self._target.device
+            legal = snapped(family, config, problem, device) if family is not None else None
+            if legal is not None:
+                source = self._maker.render(legal)
+                sources.setdefault(source.sha256, source)
+        met = {entry.kernel_sha256 for entry in self.swept.finals.entries}
+        if not sources.keys() <= met:
+            self._makings = [self._maker.start(source) for source in sources.values()]
+
+    def finish(self, store: Store) -> Swept:
+        """The finals, stored; as it was where all have met already."""
+        swept = self.swept
+        candidates = list(self._candidates())
+        if not candidates or swept.run_id is None:
+            return swept
+        target, request = self._target, self._request
+        target.prepare(request.problem, request.measure)
+        finals = target.finals(candidates, request.rounds, request.seed)
+        store.record_finals(
+            swept.run_id, finals, {one.source.sha256: one.source for one in candidates}
+        )
+        return replace(swept, finals=finals)
+
+    def _candidates(self) -> Iterator[Candidate]:
+        for making in self._makings:
+            with suppress(KernelCompileError):
+                candidate = making.candidate()
+                compiled, device = candidate.compiled, self._target.device
+                if compiled is None or not why_not_launchable(compiled, making.plan, device):
+                    yield candidate
+
+
+def spread_winners(decided: Sequence[Swept], device: Device, count: int) -> tuple[Config, ...]:
+    """Winners of problems as unlike each other as can be: the largest first, then each time the one
+    farthest from all before it (Gonzalez, Clustering to minimize the maximum intercluster distance,
+    1985). Times play no part, so that leaving a problem out leaves out what it brought.
+    """
+    left = sorted(decided, key=lambda one: (-one.problem.flops, one.problem.label))
+    chosen: list[Swept] = []
+    kernels: dict[Config, None] = {}
+    while left and len(kernels) < count:
+        farthest = max(left, key=lambda one: _least_distance(one, chosen, device))
+        left.remove(farthest)
+        chosen.append(farthest)
+        assert farthest.finals is not None and farthest.finals.winner.config is not None
+        kernels[farthest.finals.winner.config] = None
+    return tuple(kernels)
+
+
+def _least_distance(one: Swept, chosen: Sequence[Swept], device: Device) -> float:
+    return min(
+        (distance(one.problem, device, other.problem, device) for other in chosen),
+        default=math.inf,
+    )
+
+
+def _sha256_of(families: Sequence[Family], names: Sequence[str]) -> str:
+    return families_sha256([family for family in families if family.name in names])

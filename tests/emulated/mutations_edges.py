@@ -1,0 +1,67 @@
+"""Bugs to plant where operands need care at their edges: EDGES and PACK of sgemm_simt."""
+
+from mutations import TILE, Base, Mutation, ragged
+
+from autogemm.config import Value
+from autogemm.problem import Layout, Problem
+
+INWARD: dict[str, Value] = TILE | {"VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"}
+
+EDGE_BASES: dict[str, Base] = {
+    # One problem less than a slab deep.
+    "inward": Base(
+        INWARD | {"STAGES": 2, "REG_STAGES": 2}, (*ragged(Layout.NN, 1), Problem(33, 65, 9))
+    ),
+    "inward, one fragment": Base(INWARD | {"STAGES": 2, "REG_STAGES": 1}, ragged(Layout.TN, 1)),
+    "inward pipeline": Base(INWARD | {"STAGES": 3, "REG_STAGES": 1}, ragged(Layout.TN, 1)),
+    "inward split K": Base(
+        INWARD | {"STAGES": 3, "REG_STAGES": 2, "SPLIT_K": 3}, ragged(Layout.NT, 1)
+    ),
+    "packed": Base(
+        TILE | {"PAD_A": 0, "VEC_LOAD": 4, "VEC_STORE": 1, "STAGES": 3, "REG_STAGES": 2, "PACK": 1},
+        ragged(Layout.NN, 1),
+    ),
+    "packed stream K": Base(
+        TILE
+        | {"PAD_A": 0, "VEC_LOAD": 4, "VEC_STORE": 1, "STAGES": 2, "STREAM_BLOCKS": 38, "PACK": 1},
+        ragged(Layout.NT, 1),
+    ),
+    "inward stream K": Base(
+        INWARD | {"STAGES": 2, "REG_STAGES": 2, "STREAM_BLOCKS": 38}, ragged(Layout.NN, 1)
+    ),
+}
+
+EDGE_MUTATIONS: tuple[Mutation, ...] = (
+    Mutation("inward", "rows not moved", "min(own_m0, M - BM)", "own_m0"),
+    Mutation("inward", "columns not moved", "min(own_n0, N - BN)", "own_n0"),
+    Mutation("inward", "moved too far", "M - BM)", "M - BM - 1)"),
+    Mutation("inward", "rows stored by both tiles", "m < tile.first_row", "m < 0"),
+    Mutation("inward", "columns stored by both", "n >= tile.first_column", "n >= 0"),
+    Mutation("inward", "a column stored by none", "n >= tile.first", "n > tile.first"),
+    Mutation("inward", "first slab whole", "first_depth - copy_", "BK - copy_"),
+    Mutation(
+        "inward", "first slab one short", "first_depth - copy_kb", "first_depth - 1 - copy_kb"
+    ),
+    Mutation("inward", "second slab too far on", "A += first_depth;", "A += BK;"),
+    Mutation("inward", "second slab loaded behind the last", "if (num_slabs > 1) {", "{"),
+    Mutation("inward, one fragment", "second slab too far on", "slab > 0 ?", "slab >= 0 ?"),
+    Mutation("inward pipeline", "second slab too far on", "A += (long long)first_depth", "A += BK"),
+    Mutation("inward split K", "parts overlap", "* BK - lacking;", "* BK;", once=True),
+    Mutation(
+        "inward split K", "columns added up by both", "n + j >= tile.first_", "0 * tile.first_"
+    ),
+    Mutation("packed", "edges not zero", "? matrix[", "|| true ? matrix["),
+    Mutation(
+        "packed", "pads left as they were", "row + i * PACK_ROWS < rows &&", "row + i < 60 &&"
+    ),
+    Mutation(
+        "packed",
+        "square read before it is there",
+        "    __syncthreads();\n    #pragma",
+        "    #pragma",
+    ),
+    Mutation("packed", "B over A", "workspace + (long long)packed_k * packed_m", "workspace"),
+    Mutation("packed stream K", "counters over B", "packed_k * (lda + ldb)", "packed_k * lda"),
+    Mutation("inward stream K", "a part begins too far on", "first * BK - lacking", "first * BK"),
+    Mutation("inward stream K", "first part begins before A", "max(0, first", "max(-BK, first"),
+)

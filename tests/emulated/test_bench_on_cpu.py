@@ -1,0 +1,273 @@
+"""`autogemm bench` from names to the database, on a simulated card (cuda_on_cpu/).
+
+What stands in for the compiler gives plain C++ in place of machine code; everything else is the
+program's own.
+"""
+
+import csv
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from test_cuda_worker_on_cpu import KERNEL, RIGHT
+
+from autogemm.benchmark import KernelKind
+from autogemm.cli import main
+from autogemm.contest import BenchRequest, Listener, entrants, run_bench
+from autogemm.errors import KernelCompileError
+from autogemm.kernel import CompiledKernel, KernelSource, Resources
+from autogemm.outcome import Status
+from autogemm.problem import Problem
+from autogemm.store import Store, open_store
+from autogemm.targets.cuda import CudaTarget
+from autogemm.targets.racing import LEAST_ROUNDS, SHARE_US, rounds_of
+
+pytestmark = [
+    pytest.mark.emulated,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
+]
+
+OURS = ("naive", "tiled", "register_blocked", "vectorized", "winner")
+# Not cutlass_f32: where it is installed, it would be compiled.
+LIBRARIES = ("cublas_f32", "cublas_tf32", "cublas_f16", "torch_f32", "triton_f32")
+WRONG_FAMILY, BROKEN_FAMILY, SLOW_FAMILY = "tiled", "register_blocked", "naive"
+
+
+class PlainCompiler:
+    """Every family is the same plain loop in C++, but for three that have their ways."""
+
+    version = "g++"
+
+    def submit(self, source: KernelSource, arch: str) -> "Future[CompiledKernel]":
+        future: Future[CompiledKernel] = Future()
+        if source.family == BROKEN_FAMILY:
+            future.set_exception(KernelCompileError("it does not compile"))
+            return future
+        changes = {"TRANS_A": "0", "TRANS_B": "0"}
+        if source.family == WRONG_FAMILY:
+            changes["DEPTH"] = "K - 1"
+        if source.family == SLOW_FAMILY:
+            changes["AFTER"] = "const long until = clock() + CLOCKS_PER_SEC / 20;\n"
+            changes["AFTER"] += "while (clock() < until) {}"
+        text = KERNEL
+        for name, value in {**RIGHT, **changes}.items():
+            text = text.replace(name, value)
+        resources = (Resources("gemm_kernel", 40, 0, 0, 0, 0),)
+        code = b"C++" + text.encode()
+        future.set_result(CompiledKernel(source.sha256, arch, code, resources, "", "", (), 0.0))
+        return future
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
+        patch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path_factory.mktemp("built")))
+        yield
+
+
+@pytest.fixture(scope="module")
+def store(simulated: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """With one benchmark: ours, wrong, not compiling, slow, libraries here and missing."""
+    request = BenchRequest(
+        entrants((*OURS, *LIBRARIES)),
+        sizes=((40, 24, 32), (16, 16, 16)),
+        rounds=8,
+    )
+    with (
+        open_store(str(tmp_path_factory.mktemp("store") / "bench.db")) as store,
+        closing(CudaTarget()) as target,
+    ):
+        run_bench(request, target, PlainCompiler(), store, Listener())  # type: ignore[arg-type]
+        yield store
+
+
+def test_everybody_has_an_entry_at_every_size(store: Store) -> None:
+    bench = store.bench()
+    assert bench.finished_at is not None
+    assert bench.spec.environment.compiler == "g++"
+    found = [(entry.kernel, entry.problem.size_label) for entry in bench.entries]
+    sizes = ("40x24x32", "16")
+    assert found == [(name, size) for size in sizes for name in (*OURS, *LIBRARIES)]
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "reason"),
+    [
+        ("naive", Status.OK, ""),
+        ("tiled", Status.WRONG_RESULT, "elements"),
+        ("register_blocked", Status.COMPILE_FAILED, "does not compile"),
+        ("vectorized", Status.OK, ""),
+        ("winner", Status.REJECTED, "autogemm tune --size 40x24x32"),
+        ("cublas_f32", Status.OK, ""),
+        ("cublas_tf32", Status.OK, ""),
+        ("cublas_f16", Status.OK, ""),
+        ("torch_f32", Status.REJECTED, "pip install torch"),
+        ("triton_f32", Status.REJECTED, "pip install torch triton"),
+    ],
+)
+def test_what_became_of_each(store: Store, name: str, status: Status, reason: str) -> None:
+    entry = next(entry for entry in store.bench().entries if entry.kernel == name)
+    assert (entry.status, reason in entry.reason) == (status, True), entry.reason
+    is_timed = status is Status.OK
+    assert bool(entry.samples_us) == is_timed == (entry.verification is not None)
+    assert (entry.ratio is not None) == is_timed
+    expected = {"cublas_tf32": "tf32", "cublas_f16": "f16"}.get(name, "f32")
+    assert entry.problem.dtype.label == expected
+    assert entry.problem.size_label == "40x24x32"
+
+
+def test_ours_are_stored_with_their_source(store: Store) -> None:
+    entry = next(entry for entry in store.bench().entries if entry.kernel == "vectorized")
+    assert entry.config is not None
+    assert (entry.config.family, entry.config["VEC"], entry.registers) == ("block_tiled", 4, 40)
+    assert len(entry.kernel_sha256) == 64
+    library = next(entry for entry in store.bench().entries if entry.kernel == "cublas_f32")
+    assert (library.kind, library.kernel_sha256) == (KernelKind.LIBRARY, "")
+    assert library.library == "cuBLAS SGEMM 13.0.0"
+
+
+def test_a_slow_kernel_sits_out_the_later_rounds(store: Store) -> None:
+    slow, quick = (
+        next(entry for entry in store.bench().entries if entry.kernel == name)
+        for name in ("naive", "cublas_f32")
+    )
+    assert slow.time_us is not None
+    assert slow.time_us > 40_000
+    assert len(quick.samples_us) == 8
+    assert LEAST_ROUNDS <= len(slow.samples_us) < 8
+
+
+def test_rounds_by_the_time_of_a_sample() -> None:
+    assert rounds_of(2000.0, 20) == 20
+    assert rounds_of(SHARE_US / 7, 20) == 7
+    assert rounds_of(10 * SHARE_US, 20) == LEAST_ROUNDS
+    assert rounds_of(10 * SHARE_US, 2) == 2
+
+
+@pytest.fixture
+def run(simulated: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Run":
+    from autogemm.targets.cuda import devices
+
+    monkeypatch.setattr("autogemm.compile.Compiler", PlainCompiler)
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "bench.db"))
+    devices.probed.cache_clear()
+    yield Run()
+    devices.probed.cache_clear()
+
+
+class Run:
+    def __call__(self, *arguments: str) -> Result:
+        given = ["bench", "--kernels", "vectorized,tiled,cublas_f32", "--rounds", "3", *arguments]
+        return CliRunner().invoke(main, given)
+
+
+def test_the_table_the_csv_and_the_database_agree(run: Run, tmp_path: Path) -> None:
+    result = run("--sizes", "16,8x24x40", "--csv", "-q")
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [(row["kernel"], row["size"]) for row in rows] == [
+        (kernel, size)
+        for size in ("16", "8x24x40")
+        for kernel in ("vectorized", "tiled", "cublas_f32")
+    ]
+    with open_store(str(tmp_path / "bench.db")) as store:
+        entries = store.bench().entries
+    for row, entry in zip(rows, entries, strict=True):
+        assert row["status"] == entry.status.value
+        if entry.time_us is None:
+            assert (row["time_us"], row["gflops"]) == ("", "")
+            continue
+        problem = Problem.of_size(row["size"])
+        assert float(row["time_us"]) == entry.time_us
+        assert float(row["gflops"]) == pytest.approx(problem.flops / entry.time_us / 1e3)
+        moved = 4 * (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n)
+        assert float(row["bandwidth_gb_s"]) == pytest.approx(moved / entry.time_us / 1e3)
+        assert float(row["flop_per_byte"]) == pytest.approx(problem.flops / moved)
+        assert entry.ratio is not None
+        assert float(row["percent_of_cublas"]) == pytest.approx(100 * entry.ratio)
+
+
+def test_a_stored_benchmark_is_shown_again(run: Run) -> None:
+    first = run("--sizes", "16", "--csv", "-q")
+    assert run("--show", "last", "--csv").stdout == first.stdout
+    assert run("--show", "1", "--csv").stdout == first.stdout
+    assert "no benchmark 7" in run("--show", "7").stderr
+    assert run("--show", "[red]").exit_code == 2
+
+
+def test_a_person_sees_a_table_for_each_size_and_who_was_left_out(run: Run) -> None:
+    result = run("--sizes", "16", "--no-store")
+    assert result.exit_code == 0, result.output
+    assert "M x N x K: 16" in result.stdout
+    assert "Not timed" in result.stdout
+    assert "wrong_result" in result.stdout
+    assert "benchmark " not in result.stdout
+    assert "1 of 1: 16, 2 of 3 timed" in result.stderr
+
+
+def test_json_has_every_row(run: Run) -> None:
+    result = run("--sizes", "16", "--json", "-q", "--no-store")
+    rows = json.loads(result.stdout)
+    assert [row["kernel"] for row in rows] == ["vectorized", "tiled", "cublas_f32"]
+    assert rows[2]["percent_of_cublas"] == 100.0
+
+
+def test_a_report_of_what_was_just_timed(run: Run, tmp_path: Path) -> None:
+    pytest.importorskip("plotly", reason="Plotly is not installed")
+    path = tmp_path / "ladder.html"
+    for stored in ((), ("--no-store",)):
+        result = run("--sizes", "16", "-q", "--report", str(path), *stored)
+        assert result.exit_code == 0, result.output
+        page = path.read_text()
+        assert "<h1>2 kernels on a CPU</h1>" in page
+        assert "vectorized is the fastest" in page
+        assert ("autogemm benchmark 1," in page) is not bool(stored)
+    path.write_text("mine")
+    result = run("--sizes", "16", "-q", "--report", str(path))
+    assert result.exit_code == 2
+    assert result.stdout == "", "nothing was timed for a report that cannot be written"
+    assert path.read_text() == "mine"
+
+
+# In place of ceilings.cu: as slow as a CPU is, and a copy that a test can tell from none.
+CEILINGS = b"""C++
+extern "C" int fma_kernel(float *out, float factor, float addend, int steps) {
+    for (volatile int i = 0; i < 100000; ++i) {
+    }
+    return 0;
+}
+extern "C" int copy_kernel(char *to, const char *from, int count) {
+    memcpy(to, from, 4096);
+    return 0;
+}
+"""
+
+
+class CeilingsCompiler(PlainCompiler):
+    def compile(self, source: KernelSource, arch: str) -> CompiledKernel:
+        return CompiledKernel(source.sha256, arch, CEILINGS, (), "", "", (), 0.0)
+
+
+def test_ceilings_are_measured_stored_and_shown(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("autogemm.compile.Compiler", CeilingsCompiler)
+    result = CliRunner().invoke(main, ["gpus", "--measure", "--json"])
+    assert result.exit_code == 0, result.output
+    (row,) = json.loads(result.stdout)
+    assert (row["kind"], row["name"]) == ("attached", "a CPU")
+    with open_store(str(tmp_path / "bench.db")) as store, closing(CudaTarget()) as target:
+        stored = store.ceilings(target.device)
+    assert stored is not None
+    assert row["measured_f32_tflops"] == stored.fma_tflops > 0
+    assert row["measured_gb_s"] == stored.copy_gb_s > 0

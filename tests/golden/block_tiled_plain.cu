@@ -1,0 +1,126 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
+//
+// Valid for:
+//   M: multiples of BM, N: multiples of BN, K: multiples of BK
+//   A: any leading dimension; accessed float by float
+//   B: any leading dimension; accessed float by float
+//   C: any leading dimension; accessed float by float
+//
+// Large tiles, thin slabs: a block walks along K with BM x BK of A and BK x BN of B in shared
+// memory, and each thread multiplies TM values by TN.
+
+// Tile of C owned by one thread block, and the depth of one slab.
+constexpr int BM = 128;
+constexpr int BN = 128;
+constexpr int BK = 8;
+
+// Part of the tile owned by one thread.
+constexpr int TM = 8;
+constexpr int TN = 8;
+constexpr int THREADS_N = BN / TN;
+constexpr int THREADS = BM / TM * THREADS_N;
+
+// Columns of the slabs as they are stored, and floats per access to global memory.
+constexpr int COLUMNS_A = BK;
+constexpr int COLUMNS_B = BN;
+constexpr int VEC_A = 1;
+constexpr int VEC_B = 1;
+constexpr int VEC_C = 1;
+using VectorA = float;
+using VectorB = float;
+using VectorC = float;
+static_assert(BM * BK % (THREADS * VEC_A) == 0, "whole passes copy A's slab");
+static_assert(BN * BK % (THREADS * VEC_B) == 0, "whole passes copy B's slab");
+
+__device__ __forceinline__ void unpack(float from, float* to) {
+    to[0] = from;
+}
+
+__device__ __forceinline__ void pack(const float* from, float& to) {
+    to = from[0];
+}
+
+// op(A)[m][k].
+__device__ __forceinline__ float element_a(const float* A, int lda, int m, int k, int M, int K) {
+    return A[(long long)m * lda + k];
+}
+
+// op(B)[k][n].
+__device__ __forceinline__ float element_b(const float* B, int ldb, int k, int n, int K, int N) {
+    return B[(long long)k * ldb + n];
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    __shared__ __align__(16) float slab_a[BM][BK];
+    __shared__ __align__(16) float slab_b[BK][BN];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int m0 = (int)blockIdx.x / blocks_n * BM;
+    const int n0 = (int)blockIdx.x % blocks_n * BN;
+    const int thread = (int)threadIdx.x;
+    const int thread_m = thread / THREADS_N * TM;
+    const int thread_n = thread % THREADS_N * TN;
+
+    float sums[TM][TN] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        // Load: neighbouring threads copy neighbours.
+        #pragma unroll
+        for (int pass = 0; pass < BM * BK / (THREADS * VEC_A); ++pass) {
+            const int i = (pass * THREADS + thread) * VEC_A;
+            const int m = i / COLUMNS_A;
+            const int k = i % COLUMNS_A;
+            slab_a[m][k] = element_a(A, lda, m0 + m, k0 + k, M, K);
+        }
+        #pragma unroll
+        for (int pass = 0; pass < BN * BK / (THREADS * VEC_B); ++pass) {
+            const int i = (pass * THREADS + thread) * VEC_B;
+            const int k = i / COLUMNS_B;
+            const int n = i % COLUMNS_B;
+            slab_b[k][n] = element_b(B, ldb, k0 + k, n0 + n, K, N);
+        }
+        __syncthreads();
+
+        // Compute: an outer product of TM and TN values for each k.
+        #pragma unroll
+        for (int k = 0; k < BK; ++k) {
+            float a[TM];
+            float b[TN];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                a[i] = slab_a[thread_m + i][k];
+            }
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                b[j] = slab_b[k][thread_n + j];
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+                }
+            }
+        }
+        __syncthreads();
+    }
+
+    // Store. beta = 0 never reads C.
+    #pragma unroll
+    for (int i = 0; i < TM * TN; i += VEC_C) {
+        const int m = m0 + thread_m + i / TN;
+        const int n = n0 + thread_n + i % TN;
+        VectorC* const c = reinterpret_cast<VectorC*>(C + (long long)m * ldc + n);
+        float result[VEC_C] = {};
+        if (beta != 0.0f) {
+            unpack(*c, result);
+        }
+        #pragma unroll
+        for (int v = 0; v < VEC_C; ++v) {
+            const float sum = sums[i / TN][i % TN + v];
+            result[v] = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * result[v]);
+        }
+        pack(result, *c);
+    }
+}

@@ -1,0 +1,132 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
+//
+// Valid for:
+//   M: multiples of BM, N: multiples of BN, K: multiples of BK
+//   A: aligned to 16 bytes, lda a multiple of 4
+//   B: aligned to 16 bytes, ldb a multiple of 4
+//   C: aligned to 16 bytes, ldc a multiple of 4
+//
+// Large tiles, thin slabs: a block walks along K with BM x BK of A and BK x BN of B in shared
+// memory, and each thread multiplies TM values by TN.
+
+// Tile of C owned by one thread block, and the depth of one slab.
+constexpr int BM = 128;
+constexpr int BN = 128;
+constexpr int BK = 8;
+
+// Part of the tile owned by one thread.
+constexpr int TM = 8;
+constexpr int TN = 8;
+constexpr int THREADS_N = BN / TN;
+constexpr int THREADS = BM / TM * THREADS_N;
+
+// Columns of the slabs as they are stored, and floats per access to global memory.
+constexpr int COLUMNS_A = BK;
+constexpr int COLUMNS_B = BN;
+constexpr int VEC_A = 4;
+constexpr int VEC_B = 4;
+constexpr int VEC_C = 4;
+using VectorA = float4;
+using VectorB = float4;
+using VectorC = float4;
+static_assert(BM * BK % (THREADS * VEC_A) == 0, "whole passes copy A's slab");
+static_assert(BN * BK % (THREADS * VEC_B) == 0, "whole passes copy B's slab");
+
+__device__ __forceinline__ void unpack(float4 from, float* to) {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
+}
+
+__device__ __forceinline__ void pack(const float* from, float4& to) {
+    to = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 2)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    // A is transposed on its way in: a thread's rows are neighbours, read as vectors.
+    __shared__ __align__(16) float slab_a[BK][BM];
+    __shared__ __align__(16) float slab_b[BK][BN + 5];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int m0 = (int)blockIdx.x / blocks_n * BM;
+    const int n0 = (int)blockIdx.x % blocks_n * BN;
+    const int thread = (int)threadIdx.x;
+    const int thread_m = thread / THREADS_N * TM;
+    const int thread_n = thread % THREADS_N * TN;
+
+    float sums[TM][TN] = {};
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        // Load: neighbouring threads copy neighbours.
+        #pragma unroll
+        for (int pass = 0; pass < BM * BK / (THREADS * VEC_A); ++pass) {
+            const int i = (pass * THREADS + thread) * VEC_A;
+            const int m = i / COLUMNS_A;
+            const int k = i % COLUMNS_A;
+            float piece[VEC_A];
+            const float* source = A + (long long)(m0 + m) * lda + k0 + k;
+            unpack(*reinterpret_cast<const VectorA*>(source), piece);
+            #pragma unroll
+            for (int v = 0; v < VEC_A; ++v) {
+                slab_a[k + v][m] = piece[v];
+            }
+        }
+        #pragma unroll
+        for (int pass = 0; pass < BN * BK / (THREADS * VEC_B); ++pass) {
+            const int i = (pass * THREADS + thread) * VEC_B;
+            const int k = i / COLUMNS_B;
+            const int n = i % COLUMNS_B;
+            float piece[VEC_B];
+            const float* source = B + (long long)(k0 + k) * ldb + n0 + n;
+            unpack(*reinterpret_cast<const VectorB*>(source), piece);
+            #pragma unroll
+            for (int v = 0; v < VEC_B; ++v) {
+                slab_b[k][n + v] = piece[v];
+            }
+        }
+        __syncthreads();
+
+        // Compute: an outer product of TM and TN values for each k.
+        #pragma unroll
+        for (int k = 0; k < BK; ++k) {
+            float a[TM];
+            float b[TN];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                a[i] = slab_a[k][thread_m + i];
+            }
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                b[j] = slab_b[k][thread_n + j];
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+                }
+            }
+        }
+        __syncthreads();
+    }
+
+    // Store. beta = 0 never reads C.
+    #pragma unroll
+    for (int i = 0; i < TM * TN; i += VEC_C) {
+        const int m = m0 + thread_m + i / TN;
+        const int n = n0 + thread_n + i % TN;
+        VectorC* const c = reinterpret_cast<VectorC*>(C + (long long)m * ldc + n);
+        float result[VEC_C] = {};
+        if (beta != 0.0f) {
+            unpack(*c, result);
+        }
+        #pragma unroll
+        for (int v = 0; v < VEC_C; ++v) {
+            const float sum = sums[i / TN][i % TN + v];
+            result[v] = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * result[v]);
+        }
+        pack(result, *c);
+    }
+}

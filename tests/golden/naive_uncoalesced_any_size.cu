@@ -1,0 +1,55 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout tt: op(A) = A^T, A stored [K,M]; op(B) = B^T, B stored [N,K].
+//
+// Valid for M: any, N: any, K: any; any leading dimensions.
+//
+// Everything comes from global memory, each time that it is needed.
+
+// Outputs of one thread block, and of one thread: TN neighbours in a row.
+constexpr int BM = 32;
+constexpr int BN = 128;
+constexpr int TN = 4;
+constexpr int THREADS_M = BM;
+constexpr int THREADS_N = BN / TN;
+constexpr int THREADS = THREADS_M * THREADS_N;
+static_assert(BN % TN == 0, "threads cover the block's columns once");
+
+// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, float sum, float alpha, float beta) {
+    *c = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    const int blocks_n = (N + BN - 1) / BN;
+    const int thread = (int)threadIdx.x;
+    // Neighbouring threads walk down a column of C, each in another row of memory.
+    const int thread_m = thread % THREADS_M;
+    const int thread_n = thread / THREADS_M;
+    const int m = (int)blockIdx.x / blocks_n * BM + thread_m;
+    const int n = (int)blockIdx.x % blocks_n * BN + thread_n * TN;
+    if (m >= M || n >= N) {
+        return;
+    }
+    // A column past the edge is computed from the last one, and not stored.
+    const int columns = min(TN, N - n);
+
+    float sums[TN] = {};
+    #pragma unroll 4
+    for (int k = 0; k < K; ++k) {
+        const float a = A[(long long)k * lda + m];
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            sums[j] = fmaf(a, B[(long long)(n + min(j, columns - 1)) * ldb + k], sums[j]);
+        }
+    }
+
+    #pragma unroll
+    for (int j = 0; j < TN; ++j) {
+        if (j == columns) {
+            break;
+        }
+        update(C + (long long)m * ldc + n + j, sums[j], alpha, beta);
+    }
+}

@@ -1,0 +1,120 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
+//
+// Valid for M: multiples of BM, N: multiples of BN, K: multiples of BK; any leading dimensions.
+//
+// A thread computes a patch of C: each float that it reads from shared memory serves TM or TN
+// multiply-adds.
+
+// Tile of C owned by one thread block, and the depth of the tiles of A and B.
+constexpr int BM = 32;
+constexpr int BN = 32;
+constexpr int BK = 32;
+
+// Patch of C owned by one thread.
+constexpr int TM = 4;
+constexpr int TN = 4;
+constexpr int THREADS_M = BM / TM;
+constexpr int THREADS_N = BN / TN;
+constexpr int THREADS = THREADS_M * THREADS_N;
+
+// Tiles are kept the way the matrices are stored.
+constexpr int ROWS_A = BM;
+constexpr int COLUMNS_A = BK;
+constexpr int ROWS_B = BK;
+constexpr int COLUMNS_B = BN;
+using TileA = float[ROWS_A][COLUMNS_A];
+using TileB = float[ROWS_B][COLUMNS_B];
+
+// op(A)[m][k].
+__device__ __forceinline__ float element_a(const float* A, int lda, int m, int k, int M, int K) {
+    return A[(long long)m * lda + k];
+}
+
+// op(B)[k][n].
+__device__ __forceinline__ float element_b(const float* B, int ldb, int k, int n, int K, int N) {
+    return B[(long long)k * ldb + n];
+}
+
+// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, float sum, float alpha, float beta) {
+    *c = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    __shared__ TileA tile_a[2];
+    __shared__ TileB tile_b[2];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int m0 = (int)blockIdx.x / blocks_n * BM;
+    const int n0 = (int)blockIdx.x % blocks_n * BN;
+    const int thread = (int)threadIdx.x;
+    const int thread_m = thread / THREADS_N;
+    const int thread_n = thread % THREADS_N;
+
+    // One element of each tile, by its row and column there.
+    auto load_a = [&](int k0, int row, int column) {
+        return element_a(A, lda, m0 + row, k0 + column, M, K);
+    };
+    auto load_b = [&](int k0, int row, int column) {
+        return element_b(B, ldb, k0 + row, n0 + column, K, N);
+    };
+    // All threads in one line: neighbours copy neighbours, so that a warp reads whole rows.
+    auto copy_tiles = [&](int k0, TileA& to_a, TileB& to_b) {
+        #pragma unroll
+        for (int i = thread; i < ROWS_A * COLUMNS_A; i += THREADS) {
+            to_a[i / COLUMNS_A][i % COLUMNS_A] = load_a(k0, i / COLUMNS_A, i % COLUMNS_A);
+        }
+        #pragma unroll
+        for (int i = thread; i < ROWS_B * COLUMNS_B; i += THREADS) {
+            to_b[i / COLUMNS_B][i % COLUMNS_B] = load_b(k0, i / COLUMNS_B, i % COLUMNS_B);
+        }
+    };
+
+    float sums[TM][TN] = {};
+    auto multiply_tiles = [&](const TileA& from_a, const TileB& from_b) {
+        #pragma unroll
+        for (int k = 0; k < BK; ++k) {
+            float a[TM];
+            float b[TN];
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                a[i] = from_a[thread_m * TM + i][k];
+            }
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                b[j] = from_b[k][thread_n * TN + j];
+            }
+            #pragma unroll
+            for (int i = 0; i < TM; ++i) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+                }
+            }
+        }
+    };
+
+    // Start: the first tiles.
+    copy_tiles(0, tile_a[0], tile_b[0]);
+    __syncthreads();
+    int stage = 0;
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        // Copy the next tiles to the other buffers, then multiply these.
+        if (k0 + BK < K) {
+            copy_tiles(k0 + BK, tile_a[1 - stage], tile_b[1 - stage]);
+        }
+        multiply_tiles(tile_a[stage], tile_b[stage]);
+        // Everybody has left these buffers, and filled the others.
+        __syncthreads();
+        stage = 1 - stage;
+    }
+
+    #pragma unroll
+    for (int i = 0; i < TM * TN; ++i) {
+        const int m = m0 + thread_m * TM + i / TN;
+        const int n = n0 + thread_n * TN + i % TN;
+        update(C + (long long)m * ldc + n, sums[i / TN][i % TN], alpha, beta);
+    }
+}

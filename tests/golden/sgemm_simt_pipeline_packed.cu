@@ -1,0 +1,366 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
+//
+// Valid for:
+//   M: any, N: any, K: any
+//   A: any leading dimension; accessed float by float
+//   B: any leading dimension; accessed float by float
+//   C: any leading dimension; accessed float by float
+
+// Tile of C owned by one thread block, and the depth of one shared-memory slab.
+constexpr int BM = 64;
+constexpr int BN = 64;
+constexpr int BK = 16;
+
+// Tile of C owned by one warp, and by one thread.
+constexpr int WM = 32;
+constexpr int WN = 32;
+constexpr int TM = 8;
+constexpr int TN = 4;
+
+// Warps across the block tile, lanes across the warp tile.
+constexpr int WARPS_N = BN / WN;
+constexpr int THREADS = 32 * (BM / WM) * WARPS_N;
+constexpr int LANES_M = WM / TM;
+constexpr int LANES_N = WN / TN;
+static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
+
+// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
+// lanes interleave, so that a warp's read is contiguous.
+constexpr int PIECE_M = 4;
+constexpr int PIECE_N = 4;
+using PieceM = float4;
+using PieceN = float4;
+
+// A slab of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+constexpr int STRIDE_A = BM + 0;
+constexpr int STRIDE_B = BN + 0;
+constexpr int SLAB_A = BK * STRIDE_A;
+constexpr int SLAB_B = BK * STRIDE_B;
+static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are aligned vectors");
+
+// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+constexpr int STAGES = 4;
+constexpr int STAGE = SLAB_A + SLAB_B;
+constexpr int MAX_PENDING_COPIES = STAGES - 2;
+static_assert(MAX_PENDING_COPIES >= 1, "a pipeline has three stages or more");
+
+// Floats per access to global memory. The threads of a block stand LANES side by side along a
+// stored row, and cover ROWS stored rows in one pass.
+constexpr int VEC_A = 4;
+constexpr int VEC_B = 4;
+constexpr int VEC_C = 1;
+constexpr int LANES_A = 16;
+constexpr int LANES_B = 16;
+constexpr int ROWS_A = THREADS / LANES_A;
+constexpr int ROWS_B = THREADS / LANES_B;
+static_assert(BK % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a slab");
+using VectorC = float;
+
+__device__ __forceinline__ void unpack(float from, float* to) {
+    to[0] = from;
+}
+
+__device__ __forceinline__ void pack(const float* from, float& to) {
+    to = from[0];
+}
+
+__device__ __forceinline__ void unpack(float4 from, float* to) {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
+}
+
+__device__ __forceinline__ void pack(const float* from, float4& to) {
+    to = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Starts copying 16 bytes from global to shared memory.
+__device__ __forceinline__ void copy_async_16(float* shared, const float* global) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global));
+#else  // built for an older card: copied at once
+    for (int i = 0; i < 4; ++i) {
+        shared[i] = global[i];
+    }
+#endif
+}
+
+// Closes the group of copies started since the last call.
+__device__ __forceinline__ void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+
+// Waits until at most MAX_PENDING_COPIES groups of this thread are still in flight.
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
+#endif
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Starts copying the slab of op(A) to shared memory.
+// `a` and `shared` point to what this thread copies first.
+__device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int lda) {
+    #pragma unroll
+    for (int k = 0; k < BK; k += ROWS_A) {
+        copy_async_16(shared + k * STRIDE_A, a + (long long)k * lda);
+    }
+}
+
+// Starts copying the slab of op(B) to shared memory.
+// `b` and `shared` point to what this thread copies first.
+__device__ __forceinline__ void copy_slab_b(float* shared, const float* b, int ldb) {
+    #pragma unroll
+    for (int k = 0; k < BK; k += ROWS_B) {
+        copy_async_16(shared + k * STRIDE_B, b + (long long)k * ldb);
+    }
+}
+
+// One k of the slab: TM values of A and TN values of B, from shared memory into registers.
+__device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
+                                               float (&frag_a)[TM], float (&frag_b)[TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; i += PIECE_M) {
+        const float* piece = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const PieceM*>(piece), frag_a + i);
+    }
+    #pragma unroll
+    for (int j = 0; j < TN; j += PIECE_N) {
+        const float* piece = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const PieceN*>(piece), frag_b + j);
+    }
+}
+
+// sums += frag_a * frag_b^T.
+__device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
+                                                   const float (&frag_b)[TN],
+                                                   float (&sums)[TM][TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int step = 0; step < TN; ++step) {
+            // Turn round at each row's end: the next row begins with the operand just used.
+            const int j = i % 2 == 0 ? step : TN - 1 - step;
+            sums[i][j] = fmaf(frag_a[i], frag_b[j], sums[i][j]);
+        }
+    }
+}
+
+// One tile of C: where it and what it is computed from begin, and how much of C is left.
+struct Tile {
+    const float *A, *B;
+    float* C;
+    int rows;
+    int columns;
+};
+
+// Where this thread's part of a tile begins.
+struct Place {
+    int m, n;
+};
+
+__device__ __forceinline__ Place place_of_thread() {
+    const int warp = (int)threadIdx.x / 32;
+    const int lane = (int)threadIdx.x % 32;
+    const int lane_m = lane / LANES_N;
+    const int lane_n = lane % LANES_N;
+    Place place;
+    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
+    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    return place;
+}
+
+// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+__device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
+                                              int k_extent, float (&sums)[TM][TN]) {
+    // What this thread copies first of each slab; the pointers advance from slab to slab.
+    const int thread = (int)threadIdx.x;
+    const int copy_m = thread % LANES_A * VEC_A;
+    const int copy_ka = thread / LANES_A;
+    const float* A = tile.A + (long long)copy_ka * lda + copy_m;
+    const long long advance_a = (long long)BK * lda;
+    const int copy_n = thread % LANES_B * VEC_B;
+    const int copy_kb = thread / LANES_B;
+    const float* B = tile.B + (long long)copy_kb * ldb + copy_n;
+    const long long advance_b = (long long)BK * ldb;
+    float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
+    float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    const Place place = place_of_thread();
+    const float* const read_from_a = shared + place.m;
+    const float* const read_from_b = shared + SLAB_A + place.n;
+    const int num_slabs = (k_extent + BK - 1) / BK;
+
+    // Start: all stages but one in flight, one group of copies each.
+    #pragma unroll
+    for (int slab = 0; slab < STAGES - 1; ++slab) {
+        if (slab < num_slabs) {
+            copy_slab_a(copy_to_a + slab * STAGE, A, lda);
+            copy_slab_b(copy_to_b + slab * STAGE, B, ldb);
+            A += advance_a;
+            B += advance_b;
+        }
+        commit_copies();
+    }
+    int read = 0;
+    int write = (STAGES - 1) * STAGE;
+
+    // Wait for the first slab and read its first fragments.
+    wait_for_copies();
+    __syncthreads();
+    float frag_a[2][TM];
+    float frag_b[2][TN];
+    load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
+
+    for (int slab = 0; slab < num_slabs; ++slab) {
+        #pragma unroll
+        for (int k = 0; k < BK; ++k) {
+            // Wait: the last fragments of this slab are in registers, the next slab must be here.
+            if (k == BK - 1) {
+                wait_for_copies();
+                __syncthreads();
+                read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
+            }
+            // Read the next fragments while multiplying these.
+            if (k + 1 < BK || slab + 1 < num_slabs) {
+                load_fragments(read_from_a + read, read_from_b + read, (k + 1) % BK,
+                               frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
+            }
+            // Copy: the stage that was read last is free since the barrier above.
+            if (k == 0) {
+                if (slab + STAGES - 1 < num_slabs) {
+                    copy_slab_a(copy_to_a + write, A, lda);
+                    copy_slab_b(copy_to_b + write, B, ldb);
+                    A += advance_a;
+                    B += advance_b;
+                }
+                commit_copies();
+                write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
+            }
+            multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
+        }
+    }
+}
+
+// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+    float result[VEC_C] = {};
+    if (beta != 0.0f) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int i = 0; i < VEC_C; ++i) {
+        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// The tile of C from its sums.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
+                                           const float (&sums)[TM][TN]) {
+    const Place place = place_of_thread();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        if (m >= tile.rows) {
+            continue;
+        }
+        #pragma unroll
+        for (int j = 0; j < TN; j += VEC_C) {
+            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+            float* c = tile.C + (long long)m * ldc + n;
+            if (n + VEC_C <= tile.columns) {
+                update(c, &sums[i][j], alpha, beta);
+            }
+        }
+    }
+}
+
+// Packing: op(A) as [k][m] and op(B) as [k][n], in whole tiles, zero past the edges, so that rows
+// of any alignment become rows that vectors divide. A block copies a square of PACK x PACK.
+constexpr int PACK = 64;
+constexpr int PACK_THREADS = 256;
+constexpr int PACK_ROWS = PACK_THREADS / PACK;
+constexpr int PACK_PASSES = PACK / PACK_ROWS;
+
+// This thread's share of the square of `matrix` that begins at row, column.
+__device__ __forceinline__ void read_square(const float* matrix, int pitch, int rows, int columns,
+                                            int row, int column, float (&values)[PACK_PASSES]) {
+    row += (int)threadIdx.x / PACK;
+    column += (int)threadIdx.x % PACK;
+    #pragma unroll
+    for (int i = 0; i < PACK_PASSES; ++i) {
+        const bool is_inside = row + i * PACK_ROWS < rows && column < columns;
+        values[i] = is_inside ? matrix[(long long)(row + i * PACK_ROWS) * pitch + column] : 0.0f;
+    }
+}
+
+__device__ __forceinline__ void write_square(float* packed, int rows, int columns, int row,
+                                             int column, const float (&values)[PACK_PASSES]) {
+    row += (int)threadIdx.x / PACK;
+    column += (int)threadIdx.x % PACK;
+    #pragma unroll
+    for (int i = 0; i < PACK_PASSES; ++i) {
+        if (row + i * PACK_ROWS < rows && column < columns) {
+            packed[(long long)(row + i * PACK_ROWS) * columns + column] = values[i];
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(PACK_THREADS)
+    pack_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
+                float* __restrict__ workspace) {
+    const int packed_m = (M + BM - 1) / BM * BM;
+    const int packed_n = (N + BN - 1) / BN * BN;
+    const int packed_k = (K + BK - 1) / BK * BK;
+    const int squares_m = (packed_m + PACK - 1) / PACK;
+    const int squares_n = (packed_n + PACK - 1) / PACK;
+    const int squares_k = (packed_k + PACK - 1) / PACK;
+    const int index = (int)blockIdx.x;
+    float values[PACK_PASSES];
+    if (index < squares_m * squares_k) {
+        const int m = index % squares_m * PACK;
+        const int k = index / squares_m * PACK;
+        read_square(A, lda, K, M, k, m, values);
+        write_square(workspace, packed_k, packed_m, k, m, values);
+    } else {
+        const int n = (index - squares_m * squares_k) % squares_n * PACK;
+        const int k = (index - squares_m * squares_k) / squares_n * PACK;
+        read_square(B, ldb, K, N, k, n, values);
+        write_square(workspace + (long long)packed_k * packed_m, packed_k, packed_n, k, n, values);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
+                float* __restrict__ workspace) {
+    extern __shared__ __align__(16) float shared[];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int blocks_m = (M + BM - 1) / BM;
+    // From here on A and B are the packed operands.
+    lda = blocks_m * BM;
+    ldb = blocks_n * BN;
+    const long long packed_k = (K + BK - 1) / BK * BK;
+    A = workspace;
+    B = A + packed_k * lda;
+    const int index = (int)blockIdx.x;
+    // Where the tile is: row by row.
+    const int m0 = index / blocks_n * BM;
+    const int n0 = index % blocks_n * BN;
+    Tile tile;
+    tile.A = A + m0;
+    tile.B = B + n0;
+    tile.C = C + (long long)m0 * ldc + n0;
+    tile.rows = M - m0;
+    tile.columns = N - n0;
+    float sums[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, K, sums);
+    store_tile(tile, ldc, alpha, beta, sums);
+}

@@ -1,0 +1,109 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
+//
+// Valid for M: multiples of BM, N: multiples of BN, K: multiples of BK; any leading dimensions.
+//
+// A block copies tiles of A and B to shared memory, where each element serves a whole row or column
+// of threads.
+
+// Tile of C owned by one thread block, and the depth of the tiles of A and B.
+constexpr int BM = 32;
+constexpr int BN = 32;
+constexpr int BK = 32;
+
+// Outputs of one thread: TN in a row of C, SIDE columns apart.
+constexpr int TN = 1;
+constexpr int SIDE = BN / TN;
+constexpr int THREADS = BM * SIDE;
+static_assert(BM == BK && SIDE == BK, "a thread copies one element of A, and TN of B");
+
+// Tiles are kept the way the matrices are stored.
+using TileA = float[BK][BM];
+using TileB = float[BK][BN];
+
+// op(A)[m][k].
+__device__ __forceinline__ float element_a(const float* A, int lda, int m, int k, int M, int K) {
+    return A[(long long)k * lda + m];
+}
+
+// op(B)[k][n].
+__device__ __forceinline__ float element_b(const float* B, int ldb, int k, int n, int K, int N) {
+    return B[(long long)k * ldb + n];
+}
+
+// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, float sum, float alpha, float beta) {
+    *c = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
+}
+
+// What one thread copies of a tile of A and one of B.
+struct Share {
+    float a;
+    float b[TN];
+};
+
+// Stores it at the thread's place in the tiles.
+__device__ __forceinline__ void store_share(const Share& share, int row, int column, TileA& tile_a,
+                                            TileB& tile_b) {
+    tile_a[row][column] = share.a;
+    #pragma unroll
+    for (int j = 0; j < TN; ++j) {
+        tile_b[row][column + j * SIDE] = share.b[j];
+    }
+}
+
+// sums += the product of one row of op(A)'s tile and TN columns of op(B)'s.
+__device__ __forceinline__ void multiply_tiles(const TileA& tile_a, const TileB& tile_b, int row,
+                                               int column, float (&sums)[TN]) {
+    #pragma unroll 4
+    for (int k = 0; k < BK; ++k) {
+        const float a = tile_a[k][row];
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            sums[j] = fmaf(a, tile_b[k][column + j * SIDE], sums[j]);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    __shared__ TileA tile_a;
+    __shared__ TileB tile_b;
+    const int blocks_n = (N + BN - 1) / BN;
+    const int m0 = (int)blockIdx.x / blocks_n * BM;
+    const int n0 = (int)blockIdx.x % blocks_n * BN;
+    // The thread's place in a tile. Neighbouring threads take neighbouring columns.
+    const int row = (int)threadIdx.x / SIDE;
+    const int column = (int)threadIdx.x % SIDE;
+
+    auto load_share = [&](int k0) {
+        Share share;
+        share.a = element_a(A, lda, m0 + column, k0 + row, M, K);
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            share.b[j] = element_b(B, ldb, k0 + row, n0 + column + j * SIDE, K, N);
+        }
+        return share;
+    };
+
+    float sums[TN] = {};
+    Share share = load_share(0);
+    for (int k0 = 0; k0 < K; k0 += BK) {
+        store_share(share, row, column, tile_a, tile_b);
+        __syncthreads();
+        // Load the next tiles into registers; they arrive while these are multiplied.
+        if (k0 + BK < K) {
+            share = load_share(k0 + BK);
+        }
+        multiply_tiles(tile_a, tile_b, row, column, sums);
+        __syncthreads();
+    }
+
+    #pragma unroll
+    for (int j = 0; j < TN; ++j) {
+        const int m = m0 + row;
+        const int n = n0 + column + j * SIDE;
+        update(C + (long long)m * ldc + n, sums[j], alpha, beta);
+    }
+}

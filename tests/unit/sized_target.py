@@ -1,0 +1,87 @@
+"""A card on which another tile is best for each size, for sweeps and rules learned from them."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from fake_target import FakeCompiler, FakeTarget, tiny_family
+
+from autogemm.config import Config
+from autogemm.kernel import Candidate
+from autogemm.outcome import Finals, FinalsEntry, Measurement, Outcome, Provenance
+from autogemm.problem import Problem
+from autogemm.store import Store
+from autogemm.targets import MeasureOptions
+from autogemm.tuning import Sweep, Sweeper, Swept, TuneRequest
+
+
+def sized_us(config: Config, problem: Problem) -> float:
+    """BM = 16 is best for M up to 200, 32 up to 1000, 64 above; wrong by a factor of two: 20 %."""
+    ideal = 16 if problem.m <= 200 else 32 if problem.m <= 1000 else 64
+    steps = abs(math.log2(int(config["BM"]) / ideal))
+    others = abs(int(config["BN"]) - 32) / 3 + 7 * (4 - int(config["U"]))
+    return (100.0 + others) * 1.2**steps
+
+
+class SizedTarget(FakeTarget):
+    def prepare(self, problem: Problem, options: MeasureOptions) -> None:
+        super().prepare(problem, options)
+        self.problem = problem
+
+    def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
+        outcome = super().measure(candidate, best_us)
+        own_us = sized_us(candidate.config, self.problem)
+        return dataclasses.replace(outcome, measurement=Measurement((own_us,), Provenance.MEASURED))
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+        finals = super().finals(candidates, rounds, seed)
+        entries = sorted(map(self._sized, finals.entries), key=lambda entry: entry.median_us)
+        return dataclasses.replace(finals, entries=tuple(entries))
+
+    def _sized(self, entry: FinalsEntry) -> FinalsEntry:
+        assert entry.config is not None
+        own_us = sized_us(entry.config, self.problem)
+        ratio = 100.0 / own_us
+        return dataclasses.replace(
+            entry,
+            samples_us=(own_us,) * len(entry.samples_us),
+            ratio=ratio,
+            ratio_low=ratio,
+            ratio_high=ratio,
+        )
+
+
+def requests_for(folder: Path, sizes: Sequence[int]) -> list[TuneRequest]:
+    family = tiny_family(folder / "tiny")
+    return [
+        TuneRequest(
+            Problem(m, 512, 256),
+            (family,),
+            fix={"U": (4,), "ECHO": (0,)},
+            sampler="exhaustive",
+            finalists=2,
+            rounds=3,
+        )
+        for m in sizes
+    ]
+
+
+def swept(
+    requests: Sequence[TuneRequest], target: FakeTarget, store: Store, *, cross: bool = False
+) -> tuple[Sweep, list[str]]:
+    """The sweep and what was told of it."""
+    told: list[str] = []
+
+    def on_swept(one: Swept) -> None:
+        told.append(f"{one.problem.m} {'known' if one.is_known else 'tuned'} {one.error}".strip())
+
+    sweeper = Sweeper(
+        target,  # type: ignore[arg-type]
+        FakeCompiler(),  # type: ignore[arg-type]
+        store,
+        on_step=lambda step: lambda event: None,
+        on_swept=on_swept,
+    )
+    sweep = sweeper.run(requests)
+    return (sweeper.cross(sweep, requests[0]) if cross else sweep), told

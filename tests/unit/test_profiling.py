@@ -1,0 +1,202 @@
+"""What is read from real pages of Nsight Compute, and what is said of them."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench_samples import PROFILE
+from click.testing import CliRunner, Result
+
+from autogemm.cli import main
+from autogemm.config import Config
+from autogemm.errors import ProfileError
+from autogemm.ladder import find_rung
+from autogemm.profile import Profile
+from autogemm.profiling import Finding, findings, parse_page
+from autogemm.profiling import counters as names
+from autogemm.profiling.counters import KEPT, stalls
+from autogemm.space import load_family
+from autogemm.store import open_store
+
+PAGES = Path(__file__).parents[1] / "pages"
+TILED = ("--from", str(PAGES / "tiled_1024.csv"), "--gpu", "h100")
+RUNGS = sorted(path.name.removesuffix("_1024.csv") for path in PAGES.glob("*.csv"))
+
+
+def page(rung: str) -> str:
+    return (PAGES / f"{rung}_1024.csv").read_text()
+
+
+def profile_of(rung: str, **changes: float) -> Profile:
+    found = find_rung(rung)
+    family = load_family(found.family)
+    config = Config.of(family.name, family.seeds[0].as_dict() | dict(found.values))
+    counters = parse_page(page(rung)) | changes
+    return replace(PROFILE, kernel=rung, config=config, counters=tuple(counters.items()))
+
+
+def said(rung: str, topic: str, **changes: float) -> list[Finding]:
+    return [one for one in findings(profile_of(rung, **changes)) if one.topic == topic]
+
+
+@pytest.mark.parametrize("rung", RUNGS)
+def test_every_counter_that_is_looked_for_is_in_a_real_page(rung: str) -> None:
+    counters = parse_page(page(rung))
+    assert not KEPT - counters.keys()
+    shares = stalls(counters)
+    # With the cycle of its own issue they are all there is between two instructions of a warp.
+    assert 0.5 < sum(shares.values()) < 1.0
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+
+
+def test_numbers_are_those_of_the_page() -> None:
+    counters = parse_page(page("naive"))
+    assert counters[names.TIME] == 412_864  # nanoseconds
+    assert counters[names.LOAD_SECTORS] / counters[names.GLOBAL_LOADS] == pytest.approx(2.5)
+    assert counters["launch__grid_size"] == 1024
+
+
+def test_of_several_kernels_the_longest_counts() -> None:
+    lines = page("naive").splitlines()
+    shorter = lines[2].replace("412,864", "5")
+    assert parse_page("\n".join([*lines, shorter]))[names.TIME] == 412_864
+
+
+@pytest.mark.parametrize(
+    "text", ["", "==ERROR== nothing", '"ID","x"\n"",""\n', page("naive").split("\n")[0]]
+)
+def test_what_is_no_page_is_refused(text: str) -> None:
+    with pytest.raises(ProfileError, match="Nsight Compute"):
+        parse_page(text)
+
+
+def test_a_number_that_is_missing_is_left_out() -> None:
+    text = page("naive").replace('"412,864"', '"412864"').replace('"32"', '"n/a"')
+    assert names.REGISTERS not in parse_page(text)
+
+
+def test_lanes_in_a_column_are_uncoalesced() -> None:
+    loads, stores = said("naive_uncoalesced", "coalescing")
+    assert "16.5 sectors a request" in loads.figure
+    assert "31.9 sectors a request" in stores.figure
+    assert (loads.parameters, loads.cause != "") == (("WALK", "TN"), True)
+    good, _ = said("naive", "coalescing")
+    assert (good.cause, good.parameters) == ("", ())
+
+
+def test_vectors_take_as_many_sectors_as_they_have_bytes_for() -> None:
+    # 16 sectors are four floats of 32 lanes.
+    loads, _ = said("vectorized", "coalescing")
+    assert "16.0 sectors a request, 16 where" in loads.figure
+    assert loads.cause == ""
+
+
+@pytest.mark.parametrize(
+    ("rung", "reason", "parameters"),
+    [
+        ("naive_uncoalesced", "lg_throttle: 94 %", {"TN", "WALK"}),
+        ("tiled", "mio_throttle: 55 %", {"TN"}),
+        ("pipelined", "not_selected: 51 %", set()),
+    ],
+)
+def test_the_first_stall_reason(rung: str, reason: str, parameters: set[str]) -> None:
+    first = said(rung, "stall")[0]
+    assert first.figure.startswith(reason)
+    assert set(first.parameters) == parameters
+
+
+def test_bank_conflicts_count_among_all_accesses() -> None:
+    loads, stores = said("register_blocked", "bank conflicts")
+    assert loads.figure == "shared loads: 4.0 wavefronts each, 25 % are conflicts"
+    assert "PAD" in loads.parameters
+    assert stores.cause == ""
+    # Twelve per cent of the few stores of this kernel.
+    assert [one.cause for one in said("tiled", "bank conflicts")] == ["", ""]
+    assert said("naive", "bank conflicts") == []
+
+
+def test_compute_says_what_is_executed_instead_of_multiply_adds() -> None:
+    (tiled,) = said("tiled", "compute")
+    assert "load and store instructions (78 %" in tiled.says
+    (blocked,) = said("register_blocked", "compute")
+    assert "integer instructions (44 %" in blocked.says
+    (pipelined,) = said("pipelined", "compute")
+    assert "busy" in pipelined.says
+
+
+def test_occupancy_names_the_limit_and_an_empty_card() -> None:
+    (tiled,) = said("tiled", "occupancy")
+    assert tiled.says == "registers and threads limit it to 2 blocks an SM"
+    assert tiled.cause == ""
+    (pipelined,) = said("pipelined", "occupancy")
+    assert "0.24 of the card" in pipelined.says
+    assert "SPLIT_K" in pipelined.parameters
+    (alone,) = said("block_tiled_2d", "occupancy", **{names.WAVES: 4.0})
+    assert "too few warps to hide latency" in alone.says
+    assert "TM" in alone.parameters
+
+
+def test_memory_names_the_level_that_is_at_its_limit() -> None:
+    (naive,) = said("naive", "memory")
+    assert "L1 and shared memory is at its limit" in naive.says
+    (pipelined,) = said("pipelined", "memory")
+    assert pipelined.says == "no level is near its limit"
+    (dram,) = said("pipelined", "memory", **{names.DRAM: 93.0})
+    assert "device memory is at its limit" in dram.says
+    assert dram.parameters == ("BM", "BN", "GROUP_M")
+
+
+def test_without_counters_nothing_is_said() -> None:
+    assert findings(replace(PROFILE, counters=())) == ()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> "Run":
+    return Run(tmp_path)
+
+
+class Run:
+    def __init__(self, folder: Path) -> None:
+        self.db = str(folder / "a.db")
+
+    def __call__(self, *arguments: str) -> Result:
+        return CliRunner().invoke(main, ["profile", *arguments, "--db", self.db])
+
+
+def test_a_page_from_elsewhere_is_said_and_stored(run: Run) -> None:
+    result = run("tiled", "--size", "1024", *TILED)
+    assert result.exit_code == 0, result.output
+    assert "stall: mio_throttle: 55 % of 36.9 cycles an instruction\n" in result.stdout
+    assert "  turn: TN" in result.stdout
+    with open_store(run.db) as store:
+        (stored,) = store.profiles()
+    assert (stored.kernel, stored.problem.m) == ("tiled", 1024)
+    assert dict(stored.counters) == parse_page(page("tiled"))
+    rows = json.loads(run("tiled", "--size", "1024", *TILED, "--json", "--no-store").stdout)
+    assert [row["topic"] for row in rows][:2] == ["occupancy", "compute"]
+    with open_store(run.db) as store:
+        assert len(store.profiles()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("tiled",), "a profile needs a GPU"),
+        (("tiled", "--gpu", "h100"), "--gpu goes with --from"),
+        (("cublas_f32", *TILED), "no kernel of ours"),
+        (("rungs", *TILED), "no kernel of ours"),
+        (("[red]x", *TILED), "no kernel '[red]x'"),
+        (("tiled", "--from", "absent.csv"), "cannot read absent.csv"),
+        (("tiled", "--from", str(PAGES / "README.md"), "--gpu", "h100"), "no raw page"),
+        (("winner", *TILED), "autogemm tune"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    run: Run, arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
+    result = run(*arguments)
+    assert result.exit_code in (1, 2)
+    assert message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
