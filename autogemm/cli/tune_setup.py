@@ -52,7 +52,7 @@ def opened(stack: ExitStack, problem: "Problem", options: dict[str, Any], db: st
     if chosen.notice:
         click.secho(chosen.notice, err=True, bold=True)
     has_kernel = request.families[0].template_path is not None
-    compiler = _compiler_for(target) if has_kernel else None
+    compiler = compiler_for(target) if has_kernel else None
     if compiler is not None:
         stack.enter_context(closing(compiler))
     return Opened(request, target, compiler, store)
@@ -127,7 +127,7 @@ def _request(
         warm_start=not options["no_warm_start"],
         fresh=options["fresh"],
         certify=not options["no_certify"],
-        command=_command_line(),
+        command=command_line(),
     )
 
 
@@ -154,12 +154,12 @@ def _families(
     return tuple(family for family, _ in fixed), fixed[0][1]
 
 
-def _command_line() -> str:
+def command_line() -> str:
     """As typed, for the database."""
     return shlex.join(["autogemm", *sys.argv[1:]])
 
 
-def _compiler_for(target: "Target") -> "Compiler | None":
+def compiler_for(target: "Target") -> "Compiler | None":
     """A compiler; None where the target does not need one and there is none."""
     from autogemm.compile import Compiler
 

@@ -7,8 +7,9 @@ from golden_cases import GOLDEN_CASES, GoldenCase
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.device_catalogue import find_device
+from autogemm.kernel import MAIN_KERNEL
 from autogemm.problem import Layout, Problem
-from autogemm.space import build_space, list_families, load_family
+from autogemm.space import build_space, launch_plan, list_families, load_family
 from autogemm.space.family import Searched
 
 pytestmark = pytest.mark.compile
@@ -48,8 +49,10 @@ def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> Non
         pytest.skip(f"{compiler.version} does not know {arch}")
     source = render(load_family(case.family), case.config, case.problem)
     compiled = compiler.compile(source, arch)
-    (resources,) = compiled.resources
-    assert resources.kernel == "gemm_kernel"
+    kernels = {one.kernel: one for one in compiled.resources}
+    plan = launch_plan(load_family(case.family), case.config, case.problem)
+    assert kernels.keys() == {launch.kernel for launch in plan.launches}
+    resources = kernels[MAIN_KERNEL]
     tile = case.config.as_dict()
     assert resources.registers >= tile.get("TM", 1) * tile.get("TN", 1)
     # With 512 threads of 64 accumulators some compilers keep a few bytes outside the registers.
@@ -79,7 +82,7 @@ def test_sampled_legal_configs_compile(compiler: Compiler, name: str, card: str)
             source = render(family, space.config(int(index)), problem)
             futures.append(compiler.submit(source, device.sm))
     for future in futures:
-        (resources,) = future.result().resources
+        (resources,) = (one for one in future.result().resources if one.kernel == MAIN_KERNEL)
         assert resources.registers <= 255
         # At most the flag of the block that arrives last.
         assert resources.static_smem_bytes <= (48 * 1024 if name in STATIC_SMEM_FAMILIES else 16)
