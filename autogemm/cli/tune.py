@@ -260,6 +260,8 @@ def _tune_many(  # noqa: PLR0913, PLR0917  # what the command was asked for
         on_step=progress.on_step,
         on_swept=progress.on_swept,
     )
+    if options["cross"]:
+        sweeper.require_card()
     sweep = sweeper.run(requests)
     if options["cross"] and not sweep.interrupted:
         sweep = sweeper.cross(sweep, requests[0])

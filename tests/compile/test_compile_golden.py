@@ -9,8 +9,9 @@ from autogemm.compile import Compiler
 from autogemm.device_catalogue import find_device
 from autogemm.dtypes import DType
 from autogemm.errors import EmptySpaceError
+from autogemm.kernel import MAIN_KERNEL
 from autogemm.problem import Layout, Problem
-from autogemm.space import build_space, derive_values, list_families, load_family
+from autogemm.space import build_space, derive_values, launch_plan, list_families, load_family
 from autogemm.space.family import Searched
 
 pytestmark = pytest.mark.compile
@@ -52,8 +53,10 @@ def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> Non
         pytest.skip("this card lacks an instruction of the kernel")
     family = load_family(case.family)
     compiled = compiler.compile(render(family, case.config, case.problem), arch)
-    (resources,) = compiled.resources
-    assert resources.kernel == "gemm_kernel"
+    kernels = {one.kernel: one for one in compiled.resources}
+    plan = launch_plan(family, case.config, case.problem)
+    assert kernels.keys() == {launch.kernel for launch in plan.launches}
+    resources = kernels[MAIN_KERNEL]
     accumulators = derive_values(family, case.config, case.problem).get("accumulators", 1)
     assert isinstance(accumulators, int)
     assert resources.registers >= accumulators
@@ -92,7 +95,7 @@ def test_sampled_legal_configs_compile(compiler: Compiler, name: str, card: str)
             source = render(family, space.config(int(index)), problem)
             futures.append(compiler.submit(source, device.sm))
     for future in futures:
-        (resources,) = future.result().resources
+        (resources,) = (one for one in future.result().resources if one.kernel == MAIN_KERNEL)
         assert resources.registers <= 255
         # At most the flag of the block that arrives last.
         assert resources.static_smem_bytes <= (48 * 1024 if name in STATIC_SMEM_FAMILIES else 16)
