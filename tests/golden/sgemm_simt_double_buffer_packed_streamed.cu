@@ -324,34 +324,22 @@ __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* par
         *arrived = 0;
     }
 
-    // Each thread takes fours of neighbours, AT_ONCE of them and of two parts, so that their loads
-    // overlap.
+    // Each thread takes fours of neighbours, AT_ONCE of them so that their loads overlap.
     constexpr int AT_ONCE = 8;
     constexpr int STEP = 4 * THREADS;
     static_assert(PART % (AT_ONCE * STEP) == 0, "whole passes cover a tile");
     for (int first = (int)threadIdx.x * 4; first < PART; first += AT_ONCE * STEP) {
         float totals[AT_ONCE][4] = {};
-        #pragma unroll 2
-        for (int from = 0; from < num_parts; from += 2) {
+        #pragma unroll 4
+        for (int from = 0; from < num_parts; ++from) {
             const float* const source = parts + (long long)from * PART + first;
-            float4 fours[2][AT_ONCE] = {};
             #pragma unroll
             for (int i = 0; i < AT_ONCE; ++i) {
-                fours[0][i] = __ldcg(reinterpret_cast<const float4*>(source + i * STEP));
-            }
-            if (from + 1 < num_parts) {
-                #pragma unroll
-                for (int i = 0; i < AT_ONCE; ++i) {
-                    fours[1][i] = __ldcg(reinterpret_cast<const float4*>(source + PART + i * STEP));
-                }
-            }
-            #pragma unroll
-            for (int i = 0; i < 2 * AT_ONCE; ++i) {
-                const float4 four = fours[i / AT_ONCE][i % AT_ONCE];
-                totals[i % AT_ONCE][0] += four.x;
-                totals[i % AT_ONCE][1] += four.y;
-                totals[i % AT_ONCE][2] += four.z;
-                totals[i % AT_ONCE][3] += four.w;
+                const float4 four = __ldcg(reinterpret_cast<const float4*>(source + i * STEP));
+                totals[i][0] += four.x;
+                totals[i][1] += four.y;
+                totals[i][2] += four.z;
+                totals[i][3] += four.w;
             }
         }
         #pragma unroll
