@@ -8,6 +8,8 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from autogemm.errors import UsageError
+
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 2000
 # Below this many samples a side nothing is said.
@@ -79,3 +81,49 @@ def _word(low: float, high: float) -> Change:
     if low > 1:
         return Change.FAST
     return Change.SLOW if high < 1 else Change.AMBG
+
+
+class Figure(StrEnum):
+    """What is compared: times, or how they stood to cuBLAS in the same rounds."""
+
+    TIME = "time"
+    CUBLAS = "cublas"
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Times of one kernel, and of the baseline in the same rounds; none of it without finals."""
+
+    own_us: tuple[float, ...]
+    baseline_us: tuple[float, ...] = ()
+
+    @property
+    def is_paired(self) -> bool:
+        """Whether every time has one of the baseline beside it; a recording's have not."""
+        return len(self.own_us) == len(self.baseline_us)
+
+    def costs(self, by: Figure) -> tuple[float, ...]:
+        """What is compared. Raises UsageError where there was no baseline."""
+        if by is Figure.TIME:
+            return self.own_us
+        if not self.is_paired:
+            raise UsageError(
+                f"a side was in no finals beside cuBLAS: compare times (--by {Figure.TIME})"
+            )
+        pairs = zip(self.own_us, self.baseline_us, strict=True)
+        return tuple(own / baseline for own, baseline in pairs)
+
+
+def fairest(before: Rounds, after: Rounds, same_baseline: bool) -> Figure:
+    """How they stood to cuBLAS where that is the same cuBLAS on the same GPU, else times.
+
+    Clocks of one card drift by several per cent between two sessions, and cuBLAS drifts with them.
+    """
+    sides = (before, after)
+    is_paired = all(side.is_paired and len(side.own_us) >= MIN_SAMPLES for side in sides)
+    return Figure.CUBLAS if same_baseline and is_paired else Figure.TIME
+
+
+def compare_rounds(before: Rounds, after: Rounds, by: Figure) -> Compared:
+    """Whether the second is faster. Raises UsageError where a side lacks the figure."""
+    return compare_samples(before.costs(by), after.costs(by))

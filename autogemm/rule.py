@@ -1,6 +1,7 @@
 """Rules that pick a kernel by M, N and K: small enough to be read, and written out as C.
 
-Kernels are numbers, positions in a list that goes with the rule.
+Kernels are numbers, positions in a list that goes with the rule. ``ranked`` gives the kernels that
+a rule would take at a size, the best first: the caller knows which of them can do it.
 """
 
 import math
@@ -41,13 +42,13 @@ class Tree:
 
     root: Split | Leaf
 
-    def choose(self, size: Size) -> int:
+    def ranked(self, size: Size) -> tuple[int, ...]:
         """The kernel for a size."""
         node = self.root
         while isinstance(node, Split):
             is_below = feature_value(node.feature, size) <= node.threshold
             node = node.below if is_below else node.above
-        return node.kernel
+        return (node.kernel,)
 
     @property
     def kernels(self) -> frozenset[int]:
@@ -65,13 +66,14 @@ class Nearest:
     sizes: tuple[Size, ...]
     of_size: tuple[int, ...]
 
-    def choose(self, size: Size) -> int:
-        """The kernel for a size; of equally near ones the first."""
+    def ranked(self, size: Size) -> tuple[int, ...]:
+        """The kernels of the tuned sizes, nearest first; of equally near ones the first."""
         distances = [
             sum(math.log2(mine / theirs) ** 2 for mine, theirs in zip(size, tuned, strict=True))
             for tuned in self.sizes
         ]
-        return self.of_size[distances.index(min(distances))]
+        order = sorted(range(len(distances)), key=distances.__getitem__)
+        return tuple(dict.fromkeys(self.of_size[place] for place in order))
 
     @property
     def kernels(self) -> frozenset[int]:
@@ -82,7 +84,66 @@ class Nearest:
         return f"nearest of {len(self.sizes)} tuned sizes"
 
 
-Rule = Tree | Nearest
+@dataclass(frozen=True, slots=True)
+class TimeModel:
+    """How long a kernel takes: blocks come in waves, each as long as a block's part of K is deep.
+
+    ``launch_us + depth * (depth_us + waves * work_us)``. A block has ``bm`` rows and ``bn`` columns
+    and at least ``bk`` of K, which ``parts`` blocks share; ``per_wave`` run at a time. Kernels that
+    even out their last wave have no whole waves (``is_even``). ``error`` is the root mean square
+    of the relative errors that are left.
+    """
+
+    bm: int
+    bn: int
+    bk: int
+    parts: int
+    per_wave: int
+    is_even: bool
+    launch_us: float
+    depth_us: float
+    work_us: float
+    error: float
+
+    def terms(self, size: Size) -> tuple[int, float]:
+        """Depth and waves."""
+        m, n, k = size
+        waves = -(-m // self.bm) * -(-n // self.bn) * self.parts / self.per_wave
+        return max(self.bk, -(-k // self.parts)), waves if self.is_even else math.ceil(waves)
+
+    def time_us(self, size: Size) -> float:
+        """Predicted, in microseconds."""
+        depth, waves = self.terms(size)
+        return self.launch_us + depth * (self.depth_us + waves * self.work_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Modelled:
+    """The kernel of which the least time is predicted; ``kernels`` has one for each model."""
+
+    models: tuple[TimeModel, ...]
+    of_model: tuple[int, ...]
+
+    def ranked(self, size: Size) -> tuple[int, ...]:
+        """All kernels, the fastest first; of equal ones the first."""
+        order = sorted(range(len(self.models)), key=lambda place: self.models[place].time_us(size))
+        return tuple(self.of_model[place] for place in order)
+
+    @property
+    def kernels(self) -> frozenset[int]:
+        """All that it may choose."""
+        return frozenset(self.of_model)
+
+    def __str__(self) -> str:
+        return f"least of {len(self.models)} predicted times"
+
+
+Rule = Tree | Nearest | Modelled
+
+
+def choose(rule: Rule, size: Size) -> int:
+    """The kernel for a size. Where it is not legal, others of `ranked` may be."""
+    return rule.ranked(size)[0]
 
 
 def _leaves(node: Split | Leaf) -> Iterator[Leaf]:

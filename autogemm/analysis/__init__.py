@@ -3,7 +3,7 @@
 Figures only; `autogemm.plots` draws them, `autogemm.report` tells them.
 """
 
-from autogemm.analysis.changes import Figure, Pair, compare_sides, history
+from autogemm.analysis.changes import Pair, compare_sides, history
 from autogemm.analysis.comparison import Comparison, Timed, compare
 from autogemm.analysis.parameters import Grid, grid, importance
 from autogemm.analysis.standing import Standing, Tried, standing
@@ -11,7 +11,6 @@ from autogemm.analysis.trials import RunTrials, Step, read_run
 
 __all__ = [
     "Comparison",
-    "Figure",
     "Grid",
     "Pair",
     "RunTrials",

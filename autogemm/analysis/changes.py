@@ -1,11 +1,10 @@
 """How the best kernels changed: over drivers and versions, or between two sides."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from enum import StrEnum
 from itertools import groupby
 
-from autogemm.change import MIN_SAMPLES, Compared, compare_samples
+from autogemm.change import Compared, Figure, compare_rounds, fairest
 from autogemm.errors import NotFoundError, UsageError
 from autogemm.outcome import Environment
 from autogemm.problem import Problem
@@ -15,13 +14,6 @@ from autogemm.store import BestQuery, ResultRow, Store
 _VERSIONS = {"cuda": "cuda_runtime", "nvrtc": "compiler"}
 _ENVIRONMENT = tuple(field.name for field in fields(Environment))
 SIDES = f"run:N, gpu:NAME, {', '.join(f'{name}:TEXT' for name in _ENVIRONMENT)}"
-
-
-class Figure(StrEnum):
-    """What is compared: times, or how they stood to cuBLAS in the same rounds."""
-
-    TIME = "time"
-    CUBLAS = "cublas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +42,11 @@ def history(store: Store, query: BestQuery) -> list[Step]:
     for _, rows in groupby(store.history(query), key=_place):
         before: ResultRow | None = None
         for row in rows:
-            by = figure_of(before, row) if before is not None else None
-            compared = compare(before, row, by) if before is not None and by is not None else None
-            steps.append(Step(row, compared, by))
+            if before is None:
+                steps.append(Step(row, None, None))
+            else:
+                by = figure_of(before, row)
+                steps.append(Step(row, compare_rounds(before.rounds, row.rounds, by), by))
             before = row
     return steps
 
@@ -70,7 +64,8 @@ def compare_sides(store: Store, first: str, second: str, by: Figure | None = Non
     for row in rows:
         for other in _counterparts(row, others, same_gpu=of_versions):
             figure = by or figure_of(row, other)
-            pairs.append(Pair(row.problem, row, other, compare(row, other, figure), figure))
+            compared = compare_rounds(row.rounds, other.rounds, figure)
+            pairs.append(Pair(row.problem, row, other, compared, figure))
     if not pairs:
         raise NotFoundError(
             f"{first} and {second} have no problem in common (same size, layout, source of times, "
@@ -80,32 +75,11 @@ def compare_sides(store: Store, first: str, second: str, by: Figure | None = Non
 
 
 def figure_of(first: ResultRow, second: ResultRow) -> Figure:
-    """By how they stood to cuBLAS where that is the same cuBLAS on the same GPU, else by time.
-
-    Clocks of one card drift by several per cent between two sessions, and cuBLAS drifts with them.
-    """
-    same = first.device.name == second.device.name and (
+    """What compares these two most fairly, see `autogemm.change.fairest`."""
+    same_baseline = first.device.name == second.device.name and (
         first.environment.cublas == second.environment.cublas
     )
-    has_rounds = min(len(first.baseline_samples_us), len(second.baseline_samples_us)) >= MIN_SAMPLES
-    return Figure.CUBLAS if same and has_rounds else Figure.TIME
-
-
-def compare(first: ResultRow, second: ResultRow, by: Figure) -> Compared:
-    """Whether the second is faster. Raises UsageError where a side lacks the figure."""
-    return compare_samples(_costs(first, by), _costs(second, by))
-
-
-def _costs(row: ResultRow, by: Figure) -> Sequence[float]:
-    if by is Figure.TIME:
-        return row.samples_us
-    if not row.baseline_samples_us:
-        raise UsageError(
-            f"the best of run {row.run_id} was in no finals beside cuBLAS: compare times (--by "
-            f"{Figure.TIME})"
-        )
-    pairs = zip(row.samples_us, row.baseline_samples_us, strict=True)
-    return [own / baseline for own, baseline in pairs]
+    return fairest(first.rounds, second.rounds, same_baseline)
 
 
 def query_of(side: str) -> BestQuery:

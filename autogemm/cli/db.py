@@ -11,6 +11,7 @@ import click
 from autogemm.cells import shown
 from autogemm.cli import db_rows
 from autogemm.cli.db_changes import compare, history
+from autogemm.cli.db_check import check
 from autogemm.cli.db_exchange import export, import_
 from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database, print_rows_as
 from autogemm.cli.db_pareto import pareto
@@ -49,7 +50,7 @@ def db() -> None:
 
 
 for command in (
-    *(history, compare, why, stats, sql, merge, prune, vacuum, pareto, export, import_),
+    *(history, compare, check, why, stats, sql, merge, prune, vacuum, pareto, export, import_),
 ):
     db.add_command(command)
 

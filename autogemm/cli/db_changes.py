@@ -113,7 +113,8 @@ def compare(  # noqa: PLR0913, PLR0917  # one parameter for each option
       autogemm db compare gpu:a100 gpu:h100
       autogemm db compare driver:570 driver:580 --json
     """
-    from autogemm.analysis import Figure, compare_sides
+    from autogemm.analysis import compare_sides
+    from autogemm.change import Figure
 
     with open_database(db) as store:
         pairs = compare_sides(store, first, second, Figure(by) if by else None)

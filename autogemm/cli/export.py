@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from autogemm.stored_kernel import StoredKernel
 
 FORMATS = ("cuda", "cubin", "ptx", "json")
+LIBRARY_FORMATS = ("cuda", "torch")
 
 
 @click.command()
@@ -39,10 +40,11 @@ FORMATS = ("cuda", "cubin", "ptx", "json")
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice(FORMATS),
+    type=click.Choice([*FORMATS, "torch"]),
     default="cuda",
     show_default=True,
-    help="cuda: source that tests itself; cubin, ptx: compiled; json: all that is known of it.",
+    help="cuda: source that tests itself; cubin, ptx: compiled; json: all that is known of it; "
+    "torch: with --library, a module with a custom operator too.",
 )
 @click.option(
     "--library",
@@ -84,20 +86,21 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
       autogemm export --gpu h100 --size 1024 small.cu
       autogemm export --kernel 17 --format ptx kernel.ptx
       autogemm export --library out/ --gpu h100
+      autogemm export --library out/ --format torch
     """
     if folder is not None:
         others = {"FILE": path, "--size": size, "--run": run_id, "--kernel": kernel_key}
         given = [name for name, value in others.items() if value is not None]
-        if given or file_format != "cuda":
-            raise UsageError(
-                f"--library holds all sizes: leave out {' '.join(given or ['--format'])}"
-            )
+        if given or file_format not in LIBRARY_FORMATS:
+            left_out = " ".join(given or [f"--format {file_format}"])
+            raise UsageError(f"--library holds all sizes: leave out {left_out}")
         from autogemm.cli.export_library import write_library
 
-        write_library(folder, gpu, layout, family, db, force=force)
+        torch = file_format == "torch"
+        write_library(folder, gpu, layout, family, db, force=force, torch=torch)
         return
-    if path is None:
-        raise UsageError("name the FILE to write, or --library DIR")
+    if path is None or file_format == "torch":
+        raise UsageError("name the FILE to write, or --library DIR (--format torch needs that)")
     from autogemm.codegen import BEGINNINGS
     from autogemm.space import load_family
     from autogemm.store import BestQuery, open_store

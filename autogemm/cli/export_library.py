@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.files import write_output
+from autogemm.cli.files import require_replaceable, write_output
 from autogemm.errors import ExportError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from autogemm.device import Device
     from autogemm.store import DecidedRow
+
+
+C_SUFFIXES = (".h", ".cu", ".cpp")
 
 
 def write_library(  # noqa: PLR0913  # the command's options
@@ -24,6 +27,7 @@ def write_library(  # noqa: PLR0913  # the command's options
     db: str | None,
     *,
     force: bool,
+    torch: bool,
 ) -> None:
     """Write the library of one GPU's results, and say what it holds and what its rule loses.
 
@@ -40,7 +44,7 @@ def write_library(  # noqa: PLR0913  # the command's options
     families = [load_family(family)] if family else default_families()
     layouts = [Layout(layout)] if layout else None
     library = assembled(runs, families, _device(runs), layouts)
-    files = export_library(library, datetime.now(UTC).date())
+    files = export_library(library, datetime.now(UTC).date(), torch=torch)
     place = Path(folder)
     if place.exists() and not place.is_dir():
         raise UsageError(f"{folder} is a file: give a folder")
@@ -48,11 +52,17 @@ def write_library(  # noqa: PLR0913  # the command's options
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ExportError(f"cannot make the folder {folder}: {error.strerror}") from error
+    ours = {
+        name: BEGINNINGS["cuda"] if Path(name).suffix in C_SUFFIXES else "# Written by autogemm "
+        for name in files
+    }
+    # All or none of them.
+    for name in files:
+        require_replaceable(str(place / name), force=force, ours=ours[name])
     for name, text in files.items():
-        begin = "# Written by autogemm" if name == "CMakeLists.txt" else BEGINNINGS["cuda"]
-        write_output(str(place / name), text.encode(), force=force, ours=begin)
+        write_output(str(place / name), text.encode(), force=force, ours=ours[name])
     click.echo(
-        f"{folder}: {len(library.variants)} kernels of {len(library.configs)} configs, chosen by a "
+        f"{folder}: {len(library.variants)} kernels of {len(library.configs)} configs; rule: "
         f"{library.rule}"
     )
     for finding in library.findings:

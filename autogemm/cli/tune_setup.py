@@ -41,7 +41,7 @@ def opened(stack: ExitStack, problem: "Problem", options: dict[str, Any], db: st
 
     gpu = options["gpu"]
     # Of a file it is not known yet of which family's parameters --fix speaks.
-    families, fix = _families(options["family"], () if is_file(gpu) else options["fix"])
+    families, fix = _families(options, () if is_file(gpu) else options["fix"])
     request = _request(problem, options, families, fix)
     store = stack.enter_context(open_store(db))
     names = [family.name for family in families]
@@ -52,7 +52,7 @@ def opened(stack: ExitStack, problem: "Problem", options: dict[str, Any], db: st
     if chosen.notice:
         click.secho(chosen.notice, err=True, bold=True)
     has_kernel = request.families[0].template_path is not None
-    compiler = _compiler_for(target) if has_kernel else None
+    compiler = compiler_for(target) if has_kernel else None
     if compiler is not None:
         stack.enter_context(closing(compiler))
     return Opened(request, target, compiler, store)
@@ -69,7 +69,7 @@ def _as_recorded(
     from autogemm.space import parse_fix
 
     if chosen.family is None:
-        families, fix = _families(options["family"], options["fix"])
+        families, fix = _families(options, options["fix"])
         return replace(request, families=families, fix=fix)
     names = [family.name for family in request.families]
     if is_typed("family") and chosen.family.name not in names:
@@ -127,12 +127,12 @@ def _request(
         warm_start=not options["no_warm_start"],
         fresh=options["fresh"],
         certify=not options["no_certify"],
-        command=_command_line(),
+        command=command_line(),
     )
 
 
 def _families(
-    named: tuple[str, ...], texts: tuple[str, ...]
+    options: dict[str, Any], texts: tuple[str, ...]
 ) -> "tuple[tuple[Family, ...], dict[str, tuple[Value, ...]]]":
     """The families to search, and what ``--fix`` leaves of their parameters.
 
@@ -141,8 +141,10 @@ def _families(
     """
     from autogemm.space import default_families, load_family, parse_fix
 
+    named = options["family"]
+    families = [load_family(name) for name in named]
     fixed, misfits = [], []
-    for family in [load_family(name) for name in named] or default_families():
+    for family in families or default_families(emulation=options["allow_emulation"]):
         try:
             fixed.append((family, parse_fix(family, texts)))
         except UsageError as error:
@@ -154,12 +156,12 @@ def _families(
     return tuple(family for family, _ in fixed), fixed[0][1]
 
 
-def _command_line() -> str:
+def command_line() -> str:
     """As typed, for the database."""
     return shlex.join(["autogemm", *sys.argv[1:]])
 
 
-def _compiler_for(target: "Target") -> "Compiler | None":
+def compiler_for(target: "Target") -> "Compiler | None":
     """A compiler; None where the target does not need one and there is none."""
     from autogemm.compile import Compiler
 

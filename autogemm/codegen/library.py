@@ -1,7 +1,7 @@
 """Many kernels as one small C++ library: header, source, self-test, benchmark, CMakeLists.txt."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
@@ -12,10 +12,11 @@ from autogemm.codegen.rendering import render
 from autogemm.config import Config
 from autogemm.device import Device
 from autogemm.problem import Problem
-from autogemm.rule import Leaf, Nearest, Rule, Size, Split
+from autogemm.rule import Leaf, Modelled, Nearest, Rule, Size, Split, TimeModel, Tree
 from autogemm.space import Family
 
 FILES = ("autogemm.h", "autogemm.cu", "check.h", "selftest.cu", "benchmark.cu", "CMakeLists.txt")
+TORCH_FILES = ("autogemm_torch.cpp", "autogemm_torch.py")
 # The self-test's reference is slow: tuned sizes are cut down to these extents.
 MOST_TESTED = (384, 384, 1024)
 
@@ -37,7 +38,8 @@ class Library:
     """What a library is made of.
 
     ``configs`` are what the rule numbers, ``labels`` what they are called; ``by_merit`` their
-    positions, the one that loses least over all tuned sizes first. ``findings`` are lines for the
+    positions, the one that loses least over all tuned sizes first; ``best_at`` the fastest of them
+    at each tuned size. ``findings`` are lines for the
     head: where times come from, what the rule loses.
     """
 
@@ -47,11 +49,12 @@ class Library:
     variants: tuple[Variant, ...]
     by_merit: tuple[int, ...]
     tuned: tuple[Size, ...]
+    best_at: tuple[int | None, ...]
     findings: tuple[str, ...]
 
 
-def export_library(library: Library, written: date) -> dict[str, str]:
-    """Name and text of each file."""
+def export_library(library: Library, written: date, *, torch: bool = False) -> dict[str, str]:
+    """Name and text of each file; with ``torch`` also those of a module with a custom operator."""
     signature = f"{SIGNATURE}{__version__} on {written.isoformat()}."
     provenance = "\n".join(
         [
@@ -74,8 +77,13 @@ def export_library(library: Library, written: date) -> dict[str, str]:
         "kernels": library.configs,
         "variants": [_variant(index, one) for index, one in enumerate(library.variants)],
         "order": list(library.by_merit),
+        "tuned": [
+            (*size, number)
+            for size, number in zip(library.tuned, library.best_at, strict=True)
+            if number is not None
+        ],
         "rule_title": f"The config for a size: {library.rule}.",
-        "rule_lines": list(rule_lines(library.rule, library.configs)),
+        "rule": rule_text(library.rule, library.configs),
     }
     sizes = {"selftest.cu": list(dict.fromkeys(tested)), "benchmark.cu": list(library.tuned)}
     templates = environment()
@@ -83,7 +91,7 @@ def export_library(library: Library, written: date) -> dict[str, str]:
         name: templates.get_template(f"library/{name}.jinja").render(
             context | {"sizes": sizes.get(name, [])}
         )
-        for name in FILES
+        for name in (*FILES, *(TORCH_FILES if torch else ()))
     }
 
 
@@ -109,47 +117,47 @@ def _variant(index: int, variant: Variant) -> dict[str, object]:
     }
 
 
-def rule_lines(rule: Rule, configs: Sequence[Config]) -> Iterator[str]:
-    """The body of a C function of M, N and K that returns the config's number."""
-    if isinstance(rule, Nearest):
-        yield from _nearest_lines(rule)
-        return
-    yield from _node_lines(rule.root, configs, 1)
+def rule_text(rule: Rule, configs: Sequence[Config]) -> str:
+    """The body of a C++ function of M, N and K that returns the config's number."""
+    context: dict[str, object]
+    match rule:
+        case Nearest(sizes, of_size):
+            points = zip(sizes, of_size, strict=True)
+            context = {"kind": "nearest", "points": [_point(*pair) for pair in points]}
+        case Modelled(models, of_model):
+            pairs = zip(models, of_model, strict=True)
+            rows = [_model(model, number, configs[number]) for model, number in pairs]
+            context = {"kind": "models", "models": rows}
+        case Tree(root):
+            context = {"kind": "tree", "root": _node(root, configs)}
+    return environment().get_template("library/rule.cu.jinja").render(context)
 
 
-def _node_lines(node: Split | Leaf, configs: Sequence[Config], depth: int) -> Iterator[str]:
-    indent = "    " * depth
+def _point(size: Size, number: int) -> dict[str, object]:
+    logs = ", ".join(f"{math.log2(extent):.9g}" for extent in size)
+    return {"logs": logs, "kernel": number, "label": "x".join(map(str, size))}
+
+
+def _model(model: TimeModel, number: int, config: Config) -> dict[str, object]:
+    shape = (model.bm, model.bn, model.bk, model.parts, model.per_wave)
+    fitted = (model.launch_us, model.depth_us, model.work_us)
+    return {
+        "numbers": ", ".join(
+            [*map(str, shape), str(model.is_even).lower(), *(f"{value:.5g}" for value in fitted)]
+        ),
+        "kernel": number,
+        "label": f"{config.family}, within {100 * model.error:.0f} %",
+    }
+
+
+def _node(node: Split | Leaf, configs: Sequence[Config]) -> dict[str, object]:
     if isinstance(node, Leaf):
-        values = " ".join(f"{name}={value}" for name, value in list(configs[node.kernel])[:3])
-        yield f"{indent}return {node.kernel};  // {configs[node.kernel].family} {values}"
-        return
-    yield f"{indent}if ({node.feature} <= {node.threshold}) {{"
-    yield from _node_lines(node.below, configs, depth + 1)
-    yield f"{indent}}}"
-    yield from _node_lines(node.above, configs, depth)
-
-
-def _nearest_lines(rule: Nearest) -> Iterator[str]:
-    yield "    // log2 of a tuned M, N and K, and the config that was best there."
-    yield "    static constexpr struct {"
-    yield "        float m, n, k;"
-    yield "        int config;"
-    yield "    } TUNED[] = {"
-    for size, config in zip(rule.sizes, rule.of_size, strict=True):
-        logs = ", ".join(f"{math.log2(extent):.4f}f" for extent in size)
-        yield f"        {{{logs}, {config}}},  // {'x'.join(map(str, size))}"
-    yield "    };"
-    yield "    const float m = std::log2((float)M);"
-    yield "    const float n = std::log2((float)N);"
-    yield "    const float k = std::log2((float)K);"
-    yield "    int nearest = 0;"
-    yield "    float least = INFINITY;"
-    yield "    for (const auto& tuned : TUNED) {"
-    yield "        const float dm = m - tuned.m, dn = n - tuned.n, dk = k - tuned.k;"
-    yield "        const float distance = dm * dm + dn * dn + dk * dk;"
-    yield "        if (distance < least) {"
-    yield "            least = distance;"
-    yield "            nearest = tuned.config;"
-    yield "        }"
-    yield "    }"
-    yield "    return nearest;"
+        config = configs[node.kernel]
+        values = " ".join(f"{name}={value}" for name, value in list(config)[:3])
+        return {"kernel": node.kernel, "label": f"{config.family} {values}"}
+    return {
+        "feature": node.feature,
+        "threshold": node.threshold,
+        "below": _node(node.below, configs),
+        "above": _node(node.above, configs),
+    }

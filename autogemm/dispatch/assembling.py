@@ -12,7 +12,7 @@ from autogemm.dtypes import DType
 from autogemm.errors import NotFoundError
 from autogemm.outcome import Provenance
 from autogemm.problem import Layout
-from autogemm.rule import Leaf, Nearest, Rule, Split, Tree
+from autogemm.rule import Leaf, Modelled, Nearest, Rule, Split, Tree
 from autogemm.space import Family
 from autogemm.store import DecidedRow
 
@@ -39,7 +39,7 @@ def assembled(
             "autogemm tune --preset mixed --cross"
         )
     chosen = layouts or [one for one in Layout if by_layout[one]]
-    learned = learn(table)
+    learned = learn(table, device.num_sms)
     used = sorted(learned.rule.kernels)
     order = by_merit(table, range(len(sizes)), range(len(table.kernels)))
     variants = [
@@ -59,6 +59,7 @@ def assembled(
         variants=tuple(variants),
         by_merit=tuple(used.index(kernel) for kernel in order if kernel in used),
         tuned=tuple(size.size for size in sizes),
+        best_at=tuple(used.index(one) if one in used else None for one in table.winners),
         findings=tuple(_findings(table, learned, ruling, chosen, is_recorded)),
     )
 
@@ -66,12 +67,13 @@ def assembled(
 def _findings(
     table: Table, learned: Learned, ruling: Layout, layouts: Sequence[Layout], is_recorded: bool
 ) -> list[str]:
-    times = "read from recordings, not measured here" if is_recorded else "measured"
-    lines = [
-        f"Rule: {learned.rule}, from times {times} at {len(table.sizes)} sizes in the layout "
+    recorded = "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings."
+    lines = [recorded] if is_recorded else []
+    lines.append(
+        f"Rule: {learned.rule}, from times at {len(table.sizes)} sizes in the layout "
         f"{ruling}. Kernels for the layouts {', '.join(layouts)}; any other call, and any that no "
         "kernel fits, takes the fallback."
-    ]
+    )
     if learned.regret is None:
         lines.append(
             "Expected loss on sizes that were not tuned: not known, because the kernels were not "
@@ -93,6 +95,8 @@ def _renumbered(rule: Rule, used: Sequence[int]) -> Rule:
     """With kernels as positions in ``used``."""
     if isinstance(rule, Nearest):
         return Nearest(rule.sizes, tuple(used.index(kernel) for kernel in rule.of_size))
+    if isinstance(rule, Modelled):
+        return Modelled(rule.models, tuple(used.index(kernel) for kernel in rule.of_model))
 
     def renumbered(node: Split | Leaf) -> Split | Leaf:
         if isinstance(node, Leaf):

@@ -72,8 +72,8 @@ class Chooser:
             yield own.winner, f"tuned in run {own.run_id}"
         ruled = self._ruled(problem.dtype, problem.layout)
         if ruled is not None:
-            chosen = ruled.rule.choose((problem.m, problem.n, problem.k))
-            yield ruled.kernels[chosen], str(ruled.rule)
+            for chosen in ruled.rule.ranked((problem.m, problem.n, problem.k)):
+                yield ruled.kernels[chosen], str(ruled.rule)
         for size, device in self._by_distance(problem):
             where = "" if device.name == self._device.name else f" on {device.name}"
             yield size.winner, f"nearest tuned size {size.problem.label}{where}"
@@ -91,7 +91,11 @@ class Chooser:
             if len(sizes) < FEW_SIZES:
                 sizes = tuned_sizes(self._runs, self._device, dtype)
             table = common_table(sizes, self._snap)
-            ruled = _Ruled(learn(table).rule, table.kernels) if table.sizes else None
+            ruled = (
+                _Ruled(learn(table, self._device.num_sms).rule, table.kernels)
+                if table.sizes
+                else None
+            )
             self._rules[key] = ruled
         return self._rules[key]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from autogemm.dispatch.modelling import time_models
 from autogemm.dispatch.table import Losses, Table
 from autogemm.rule import FEATURES, Leaf, Nearest, Rule, Split, Tree, feature_value
 
@@ -20,11 +21,13 @@ MAX_DEPTH = 4
 MIN_LEAF = 2
 # What a split must save, in log time summed over its sizes: less is noise.
 LEAST_GAIN = 0.02
+# Fewer tell nothing of sizes between them.
+FEWEST_SIZES = 3
 
 Rows = Sequence[int]
 Integers = npt.NDArray[np.int64]
 # A rule from a table, the sizes to learn from, and the kernels that it may choose.
-Learner = Callable[[Table, Rows, Rows], Rule]
+Learner = Callable[[Table, Rows, Rows], Rule | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,34 +60,42 @@ class Regret:
 class Learned:
     """The rule that loses least on sizes it was not learned from, and what the others lose.
 
-    ``regrets`` by kind of rule; empty where too little was measured to tell.
+    ``regrets`` by kind of rule, ``kind`` that of the rule; empty where too little was measured to
+    tell.
     """
 
     rule: Rule
     regrets: dict[str, Regret]
+    kind: str = ""
 
     @property
     def regret(self) -> Regret | None:
         """Of the rule chosen."""
-        return self.regrets.get("tree" if isinstance(self.rule, Tree) else "nearest")
+        return self.regrets.get(self.kind)
 
 
-def learn(table: Table) -> Learned:
-    """The better of a decision tree and the nearest tuned size.
+def learn(table: Table, num_sms: int) -> Learned:
+    """The best of a decision tree, the nearest tuned size, and predicted times on so many SMs.
 
     Where not every kernel was measured at every size, no loss can be told and it is the nearest.
     """
     everything = tuple(range(len(table.sizes)))
     kernels = tuple(sorted(set(table.winners)))
-    if not table.is_complete or len(table.sizes) < 3:
-        return Learned(_nearest(table, everything), {})
-    regrets = {
-        "tree": _left_out(table, _tree),
-        "nearest": _left_out(table, lambda table, rows, _: _nearest(table, rows)),
-    }
-    if regrets["tree"].mean < regrets["nearest"].mean:
-        return Learned(_tree(table, everything, kernels), regrets)
-    return Learned(_nearest(table, everything), regrets)
+    if not table.is_complete or len(table.sizes) < FEWEST_SIZES:
+        return Learned(_nearest(table, everything, kernels), {})
+
+    def modelled(table: Table, rows: Rows, kernels: Rows) -> Rule | None:
+        return time_models(table, rows, kernels, num_sms)
+
+    learners = {"predicted times": modelled, "nearest size": _nearest, "tree": _tree}
+    rules: dict[str, Rule] = {}
+    regrets: dict[str, Regret] = {}
+    for name, learner in learners.items():
+        rule = learner(table, everything, kernels)
+        if rule is not None:
+            rules[name], regrets[name] = rule, _left_out(table, learner)
+    best = min(regrets, key=lambda name: regrets[name].mean)
+    return Learned(rules[best], regrets, best)
 
 
 def _left_out(table: Table, learner: Learner) -> Regret:
@@ -94,10 +105,11 @@ def _left_out(table: Table, learner: Learner) -> Regret:
         rows = [row for row in range(len(table.sizes)) if row != left_out]
         kernels = sorted({table.winners[row] for row in rows})
         rule = learner(table, rows, kernels)
-        chosen = rule.choose(table.sizes[left_out].size)
-        if math.isinf(table.losses[left_out, chosen]):
-            chosen = _first_that_fits(table, rows, kernels, left_out)
-        losses.append(float(table.losses[left_out, chosen]))
+        ranked = rule.ranked(table.sizes[left_out].size) if rule is not None else ()
+        # As the caller does: what is not legal gives way to the next, at last to the best for all.
+        order = (*ranked, *by_merit(table, rows, kernels), table.winners[left_out])
+        fits = (kernel for kernel in order if table.losses[left_out, kernel] < math.inf)
+        losses.append(float(table.losses[left_out, next(fits)]))
     return Regret(tuple(losses))
 
 
@@ -107,14 +119,7 @@ def by_merit(table: Table, rows: Rows, kernels: Rows) -> list[int]:
     return [kernels[place] for place in np.argsort(costs, kind="stable")]
 
 
-def _first_that_fits(table: Table, rows: Rows, kernels: Rows, size: int) -> int:
-    fits = (
-        kernel for kernel in by_merit(table, rows, kernels) if table.losses[size, kernel] < math.inf
-    )
-    return next(fits, table.winners[size])
-
-
-def _nearest(table: Table, rows: Rows) -> Nearest:
+def _nearest(table: Table, rows: Rows, kernels: Rows) -> Nearest:
     return Nearest(
         tuple(table.sizes[row].size for row in rows), tuple(table.winners[row] for row in rows)
     )

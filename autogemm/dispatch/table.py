@@ -110,9 +110,10 @@ class Table:
         """Whether every kernel was measured at every size."""
         return not bool(np.isnan(self.losses).any())
 
-    def common(self, kernel: int) -> float:
-        """Geometric mean over the sizes of a kernel's time over the best one's, less 1."""
-        return math.expm1(float(np.nanmean(np.log1p(self.losses[:, kernel]))))
+    def time_us(self, size: int, kernel: int) -> float:
+        """In microseconds; nan where it was not measured, infinite where it is not legal."""
+        best_us = min(self.sizes[size].times_us.values(), default=math.nan)
+        return float(best_us * (1.0 + self.losses[size, kernel]))
 
 
 def table_of(sizes: tuple[TunedSize, ...], kernels: tuple[Config, ...], snap: Snap) -> Table:

@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from autogemm.certificate import Certificate
+from autogemm.change import Rounds
 from autogemm.config import Config, Value
 from autogemm.device import Device
 from autogemm.kernel import KernelSource
@@ -108,6 +109,11 @@ class ResultRow:
     def tflops(self) -> float:
         """Speed in TFLOP/s."""
         return self.problem.tflops(self.time_us)
+
+    @property
+    def rounds(self) -> Rounds:
+        """Its samples with those of the baseline, for comparing."""
+        return Rounds(self.samples_us, self.baseline_samples_us)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
 from autogemm.tuning.certify import Certifier
+from autogemm.tuning.checking import Checked, Checker, Winner
 from autogemm.tuning.choice import Chosen, choose_target
 from autogemm.tuning.events import (
     Certifying,
@@ -18,6 +19,8 @@ from autogemm.tuning.tuner import tune
 __all__ = [
     "Certifier",
     "Certifying",
+    "Checked",
+    "Checker",
     "Chosen",
     "Event",
     "FinalsStarted",
@@ -32,6 +35,7 @@ __all__ = [
     "TrialDone",
     "TuneRequest",
     "TuneResult",
+    "Winner",
     "choose_target",
     "tune",
 ]

@@ -15,6 +15,7 @@ from autogemm.dispatch import Snapper, common_table, learn, tuned_sizes
 from autogemm.errors import UsageError
 from autogemm.outcome import Provenance, Status
 from autogemm.problem import Layout
+from autogemm.rule import choose
 from autogemm.store import Store, open_store
 from autogemm.tuning import tuner
 from autogemm.tuning.sweep import spread_winners
@@ -105,11 +106,11 @@ def test_crossing_times_the_others_winners_at_each_size(tmp_path: Path, store: S
         # The tile that is two steps off, or one where the middle one is best.
         is_middle = 200 < size.problem.m <= 1000
         assert max(table.losses[row]) == pytest.approx(0.2 if is_middle else 0.44)
-    learned = learn(table)
+    learned = learn(table, 132)
     assert learned.regret is not None
     assert learned.regret.worst == pytest.approx(0.0)
     for m, bm in ((70, 16), (180, 16), (400, 32), (3500, 64)):
-        assert table.kernels[learned.rule.choose((m, 512, 256))]["BM"] == bm
+        assert table.kernels[choose(learned.rule, (m, 512, 256))]["BM"] == bm
     # Crossing again finds all of it there.
     target = SizedTarget()
     swept(requests, target, store, cross=True)

@@ -1,0 +1,233 @@
+"""db check: what has changed is measured again, what moved is said, and only that is tuned."""
+
+import json
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from fake_target import BEST, PROBLEM, FakeCompiler, FakeTarget, tiny_family
+
+import autogemm.compile
+import autogemm.tuning
+from autogemm.cli import main
+from autogemm.config import Config
+from autogemm.errors import DeviceError
+from autogemm.kernel import Candidate
+from autogemm.outcome import Finals, FinalsEntry, Status
+from autogemm.problem import Problem
+from autogemm.store import RunState, open_store
+from autogemm.tuning import Chosen, TuneRequest, tune
+
+OTHER = Problem(512, 512, 512)
+Slowdown = Callable[[Config], float]
+
+
+class DriftingTarget(FakeTarget):
+    """Its clocks are another day's in each session, and a kernel may have become slower."""
+
+    def __init__(self, *, driver: str, clock: float = 1.0, slower: Slowdown | None = None) -> None:
+        super().__init__(driver=driver)
+        self._clock = clock
+        self._slower = slower or (lambda config: 1.0)
+        self.problem = PROBLEM
+
+    def prepare(self, problem: Problem, options: Any) -> None:
+        super().prepare(problem, options)
+        self.problem = problem
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+        finals = super().finals(candidates, rounds, seed)
+        entries = tuple(map(self._drifted, finals.entries))
+        return replace(finals, entries=entries, baseline=self._drifted(finals.baseline))
+
+    def _drifted(self, entry: FinalsEntry) -> FinalsEntry:
+        slower = self._slower(entry.config) if entry.config and self.problem == PROBLEM else 1.0
+        noise = [1 + 0.001 * (i % 5) for i in range(len(entry.samples_us))]
+        drifted = tuple(
+            us * self._clock * slower * n for us, n in zip(entry.samples_us, noise, strict=True)
+        )
+        return replace(entry, samples_us=drifted, ratio=entry.ratio / slower)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two problems tuned with driver 1, of the tiny family in ``tiny``."""
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
+    monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
+    tiny_family(tmp_path / "tiny")
+    (tmp_path / "a.db").write_bytes(tuned())
+    return tmp_path
+
+
+@cache
+def tuned() -> bytes:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "a.db"
+        family = tiny_family(Path(name) / "tiny")
+        with open_store(str(path)) as store:
+            for problem in (PROBLEM, OTHER):
+                request = TuneRequest(
+                    problem=problem, families=(family,), sampler="random", trials=6
+                )
+                tune(request, DriftingTarget(driver="1"), FakeCompiler(), store)
+        return path.read_bytes()
+
+
+@pytest.fixture
+def check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    def run(target: FakeTarget, *arguments: str) -> Result:
+        monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+        command = ["db", "check", "--family", str(folder / "tiny"), "--no-certify", *arguments]
+        result = CliRunner().invoke(main, command)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+        return result
+
+    return run
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    found: list[dict[str, Any]] = json.loads(result.stdout)
+    return sorted(found, key=lambda row: row["m"])
+
+
+def test_nothing_changed_nothing_to_do(check: Callable[..., Result]) -> None:
+    target = DriftingTarget(driver="1")
+    result = check(target, "--json")
+    assert rows(result) == []
+    assert "2 of 2 winners" in result.stderr
+    assert target.measured == []
+    assert [row["verdict"] for row in rows(check(target, "--all", "--json"))] == ["SAME", "SAME"]
+
+
+def test_a_new_driver_that_changes_nothing(check: Callable[..., Result], folder: Path) -> None:
+    # The clocks are 5 % lower than on the day of tuning: for cuBLAS too.
+    target = DriftingTarget(driver="2", clock=1.05)
+    first, second = rows(check(target, "--json"))
+    assert (first["verdict"], second["verdict"]) == ("SAME", "SAME")
+    assert (first["by"], first["changed"]) == ("cublas", "driver 1 -> 2")
+    assert first["time_us"] == pytest.approx(1.05 * first["before_us"], rel=0.01)
+    # What was measured is kept, and is as it should be from now on.
+    with open_store(str(folder / "a.db")) as store:
+        assert [run.spec.environment.driver for run in store.runs()] == ["2", "2", "1", "1"]
+        assert {row.run_id for row in store.best()} == {first["run_id"], second["run_id"]}
+    assert rows(check(DriftingTarget(driver="2"), "--json")) == []
+
+
+def test_what_became_slower_is_said_and_only_that_is_tuned(
+    check: Callable[..., Result], folder: Path
+) -> None:
+    with open_store(str(folder / "a.db")) as store:
+        old = next(row.config for row in store.best() if row.problem == PROBLEM)
+    target = DriftingTarget(driver="2", slower=lambda config: 1.5 if config == old else 1.0)
+    same, slower = rows(check(target, "--retune", "--trials", "32", "--json"))
+    assert (same["size"], same["verdict"], same["retuned_run_id"]) == ("512", "SAME", None)
+    assert (slower["size"], slower["verdict"]) == ("1024", "SLOW")
+    assert slower["speed_up"] == pytest.approx(1 / 1.5, rel=0.01)
+    with open_store(str(folder / "a.db")) as store:
+        tuned = store.run(slower["retuned_run_id"])
+        assert (tuned.spec.problem, tuned.spec.sampler) == (PROBLEM, "surrogate")
+        assert [run.spec.problem for run in store.runs()].count(OTHER) == 2
+        best = next(row for row in store.best() if row.problem == PROBLEM)
+        assert best.run_id == slower["retuned_run_id"]
+        assert best.config != old or old == Config.of("tiny", {**BEST, "ECHO": 0})
+
+
+def test_the_table_says_what_moved(check: Callable[..., Result]) -> None:
+    target = DriftingTarget(driver="2", slower=lambda config: 0.9)
+    shown = check(target, "--size", "1024").stdout
+    assert "FAST" in shown
+    assert "driver 1 -> 2" in shown
+    assert "1 FAST" in shown
+
+
+def test_another_template_is_a_change_once(check: Callable[..., Result], folder: Path) -> None:
+    template = folder / "tiny" / "tiny.cu.jinja"
+    template.write_text("// better\n" + template.read_text())
+    first, _ = rows(check(DriftingTarget(driver="1"), "--json"))
+    assert (first["changed"], first["verdict"]) == ("template of tiny", "SAME")
+    assert rows(check(DriftingTarget(driver="1"), "--json")) == []
+
+
+def test_one_that_does_not_run_any_more_moved(check: Callable[..., Result], folder: Path) -> None:
+    target = DriftingTarget(driver="2")
+    target._fault = lambda config: Status.CRASHED
+    first, _ = rows(check(target, "--json"))
+    assert (first["verdict"], first["time_us"]) == (None, None)
+    assert first["reason"] == "crashed: as the test wanted"
+    with open_store(str(folder / "a.db")) as store:
+        assert {run.state for run in store.runs()} == {RunState.FINISHED}
+    # Its old time stands, and it is measured again the next time.
+    again, _ = rows(check(target, "--json"))
+    assert again["kernel_id"] == first["kernel_id"]
+
+
+def test_one_that_is_wrong_now_is_not_the_best_any_more(
+    check: Callable[..., Result], folder: Path
+) -> None:
+    target = DriftingTarget(driver="2")
+    target._fault = lambda config: Status.WRONG_RESULT
+    (checked,) = rows(check(target, "--size", "1024", "--json"))
+    assert checked["reason"] == "wrong_result: as the test wanted"
+    with open_store(str(folder / "a.db")) as store:
+        best = next(row for row in store.best() if row.problem == PROBLEM)
+        assert best.kernel_id != checked["kernel_id"]
+
+
+def test_one_that_fails_in_the_finals_only(check: Callable[..., Result], folder: Path) -> None:
+    class Late(DriftingTarget):
+        def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+            raise DeviceError("no finalist ran a second time, the last one: it hung")
+
+    (checked,) = rows(check(Late(driver="2"), "--size", "1024", "--json"))
+    assert checked["reason"].startswith("crashed: no finalist ran a second time")
+    with open_store(str(folder / "a.db")) as store:
+        assert [one.status for one in store.trials(checked["run_id"])] == [Status.CRASHED]
+
+
+def test_a_card_that_goes_away_ends_it_in_one_line(
+    check: Callable[..., Result], folder: Path
+) -> None:
+    target = DriftingTarget(driver="2")
+    target._fault = lambda config: DeviceError("no usable GPU: it fell off the bus")
+    result = check(target, "--json")
+    assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
+    with open_store(str(folder / "a.db")) as store:
+        assert store.runs()[0].state is RunState.INTERRUPTED
+
+
+def test_a_family_that_is_not_at_hand_or_not_what_it_was(
+    folder: Path, check: Callable[..., Result], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yaml = folder / "tiny" / "tiny.yaml"
+    yaml.write_text(yaml.read_text().replace("U: {", "UNROLL: {").replace("U: 1", "UNROLL: 1"))
+    template = folder / "tiny" / "tiny.cu.jinja"
+    template.write_text(template.read_text().replace("config.U", "config.UNROLL"))
+    first, _ = rows(check(DriftingTarget(driver="2"), "--json"))
+    assert (first["run_id"], "other parameters now" in first["reason"]) == (None, True)
+    target = DriftingTarget(driver="2")
+    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    result = CliRunner().invoke(main, ["db", "check", "--json"])
+    assert "'tiny' is not at hand: name it with --family" in rows(result)[0]["reason"]
+
+
+def test_another_gpu_is_not_measured(check: Callable[..., Result]) -> None:
+    target = DriftingTarget(driver="2")
+    target.device = replace(target.device, name="Tesla T4")
+    result = check(target, "--all", "--json")
+    assert rows(result) == []
+    assert "no winner of Tesla T4 is stored" in result.stderr
+
+
+def test_on_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
+    tune_it = ["tune", "--gpu", "recorded", "--size", "1024", "--trials", "3", "-q"]
+    assert CliRunner().invoke(main, tune_it).exit_code == 0
+    result = CliRunner().invoke(main, ["db", "check", "--gpu", "recorded", "--all", "--json"])
+    (row,) = rows(result)
+    assert (row["provenance"], row["verdict"], row["speed_up"]) == ("recorded", "AMBG", 1.0)

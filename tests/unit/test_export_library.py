@@ -1,0 +1,198 @@
+"""autogemm export --library: what is in the files, and that the rule in C is the rule in Python."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from fake_target import in_memory
+from sized_target import SizedTarget, requests_for, swept
+from store_samples import H100
+
+from autogemm.cli import main
+from autogemm.codegen import Library, export_library, extract_kernel, render
+from autogemm.codegen.library import rule_text
+from autogemm.config import Config
+from autogemm.device_catalogue import find_device
+from autogemm.dispatch import Snapper, assembled
+from autogemm.dispatch.variants import variants_of
+from autogemm.errors import NotFoundError, UsageError
+from autogemm.problem import Layout
+from autogemm.rule import Leaf, Modelled, Nearest, Rule, Split, TimeModel, Tree, choose
+from autogemm.space import default_families
+from autogemm.store import Store, open_store
+from autogemm.tuning import tuner
+
+WRITTEN = date(2026, 11, 21)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(tuner, "Search", in_memory)
+    with open_store(str(tmp_path / "sweep.db")) as opened:
+        yield opened
+
+
+def shipped_library(layouts: tuple[Layout, ...] = (Layout.NN,)) -> Library:
+    """Two seeds of each family, by a rule made up."""
+    families = default_families()
+    snap = Snapper(families, H100)
+    configs = tuple(seed for family in families for seed in family.seeds[:2])
+    rule = Tree(Split("M", 64, Leaf(2), Split("M * N", 10**6, Leaf(1), Leaf(0))))
+    variants = [
+        variant
+        for number, config in enumerate(configs)
+        for variant in variants_of(config, number, layouts, snap)
+    ]
+    return Library(
+        H100,
+        rule,
+        configs,
+        tuple(variants),
+        (0, 1, 2, 3),
+        ((512, 512, 512),),
+        (1,),
+        ("Found: this.",),
+    )
+
+
+def test_the_files_fit_together() -> None:
+    library = shipped_library((Layout.NN, Layout.NT))
+    files = export_library(library, WRITTEN)
+    assert set(files) == {
+        *("autogemm.h", "autogemm.cu", "check.h", "selftest.cu", "benchmark.cu", "CMakeLists.txt"),
+    }
+    for name, text in files.items():
+        assert text.startswith("# Written by" if name == "CMakeLists.txt" else "// Written by")
+        assert "{{" not in text.replace("{{{", "")
+    declared = set(re.findall(r"\b(autogemm_sgemm\w*)\(", files["autogemm.h"]))
+    defined = set(
+        re.findall(r'extern "C" [\w ]+\*? ?\b(autogemm_sgemm\w*)\(', files["autogemm.cu"])
+    )
+    assert declared == defined
+    assert "Found: this." in files["autogemm.h"]
+    assert "{ 384, 384, 512 }" not in files["benchmark.cu"]
+    assert "{ 384, 384, 512 }" in files["selftest.cu"]
+
+
+def test_each_kernel_is_there_byte_for_byte_under_a_name_of_its_own() -> None:
+    library = shipped_library()
+    text = export_library(library, WRITTEN)["autogemm.cu"]
+    parts = re.split(r"(?m)^(?=// autogemm:kernel:begin)", text)[1:]
+    assert len(parts) == len(library.variants)
+    for variant, part in zip(library.variants, parts, strict=True):
+        assert extract_kernel(part) == render(variant.family, variant.config, variant.problem).text
+    renamed = re.findall(r"^#define gemm_kernel (\w+)$", text, re.M)
+    assert len(renamed) == len(set(renamed)) == len(library.variants)
+    assert text.count("#undef gemm_kernel") == len(renamed)
+
+
+def test_variants_are_for_problems_that_need_different_code() -> None:
+    library = shipped_library()
+    of_first = [one for one in library.variants if one.config_number == 0]
+    assert [one.edges for one in of_first][:2] == ["no edges", "edges of C at multiples of 4"]
+    cu = export_library(library, WRITTEN)["autogemm.cu"]
+    bodies = re.findall(
+        r"struct Kernel\d+ : Call \{.*?bool fits\(\) const \{(.*?)\n    \}\n", cu, re.S
+    )
+    assert len(bodies) == len(library.variants)
+    assert "M % 128 != 0" in bodies[0]
+    # The last of each config takes any size, any rows, any address.
+    last = [i for i, one in enumerate(library.variants) if one.edges in ("any size", "any rows")]
+    assert any("return false" not in bodies[i] for i in last)
+
+
+RULES: list[Rule] = [
+    Tree(Leaf(3)),
+    Tree(
+        Split(
+            "M * N",
+            70_000,
+            Split("K", 300, Leaf(0), Leaf(1)),
+            Split("M", 1000, Leaf(2), Split("M * N * K", 10**10, Leaf(3), Leaf(0))),
+        )
+    ),
+    Modelled(
+        (
+            TimeModel(16, 32, 8, 1, 132, False, 2.5, 0.01, 0.02, 0.1),
+            TimeModel(128, 128, 8, 1, 132, False, 4.0, 0.0, 0.08, 0.1),
+            TimeModel(64, 64, 16, 16, 264, False, 6.0, 0.001, 0.03, 0.1),
+            TimeModel(128, 256, 8, 1, 264, True, 9.0, 0.0, 0.13, 0.1),
+        ),
+        (2, 0, 3, 1),
+    ),
+    Nearest(((64, 64, 64), (4096, 4096, 4096), (16, 4096, 1000)), (2, 0, 1)),
+]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.parametrize("rule", RULES)
+def test_the_rule_in_c_chooses_as_the_rule_in_python(rule: Rule, tmp_path: Path) -> None:
+    configs = [tile_of_rows(bm) for bm in (16, 32, 64, 128)]
+    body = rule_text(rule, configs)
+    head = '#include <cmath>\nextern "C" int choose(long long M, long long N, long long K) {'
+    source = f"{head}\n{body}\n}}\n"
+    (tmp_path / "rule.cpp").write_text(source)
+    library = tmp_path / "rule.so"
+    command = ["g++", "-std=c++17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library)]
+    subprocess.run([*command, str(tmp_path / "rule.cpp")], check=True)
+    function = ctypes.CDLL(str(library)).choose
+    function.argtypes = (ctypes.c_longlong,) * 3
+    extents = (1, 16, 64, 70, 265, 300, 301, 999, 1000, 1001, 4096, 30_000)
+    chosen = {}
+    for m in extents:
+        for n in extents:
+            for k in extents:
+                chosen[m, n, k] = function(m, n, k)
+                assert chosen[m, n, k] == choose(rule, (m, n, k)), (m, n, k)
+    assert set(chosen.values()) == set(rule.kernels)
+
+
+def tile_of_rows(bm: int) -> Config:
+    return Config("sgemm_simt", (("BM", bm), ("BN", 64), ("BK", 8)))
+
+
+def test_a_library_from_a_crossed_database(tmp_path: Path, store: Store) -> None:
+    requests = requests_for(tmp_path, (64, 100, 500, 800, 3000, 4000))
+    swept(requests, SizedTarget(), store, cross=True)
+    # The tiny family has no BK, without which nobody knows what an edge of K is.
+    with pytest.raises(UsageError, match="tiny has no BK"):
+        assembled(store.decided(), requests[0].families, find_device("h100"))
+    with pytest.raises(NotFoundError, match="have no result for f32"):
+        assembled(store.decided(), default_families(), find_device("h100"))
+
+
+def test_the_command_writes_the_folder_and_says_what_is_expected(tmp_path: Path) -> None:
+    runner = CliRunner()
+    place = str(tmp_path / "mine.db")
+    sizes = ["--size", "1024", "--size", "4096x256x1024"]
+    tuned = runner.invoke(
+        main, ["tune", "--gpu", "recorded", *sizes, "--trials", "5", "--db", place, "-q"]
+    )
+    assert tuned.exit_code == 0, tuned.output
+    folder = tmp_path / "out"
+    made = runner.invoke(main, ["export", "--library", str(folder), "--db", place])
+    assert made.exit_code == 0, made.output
+    assert "RECORDED, NOT MEASURED ON THIS MACHINE" in made.output
+    assert "Expected loss on sizes that were not tuned: not known" in made.output
+    for name in ("autogemm.h", "autogemm.cu"):
+        assert "RECORDED, NOT MEASURED" in (folder / name).read_text()
+    again = runner.invoke(main, ["export", "--library", str(folder), "--db", place])
+    assert again.exit_code == 0, again.output
+    (folder / "autogemm.cu").write_text("mine")
+    (folder / "autogemm.h").write_text("// Written by autogemm before")
+    kept = runner.invoke(main, ["export", "--library", str(folder), "--db", place])
+    assert kept.exit_code == 2
+    assert (folder / "autogemm.cu").read_text() == "mine"
+    # All or none: its neighbours are as they were.
+    assert (folder / "autogemm.h").read_text() == "// Written by autogemm before"
+    both = runner.invoke(main, ["export", "x.cu", "--library", str(folder), "--db", place])
+    assert both.exit_code == 2
+    assert "leave out FILE" in both.output
+    neither = runner.invoke(main, ["export", "--db", place])
+    assert neither.exit_code == 2

@@ -1,0 +1,134 @@
+"""Warm start: which results are similar, and what becomes of their configs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from fake_target import FakeCompiler, FakeTarget, in_memory, tiny_family
+from sized_target import SizedTarget
+from store_samples import SPEC
+
+from autogemm.config import Config
+from autogemm.device import Device
+from autogemm.device_catalogue import find_device
+from autogemm.dtypes import DType
+from autogemm.outcome import Finals, FinalsEntry, Objective, Provenance
+from autogemm.problem import Layout, Problem
+from autogemm.similarity import distance
+from autogemm.space import Family
+from autogemm.store import DecidedRow, Store, open_store
+from autogemm.tuning import SearchStarted, TuneRequest, TuneResult, tune, tuner
+from autogemm.tuning.warm import warm_starts
+
+H100 = find_device("h100")
+STARTED = datetime(2026, 11, 21, tzinfo=UTC)
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Family:
+    return tiny_family(tmp_path / "tiny")
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    monkeypatch.setattr(tuner, "Search", in_memory)
+    with open_store(str(tmp_path / "warm.db")) as opened:
+        yield opened
+
+
+def config(bm: int, bn: int = 64, **other: int) -> Config:
+    return Config.of("tiny", {"BM": bm, "BN": bn, "U": 4, "ECHO": 0} | other)
+
+
+def row(
+    run_id: int,
+    problem: Problem,
+    *configs: Config,
+    device: Device = H100,
+    objective: Objective = Objective.TIME,
+) -> DecidedRow:
+    entries = tuple(
+        FinalsEntry("", one, "", (1.0,), 1.0, 1.0, 1.0, tied=False, verification=None)
+        for one in configs
+    )
+    spec = replace(SPEC, problem=problem, device=device, objective=objective)
+    finals = Finals(entries, entries[0], 1, Provenance.MEASURED)
+    return DecidedRow(run_id, spec, STARTED, finals)
+
+
+def test_distances_have_the_right_order() -> None:
+    base = Problem(1024, 1024, 1024)
+
+    def to(other: Problem, device: Device = H100) -> float:
+        return distance(base, H100, other, device)
+
+    assert to(base) == 0.0
+    assert to(Problem(2048, 1024, 1024)) == pytest.approx(1.0)
+    assert to(Problem(1024, 1024, 512)) == pytest.approx(1.0)
+    assert 0 < to(Problem(1024, 1024, 1024, Layout.NT)) < to(Problem(2048, 1024, 1024))
+    assert to(Problem(1023, 1023, 1023)) > to(Problem(1000, 1000, 1000))
+    assert to(Problem(1024, 1024, 1024, dtype=DType.BF16)) == float("inf")
+    h200, t4 = find_device("h200"), find_device("t4")
+    assert 0 <= to(base, h200) < to(base, find_device("a100")) < to(base, t4)
+    # What fills any card differs by less than its ratio says.
+    huge = distance(Problem(8192, 8192, 8192), H100, Problem(16384, 8192, 8192), H100)
+    assert huge == pytest.approx(0.5)
+
+
+def test_the_nearest_results_in_order(family: Family) -> None:
+    rows = [
+        row(1, Problem(4096, 4096, 4096), config(64)),
+        row(2, Problem(1024, 1024, 512), config(16), config(32), config(64), config(16, 16)),
+        row(3, Problem(2048, 2048, 2048), config(32), config(16)),
+        # Another card is nearer than four times the extents.
+        row(4, Problem(1024, 1024, 512), config(32, 16), device=find_device("t4")),
+        row(5, Problem(1024, 1024, 1000), config(16, 32), objective=Objective.ENERGY),
+        row(6, Problem(1024, 1024, 900), config(16, 32, U=9)),
+        row(9, Problem(1024, 1024, 1000), config(16, 32)),
+    ]
+    spec = replace(SPEC, problem=Problem(1024, 1024, 1024))
+    starts = warm_starts(rows, spec, (family,), run_id=9)
+    assert [(start.run_id, len(start.configs)) for start in starts] == [(2, 3), (3, 1), (4, 1)]
+    assert str(starts[0]) == "1024x1024x512 nn f32 on NVIDIA H100 80GB HBM3 (run 2)"
+
+
+def test_a_repeat_starts_as_the_first_did(family: Family) -> None:
+    problem = Problem(1024, 1024, 1024)
+    spec = replace(SPEC, problem=problem)
+    rows = [row(1, problem, config(16))]
+    assert warm_starts(rows, spec, (family,), run_id=2) == ()
+    elsewhere = replace(spec, environment=replace(spec.environment, driver="999"))
+    assert [one.run_id for one in warm_starts(rows, elsewhere, (family,), run_id=2)] == [1]
+
+
+def run(
+    family: Family, store: Store, m: int, *, warm: bool = True
+) -> tuple[TuneResult, tuple[str, ...]]:
+    started: list[tuple[str, ...]] = []
+
+    def listen(event: object) -> None:
+        if isinstance(event, SearchStarted):
+            started.append(event.started_from)
+
+    request = TuneRequest(Problem(m, 512, 256), (family,), trials=12, rounds=2, warm_start=warm)
+    target: FakeTarget = SizedTarget()
+    result = tune(request, target, FakeCompiler(), store, listen)  # type: ignore[arg-type]
+    return result, started[0]
+
+
+def test_a_search_begins_with_what_was_good_at_the_nearest_size(
+    family: Family, store: Store
+) -> None:
+    first, started = run(family, store, 2000)
+    assert started == ()
+    assert first.outcomes[0].config == family.seeds[0]
+    warm, started = run(family, store, 3000)
+    assert started == ("2000x512x256 nn f32 on NVIDIA H100 80GB HBM3 (run 1)",)
+    assert first.finals is not None
+    assert warm.outcomes[0].config == first.finals.winner.config
+    assert family.seeds[0] in [outcome.config for outcome in warm.outcomes[:5]]
+    cold, started = run(family, store, 4000, warm=False)
+    assert started == ()
+    assert cold.outcomes[0].config == family.seeds[0]
