@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.files import write_output
+from autogemm.cli.files import require_replaceable, write_output
 from autogemm.errors import ExportError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
@@ -52,9 +52,15 @@ def write_library(  # noqa: PLR0913  # the command's options
         place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ExportError(f"cannot make the folder {folder}: {error.strerror}") from error
+    ours = {
+        name: BEGINNINGS["cuda"] if Path(name).suffix in C_SUFFIXES else "# Written by autogemm "
+        for name in files
+    }
+    # All or none of them.
+    for name in files:
+        require_replaceable(str(place / name), force=force, ours=ours[name])
     for name, text in files.items():
-        begin = BEGINNINGS["cuda"] if Path(name).suffix in C_SUFFIXES else "# Written by autogemm "
-        write_output(str(place / name), text.encode(), force=force, ours=begin)
+        write_output(str(place / name), text.encode(), force=force, ours=ours[name])
     click.echo(
         f"{folder}: {len(library.variants)} kernels of {len(library.configs)} configs; rule: "
         f"{library.rule}"

@@ -81,10 +81,13 @@ def _bench_id(text: str) -> int | None:
 
 
 def _run_page(store: Store, query: BestQuery, *, explain: bool) -> Page:
+    from rich.console import Console
+
     from autogemm.explain import Tools
     from autogemm.report import run_report
 
     if not explain:
         return run_report(store, query, None)
-    with closing(Tools.open()) as tools:
+    waiting = Console(stderr=True).status("explaining the winner")
+    with waiting, closing(Tools.open()) as tools:
         return run_report(store, query, tools)

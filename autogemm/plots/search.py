@@ -4,6 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from autogemm.analysis import Grid, RunTrials, Step
 from autogemm.plots.drawing import GRID, picture, titled
@@ -123,7 +124,7 @@ def _draw_heatmap(trials: RunTrials, family: str, cells: Grid, figure: "Figure")
     axes.set_xlabel(cells.x)
     axes.set_ylabel(cells.y)
     if values.size <= MAX_CELLS_WITH_TEXT:
-        _label_cells(axes, values, trials.more_is_better)
+        _label_cells(axes, values, more_is_better=trials.more_is_better)
     titled(
         figure,
         f"The best config of {family} for each {cells.x} and {cells.y}",
@@ -131,9 +132,7 @@ def _draw_heatmap(trials: RunTrials, family: str, cells: Grid, figure: "Figure")
     )
 
 
-def _label_cells(
-    axes: "Axes", values: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", more_is_better: bool
-) -> None:
+def _label_cells(axes: "Axes", values: NDArray[np.float64], *, more_is_better: bool) -> None:
     low, high = np.nanmin(values), np.nanmax(values)
     for (row, column), value in np.ndenumerate(values):
         if np.isnan(value):

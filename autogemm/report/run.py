@@ -254,12 +254,14 @@ def _certificate(kernel: StoredKernel | None) -> tuple[Table, ...]:
 
 
 def place_tables(environment: Environment, device: Device) -> tuple[Table, ...]:
-    """The software, and the card."""
+    """The software, and the card; of a card that others recorded only the name may be known."""
     card = asdict(device) | {
         "peak_f32_tflops": device.peak_f32_tflops,
         "peak_bandwidth_gb_s": device.peak_bandwidth_gb_s,
     }
-    return facts_table("Software", asdict(environment)), facts_table("Card", card)
+    return facts_table("Software", asdict(environment)), facts_table(
+        "Card", {name: value or None for name, value in card.items()}
+    )
 
 
 def facts_table(caption: str, facts: dict[str, Any]) -> Table:

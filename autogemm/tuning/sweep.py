@@ -114,8 +114,7 @@ class Sweeper:
         They are stored as newer finals of its run: the times of one kernel at many sizes, and the
         winner, if another's is faster. ``request`` is any of the sweep's. Ctrl-C ends it.
         """
-        if self._target.provenance is not Provenance.MEASURED:
-            raise UsageError("crossing times kernels at sizes that no recording holds: use a GPU")
+        self.require_card()
         decided = [one for one in sweep.problems if one.finals is not None]
         kernels = spread_winners(decided, self._target.device, MAX_CROSSED)
         crossings = [
@@ -135,6 +134,11 @@ class Sweeper:
         except KeyboardInterrupt:
             return Sweep(tuple(done.values()), interrupted=True)
         return Sweep(tuple(done.values()), interrupted=False)
+
+    def require_card(self) -> None:
+        """Raises UsageError where `cross` cannot work."""
+        if self._target.provenance is not Provenance.MEASURED:
+            raise UsageError("crossing times kernels at sizes that no recording holds: use a GPU")
 
     def _tuned(self, request: TuneRequest, on_event: Callable[[Event], None]) -> tuple[Swept, bool]:
         try:

@@ -185,9 +185,12 @@ def test_the_command_writes_the_folder_and_says_what_is_expected(tmp_path: Path)
     again = runner.invoke(main, ["export", "--library", str(folder), "--db", place])
     assert again.exit_code == 0, again.output
     (folder / "autogemm.cu").write_text("mine")
+    (folder / "autogemm.h").write_text("// Written by autogemm before")
     kept = runner.invoke(main, ["export", "--library", str(folder), "--db", place])
     assert kept.exit_code == 2
     assert (folder / "autogemm.cu").read_text() == "mine"
+    # All or none: its neighbours are as they were.
+    assert (folder / "autogemm.h").read_text() == "// Written by autogemm before"
     both = runner.invoke(main, ["export", "x.cu", "--library", str(folder), "--db", place])
     assert both.exit_code == 2
     assert "leave out FILE" in both.output

@@ -245,8 +245,8 @@ def test_ten_thousand_trials_open_soon(browser: Browser, folder: Path) -> None:
         "return performance.getEntriesByType('navigation')[0].loadEventEnd"
     )
     # About 0.2 and 0.3 s on two idle cores; a busy machine gets some more.
-    assert painted_ms < 2000
-    assert loaded_ms < 3000
+    assert painted_ms < 3000
+    assert loaded_ms < 4000
     assert "9900 of 9900 configs" in browser.find_element(By.ID, "matching").text
     assert draw_all(browser) == RUN_PLOTS
     assert errors(browser) == []

@@ -1,0 +1,110 @@
+"""autogemm tune for several problems: what is asked for, what is printed, what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from autogemm.cli import main
+from autogemm.cli.problems import MAX_PROBLEMS, problems_from
+from autogemm.errors import UsageError
+from autogemm.problem import Layout, Problem
+
+NAMES = ("dtype", "layout", "lda", "ldb", "ldc", "alpha", "beta")
+
+
+def asked(
+    sizes: tuple[str, ...] = (), preset: str | None = None, file: str | None = None
+) -> object:
+    shared = dict(zip(NAMES, ("f32", "nt", 0, 0, 0, 1.0, 0.0), strict=True))
+    return problems_from({"sizes": sizes, "preset": preset, "problems_file": file, **shared})
+
+
+def run(place: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(
+        main,
+        ["tune", "--gpu", "recorded", "--trials", "4", "--db", str(place / "m.db"), *arguments],
+    )
+
+
+def test_problems_from_everywhere_each_once(tmp_path: Path) -> None:
+    file = tmp_path / "sizes.txt"
+    file.write_text("# mine\n\n512   # twice\n 64x32x16 tn\n512 nt\n")
+    assert asked() == (Problem.of_size("4096", Layout.NT),)
+    assert asked(("512", "64x32x16"), file=str(file)) == (
+        Problem.of_size("512", Layout.NT),
+        Problem.of_size("64x32x16", Layout.NT),
+        Problem.of_size("64x32x16", Layout.TN),
+    )
+    squares = asked(preset="squares")
+    assert isinstance(squares, tuple)
+    assert len(squares) == 10
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("512 512", "a size and perhaps a layout"),
+        ("512 nn f32", "a size and perhaps a layout"),
+        ("0", "line 1: M must be from 1"),
+        ("4096y12", "line 1: a size is one positive integer"),
+        ("x" * 100_000, "line 1: a size and perhaps a layout"),
+        ("[bold]512[/bold]", "line 1: a size is"),
+    ],
+)
+def test_a_line_that_is_none_is_named(tmp_path: Path, line: str, words: str) -> None:
+    file = tmp_path / "sizes.txt"
+    file.write_text(line)
+    with pytest.raises(UsageError, match=words) as caught:
+        asked(file=str(file))
+    assert len(str(caught.value)) < 600
+
+
+def test_files_that_are_no_lists_of_problems(tmp_path: Path) -> None:
+    file = tmp_path / "sizes.txt"
+    for content in (b"\xff\xfe\x00", b"512\n" * (MAX_PROBLEMS + 1)):
+        file.write_bytes(content)
+        with pytest.raises(UsageError, match=r"more than|cannot be read"):
+            asked(file=str(file))
+    for place in (tmp_path, tmp_path / "none.txt"):
+        with pytest.raises(UsageError, match="cannot be read"):
+            asked(file=str(place))
+    with pytest.raises(UsageError, match="no preset 'transformers'; there are transformer"):
+        asked(preset="transformers")
+
+
+def test_a_line_for_each_and_one_table(tmp_path: Path) -> None:
+    result = run(tmp_path, "--size", "1024", "--size", "77", "--size", "4096x256x1024")
+    assert result.exit_code == 0, result.output
+    told = [line for line in result.stderr.splitlines() if line.startswith("tuning ")]
+    assert [line.split(":")[0] for line in told] == [
+        "tuning 1/3 1024 nn f32",
+        "tuning 2/3 77 nn f32",
+        "tuning 3/3 4096x256x1024 nn f32",
+    ]
+    assert "2 problems on NVIDIA H100 80GB HBM3 (recorded)" in result.stdout
+    assert "geometric mean: " in result.stdout
+    assert "77 nn f32: no recording holds" in result.stdout
+    again = run(tmp_path, "--size", "1024", "--size", "4096x256x1024", "--json")
+    assert again.exit_code == 0, again.output
+    found = json.loads(again.stdout)
+    assert [one["trials"] for one in found["problems"]] == ["known", "known"]
+    assert found["provenance"] == "recorded"
+    assert found["problems"][0]["config"]["BM"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--size", "1024", "--cross"], "--cross is for many problems"),
+        (["--size", "1024", "--size", "4096", "--cross"], "use a GPU"),
+        (["--size", "77", "--size", "78"], "no problem has a result"),
+        (["--preset", "none"], "no preset 'none'"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(tmp_path: Path, arguments: list[str], words: str) -> None:
+    result = run(tmp_path, *arguments)
+    assert result.exit_code in (1, 2)
+    assert words in result.stderr
+    assert "Traceback" not in result.output
