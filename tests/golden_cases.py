@@ -85,7 +85,7 @@ GOLDEN_CASES = (
     GoldenCase(
         "double_buffer",
         square(4096, Layout.NT),
-        TILE_64 | {"BK": 8, "PAD_B": 4, "STAGES": 2, "GROUP_M": 1, "VEC_STORE": 4},
+        TILE_64 | {"BK": 16, "PAD_B": 4, "STAGES": 2, "GROUP_M": 1, "VEC_STORE": 4},
     ),
     GoldenCase(
         "double_buffer_any_size",

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import shutil
+import statistics
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing
@@ -144,7 +145,15 @@ def test_a_slow_kernel_sits_out_the_later_rounds(store: Store) -> None:
     assert slow.time_us is not None
     assert slow.time_us > 40_000
     assert len(quick.samples_us) == 8
-    assert LEAST_ROUNDS <= len(slow.samples_us) < 8
+    rounds = len(slow.samples_us)
+    assert LEAST_ROUNDS <= rounds < 8
+    # Paired with what the baseline took in the same rounds.
+    same_rounds = [a / b for a, b in zip(quick.samples_us, slow.samples_us, strict=False)]
+    assert slow.ratio == pytest.approx(statistics.median(same_rounds))
+    assert (slow.ratio_low, slow.ratio_high) == (
+        pytest.approx(min(same_rounds)),
+        pytest.approx(max(same_rounds)),
+    )
 
 
 @pytest.mark.parametrize(
