@@ -20,8 +20,8 @@ ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
 # One card per architecture whose limits differ: the legal space is that card's own.
 CARDS = ("t4", "a100", "rtx3090", "l40s", "h100", "b200")
 # The plain CUDA of families that are there to teach is the same everywhere.
-TEACHING_ARCHS = ("sm_75", "sm_90")
-TEACHING_CARDS = ("t4", "h100")
+TEACHING_ARCHS = ("sm_75",)
+TEACHING_CARDS = ("h100",)
 
 
 def is_teaching(name: str) -> bool:
