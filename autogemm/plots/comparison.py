@@ -194,7 +194,7 @@ def _draw_ladder(comparison: Comparison, size: str, bars: list[Timed], figure: "
     axes.bar_label(drawn, texts, padding=4, fontsize="small")
     axes.set_yticks(range(len(bars)), [one.kernel for one in bars])
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.75 * most)
+    axes.set_xlim(0, 1.85 * most)
     axes.margins(y=0.02)
     axes.xaxis.set_major_formatter("{x:,.10g}")
     axes.set_xlabel("GFLOP/s")
@@ -212,4 +212,4 @@ def _bar_text(one: Timed, *, is_cut: bool) -> str:
 
 
 def _rounded(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"
+    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"
