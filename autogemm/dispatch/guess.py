@@ -9,9 +9,9 @@ from autogemm.device import Device
 from autogemm.problem import Problem
 from autogemm.space import Family, launch_plan
 
-# In multiply-adds of one SM, fitted to twelve kernels at 43 sizes on an H100 (docs/dispatch.md), on
-# which the guess then loses 13 % in the mean: what a step in k takes at least, what adding up parts takes,
-# and the tile whose fetching counts as much as its multiplying.
+# In multiply-adds of one SM: what a step in k takes at least, what adding up parts takes, and the
+# tile whose fetching counts as much as its multiplying. Fitted to twelve kernels at 43 sizes on an
+# H100 (docs/dispatch.md), of which the guess then loses 13 % in the mean.
 STEP_LATENCY = 1000.0
 PARTS_COST = 800_000.0
 FETCHED_TILE = 4.0

@@ -88,6 +88,32 @@ def test_matrices_that_begin_anywhere(driver: FakeDriver) -> None:
         assert_product(a, b, out)
 
 
+def test_the_same_shape_once_aligned_and_once_not(driver: FakeDriver) -> None:
+    whole_a, whole_b, whole_c = empty(64, 72), empty(64, 72), empty(64, 72)
+    for start in (0, 1, 0, 2):
+        for moved in range(3):
+            starts = [start if moved == place else 0 for place in range(3)]
+            a, b, out = (
+                view(whole, ..., slice(begin, 64 + begin))
+                for whole, begin in zip((whole_a, whole_b, whole_c), starts, strict=True)
+            )
+            a.data[...], b.data[...] = random(64, 64).data, random(64, 64).data
+            autogemm.gemm(a, b, out)
+            assert_product(a, b, out)
+
+
+def test_batches_that_begin_anywhere(driver: FakeDriver) -> None:
+    """The first is aligned for vectors, the second is not."""
+    whole = random(2, 64 * 64 + 1)
+    a = HostArray(
+        np.lib.stride_tricks.as_strided(whole.data, (2, 64, 64), (4 * (64 * 64 + 1), 4 * 64, 4))
+    )
+    b, out = random(64, 64), empty(2, 64, 64)
+    autogemm.gemm(a, b, out)
+    assert_product(a, b, out)
+    assert len(driver.launches) == 2
+
+
 def test_nothing_to_multiply(driver: FakeDriver) -> None:
     out = empty(4, 6)
     autogemm.gemm(random(4, 0), random(0, 6), out)
