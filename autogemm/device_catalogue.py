@@ -62,8 +62,11 @@ def find_device(name: str) -> Device:
 def roof_of(device: Device, dtype: DType = DType.F32) -> Roof | None:
     """The card's theory for a dtype: CUDA cores for FP32, tensor cores for the others.
 
-    Clocks are the maxima. None where the card has no tensor cores for it, or none are known.
+    Clocks are the maxima. None where the card has no tensor cores for it, or none are known, or
+    nothing is known of the card but its name: times that others recorded come with no more.
     """
+    if not (device.peak_f32_tflops and device.peak_bandwidth_gb_s):
+        return None
     if dtype.has_fp32_products:
         return Roof(device.peak_f32_tflops, device.peak_bandwidth_gb_s)
     content = _content()

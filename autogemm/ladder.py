@@ -59,6 +59,12 @@ def find_rung(name: str) -> Rung:
     raise NotFoundError(f"no rung {name!r}; the ladder has {known}")
 
 
+def published_percent(name: str) -> float | None:
+    """Percent of cuBLAS in the write-up of a rung or library; None if there is none of it."""
+    found = (one for group in _ladder() for one in group if one.name == name)
+    return next((one.published_percent for one in found), None)
+
+
 @cache
 def _ladder() -> tuple[tuple[Rung, ...], tuple[Library, ...]]:
     content = yaml.safe_load(LADDER_PATH.read_text(encoding="utf-8"))
@@ -76,8 +82,8 @@ def _rung(name: str, form: dict[str, Any], changes: dict[str, Value], variant_of
         family=form["family"],
         values=tuple((form["config"] | changes).items()),
         summary=_changed(variant_of, changes) if variant_of else form["summary"],
-        published=form.get("published", ""),
-        published_percent=form.get("published_percent"),
+        published="" if variant_of else form.get("published", ""),
+        published_percent=None if variant_of else form.get("published_percent"),
         variant_of=variant_of,
     )
 

@@ -21,7 +21,7 @@ python=${PYTHON:-python3}
 with_dependencies=(alembic colorlog jsonschema platformdirs pydantic sqlalchemy)
 # Their dependencies are on the box, or above, or not needed for what is done here: Kernel Tuner, to
 # compare with, uses pandas and pymoo in strategies that are not compared.
-without_dependencies=(kernel-tuner optuna plotly pygments python-constraint2 xmltodict)
+without_dependencies=(kernel-tuner nvidia-cutlass optuna plotly pygments python-constraint2 xmltodict)
 modules=(alembic colorlog mako optuna platformdirs pydantic sqlalchemy)
 
 die() {

@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import io
 import random
+import shlex
 import subprocess
 import sys
 import time
@@ -63,6 +64,10 @@ QUESTIONS = (
     "compare run:1 run:241",
     "compare gpu:a100 gpu:h100",
     "compare driver:570 driver:580",
+    "why 17 --short",
+    "stats",
+    "sql 'SELECT status, count(*) FROM run_trials GROUP BY status'",
+    "sql 'SELECT min(time_us) FROM run_trials WHERE run_id = 7'",
 )
 
 
@@ -82,29 +87,37 @@ def main(db: str, trials: int, repeat: int) -> None:
     rows = [
         {
             "command": f"autogemm db {question}",
-            "seconds": median([asked(question, url) for _ in range(repeat)]),
+            **asked_often(question, url, repeat),
             "with start-up": median([started(question, url) for _ in range(repeat)]),
         }
         for question in QUESTIONS
     ]
-    print_table(rows, ("command", "seconds", "with start-up"))
+    print_table(rows, ("command", "seconds", "CPU seconds", "with start-up"))
 
 
 def median(values: list[float]) -> float:
     return sorted(values)[len(values) // 2]
 
 
-def asked(question: str, url: str) -> float:
-    """Seconds of the command in a process where all is imported."""
-    began = time.monotonic()
-    with contextlib.redirect_stdout(io.StringIO()):
-        autogemm(["db", *question.split(), "--db", url], standalone_mode=False)
-    return time.monotonic() - began
+def asked_often(question: str, url: str, repeat: int) -> dict[str, float]:
+    """Seconds of the command in a process where all is imported, and those of its processor."""
+    times = [asked(question, url) for _ in range(repeat + 1)][1:]
+    return {
+        "seconds": median([wall for wall, _ in times]),
+        "CPU seconds": median([cpu for _, cpu in times]),
+    }
+
+
+def asked(question: str, url: str) -> tuple[float, float]:
+    began, worked = time.monotonic(), time.process_time()
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        autogemm(["db", *shlex.split(question), "--db", url], standalone_mode=False)
+    return time.monotonic() - began, time.process_time() - worked
 
 
 def started(question: str, url: str) -> float:
     """Seconds of the command as typed."""
-    command = [sys.executable, "-m", "autogemm", "db", *question.split(), "--db", url]
+    command = [sys.executable, "-m", "autogemm", "db", *shlex.split(question), "--db", url]
     began = time.monotonic()
     subprocess.run(command, check=True, capture_output=True)
     return time.monotonic() - began

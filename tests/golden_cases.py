@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from autogemm.config import Config, Value
+from autogemm.dtypes import DType
 from autogemm.problem import Layout, Problem
 from autogemm.space import load_family
 
@@ -21,6 +22,8 @@ class GoldenCase:
     problem: Problem
     changes: dict[str, Value] = field(default_factory=dict)
     family: str = "sgemm_simt"
+    gpu: str = "h100"
+    least_arch: int = 75
 
     def __str__(self) -> str:
         return f"{self.family}_{self.name}"
@@ -37,6 +40,10 @@ class GoldenCase:
 
 def square(size: int, layout: Layout = Layout.NN) -> Problem:
     return Problem(size, size, size, layout=layout)
+
+
+def tensor(size: int, dtype: DType) -> Problem:
+    return Problem(size, size, size, dtype=dtype)
 
 
 TILE_32: dict[str, Value] = {
@@ -78,7 +85,7 @@ GOLDEN_CASES = (
     GoldenCase(
         "double_buffer",
         square(4096, Layout.NT),
-        TILE_64 | {"BK": 8, "PAD_B": 4, "STAGES": 2, "GROUP_M": 1, "VEC_STORE": 4},
+        TILE_64 | {"BK": 16, "PAD_B": 4, "STAGES": 2, "GROUP_M": 1, "VEC_STORE": 4},
     ),
     GoldenCase(
         "double_buffer_any_size",
@@ -204,6 +211,81 @@ GOLDEN_CASES = (
         Problem(32, 4096, 4096, layout=Layout.TT),
         TILE_32_DEEP | {"SPLIT_K": 1, "STAGES": 1},
         family="sgemm_skinny",
+    ),
+    GoldenCase("bf16", tensor(4096, DType.BF16), family="gemm_mma", least_arch=80),
+    GoldenCase(
+        "f16_f32_any_size",
+        Problem(1001, 1003, 1005, Layout.TT, DType.F16_F32),
+        {"STAGES": 3, "REG_STAGES": 2, "SWIZZLE": 0},
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "f16_any_columns",
+        Problem(1024, 1000, 1024, Layout.TN, DType.F16),
+        {"REG_STAGES": 1, "GROUP_M": 1, "BK": 16, "WM": 32},
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "tf32", tensor(4096, DType.TF32), {"MMA_K": 8, "WN": 32}, family="gemm_mma", least_arch=80
+    ),
+    GoldenCase(
+        "tf32_any_k",
+        Problem(1024, 1024, 1004, Layout.TT, DType.TF32),
+        {"MMA_K": 8, "WN": 32, "BK": 16, "REG_STAGES": 1, "SWIZZLE": 0},
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "f16_through_registers",
+        tensor(1024, DType.F16),
+        {"BN": 64, "WN": 32, "STAGES": 1, "REG_STAGES": 1, "MMA_K": 8},
+        gpu="t4",
+        family="gemm_mma",
+    ),
+    GoldenCase(
+        "f16_through_registers_any_size",
+        Problem(1000, 1001, 1000, Layout.NT, DType.F16, ldc=1002),
+        {"BN": 64, "WN": 32, "STAGES": 1, "REG_STAGES": 1, "MMA_K": 8},
+        gpu="t4",
+        family="gemm_mma",
+    ),
+    GoldenCase(
+        "bf16_any_k",
+        Problem(1000, 1024, 1001, Layout.TN, DType.BF16, ldc=1025),
+        {"BK": 64, "STAGES": 3},
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "tf32x3_chunks",
+        square(4096, Layout.TT),
+        {"CHUNK": 256, "BM": 64, "BN": 64, "WM": 32},
+        family="sgemm_emulated",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "tf32x3",
+        square(4096),
+        {"BM": 64, "BN": 64, "WM": 32},
+        family="sgemm_emulated",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "bf16x6_any_size",
+        Problem(1001, 1002, 1003, Layout.TN),
+        {"SPLIT": "bf16x6", "CHUNK": 64, "REG_STAGES": 2, "SWIZZLE": 0, "GROUP_M": 1}
+        | {"BM": 64, "BN": 64, "WM": 32},
+        family="sgemm_emulated",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "bf16x9",
+        square(1024, Layout.NT),
+        {"SPLIT": "bf16x9", "BK": 16, "CHUNK": 16, "BM": 64, "BN": 64, "WM": 32, "STAGES": 2},
+        family="sgemm_emulated",
+        least_arch=80,
     ),
     GoldenCase(
         "through_registers_any_size",

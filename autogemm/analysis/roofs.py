@@ -28,9 +28,15 @@ class Ceiling:
 
 
 def roofs(device: Device, measured: Ceilings | None) -> tuple[list[Slope], list[Ceiling]]:
-    """Memory roofs and compute roofs, theory first; device memory is the first slope."""
-    slopes = [Slope("DRAM", 1e-3 * device.peak_bandwidth_gb_s)]
-    ceilings = [Ceiling("FP32, CUDA cores", device.peak_f32_tflops)]
+    """Memory roofs and compute roofs, theory first; device memory is the first slope.
+
+    Both are empty for a card of which no more than the name is known.
+    """
+    theory = roof_of(device)
+    if theory is None:
+        return [], []
+    slopes = [Slope("DRAM", 1e-3 * theory.bandwidth_gb_s)]
+    ceilings = [Ceiling("FP32, CUDA cores", theory.peak_tflops)]
     if measured is not None:
         slopes.append(Slope("copy as measured", 1e-3 * measured.copy_gb_s))
         ceilings.append(Ceiling("FP32 as measured", measured.fma_tflops))

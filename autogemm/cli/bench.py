@@ -71,8 +71,8 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
 
     Every kernel is verified on random inputs before its time counts, then all of them run in turn,
     in random order, round after round; a slow one sits the later rounds out. Percent of cuBLAS is
-    the median of paired ratios, with a 95 % interval. Whoever is wrong, not installed or not made
-    for a size is listed with the reason.
+    the median of paired ratios, with a 95 % interval; the published one is of other people's cards.
+    Whoever is wrong, not installed or not made for a size is listed with the reason.
 
     \b
     Examples:
@@ -206,7 +206,9 @@ def _kernel_rows() -> list[Row]:
 def _print(done: Bench, rows: list[Row]) -> None:
     spec = done.spec
     stored = f", benchmark {done.bench_id}" if done.bench_id else ""
+    used = spec.environment
     click.echo(f"{spec.device.name}, {done.started_at:%Y-%m-%d}{stored}")
+    click.echo(f"driver {used.driver}, cuBLAS {used.cublas}, {used.compiler}: {spec.command}")
     for size in dict.fromkeys(row["size"] for row in rows):
         click.echo()
         print_table([row for row in rows if row["size"] == size], SHOWN, title=f"M x N x K: {size}")

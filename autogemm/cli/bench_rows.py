@@ -10,12 +10,14 @@ COLUMNS = (
     *("kernel", "kind", "size", "dtype", "layout", "status", "reason", "time_us", "gflops"),
     *("percent_of_cublas", "percent_of_cublas_low", "percent_of_cublas_high"),
     *("speedup_over_naive", "bandwidth_gb_s", "flop_per_byte", "percent_of_roof"),
-    *("max_abs_error", "relative_frobenius", "rounds", "method", "registers", "library", "config"),
+    *("published_percent", "max_abs_error", "relative_frobenius", "rounds", "method", "registers"),
+    *("library", "config"),
 )
 # What fits a person's terminal.
 SHOWN = (
     *("kernel", "dtype", "time_us", "gflops", "percent_of_cublas", "interval"),
-    *("speedup_over_naive", "bandwidth_gb_s", "percent_of_roof", "max_abs_error"),
+    *("published_percent", "speedup_over_naive", "bandwidth_gb_s", "percent_of_roof"),
+    "max_abs_error",
 )
 
 
@@ -26,6 +28,7 @@ def bench_rows(done: Bench) -> list[Row]:
 
 def _row(entry: BenchEntry, done: Bench) -> Row:
     from autogemm.device_catalogue import roof_of
+    from autogemm.ladder import published_percent
 
     problem, verified = entry.problem, entry.verification
     figures = metrics(entry, done.entries, roof_of(done.spec.device, problem.dtype))
@@ -42,6 +45,7 @@ def _row(entry: BenchEntry, done: Bench) -> Row:
         "registers": entry.registers,
         "library": entry.library,
         "config": entry.config.label if entry.config is not None else "",
+        "published_percent": published_percent(entry.kernel),
     }
     if verified is not None:
         row["max_abs_error"] = verified.max_abs_error
@@ -50,5 +54,5 @@ def _row(entry: BenchEntry, done: Bench) -> Row:
         row |= asdict(figures)
         low, high = figures.percent_of_cublas_low, figures.percent_of_cublas_high
         if low is not None and high is not None:
-            row["interval"] = f"{low:.1f}..{high:.1f}"
+            row["interval"] = f"{low:.4g}..{high:.4g}"
     return row

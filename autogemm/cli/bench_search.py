@@ -33,7 +33,7 @@ PLAIN_LINES = 10
     metavar="FILE...",
     type=click.Path(path_type=Path),
     multiple=True,
-    help="Recordings, or cache files of Kernel Tuner. Default: the recordings that ship.",
+    help="Recordings, T4 files, or cache files of Kernel Tuner. Default: the recordings that ship.",
 )
 @click.argument("more", metavar="[FILE]...", type=click.Path(path_type=Path), nargs=-1)
 @click.option("--seeds", type=click.IntRange(min=1), default=25, show_default=True)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.files import write_output
+from autogemm.cli.files import require_output, write_output
 from autogemm.cli.options import db_option, device_facts
 from autogemm.cli.output import Row, listing_options, print_rows
 from autogemm.errors import DeviceError, UsageError
@@ -75,16 +75,18 @@ def profile(  # noqa: PLR0913, PLR0917  # one parameter for each option
         raise UsageError("--gpu goes with --from: a profile is of the attached GPU")
     if save and page_file is not None:
         raise UsageError("--save is for a page that is made now: there is one already")
+    if save:
+        require_output(save, force=force)
     problem = Problem.of_size(size, Layout(layout))
     with open_store(db) as store:
         if page_file is None:
             found, page, request = _made(kernel, problem, store)
-            if save:
-                write_output(save, page.encode(), force=force)
         else:
-            found, request = _read(kernel, problem, store, page_file, gpu)
+            found, page, request = _read(kernel, problem, store, page_file, gpu)
         if not no_store:
             store.record_profile(found, request.source)
+    if save:
+        write_output(save, page.encode(), force=force)
     rows = [_row(finding) for finding in findings(found)]
     if as_json or as_csv:
         print_rows(rows, COLUMNS, as_json=as_json, as_csv=as_csv)
@@ -140,7 +142,7 @@ def _made(kernel: str, problem: Problem, store: Store) -> tuple[Profile, str, Pr
 
 def _read(
     kernel: str, problem: Problem, store: Store, page_file: Path, gpu: str | None
-) -> tuple[Profile, ProfileRequest]:
+) -> tuple[Profile, str, ProfileRequest]:
     """From a page in a file."""
     from autogemm.profiling import profile_of_page
 
@@ -151,7 +153,8 @@ def _read(
     except OSError as error:
         raise UsageError(f"cannot read {page_file}: {error.strerror}") from error
     request = _request(kernel, problem, store, device_facts(gpu or "auto"))
-    return profile_of_page(request, page, "Nsight Compute, read from a file"), request
+    found = profile_of_page(request, page, "Nsight Compute, read from a file")
+    return found, page, request
 
 
 def _request(kernel: str, problem: Problem, store: Store, device: Device) -> ProfileRequest:

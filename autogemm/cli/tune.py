@@ -63,6 +63,11 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     help="Search this family only: one that ships, or a folder with NAME.yaml and NAME.cu.jinja; "
     "repeatable. Default: every family that fits the problem.",
 )
+@click.option(
+    "--allow-emulation",
+    is_flag=True,
+    help="For f32: search also kernels that make FP32 of tensor-core products.",
+)
 @fix_option
 @click.option(
     "--trials",
@@ -183,6 +188,7 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
       autogemm tune --gpu auto --size 4096
       autogemm tune --size 4096x256x1024 --layout tt --budget 5m --trials 1000
       autogemm tune --size 4096 --dtype bf16
+      autogemm tune --size 4096 --allow-emulation
       autogemm tune --size 512 --until-ratio 1.5 --budget 10m --trials 5000
       autogemm tune --size 4096 --objective energy
       autogemm tune --size 4096 --max-error cublas

@@ -41,7 +41,7 @@ def opened(stack: ExitStack, problem: "Problem", options: dict[str, Any], db: st
 
     gpu = options["gpu"]
     # Of a file it is not known yet of which family's parameters --fix speaks.
-    families, fix = _families(options["family"], () if is_file(gpu) else options["fix"])
+    families, fix = _families(options, () if is_file(gpu) else options["fix"])
     request = _request(problem, options, families, fix)
     store = stack.enter_context(open_store(db))
     names = [family.name for family in families]
@@ -69,7 +69,7 @@ def _as_recorded(
     from autogemm.space import parse_fix
 
     if chosen.family is None:
-        families, fix = _families(options["family"], options["fix"])
+        families, fix = _families(options, options["fix"])
         return replace(request, families=families, fix=fix)
     names = [family.name for family in request.families]
     if is_typed("family") and chosen.family.name not in names:
@@ -132,7 +132,7 @@ def _request(
 
 
 def _families(
-    named: tuple[str, ...], texts: tuple[str, ...]
+    options: dict[str, Any], texts: tuple[str, ...]
 ) -> "tuple[tuple[Family, ...], dict[str, tuple[Value, ...]]]":
     """The families to search, and what ``--fix`` leaves of their parameters.
 
@@ -141,8 +141,10 @@ def _families(
     """
     from autogemm.space import default_families, load_family, parse_fix
 
+    named = options["family"]
+    families = [load_family(name) for name in named]
     fixed, misfits = [], []
-    for family in [load_family(name) for name in named] or default_families():
+    for family in families or default_families(emulation=options["allow_emulation"]):
         try:
             fixed.append((family, parse_fix(family, texts)))
         except UsageError as error:

@@ -1,5 +1,6 @@
 """The one Jinja environment. Templates read like the kernel; Jinja only chooses code."""
 
+import re
 from functools import cache
 from pathlib import Path
 
@@ -7,6 +8,9 @@ from jinja2 import FileSystemLoader, StrictUndefined, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from autogemm.resources import data_folder
+
+# Columns of the emitted text (.clang-format).
+WIDTH = 100
 
 
 @cache
@@ -18,7 +22,7 @@ def environment(family_folder: Path | None = None) -> ImmutableSandboxedEnvironm
     """
     shipped = data_folder("templates")
     folders = [shipped] if family_folder in (None, shipped) else [family_folder, shipped]
-    return ImmutableSandboxedEnvironment(
+    made = ImmutableSandboxedEnvironment(
         loader=FileSystemLoader([str(folder) for folder in folders]),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -27,6 +31,23 @@ def environment(family_folder: Path | None = None) -> ImmutableSandboxedEnvironm
         autoescape=False,
         finalize=_only_text_and_integers,
     )
+    made.filters["filled"] = filled
+    return made
+
+
+def filled(line: str) -> str:
+    """A line too long for the emitted text, broken behind commas and aligned behind its first
+    bracket: signatures and calls whose words have lengths of their own.
+    """
+    line = line.rstrip("\n")
+    indent = " " * (line.index("(") + 1)
+    lines = [""]
+    for part in re.findall(r"[^,]*,?", line):
+        if len((lines[-1] + part).rstrip()) > WIDTH:
+            lines.append(indent + part.lstrip())
+        else:
+            lines[-1] += part
+    return "\n".join(text.rstrip() for text in lines) + "\n"
 
 
 def _only_text_and_integers(value: object) -> object:

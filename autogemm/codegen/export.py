@@ -12,7 +12,7 @@ from typing import Any
 
 from autogemm import __version__
 from autogemm.certificate import Certificate
-from autogemm.codegen.environment import environment
+from autogemm.codegen.environment import WIDTH, environment
 from autogemm.codegen.rendering import render
 from autogemm.device import Device
 from autogemm.dtypes import DType, Element
@@ -47,9 +47,6 @@ CUBLAS_COMPUTE = {Element.TF32: 77}
 
 # How the files of each text format begin, so that ours are known from others.
 BEGINNINGS = {"cuda": SIGNATURE, "ptx": SIGNATURE, "json": '{\n  "autogemm": '}
-
-# Columns of the emitted text (.clang-format).
-WIDTH = 100
 
 
 def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: date) -> str:

@@ -13,7 +13,7 @@ from autogemm.certificate import Verdict
 from autogemm.outcome import CacheState, Fill, Objective, Provenance, Status, StopRule
 from autogemm.problem import Layout
 from autogemm.store import RunState
-from autogemm.targets.recorded.format import ProblemField
+from autogemm.targets.recorded.format import ProblemField, TimeUs
 
 FORMAT: Literal["autogemm-results"] = "autogemm-results"
 SCHEMA_VERSION: Literal[1] = 1
@@ -60,8 +60,7 @@ Moment = Annotated[datetime, AfterValidator(_in_utc)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 Long = Annotated[int, Field(ge=-(2**63), le=2**63 - 1)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Time = Annotated[float, Field(gt=0, lt=1e15, allow_inf_nan=False)]
-Samples = Annotated[list[Time], Field(min_length=1, max_length=MAX_SAMPLES)]
+Samples = Annotated[list[TimeUs], Field(min_length=1, max_length=MAX_SAMPLES)]
 # JSON has no infinity: an error that is none is written as a text.
 Error = Annotated[float, Field(ge=0, strict=False)]
 Ratio = Annotated[float, Field(gt=0, allow_inf_nan=False)] | None

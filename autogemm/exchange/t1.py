@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from autogemm.cells import one_line
 from autogemm.config import Config, Value
@@ -53,7 +53,6 @@ class _Parameter(_Form):
 
 class _Condition(_Form):
     Expression: str
-    Parameters: list[str] = []
 
 
 class _Space(_Form):
@@ -63,7 +62,6 @@ class _Space(_Form):
 
 class _Kernel(_Form):
     KernelName: Annotated[str, Field(min_length=1, max_length=_SHOWN)] = "kernel"
-    KernelFile: str = ""
 
 
 class _File(_Form):
@@ -120,7 +118,7 @@ def read_t1(path: Path) -> T1Space:
         check_nesting(text, 0, len(text))
         content = json.loads(text)
         form = _File.model_validate(content)
-    except (ValueError, RecursionError, ValidationError) as error:
+    except (ValueError, RecursionError) as error:
         raise ExchangeError(f"broken T1 file {path}: {fault(error)}") from error
     except OSError as error:
         raise ExchangeError(f"cannot read {path}: {fault(error)}") from error

@@ -24,18 +24,8 @@ Row = dict[str, Any]
 
 _PROBLEM = ("m", "n", "k", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta")
 _RUN = (
-    *(
-        "family_sha256",
-        "sampler",
-        "seed",
-        "l2",
-        "fill",
-        "objective",
-        "max_error",
-        "provenance",
-        "state",
-    ),
-    *("stopped_by", "command"),
+    *("family_sha256", "sampler", "seed", "l2", "fill", "objective", "max_error"),
+    *("provenance", "state", "stopped_by", "command"),
 )
 _ENVIRONMENT = tuple(EnvironmentForm.model_fields)
 _TRIAL = ("number", "status", "reason", "family", "config", "kernel_sha256")

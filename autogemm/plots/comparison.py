@@ -68,8 +68,8 @@ def _draw_roofline(comparison: Comparison, figure: "Figure") -> None:
     intensities = [one.metrics.flop_per_byte for one in timed]
     low = min(LOWEST_INTENSITY, *(0.5 * x for x in intensities))
     high = max(HIGHEST_INTENSITY, *(2.0 * x for x in intensities))
+    highest = max((ceiling.tflops for ceiling in ceilings), default=0.0)
     lines = [_ceiling(axes, *each, slopes[0], high) for each in enumerate(ceilings)]
-    highest = max(ceiling.tflops for ceiling in ceilings)
     lines += [_slope(axes, *each, highest, low) for each in enumerate(slopes)]
     marks = []
     for place, (kernel, each) in enumerate(_by_kernel(timed).items()):
@@ -86,7 +86,8 @@ def _draw_roofline(comparison: Comparison, figure: "Figure") -> None:
     _name_sizes(axes, timed)
     titled(figure, "Roofline", comparison.caption)
     figure.legend(handles=marks, loc="outside right upper", fontsize="small", title="kernels")
-    figure.legend(handles=lines, loc="outside lower left", ncols=2, fontsize="small", title="roofs")
+    title = "roofs" if lines else "no roofs: nothing is known of this card but its name"
+    figure.legend(handles=lines, loc="outside lower left", ncols=2, fontsize="small", title=title)
 
 
 def _decades(limits: tuple[float, float]) -> tuple[float, float]:
@@ -162,6 +163,9 @@ def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
     share.set_yscale("log")
     share.set_ylabel("percent of cuBLAS SGEMM")
     _plain_numbers(speed.yaxis, share.yaxis)
+    if all(one.metrics.percent_of_cublas is None for one in comparison.timed()):
+        # cuBLAS was not timed, and an axis with one number on it has no scale.
+        share.set_ylim(10.0, 1000.0)
     share.axhline(100.0, color="black", linewidth=1.0, zorder=0)
     for axes in (speed, share):
         turned = 45 if max(map(len, sizes)) > 5 else 0
@@ -190,7 +194,7 @@ def _draw_ladder(comparison: Comparison, size: str, bars: list[Timed], figure: "
     axes.bar_label(drawn, texts, padding=4, fontsize="small")
     axes.set_yticks(range(len(bars)), [one.kernel for one in bars])
     axes.invert_yaxis()
-    axes.set_xlim(0, 1.75 * most)
+    axes.set_xlim(0, 1.85 * most)
     axes.margins(y=0.02)
     axes.xaxis.set_major_formatter("{x:,.10g}")
     axes.set_xlabel("GFLOP/s")
@@ -208,4 +212,4 @@ def _bar_text(one: Timed, *, is_cut: bool) -> str:
 
 
 def _rounded(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:#.3g}"
+    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}"

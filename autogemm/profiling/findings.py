@@ -17,6 +17,8 @@ from autogemm.profiling.reasons import STALLS
 BUSY_PERCENT = 80.0
 # Below this occupancy latency may show.
 LOW_OCCUPANCY_PERCENT = 50.0
+# Less of the blocks that the card holds at once leaves some of it empty.
+FULL_WAVE = 0.9
 # What counts as near a limit.
 NEAR_PERCENT = 80.0
 # A share of a warp's waiting, and one of all wavefronts of shared memory, that are worth a word.
@@ -72,7 +74,7 @@ def _occupancy(counters: Counters, config: Config) -> Iterator[Finding]:
     figure = f"{achieved:.0f} % of an SM's warps, {possible:.0f} % possible"
     says = f"{limit} limit it to {fewest:.0f} blocks an SM" if limit else ""
     waves = counters.get(names.WAVES, 1.0)
-    if waves < 1.0:
+    if waves < FULL_WAVE:
         yield Finding(
             "occupancy",
             figure,

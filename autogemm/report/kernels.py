@@ -92,7 +92,7 @@ def database_report(store: Store, query: BestQuery) -> Page:
     recorded = comparison.provenance is Provenance.RECORDED
     return Page(
         title=f"Tuned kernels on {comparison.device.name}",
-        subtitle=f"autogemm database, {len(runs)} runs",
+        subtitle=f"autogemm database, {len(runs)} run{'' if len(runs) == 1 else 's'}",
         warning=RECORDED if recorded else "",
         sections=(
             Section(

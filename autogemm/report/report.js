@@ -302,7 +302,7 @@
     const low = Math.min(1, ...intensities.map((x) => x / 2));
     const high = Math.max(1000, ...intensities.map((x) => 2 * x));
     const most = Math.max(...kernels.ceilings.map((one) => one[1]));
-    const [, bandwidth] = kernels.slopes[0];
+    const bandwidth = kernels.slopes[0]?.[1];
     const roofs = [
       ...kernels.slopes.map(([name, speed]) => [name, `${rounded(1000 * speed)} GB/s`,
         [low, most / speed], [low * speed, most]]),

@@ -11,7 +11,7 @@ from autogemm.device import Device
 from autogemm.errors import AutogemmError, NotFoundError
 from autogemm.explain import Explanation, Missing, Request, Times, Tools, explain
 from autogemm.explain.tables import headline, tables
-from autogemm.outcome import Environment
+from autogemm.outcome import Environment, FinalsEntry
 from autogemm.profile import Profile
 from autogemm.report.data import run_data
 from autogemm.report.needs import highlighted
@@ -68,7 +68,7 @@ def run_page(
                     ("What to try", tuple(advice(trials, explained, shares))),
                 ),
             ),
-            Section("finals", "Finals", tables=_finals(trials)),
+            _finals(trials),
             Section("search", "Search", plots=PLOTS, has_filter=True, tables=_ends(trials)),
             _explanation(explained),
             *profile_sections(profiles, spec.device),
@@ -120,43 +120,44 @@ def _explained(
         return Missing(str(error))
 
 
-def _finals(trials: RunTrials) -> tuple[Table, ...]:
-    finals, problem = trials.run.finals, trials.run.spec.problem
+def _finals(trials: RunTrials) -> Section:
+    finals = trials.run.finals
     if finals is None:
-        return ()
+        return Section("finals", "Finals", ("The run had no finals.",))
     shared = _shared([entry.config for entry in finals.entries if entry.config])
-    rows: list[dict[str, Any]] = []
-    for place, entry in enumerate((*finals.entries, finals.baseline), 1):
-        is_known = entry.ratio_low < entry.ratio_high
-        rows.append(
-            {
-                "place": None if entry is finals.baseline else place,
-                "family": entry.config.family if entry.config else entry.name,
-                "config": _differing(entry.config, shared),
-                "time us": entry.median_us,
-                "TFLOP/s": problem.tflops(entry.median_us),
-                "x cuBLAS": f"{entry.ratio:.3f}",
-                "interval": f"{entry.ratio_low:.3f} to {entry.ratio_high:.3f}"
-                if is_known
-                else None,
-                "registers": entry.registers,
-                "energy mJ": entry.energy_mj,
-                "tie": "tied" if entry.tied else None,
-            }
-        )
-    if finals.baseline.energy_mj is None:
-        rows = [{k: v for k, v in row.items() if k != "energy mJ"} for row in rows]
+    rows = [
+        {"place": place} | _entry(trials, entry, shared)
+        for place, entry in enumerate(finals.entries, 1)
+    ]
+    rows.append({"place": None} | _entry(trials, finals.baseline, shared))
+    columns = [name for name in rows[0] if name != "energy mJ" or finals.baseline.energy_mj]
     how = "recorded" if trials.is_recorded else f"{finals.rounds} interleaved rounds"
     common = " ".join(f"{name}={value}" for name, value in shared.items())
     notes = (f"all of them: {common}",) if common else ()
-    tables_ = [table(f"The best candidates beside cuBLAS, {how}", rows, notes=notes)]
+    found = [table(f"The best candidates beside cuBLAS, {how}", rows, columns, notes)]
     if finals.disqualified:
         lost = [
             {"config": one.config.label, "status": one.status.value, "reason": one.reason}
             for one in finals.disqualified
         ]
-        tables_.append(table("Taken out of the finals", lost))
-    return tuple(tables_)
+        found.append(table("Taken out of the finals", lost))
+    return Section("finals", "Finals", tables=tuple(found))
+
+
+def _entry(trials: RunTrials, entry: FinalsEntry, shared: dict[str, Value]) -> dict[str, Any]:
+    low, high, config = entry.ratio_low, entry.ratio_high, entry.config
+    own = [f"{name}={value}" for name, value in config or () if name not in shared]
+    return {
+        "family": config.family if config else entry.name,
+        "config": " ".join(own),
+        "time us": entry.median_us,
+        "TFLOP/s": trials.run.spec.problem.tflops(entry.median_us),
+        "x cuBLAS": f"{entry.ratio:.3f}",
+        "interval": f"{low:.3f} to {high:.3f}" if low < high else None,
+        "registers": entry.registers,
+        "energy mJ": entry.energy_mj,
+        "tie": "tied" if entry.tied else None,
+    }
 
 
 def _shared(configs: list[Config]) -> dict[str, Value]:
@@ -167,12 +168,6 @@ def _shared(configs: list[Config]) -> dict[str, Value]:
     return {
         name: value for name, value in first.items() if all(one.get(name) == value for one in rest)
     }
-
-
-def _differing(config: Config | None, shared: dict[str, Value]) -> str | None:
-    if config is None:
-        return None
-    return " ".join(f"{name}={value}" for name, value in config if name not in shared)
 
 
 def _ends(trials: RunTrials) -> tuple[Table, ...]:
@@ -254,12 +249,14 @@ def _certificate(kernel: StoredKernel | None) -> tuple[Table, ...]:
 
 
 def place_tables(environment: Environment, device: Device) -> tuple[Table, ...]:
-    """The software, and the card."""
+    """The software, and the card; of a card that others recorded only the name may be known."""
     card = asdict(device) | {
         "peak_f32_tflops": device.peak_f32_tflops,
         "peak_bandwidth_gb_s": device.peak_bandwidth_gb_s,
     }
-    return facts_table("Software", asdict(environment)), facts_table("Card", card)
+    return facts_table("Software", asdict(environment)), facts_table(
+        "Card", {name: value or None for name, value in card.items()}
+    )
 
 
 def facts_table(caption: str, facts: dict[str, Any]) -> Table:

@@ -66,9 +66,12 @@ class LaunchRule:
 
 
 class Searched(StrEnum):
-    """When a family is searched: whenever a problem fits, or only if it is named."""
+    """When a family is searched: whenever a problem fits, there only where emulated arithmetic is
+    allowed, or only if it is named.
+    """
 
     ALWAYS = "always"
+    WITH_EMULATION = "with_emulation"
     BY_NAME = "by_name"
 
 

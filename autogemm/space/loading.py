@@ -22,13 +22,15 @@ def list_families() -> list[str]:
     return sorted(path.stem for path in data_folder("search_spaces").glob("*.yaml"))
 
 
-def default_families() -> list[Family]:
+def default_families(*, emulation: bool = False) -> list[Family]:
     """The families that ship and are searched without being named, by name.
 
-    Raises FamilyError when one is broken.
+    With ``emulation`` also those that make FP32 of products of lower precision. Raises FamilyError
+    when one is broken.
     """
+    wanted = {Searched.ALWAYS, *([Searched.WITH_EMULATION] if emulation else [])}
     families = [load_family(name) for name in list_families()]
-    return [family for family in families if family.searched is Searched.ALWAYS]
+    return [family for family in families if family.searched in wanted]
 
 
 def load_family(name_or_path: str | Path) -> Family:

@@ -97,15 +97,16 @@ class LaunchForm(_Form):
 class FamilyForm(_Form):
     """A whole file. ``dtypes`` has one element type or several for each of a, b, c, accumulate.
 
-    ``searched`` says when `autogemm tune` looks here: ``always`` when a problem fits, or only
-    ``by_name`` (--family), for what teaches something or serves a special purpose.
+    ``searched`` says when `autogemm tune` looks here: ``always`` when a problem fits,
+    ``with_emulation`` only where that is allowed (FP32 made of products of lower precision), or
+    only ``by_name`` (--family), for what teaches something or serves a special purpose.
     """
 
     family: Identifier
     summary: Text
     dtypes: dict[str, Labels]
     architectures: Text
-    searched: Literal["always", "by_name"] = "always"
+    searched: Literal["always", "with_emulation", "by_name"] = "always"
     parameters: Annotated[dict[Identifier, ParameterForm], Field(min_length=1, max_length=64)]
     derive: Annotated[dict[Identifier, ExpressionText], Field(max_length=500)] = {}
     constraints: Annotated[list[ConstraintForm], Field(max_length=500)] = []

@@ -1,6 +1,7 @@
 """The tuning database; the only place that imports sqlalchemy."""
 
 from autogemm.store.copying import opened_copy
+from autogemm.store.opening import database_place, open_store
 from autogemm.store.records import (
     BestQuery,
     CertificateCopy,
@@ -17,7 +18,7 @@ from autogemm.store.records import (
     TrialCopy,
     TrialRow,
 )
-from autogemm.store.store import Store, database_place, open_store
+from autogemm.store.store import Store
 from autogemm.stored_kernel import StoredKernel
 
 __all__ = [

@@ -8,8 +8,9 @@ from pathlib import Path
 
 from autogemm.errors import StoreError
 from autogemm.store.connect import is_sqlite, parse_address
+from autogemm.store.opening import open_store
 from autogemm.store.schema import nothing_there
-from autogemm.store.store import Store, open_store
+from autogemm.store.store import Store
 
 
 @contextmanager

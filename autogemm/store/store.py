@@ -1,118 +1,44 @@
 """The store as the rest of the program sees it: one method, one transaction."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
 from sqlalchemy import URL, Engine
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from autogemm.benchmark import Bench, BenchEntry, BenchSpec
+from autogemm.benchmark import BenchEntry, BenchSpec
 from autogemm.certificate import Certificate
 from autogemm.device import Device
-from autogemm.errors import StoreError
 from autogemm.kernel import KernelSource
-from autogemm.outcome import (
-    CacheState,
-    Environment,
-    Fill,
-    Finals,
-    Outcome,
-    Provenance,
-    Status,
-    StopRule,
-)
-from autogemm.problem import Problem
+from autogemm.outcome import Environment, Finals, Outcome, StopRule
 from autogemm.profile import Profile
-from autogemm.resources import default_database_url
 from autogemm.roofline import Ceilings
-from autogemm.store import benches, best, certificates, queries, transfer, upkeep, writing
+from autogemm.store import benches, certificates, queries, transfer, upkeep, writing
 from autogemm.store.claims import Claims
-from autogemm.store.connect import (
-    connect,
-    connect_immutable,
-    driver_errors_in_one_line,
-    is_sqlite,
-    parse_address,
-    shown_address,
-    writer,
-)
-from autogemm.store.free_sql import Answer, answer
+from autogemm.store.connect import driver_errors_in_one_line, writer
 from autogemm.store.merging import Merged, merge_tables
 from autogemm.store.models import RunRecord
-from autogemm.store.records import (
-    BestQuery,
-    Copy,
-    DecidedRow,
-    ResultRow,
-    RunRow,
-    RunSpec,
-    RunState,
-    RunTimes,
-    Taken,
-    TrialRow,
-)
-from autogemm.store.schema import create_schema, nothing_there, require_schema
-from autogemm.store.stats import StatsRow, stats_rows
+from autogemm.store.reader import Reader
+from autogemm.store.records import BestQuery, Copy, RunSpec, RunState, Taken
 from autogemm.store.upkeep import Prunable
-from autogemm.stored_kernel import StoredKernel
 
 Result = TypeVar("Result")
-
-_EVERYTHING = BestQuery()
 
 # How often a transaction is tried that another writer got in the way of.
 _ATTEMPTS = 5
 
 
-def open_store(url: str | None = None, *, create: bool = True, timeout_s: float = 60.0) -> "Store":
-    """Open the database, by default the one of ``resources.default_database_url()``.
-
-    A bare path is a SQLite file. With ``create`` it must be writable, and is made, with its
-    folder, if it is not there; without, nothing is made. An older schema is migrated.
-    ``timeout_s`` is how long each write waits for another process's lock.
-
-    Raises NotFoundError (without ``create``) when there is no database, StoreError when it is
-    none, is another program's, a newer version's, read-only, locked, or of an unknown kind.
-    """
-    address = parse_address(default_database_url() if url is None else url)
-    where = shown_address(address)
-    if is_sqlite(address):
-        _prepare_file(Path(str(address.database)), create)
-    engine = connect(address, timeout_s)
-    try:
-        with driver_errors_in_one_line(where):
-            if create:
-                create_schema(engine, where, timeout_s)
-            else:
-                engine = _readable(engine, address)
-                require_schema(engine, where)
-    except BaseException:
-        engine.dispose()
-        raise
-    return Store(address, engine)
-
-
-def database_place(url: str | None = None) -> str:
-    """Where the database is or would be: a path, or a URL without its password."""
-    return shown_address(parse_address(default_database_url() if url is None else url))
-
-
-class Store:
+class Store(Reader):
     """The tuning database, opened by `open_store`. Threads may share it.
 
     Every method is one transaction and raises StoreError when the database fails it.
     """
 
     def __init__(self, address: URL, engine: Engine) -> None:
-        self.url = address.render_as_string(hide_password=False)
-        self._address = address
-        self._where = shown_address(address)
-        self._engine = engine
+        super().__init__(address, engine)
         self._writer = writer(engine)
         self._claims = Claims(engine)
 
@@ -194,153 +120,13 @@ class Store:
         """Nothing is missing any more. Raises NotFoundError if there is no such benchmark."""
         self.write(lambda session: benches.end_bench(session, bench_id))
 
-    def benches(self, limit: int | None = None) -> list[Bench]:
-        """Benchmarks, newest first."""
-        with self.reading() as session:
-            return benches.benches(session, limit)
-
-    def bench(self, bench_id: int | None = None) -> Bench:
-        """One benchmark, the newest if none is named. Raises NotFoundError."""
-        with self.reading() as session:
-            return benches.bench(session, bench_id)
-
     def record_profile(self, profile: Profile, source: KernelSource) -> int:
         """Store a profile with its kernel; the profile's id."""
         return self.write(lambda session: benches.add_profile(session, profile, source))
 
-    def profiles(self, kernel_sha256: str | None = None, limit: int | None = None) -> list[Profile]:
-        """Profiles of one kernel or of all, newest first."""
-        with self.reading() as session:
-            return benches.profiles(session, kernel_sha256, limit)
-
     def record_ceilings(self, device: Device, environment: Environment, found: Ceilings) -> None:
         """Store what a card reached."""
         self.write(lambda session: benches.add_ceilings(session, device, environment, found))
-
-    def ceilings(self, device: Device) -> Ceilings | None:
-        """The newest ceilings of a device, None if they were never measured."""
-        with self.reading() as session:
-            return benches.newest_ceilings(session, device)
-
-    def trials(self, run_id: int) -> list[Outcome]:
-        """The outcomes of a run in the order of their trial numbers."""
-        with self.reading() as session:
-            return queries.outcomes(session, run_id)
-
-    def next_trial_number(self, run_id: int) -> int:
-        """The first number after all those that trials of the run have."""
-        with self.reading() as session:
-            return queries.next_trial_number(session, run_id)
-
-    def known_outcome(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
-        self,
-        kernel_sha256: str,
-        problem: Problem,
-        device: Device,
-        environment: Environment,
-        provenance: Provenance,
-        l2: CacheState | None = None,
-        fill: Fill | None = None,
-    ) -> Outcome | None:
-        """What this kernel did earlier in the same place, if measuring again would repeat it.
-
-        ``ok``, ``compile_failed`` and ``wrong_result`` repeat; other ends may be bad luck. ``l2``
-        and ``fill`` ask for times of one cache state and one kind of inputs only.
-        """
-        with self.reading() as session:
-            where = queries.same_place(problem, device, environment, provenance, l2, fill)
-            return queries.known_outcome(session, kernel_sha256, where)
-
-    def known_kernels(  # noqa: PLR0913, PLR0917  # as of `known_outcome`
-        self,
-        problem: Problem,
-        device: Device,
-        environment: Environment,
-        provenance: Provenance,
-        l2: CacheState | None = None,
-        fill: Fill | None = None,
-    ) -> frozenset[str]:
-        """The sha256 of all kernels of which `known_outcome` would give something."""
-        with self.reading() as session:
-            where = queries.same_place(problem, device, environment, provenance, l2, fill)
-            return queries.known_kernels(session, where)
-
-    def best(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
-        """The best kernel for each device, problem, provenance, cache state and fill.
-
-        It is the winner of finals with the highest ratio to the baseline among those in the newest
-        environment, or, where there were none, the trial with the smallest median.
-        """
-        with self.reading() as session:
-            return best.best_rows(session, query)
-
-    def history(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
-        """As `best`, for each environment; of one place the oldest first."""
-        with self.reading() as session:
-            return best.history_rows(session, query)
-
-    def stats(self, query: BestQuery = _EVERYTHING) -> list[StatsRow]:
-        """How much there is, for each GPU and provenance."""
-        with self.reading() as session:
-            return stats_rows(session, query)
-
-    def sql(self, query: str, *, timeout_s: float, limit: int | None = None) -> Answer:
-        """One SELECT of a person's own, see `autogemm.store.free_sql.answer`."""
-        with driver_errors_in_one_line(self._where):
-            return answer(self._engine, self._address, query, timeout_s=timeout_s, limit=limit)
-
-    def stored_kernel(self, what: BestQuery | int | str = _EVERYTHING) -> StoredKernel:
-        """One kernel with its source, by query, id, or the beginning of its sha256.
-
-        Of several results that match a query the newest is taken, measured before recorded.
-        Raises NotFoundError when there is none.
-        """
-        with self.reading() as session:
-            if isinstance(what, BestQuery):
-                return best.best_kernel(session, what)
-            if isinstance(what, str):
-                what = best.find_kernel_id(session, what)
-            return best.kernel_by_id(session, what)
-
-    def runs(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[RunRow]:
-        """Runs that match, newest first."""
-        with self.reading() as session:
-            return queries.run_rows(session, query, limit)
-
-    def decided(self, query: BestQuery = _EVERYTHING) -> list[DecidedRow]:
-        """Runs that match and had finals, in the order of their numbers."""
-        with self.reading() as session:
-            return queries.decided_rows(session, query)
-
-    def run(self, run_id: int) -> RunRow:
-        """One run. Raises NotFoundError."""
-        with self.reading() as session:
-            return queries.run_row(session, writing.get_run(session, run_id))
-
-    def trial_rows(
-        self,
-        query: BestQuery = _EVERYTHING,
-        status: Status | None = None,
-        limit: int | None = None,
-    ) -> list[TrialRow]:
-        """Trials that match, newest first."""
-        with self.reading() as session:
-            return queries.trial_rows(session, query, status, limit)
-
-    def run_times(self, problem: Problem, device: Device, family: str) -> list[RunTimes]:
-        """Times of every run on that GPU and problem, for comparing configs within a run."""
-        with self.reading() as session:
-            return queries.run_times(session, problem, device, family)
-
-    def kernel_trials(self, kernel_id: int) -> list[TrialRow]:
-        """All trials of one kernel, newest first."""
-        with self.reading() as session:
-            return queries.kernel_trial_rows(session, kernel_id)
-
-    def trial(self, trial_id: int) -> TrialRow:
-        """One trial. Raises NotFoundError."""
-        with self.reading() as session:
-            return queries.trial_row(session, trial_id)
 
     def prunable(
         self, query: BestQuery, before: datetime | None = None, *, with_best: bool = False
@@ -364,16 +150,6 @@ class Store:
             before = upkeep.size_bytes(self._engine)
             upkeep.vacuum(self._engine)
             return before, upkeep.size_bytes(self._engine)
-
-    def copies(
-        self, query: BestQuery = _EVERYTHING, status: Status | None = None
-    ) -> Iterator[Copy]:
-        """The runs that match with all that belongs to them, one by one, as they are now.
-
-        ``status`` leaves trials out that ended otherwise.
-        """
-        with self.reading() as session:
-            yield from transfer.copies(session, query, status)
 
     def import_copies(
         self, copies: Callable[[], Iterable[Copy]], *, dry_run: bool = False
@@ -409,18 +185,6 @@ class Store:
     ) -> None:
         self.close()
 
-    @contextmanager
-    def reading(self) -> Iterator[Session]:
-        """A session for the queries of this package, which live in modules of their own."""
-        with driver_errors_in_one_line(self._where), Session(self._engine) as session:
-            try:
-                yield session
-            except (ValueError, TypeError, KeyError) as error:
-                raise StoreError(
-                    f"the database {self._where} holds a row that cannot be understood, it is "
-                    f"damaged or was edited by hand: {error}"
-                ) from error
-
     def write(self, work: Callable[[Session], Result]) -> Result:
         """One transaction of this package; done again where another writer got in its way."""
         with driver_errors_in_one_line(self._where):
@@ -448,35 +212,3 @@ class Store:
     def _transact(self, work: Callable[[Session], Result]) -> Result:
         with Session(self._writer, expire_on_commit=False) as session, session.begin():
             return work(session)
-
-
-def _prepare_file(path: Path, create: bool) -> None:
-    if path.is_dir():
-        raise StoreError(f"{path} is a folder: give the path of a database file in it")
-    if path.exists():
-        return
-    if not create:
-        raise nothing_there(str(path))
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"the folder {path.parent} for the database cannot be made ({error.strerror}): give "
-            "another path"
-        ) from error
-
-
-def _readable(engine: Engine, address: URL) -> Engine:
-    """The engine, or one that needs no lock files if the file's folder cannot take them."""
-    if not is_sqlite(address):
-        return engine
-    try:
-        with engine.connect() as connection:
-            connection.exec_driver_sql("SELECT name FROM sqlite_master").first()
-    except OperationalError as error:
-        path = Path(str(address.database))
-        # With a log beside it the file alone is not the whole database.
-        if "readonly" not in str(error.orig) or path.with_name(f"{path.name}-wal").exists():
-            raise
-        return connect_immutable(path)
-    return engine

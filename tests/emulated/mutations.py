@@ -210,7 +210,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         P, "group of blocks not cut at the edge", "min(GROUP_M, blocks_m - first_m)", "GROUP_M"
     ),
     Mutation(D, "fragment rows not interleaved", "i / PIECE_M * PIECE_M * LANES_M", "i * LANES_M"),
-    Mutation(D, "vector at an odd address", "thread % LANES_A * VEC_A", "thread % LANES_A"),
+    Mutation(D, "vector at an odd address", "thread % SIDE_A) * VEC_A", "thread % SIDE_A)"),
+    Mutation(D, "half of the rows twice", "SIDE_A % ROWS_A", "SIDE_A % (ROWS_A / 2)"),
     Mutation(S, "walks past a local array", "regs += VEC_A;", "regs += 2 * VEC_A;", once=True),
     # Values.
     Mutation(S, "sums not cleared", "float sums[TM][TN] = {};", "float sums[TM][TN];"),

@@ -8,8 +8,15 @@ PIPELINE = TILE | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4}
 SHARED_BASES: dict[str, Base] = {
     "split K": Base(PIPELINE | {"SPLIT_K": 3}, ragged(Layout.NN, 4)),
     "stream K": Base(PIPELINE | {"STREAM_BLOCKS": 38}, ragged(Layout.NN, 4)),
+    # Rows of twelve vectors, copied by 64 threads in three pieces; two slices of each slab.
+    "stream K, sliced, in pieces": Base(
+        PIPELINE
+        | {"BM": 32, "BN": 48, "WM": 32, "WN": 48, "TM": 4, "TN": 12, "PAD_A": 0}
+        | {"SLICE_K": 2, "STREAM_BLOCKS": 38},
+        ragged(Layout.TN, 4),
+    ),
 }
-K, S = SHARED_BASES
+K, S, P = SHARED_BASES
 
 ARRIVE, LEAVE = "atomic_add_acq_rel(arrived, 1)", "    if (!__syncthreads_or(is_last)) {"
 RESET = "        *arrived = 0;\n"
@@ -73,4 +80,10 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
         S, "range of slabs begins too late", "min(sharer, sharers)", "min(sharer + 1, sharers)"
     ),
     Mutation(S, "one part fewer expected", "last_owner - owner + 1", "last_owner - owner"),
+    Mutation(P, "slices not added up", "        add_slices(shared, sums);\n", ""),
+    Mutation(P, "all slices store", "if (place.slice > 0)", "if (place.slice > 1)"),
+    Mutation(P, "two pieces of three", "n += LANES_B * VEC_B", "n += 2 * LANES_B * VEC_B"),
+    Mutation(P, "each piece to the same place", "k * STRIDE_B + n,", "k * STRIDE_B,"),
+    Mutation(P, "the first piece three times", "* ldb + n,", "* ldb,"),
+    Mutation(P, "all pieces guarded as the first", "n_left - n, 0", "n_left, 0"),
 )

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import shutil
+import statistics
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import closing
@@ -144,7 +145,42 @@ def test_a_slow_kernel_sits_out_the_later_rounds(store: Store) -> None:
     assert slow.time_us is not None
     assert slow.time_us > 40_000
     assert len(quick.samples_us) == 8
-    assert LEAST_ROUNDS <= len(slow.samples_us) < 8
+    rounds = len(slow.samples_us)
+    assert LEAST_ROUNDS <= rounds < 8
+    # Paired with what the baseline took in the same rounds.
+    same_rounds = [a / b for a, b in zip(quick.samples_us, slow.samples_us, strict=False)]
+    assert slow.ratio == pytest.approx(statistics.median(same_rounds))
+    assert (slow.ratio_low, slow.ratio_high) == (
+        pytest.approx(min(same_rounds)),
+        pytest.approx(max(same_rounds)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("raise OSError('libcudart.so.13: cannot open')", "OSError: libcudart.so.13: cannot open"),
+        ("raise ImportError('half installed')", "PyTorch is not installed"),
+        ("__version__ = '0'", "AttributeError: "),
+    ],
+)
+def test_a_library_that_breaks_costs_only_itself(
+    simulated: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: str,
+    reason: str,
+) -> None:
+    (tmp_path / "torch.py").write_text(content)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kernels = entrants(("vectorized", "torch_f32", "cublas_f32"))
+    request = BenchRequest(kernels, sizes=((16, 16, 16),), rounds=2)
+    with closing(CudaTarget()) as target:
+        done = run_bench(request, target, PlainCompiler(), None, Listener())  # type: ignore[arg-type]
+    ours, torch, cublas = done.entries
+    assert (ours.status, cublas.status) == (Status.OK, Status.OK)
+    assert torch.status is Status.REJECTED
+    assert torch.reason.startswith(reason)
 
 
 def test_rounds_by_the_time_of_a_sample() -> None:

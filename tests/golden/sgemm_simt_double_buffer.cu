@@ -10,7 +10,7 @@
 // Tile of C owned by one thread block, and the depth of one shared-memory slab.
 constexpr int BM = 64;
 constexpr int BN = 64;
-constexpr int BK = 8;
+constexpr int BK = 16;
 
 // Tile of C owned by one warp, and by one thread.
 constexpr int WM = 32;
@@ -50,11 +50,17 @@ constexpr int HANDOVER = BK * 5 / 8;
 constexpr int VEC_A = 4;
 constexpr int VEC_B = 4;
 constexpr int VEC_C = 4;
-constexpr int LANES_A = 2;
-constexpr int LANES_B = 2;
+constexpr int LANES_A = 4;
+constexpr int LANES_B = 4;
 constexpr int ROWS_A = THREADS / LANES_A;
 constexpr int ROWS_B = THREADS / LANES_B;
 static_assert(BM % ROWS_A == 0 && BN % ROWS_B == 0, "whole passes cover a slab");
+// Those of a warp stand SIDE side by side, 32 bytes, and the next ones on other rows: stores that
+// transpose then fall into 32 different banks.
+constexpr int SIDE_A = 2;
+// Those of a warp stand SIDE side by side, 32 bytes, and the next ones on other rows: stores that
+// transpose then fall into 32 different banks.
+constexpr int SIDE_B = 2;
 // Floats of a slab that one thread carries from global to shared memory.
 constexpr int SLAB_A_SHARE = BM * BK / THREADS;
 constexpr int SLAB_B_SHARE = BN * BK / THREADS;
@@ -188,12 +194,12 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
                                               int k_extent, float (&sums)[TM][TN]) {
     // What this thread copies first of each slab; the pointers advance from slab to slab.
     const int thread = (int)threadIdx.x;
-    const int copy_m = thread / LANES_A;
-    const int copy_ka = thread % LANES_A * VEC_A;
+    const int copy_m = thread / SIDE_A % ROWS_A;
+    const int copy_ka = (thread / (SIDE_A * ROWS_A) * SIDE_A + thread % SIDE_A) * VEC_A;
     const float* A = tile.A + (long long)copy_m * lda + copy_ka;
     constexpr int advance_a = BK;
-    const int copy_n = thread / LANES_B;
-    const int copy_kb = thread % LANES_B * VEC_B;
+    const int copy_n = thread / SIDE_B % ROWS_B;
+    const int copy_kb = (thread / (SIDE_B * ROWS_B) * SIDE_B + thread % SIDE_B) * VEC_B;
     const float* B = tile.B + (long long)copy_n * ldb + copy_kb;
     constexpr int advance_b = BK;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;

@@ -52,6 +52,9 @@ constexpr int LANES_B = 16;
 constexpr int ROWS_A = THREADS / LANES_A;
 constexpr int ROWS_B = THREADS / LANES_B;
 static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a slab");
+// Those of a warp stand SIDE side by side, 32 bytes, and the next ones on other rows: stores that
+// transpose then fall into 32 different banks.
+constexpr int SIDE_A = 2;
 // Floats of a slab that one thread carries from global to shared memory.
 constexpr int SLAB_A_SHARE = BM * BK / THREADS;
 constexpr int SLAB_B_SHARE = BN * BK / THREADS;
@@ -188,8 +191,8 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
                                               int k_extent, float (&sums)[TM][TN]) {
     // What this thread copies first of each slab; the pointers advance from slab to slab.
     const int thread = (int)threadIdx.x;
-    const int copy_m = thread / LANES_A;
-    const int copy_ka = thread % LANES_A * VEC_A;
+    const int copy_m = thread / SIDE_A % ROWS_A;
+    const int copy_ka = (thread / (SIDE_A * ROWS_A) * SIDE_A + thread % SIDE_A) * VEC_A;
     const float* A = tile.A + (long long)copy_m * lda + copy_ka;
     constexpr int advance_a = BK;
     const int copy_n = thread % LANES_B * VEC_B;

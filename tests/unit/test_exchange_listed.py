@@ -218,11 +218,14 @@ def as_ktt() -> dict[str, Any]:
 
 def test_t4_of_ktt(tmp_path: Path) -> None:
     path = tmp_path / "out.t4.json.gz"
-    path.write_bytes(gzip.compress(json.dumps(as_ktt(), indent=2).encode()))
+    file = as_ktt()
+    # What stands beside a number counts more than what the file says of all.
+    file["results"][1]["measurements"][0] |= {"unit": "ms", "value": 0.06225}
+    path.write_bytes(gzip.compress(json.dumps(file, indent=2).encode()))
     listed = read_t4(path)
     assert (listed.device_name, listed.written_by) == ("RTX 500", "KTT")
     assert listed.parameters == {"block": (32, 64, 128), "mode": ("fast",)}
-    assert [entry.time_us for entry in listed.entries] == [90.5, 62.25, None]
+    assert [entry.time_us for entry in listed.entries] == pytest.approx([90.5, 62.25, None])
     assert listed.entries[0].spent_s == pytest.approx(0.3 + 90.5e-6)
     assert listed.entries[2].status is Status.WRONG_RESULT
 
@@ -230,7 +233,7 @@ def test_t4_of_ktt(tmp_path: Path) -> None:
 def test_what_a_t4_file_leaves_open_is_said(tmp_path: Path) -> None:
     file = as_ktt()
     del file["metadata"]
-    file["results"].append(file["results"][0])
+    file["results"].append(file["results"][0] | {"measurements": [{"name": "time", "value": 1}]})
     path = tmp_path / "out.json"
     path.write_text(json.dumps(file))
     listed = read_t4(path)
@@ -256,6 +259,7 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "a list as value": (_result(configuration={"block": [1], "mode": "x"}), "a number or a text"),
     "no time": (_result(measurements=[]), "no measurement called time"),
     "a word as time": (_result(measurements=[{"name": "time", "value": "fast"}]), "the time of"),
+    "an endless time": (_result(measurements=[{"name": "time", "value": 1e16}]), "1e+16"),
     "no unit": (lambda f: f["metadata"].update(timeunit="fortnights"), "no unit of time"),
     "version 2": (lambda f: f.update(schema_version="2.0.0"), "schema_version"),
     "a name with a line break": (lambda f: f["metadata"].update(device="a\nb"), "device"),
@@ -298,7 +302,8 @@ def test_limits_of_a_t4_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_pieces_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t4.json"
-    path.write_text(json.dumps(as_ktt(), indent=1))
+    # A number that stands alone has no end of its own.
+    path.write_text(json.dumps(as_ktt() | {"number": 1234567, "last": 7654321}, indent=1))
     whole = read_t4(path)
     cache = write_cache(tmp_path / "cache.json")
     cached = read_kernel_tuner_cache(cache)

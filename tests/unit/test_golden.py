@@ -40,7 +40,7 @@ def test_emitted_source_matches_golden(case: GoldenCase, update_golden: bool) ->
 @pytest.mark.parametrize("case", GOLDEN_CASES, ids=by_name)
 def test_golden_configs_are_legal(case: GoldenCase) -> None:
     family = load_family(case.family)
-    assert broken_constraints(family, case.config, case.problem, find_device("h100")) == []
+    assert broken_constraints(family, case.config, case.problem, find_device(case.gpu)) == []
 
 
 def test_no_golden_file_is_left_over() -> None:

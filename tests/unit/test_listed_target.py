@@ -48,8 +48,8 @@ def invoke(*arguments: object) -> Result:
 
 
 def tune(cache: Path, *arguments: object) -> Result:
-    every = ("--gpu", f"recorded:{cache}", "--size", 4096, "--sampler", "random", *arguments)
-    return invoke("tune", *every)
+    size = () if "--size" in arguments else ("--size", 4096)
+    return invoke("tune", "--gpu", f"recorded:{cache}", *size, "--sampler", "random", *arguments)
 
 
 def outcome(target: ListedTarget, index: int) -> Outcome:

@@ -89,6 +89,22 @@ def test_roofs_are_those_of_the_card_and_as_measured() -> None:
     assert len(roofs(replace(H100, arch=60), None)[1]) == 1, "no tensor cores are known"
 
 
+def test_a_card_of_which_only_the_name_is_known(store: Store, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+    facts = dict.fromkeys(H100.limits(), 0)
+    unknown = replace(H100, name="Other Card", **facts)
+    run = store.begin_run(replace(SPEC, device=unknown, provenance=Provenance.RECORDED))
+    store.record_trial(run, 0, ok(64, 2800.0, Provenance.RECORDED), source(64))
+    assert roofs(unknown, None) == ([], [])
+    (row,) = json.loads(invoke("roofline", tmp_path / "a.svg", "--json").stdout)
+    assert (row["roof_tflops"], row["percent_of_roof"], row["bound_by"]) == (None, None, None)
+    assert "no roofs: nothing is known of this card but its name" in words(tmp_path / "a.svg")
+    for kind in ("sizes", "ladder"):
+        result = invoke("plot", kind, tmp_path / f"{kind}.svg")
+        assert (result.exit_code, result.stderr) == (0, "")
+    assert "Other Card" in invoke("roofline").stdout
+
+
 def test_the_roofline_as_a_table(store: Store, tmp_path: Path) -> None:
     fill_bench(store)
     printed = invoke("roofline").stdout

@@ -189,6 +189,8 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine.html").write_text("<!DOCTYPE html>")
     assert report(tmp_path / "mine.html", "--run", 1).exit_code == 2
     assert (tmp_path / "mine.html").read_text() == "<!DOCTYPE html>"
+    assert report(tmp_path / "cut.html", "--run", 3, "--no-explain").exit_code == 0
+    assert "The run had no finals." in Texts((tmp_path / "cut.html").read_text()).of("p")
     assert report(tmp_path / "none.html", "--run", 9).exit_code == 2
     assert not (tmp_path / "none.html").exists()
 

@@ -173,7 +173,7 @@ def test_a_recording_chooses_its_family(both: TuneRequest, store: Store, tmp_pat
 def test_kill_9_in_a_run_of_two_families_loses_only_what_was_on_the_card(tmp_path: Path) -> None:
     arguments = ("--sampler", "random", "--budget", "none", "--rounds", "2")
     arguments += ("--family", str(tmp_path / "twin"), "--fix", "ECHO=0")
-    process = start(tmp_path, 0.02, *arguments)
+    process = start(tmp_path, 0.1, *arguments)
     wait_for_trials(tmp_path, 8, process)
     process.kill()
     process.communicate()

@@ -122,7 +122,8 @@ def test_a_second_ctrl_c_does_not_wait_for_the_card(tmp_path: Path) -> None:
     began = time.monotonic()
     process.communicate(timeout=PATIENCE_S)
     assert process.returncode != 0
-    assert time.monotonic() - began < 3.0
+    # The card would take 20 s.
+    assert time.monotonic() - began < 10.0
 
 
 @pytest.fixture

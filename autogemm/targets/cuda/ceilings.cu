@@ -29,11 +29,24 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-// Reads and writes each of `count` float4 once.
+// Float4s that a thread has in flight at a time.
+constexpr int IN_FLIGHT = 4;
+
+// Reads and writes each of `count` float4 once; count is a multiple of IN_FLIGHT * 256.
 extern "C" __global__ void __launch_bounds__(256)
     copy_kernel(float4* to, const float4* from, int count) {
-    const int stride = (int)(gridDim.x * blockDim.x);
-    for (int i = (int)(blockIdx.x * blockDim.x + threadIdx.x); i < count; i += stride) {
-        to[i] = from[i];
+    const int per_block = IN_FLIGHT * (int)blockDim.x;
+    for (int first = (int)blockIdx.x * per_block; first < count;
+         first += (int)gridDim.x * per_block) {
+        const int begin = first + (int)threadIdx.x;
+        float4 some[IN_FLIGHT];
+        #pragma unroll
+        for (int i = 0; i < IN_FLIGHT; ++i) {
+            some[i] = from[begin + i * blockDim.x];
+        }
+        #pragma unroll
+        for (int i = 0; i < IN_FLIGHT; ++i) {
+            to[begin + i * blockDim.x] = some[i];
+        }
     }
 }

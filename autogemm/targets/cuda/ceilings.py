@@ -23,6 +23,8 @@ SAMPLES = 9
 # Far more than any L2 holds, and less than any card has.
 COPY_L2_SIZES = 16
 LEAST_COPY_BYTES = 256 * 2**20
+# What a block copies at a time, of ceilings.cu.
+COPY_STEP_BYTES = 16 * 4 * THREADS
 
 
 def ceilings_source() -> KernelSource:
@@ -52,7 +54,8 @@ def _fma_tflops(card: Card, compiled: CompiledKernel) -> float:
 
 
 def _copy_gb_s(card: Card, compiled: CompiledKernel) -> float:
-    num_bytes = max(COPY_L2_SIZES * card.device.l2_bytes, LEAST_COPY_BYTES) // 16 * 16
+    num_bytes = max(COPY_L2_SIZES * card.device.l2_bytes, LEAST_COPY_BYTES)
+    num_bytes -= num_bytes % COPY_STEP_BYTES
     source, target = card.allocate(num_bytes), card.allocate(num_bytes)
     card.runtime.memsetAsync(source.ptr, 1, num_bytes, card.stream.ptr)
     arguments = Arguments(

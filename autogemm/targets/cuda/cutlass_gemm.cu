@@ -50,7 +50,6 @@ extern "C" const char* autogemm_tile_name(int tile) {
 
 // 0 when the GEMM was queued, else a cutlass::Status.
 extern "C" int autogemm_gemm(int tile, int M, int N, int K, float alpha, const float* A, int lda,
-                             const float* B, int ldb, float beta, float* C, int ldc,
-                             void* stream) {
+                             const float* B, int ldb, float beta, float* C, int ldc, void* stream) {
     return FUNCTIONS[tile](M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, (cudaStream_t)stream);
 }

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from autogemm.dtypes import DType
-from autogemm.errors import DeviceError
+from autogemm.errors import AutogemmError
 from autogemm.outcome import Status, Telemetry
+from autogemm.problem import Problem
 from autogemm.targets.cuda.bench import Bench, Checked, Contestant
 from autogemm.targets.cuda.cublas import Cublas
 from autogemm.targets.cuda.libraries import LIBRARIES, NotHereError
@@ -20,6 +21,8 @@ from autogemm.targets.racing import Race, Raced, Racer, rounds_of
 
 # As in finals: a per cent decides.
 RACE_SAMPLE_US = 2000.0
+# A compiler's message may fill pages.
+MAX_REASON = 300
 
 
 @dataclass(slots=True)
@@ -81,10 +84,9 @@ def run_race(bench: Bench, cublas: Cublas, request: RunRace) -> Race:
         for name in request.libraries:
             try:
                 runners.append(library_runner(track, name, request))
-            except (NotHereError, DeviceError) as error:
+            except Exception as error:  # other people's code: whatever it raises, the others go on
                 problem = replace(bench.problem, dtype=LIBRARIES[name].dtype)
-                status = Status.WRONG_RESULT if isinstance(error, WrongError) else Status.REJECTED
-                out[name] = Raced(name, problem, status, " ".join(str(error).split()))
+                out[name] = left_out(name, problem, error)
         readings = interleaved(bench, runners, request)
         out |= {one.name: one.raced(one.bench.check(one.runs)) for one in runners}
         # Graphs hold on to the kernels that are unloaded next.
@@ -93,8 +95,16 @@ def run_race(bench: Bench, cublas: Cublas, request: RunRace) -> Race:
     return Race(tuple(out[name] for name in names), summary(readings) if readings else Telemetry())
 
 
-class WrongError(DeviceError):
+class WrongError(Exception):
     """A library's result is not what it should be."""
+
+
+def left_out(name: str, problem: Problem, error: Exception) -> Raced:
+    """A library that does not take part, with the reason on one line."""
+    status = Status.WRONG_RESULT if isinstance(error, WrongError) else Status.REJECTED
+    is_ours = isinstance(error, NotHereError | WrongError | AutogemmError)
+    reason = str(error) if is_ours else f"{type(error).__name__}: {error}"
+    return Raced(name, problem, status, " ".join(reason.split())[:MAX_REASON])
 
 
 def our_runner(bench: Bench, racer: Racer, request: RunRace, loaded: ExitStack) -> Runner:

@@ -38,7 +38,9 @@ FILE_SUFFIX = ".json.gz"
 # A recording of 10,000 configs unpacks to about 2 MB; a file that claims more than this is none.
 MAX_UNPACKED_BYTES = 64 * 2**20
 
-TimeUs = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Thirty years; what is longer is no time.
+MAX_TIME_US = 1e15
+TimeUs = Annotated[float, Field(gt=0, lt=MAX_TIME_US, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, strict=True)]
 Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]

@@ -30,13 +30,11 @@ from autogemm.targets.recorded.entries import (
     is_whole,
     ranked,
 )
-from autogemm.targets.recorded.format import ProblemField
+from autogemm.targets.recorded.format import MAX_TIME_US, ProblemField
 from autogemm.targets.recorded.open_json import parse_open_json
 
 # 250,000 configs with 32 samples each are 350 MB; a file that unpacks to more is refused.
 MAX_UNPACKED_BYTES = 512 * 2**20
-# Early versions wrote this number of milliseconds for a config that failed.
-FAILED_MS = 1e20
 
 _STATUS = {
     "InvalidConfig": Status.REJECTED,
@@ -214,5 +212,6 @@ def _entry(row: _Row, values: tuple[Value, ...]) -> Entry:
 
 def _milliseconds(value: object) -> float | None:
     """A time; None for what is none, and for what stands for a failure."""
-    is_time = isinstance(value, int | float) and 0 <= value < FAILED_MS
+    # Early versions wrote 1e20 for a config that failed.
+    is_time = isinstance(value, int | float) and 0 <= value < MAX_TIME_US / 1e3
     return float(value) if is_time else None  # type: ignore[arg-type]

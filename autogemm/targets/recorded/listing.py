@@ -5,7 +5,7 @@ from pathlib import Path
 
 from autogemm.resources import data_folder
 from autogemm.targets.recorded.format import FILE_SUFFIX, read_recording
-from autogemm.targets.recorded.kernel_tuner import is_kernel_tuner_cache
+from autogemm.targets.recorded.listed import is_listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,9 @@ def recording_folder() -> Path:
 
 
 def recording_paths(folder: Path) -> list[Path]:
-    """The recording files of a folder, by name; caches of Kernel Tuner are not among them."""
+    """The project's own recordings in a folder, by name; files of others are not among them."""
     paths = sorted(folder.glob(f"*{FILE_SUFFIX}"))
-    return [path for path in paths if not is_kernel_tuner_cache(path)]
+    return [path for path in paths if not is_listed(path)]
 
 
 def list_recordings(folder: Path | None = None) -> list[RecordingInfo]:

@@ -30,12 +30,11 @@ from autogemm.targets.recorded.entries import (
     column,
     ranked,
 )
-from autogemm.targets.recorded.format import ProblemField
+from autogemm.targets.recorded.format import MAX_TIME_US, ProblemField
 from autogemm.targets.recorded.open_json import parse_results_json
 
 T4_VERSION = "1.0.0"
 MAX_UNPACKED_BYTES = 512 * 2**20
-MAX_TIME = 1e20
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _MILLISECONDS = "milliseconds"
@@ -233,7 +232,7 @@ def _kept(found: dict[str, Any]) -> _Kept:
 
 def _are_times(found: Any) -> TypeGuard[Sequence[float]]:
     is_list = isinstance(found, list | tuple)
-    return is_list and all(isinstance(one, int | float) and 0 <= one < MAX_TIME for one in found)
+    return is_list and all(isinstance(one, int | float) and 0 <= one < MAX_TIME_US for one in found)
 
 
 def _validated(form: type[Form], found: dict[str, Any]) -> Form:
@@ -280,6 +279,8 @@ def _entry(values: tuple[Value, ...], result: _Kept, unit: float) -> Entry:
     if not _are_times([time.value]) or not time.value:
         raise ValueError(f"the time of a correct result is {one_line(repr(time.value))}")
     time_us = time.value * (_unit(time.unit) if time.unit else unit)
+    if time_us >= MAX_TIME_US:
+        raise ValueError(f"the time of a correct result is {time_us:g} us")
     return Entry(values, Status.OK, "", time_us, spent_s)
 
 

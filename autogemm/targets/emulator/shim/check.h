@@ -206,6 +206,16 @@ void shadow_copy_landed(const Copy& copy, uint64_t pc) {
     set_in_flight(copy, false, {Region::kElsewhere, pc, false, true, false});
 }
 
+// ldmatrix reads shared memory only.
+void shadow_matrix_row(const void* row, uint64_t pc) {
+    const Place place = place_of(row);
+    if (place.region != Region::kDynamicShared && place.region != Region::kStaticShared) {
+        report_access(Kind::kOutOfBounds, place.region, place.offset, 16, false, pc);
+        end_process(State::kAborted);
+    }
+    access(row, 16, kRead, pc);
+}
+
 void shadow_atomic(void* address, uint64_t pc) {
     access(address, 4, kAtomicUpdate, pc);
     fences_at_atomic(address);

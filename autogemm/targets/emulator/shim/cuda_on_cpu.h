@@ -68,6 +68,8 @@ __attribute__((const)) uint3 block_index();
 __attribute__((const)) uint3 block_extent();
 __attribute__((const)) uint3 grid_extent();
 
+// The first two load matrices (ldmatrix), the others multiply (mma.sync), by element type and depth.
+enum class Tensor : unsigned { kLoad, kLoadTransposed, kF16K8, kF16K16, kBf16K16, kTf32K8 };
 enum class Vote : unsigned { kAny, kAll, kBallot };
 enum class Shuffle : unsigned { kIndex, kUp, kDown, kXor };
 enum class Atomic : unsigned {
@@ -89,6 +91,10 @@ unsigned shuffle(Shuffle kind, unsigned mask, unsigned value, int lane, int widt
 unsigned vote(Vote kind, unsigned mask, int predicate);
 void sync_warp(unsigned mask);
 int sync_block(int line, int predicate);
+void tensor_multiply(Tensor operation, float* d, const unsigned* a, const unsigned* b);
+void tensor_load(Tensor operation, unsigned* loaded, const void* row);
+float float_of_half(unsigned half);
+unsigned half_of_float(float value);
 unsigned active_mask();
 float atomic_add(float* address, float value);
 unsigned atomic_bits(Atomic kind, unsigned* address, unsigned value, unsigned compare);
@@ -285,6 +291,15 @@ __forceinline__ unsigned __float_as_uint(float value) {
 }
 __forceinline__ float __uint_as_float(unsigned value) {
     return __builtin_bit_cast(float, value);
+}
+// Bytes of y (4 to 7) and x (0 to 3), chosen by the nibbles of the selector.
+__forceinline__ unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+    const unsigned long long bytes = (unsigned long long)y << 32 | x;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i) {
+        result |= (unsigned)(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+    }
+    return result;
 }
 __forceinline__ int __popc(unsigned value) {
     return __builtin_popcount(value);

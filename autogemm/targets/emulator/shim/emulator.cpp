@@ -24,6 +24,7 @@
 #include "cluster.h"
 #include "copies.h"
 #include "named_barriers.h"
+#include "tensor_cores.h"
 #ifdef AUTOGEMM_CHECK
 #include "hooks.h"
 #endif
@@ -34,6 +35,7 @@ namespace autogemm_emulator {
 void shadow_begin_block() {}
 void shadow_switch_block(uint32_t, uint32_t) {}
 void shadow_end_block() {}
+void shadow_matrix_row(const void*, uint64_t) {}
 void shadow_copy_issued(const Copy&, uint64_t) {}
 void shadow_copy_landed(const Copy&, uint64_t) {}
 void shadow_atomic(void*, uint64_t) {}

@@ -93,6 +93,7 @@ struct Thread {
     int argument;
     int width;
     uint32_t result;
+    const void* operands;  // of a tensor core's instruction
     // Asynchronous copies: those not yet committed, and the groups in flight, oldest first.
     std::vector<Copy> uncommitted;
     std::vector<std::vector<Copy>> groups;
@@ -157,6 +158,7 @@ inline uint32_t num_clocks() {
 void shadow_begin_block();
 void shadow_switch_block(uint32_t from_slot, uint32_t to_slot);
 void shadow_end_block();
+void shadow_matrix_row(const void* row, uint64_t pc);
 void shadow_copy_issued(const Copy& copy, uint64_t pc);
 void shadow_copy_landed(const Copy& copy, uint64_t pc);
 void shadow_atomic(void* address, uint64_t pc);

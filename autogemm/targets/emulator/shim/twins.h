@@ -87,6 +87,57 @@ __forceinline__ void copy_bulk_to_ranks(float* shared, const float* global, unsi
     autogemm_emulator::copy_bulk_to_ranks(shared, global, num_bytes, mbarrier, ranks);
 }
 
+// Twins of templates/parts/tensor_cores.cu.jinja and templates/parts/short_elements.cu.jinja.
+#define AUTOGEMM_MMA(name, kind, a_registers, b_registers)                               \
+    __forceinline__ void name(float (&d)[4], const unsigned (&a)[a_registers],          \
+                              const unsigned (&b)[b_registers]) {                       \
+        using namespace autogemm_emulator;                                              \
+        tensor_multiply(Tensor::kind, d, a, b);                                         \
+    }
+AUTOGEMM_MMA(mma_f16_k16, kF16K16, 4, 2)
+AUTOGEMM_MMA(mma_bf16_k16, kBf16K16, 4, 2)
+AUTOGEMM_MMA(mma_tf32_k8, kTf32K8, 4, 2)
+#undef AUTOGEMM_MMA
+// The same depth of 16 in two instructions of sm_75.
+__forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
+                                      const unsigned (&b)[2]) {
+    using namespace autogemm_emulator;
+    tensor_multiply(Tensor::kF16K8, d, a, b);
+    tensor_multiply(Tensor::kF16K8, d, a + 2, b + 1);
+}
+#define AUTOGEMM_LDMATRIX(name, kind)                                                       \
+    __forceinline__ void name(unsigned (&first)[2], unsigned (&second)[2], const void* row) { \
+        using namespace autogemm_emulator;                                                  \
+        unsigned loaded[4];                                                                 \
+        tensor_load(Tensor::kind, loaded, row);                                             \
+        first[0] = loaded[0];                                                               \
+        first[1] = loaded[1];                                                               \
+        second[0] = loaded[2];                                                              \
+        second[1] = loaded[3];                                                              \
+    }                                                                                       \
+    __forceinline__ void name(unsigned (&loaded)[4], const void* row) {                     \
+        using namespace autogemm_emulator;                                                  \
+        tensor_load(Tensor::kind, loaded, row);                                             \
+    }
+AUTOGEMM_LDMATRIX(load_matrices, kLoad)
+AUTOGEMM_LDMATRIX(load_transposed, kLoadTransposed)
+#undef AUTOGEMM_LDMATRIX
+// Twin of a function of templates/sgemm_emulated.cu.jinja.
+__forceinline__ unsigned rest_of(unsigned number, unsigned part) {
+    return __float_as_uint(__uint_as_float(number) - __uint_as_float(part));
+}
+__forceinline__ float float_from_f16(unsigned short bits) {
+    return autogemm_emulator::float_of_half(bits);
+}
+__forceinline__ unsigned short f16_from_float(float value) {
+    return (unsigned short)autogemm_emulator::half_of_float(value);
+}
+__forceinline__ unsigned short bf16_from_float(float value) {
+    const unsigned bits = __float_as_uint(value);
+    const unsigned nearest = bits + 0x7fffu + (bits >> 16 & 1u);
+    return value == value ? (unsigned short)(nearest >> 16) : (unsigned short)0x7fff;
+}
+
 // wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;
 // wait_for_copies(n) leaves n.
 #define AUTOGEMM_FIRST(first, ...) first

@@ -23,7 +23,9 @@ inline bool takes_part(const Thread* lane) {
     return lane != nullptr && lane->status != Status::kDone;
 }
 
-constexpr uint32_t kSyncWarp = 0, kShuffleBase = 16, kVoteBase = 32;
+constexpr uint32_t kSyncWarp = 0, kShuffleBase = 16, kVoteBase = 32, kTensorBase = 48;
+
+void finish_tensor(const Thread& thread);
 
 inline int source_lane(const Thread& thread) {
     const int lane = static_cast<int>(thread.lane);
@@ -124,14 +126,17 @@ inline bool is_complete(const Thread& thread) {
 }
 
 inline void complete(Thread& thread) {
+    if (thread.operation >= kTensorBase) {
+        finish_tensor(thread);
+    }
     for (uint32_t lane = 0; lane < 32; ++lane) {
         Thread* other = lane_of_warp(thread, lane);
         if (!(thread.mask >> lane & 1) || !takes_part(other)) {
             continue;
         }
-        if (thread.operation >= kVoteBase) {
+        if (thread.operation >= kVoteBase && thread.operation < kTensorBase) {
             finish_vote(*other);
-        } else if (thread.operation >= kShuffleBase) {
+        } else if (thread.operation >= kShuffleBase && thread.operation < kVoteBase) {
             finish_shuffle(*other);
         }
     }

@@ -1,0 +1,84 @@
+"""From a path or a URL to an open store."""
+
+from pathlib import Path
+
+from sqlalchemy import URL, Engine
+from sqlalchemy.exc import OperationalError
+
+from autogemm.errors import StoreError
+from autogemm.resources import default_database_url
+from autogemm.store.connect import (
+    connect,
+    connect_immutable,
+    driver_errors_in_one_line,
+    is_sqlite,
+    parse_address,
+    shown_address,
+)
+from autogemm.store.schema import create_schema, nothing_there, require_schema
+from autogemm.store.store import Store
+
+
+def open_store(url: str | None = None, *, create: bool = True, timeout_s: float = 60.0) -> Store:
+    """Open the database, by default the one of ``resources.default_database_url()``.
+
+    A bare path is a SQLite file. With ``create`` it must be writable, and is made, with its
+    folder, if it is not there; without, nothing is made. An older schema is migrated.
+    ``timeout_s`` is how long each write waits for another process's lock.
+
+    Raises NotFoundError (without ``create``) when there is no database, StoreError when it is
+    none, is another program's, a newer version's, read-only, locked, or of an unknown kind.
+    """
+    address = parse_address(default_database_url() if url is None else url)
+    where = shown_address(address)
+    if is_sqlite(address):
+        _prepare_file(Path(str(address.database)), create)
+    engine = connect(address, timeout_s)
+    try:
+        with driver_errors_in_one_line(where):
+            if create:
+                create_schema(engine, where, timeout_s)
+            else:
+                engine = _readable(engine, address)
+                require_schema(engine, where)
+    except BaseException:
+        engine.dispose()
+        raise
+    return Store(address, engine)
+
+
+def database_place(url: str | None = None) -> str:
+    """Where the database is or would be: a path, or a URL without its password."""
+    return shown_address(parse_address(default_database_url() if url is None else url))
+
+
+def _prepare_file(path: Path, create: bool) -> None:
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder: give the path of a database file in it")
+    if path.exists():
+        return
+    if not create:
+        raise nothing_there(str(path))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"the folder {path.parent} for the database cannot be made ({error.strerror}): give "
+            "another path"
+        ) from error
+
+
+def _readable(engine: Engine, address: URL) -> Engine:
+    """The engine, or one that needs no lock files if the file's folder cannot take them."""
+    if not is_sqlite(address):
+        return engine
+    try:
+        with engine.connect() as connection:
+            connection.exec_driver_sql("SELECT name FROM sqlite_master").first()
+    except OperationalError as error:
+        path = Path(str(address.database))
+        # With a log beside it the file alone is not the whole database.
+        if "readonly" not in str(error.orig) or path.with_name(f"{path.name}-wal").exists():
+            raise
+        return connect_immutable(path)
+    return engine

@@ -1,0 +1,206 @@
+"""What the store can be asked: one method, one transaction that reads."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sqlalchemy import URL, Engine
+from sqlalchemy.orm import Session
+
+from autogemm.benchmark import Bench
+from autogemm.device import Device
+from autogemm.errors import StoreError
+from autogemm.outcome import CacheState, Environment, Fill, Outcome, Provenance, Status
+from autogemm.problem import Problem
+from autogemm.profile import Profile
+from autogemm.roofline import Ceilings
+from autogemm.store import benches, best, queries, transfer, writing
+from autogemm.store.connect import driver_errors_in_one_line, shown_address
+from autogemm.store.free_sql import Answer, answer
+from autogemm.store.records import (
+    BestQuery,
+    Copy,
+    DecidedRow,
+    ResultRow,
+    RunRow,
+    RunTimes,
+    TrialRow,
+)
+from autogemm.store.stats import StatsRow, stats_rows
+from autogemm.stored_kernel import StoredKernel
+
+_EVERYTHING = BestQuery()
+
+
+class Reader:
+    """An open database, as those see it who ask. Threads may share it.
+
+    Every method raises StoreError when the database fails it.
+    """
+
+    def __init__(self, address: URL, engine: Engine) -> None:
+        self.url = address.render_as_string(hide_password=False)
+        self._address = address
+        self._where = shown_address(address)
+        self._engine = engine
+
+    def best(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
+        """The best kernel for each device, problem, provenance, cache state and fill.
+
+        It is the winner of finals with the highest ratio to the baseline among those in the newest
+        environment, or, where there were none, the trial with the smallest median.
+        """
+        with self.reading() as session:
+            return best.best_rows(session, query)
+
+    def history(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
+        """As `best`, for each environment; of one place the oldest first."""
+        with self.reading() as session:
+            return best.history_rows(session, query)
+
+    def stored_kernel(self, what: BestQuery | int | str = _EVERYTHING) -> StoredKernel:
+        """One kernel with its source, by query, id, or the beginning of its sha256.
+
+        Of several results that match a query the newest is taken, measured before recorded.
+        Raises NotFoundError when there is none.
+        """
+        with self.reading() as session:
+            if isinstance(what, BestQuery):
+                return best.best_kernel(session, what)
+            if isinstance(what, str):
+                what = best.find_kernel_id(session, what)
+            return best.kernel_by_id(session, what)
+
+    def runs(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[RunRow]:
+        """Runs that match, newest first."""
+        with self.reading() as session:
+            return queries.run_rows(session, query, limit)
+
+    def decided(self, query: BestQuery = _EVERYTHING) -> list[DecidedRow]:
+        """Runs that match and had finals, in the order of their numbers."""
+        with self.reading() as session:
+            return queries.decided_rows(session, query)
+
+    def run(self, run_id: int) -> RunRow:
+        """One run. Raises NotFoundError."""
+        with self.reading() as session:
+            return queries.run_row(session, writing.get_run(session, run_id))
+
+    def trials(self, run_id: int) -> list[Outcome]:
+        """The outcomes of a run in the order of their trial numbers."""
+        with self.reading() as session:
+            return queries.outcomes(session, run_id)
+
+    def next_trial_number(self, run_id: int) -> int:
+        """The first number after all those that trials of the run have."""
+        with self.reading() as session:
+            return queries.next_trial_number(session, run_id)
+
+    def trial_rows(
+        self,
+        query: BestQuery = _EVERYTHING,
+        status: Status | None = None,
+        limit: int | None = None,
+    ) -> list[TrialRow]:
+        """Trials that match, newest first."""
+        with self.reading() as session:
+            return queries.trial_rows(session, query, status, limit)
+
+    def trial(self, trial_id: int) -> TrialRow:
+        """One trial. Raises NotFoundError."""
+        with self.reading() as session:
+            return queries.trial_row(session, trial_id)
+
+    def kernel_trials(self, kernel_id: int) -> list[TrialRow]:
+        """All trials of one kernel, newest first."""
+        with self.reading() as session:
+            return queries.kernel_trial_rows(session, kernel_id)
+
+    def run_times(self, problem: Problem, device: Device, family: str) -> list[RunTimes]:
+        """Times of every run on that GPU and problem, for comparing configs within a run."""
+        with self.reading() as session:
+            return queries.run_times(session, problem, device, family)
+
+    def known_outcome(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
+        self,
+        kernel_sha256: str,
+        problem: Problem,
+        device: Device,
+        environment: Environment,
+        provenance: Provenance,
+        l2: CacheState | None = None,
+        fill: Fill | None = None,
+    ) -> Outcome | None:
+        """What this kernel did earlier in the same place, if measuring again would repeat it.
+
+        ``ok``, ``compile_failed`` and ``wrong_result`` repeat; other ends may be bad luck. ``l2``
+        and ``fill`` ask for times of one cache state and one kind of inputs only.
+        """
+        with self.reading() as session:
+            where = queries.same_place(problem, device, environment, provenance, l2, fill)
+            return queries.known_outcome(session, kernel_sha256, where)
+
+    def known_kernels(  # noqa: PLR0913, PLR0917  # as of `known_outcome`
+        self,
+        problem: Problem,
+        device: Device,
+        environment: Environment,
+        provenance: Provenance,
+        l2: CacheState | None = None,
+        fill: Fill | None = None,
+    ) -> frozenset[str]:
+        """The sha256 of all kernels of which `known_outcome` would give something."""
+        with self.reading() as session:
+            where = queries.same_place(problem, device, environment, provenance, l2, fill)
+            return queries.known_kernels(session, where)
+
+    def stats(self, query: BestQuery = _EVERYTHING) -> list[StatsRow]:
+        """How much there is, for each GPU and provenance."""
+        with self.reading() as session:
+            return stats_rows(session, query)
+
+    def sql(self, query: str, *, timeout_s: float, limit: int | None = None) -> Answer:
+        """One SELECT of a person's own, see `autogemm.store.free_sql.answer`."""
+        with driver_errors_in_one_line(self._where):
+            return answer(self._engine, self._address, query, timeout_s=timeout_s, limit=limit)
+
+    def benches(self, limit: int | None = None) -> list[Bench]:
+        """Benchmarks, newest first."""
+        with self.reading() as session:
+            return benches.benches(session, limit)
+
+    def bench(self, bench_id: int | None = None) -> Bench:
+        """One benchmark, the newest if none is named. Raises NotFoundError."""
+        with self.reading() as session:
+            return benches.bench(session, bench_id)
+
+    def profiles(self, kernel_sha256: str | None = None, limit: int | None = None) -> list[Profile]:
+        """Profiles of one kernel or of all, newest first."""
+        with self.reading() as session:
+            return benches.profiles(session, kernel_sha256, limit)
+
+    def ceilings(self, device: Device) -> Ceilings | None:
+        """The newest ceilings of a device, None if they were never measured."""
+        with self.reading() as session:
+            return benches.newest_ceilings(session, device)
+
+    def copies(
+        self, query: BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[Copy]:
+        """The runs that match with all that belongs to them, one by one, as they are now.
+
+        ``status`` leaves trials out that ended otherwise.
+        """
+        with self.reading() as session:
+            yield from transfer.copies(session, query, status)
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A session for the queries of this package, which live in modules of their own."""
+        with driver_errors_in_one_line(self._where), Session(self._engine) as session:
+            try:
+                yield session
+            except (ValueError, TypeError, KeyError) as error:
+                raise StoreError(
+                    f"the database {self._where} holds a row that cannot be understood, it is "
+                    f"damaged or was edited by hand: {error}"
+                ) from error

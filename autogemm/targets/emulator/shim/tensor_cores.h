@@ -1,0 +1,170 @@
+// Tensor cores: what the 32 lanes of a warp multiply together, and how they load its parts.
+//
+// Products are exact. A sum begins with the accumulator, then the products of one instruction are added
+// in the order of k, in double: without an error worth the name. The result is cut off to FP32, toward
+// zero, as on cards. How they align the terms of a sum before they add differs by architecture (Fasi,
+// Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330, 2021) and is not repeated here.
+#pragma once
+
+#include "warps.h"
+
+namespace autogemm_emulator {
+
+float float_of_half(unsigned half) {
+    // The same exponent and fraction, then the difference of the exponents' biases: 127 - 15.
+    const bool is_finite = (half & 0x7c00u) != 0x7c00u;
+    const float size = __builtin_bit_cast(float, (half & 0x7fffu) << 13) * 0x1p112f;
+    const uint32_t bits = __builtin_bit_cast(uint32_t, size);
+    const uint32_t special = 0x7f800000u | (half & 0x3ffu) << 13;
+    return __builtin_bit_cast(float, (is_finite ? bits : special) | (half & 0x8000u) << 16);
+}
+
+// To nearest, ties to even.
+unsigned half_of_float(float value) {
+    const uint32_t bits = __builtin_bit_cast(uint32_t, value), sign = bits >> 16 & 0x8000u;
+    const float size = __builtin_fabsf(value);
+    if (!(size < 65520.0f)) {
+        return sign | (__builtin_isnan(value) ? 0x7e00u : 0x7c00u);
+    }
+    if (size < 0x1p-14f) {
+        return sign | static_cast<uint32_t>(__builtin_rintf(size * 0x1p24f));
+    }
+    const uint32_t rest = bits & 0x7fffffffu, nearest = rest + 0xfffu + (rest >> 13 & 1u);
+    return sign | ((nearest >> 13) - (112u << 10));
+}
+
+constexpr uint32_t kWholeWarp = 0xffffffff;
+
+enum class Element : uint32_t { kF16, kBf16, kTf32 };
+
+// What one lane brings: registers of A, B and the accumulator, or the address of a row.
+struct LaneOperands {
+    float* d;
+    const unsigned *a, *b;
+    const char* row;
+    unsigned* loaded;
+};
+
+inline double number_of(Element element, unsigned bits) {
+    if (element == Element::kBf16) {
+        return __builtin_bit_cast(float, bits << 16);
+    }
+    if (element == Element::kF16) {
+        return float_of_half(bits);
+    }
+    return __builtin_bit_cast(float, bits & 0xffffe000u);  // TF32
+}
+
+// Number `index` of a lane's registers.
+inline double number_at(Element element, const unsigned* registers, int index) {
+    if (element == Element::kTf32) {
+        return number_of(element, registers[index]);
+    }
+    return number_of(element, registers[index / 2] >> (16 * (index % 2)) & 0xffff);
+}
+
+inline float cut_off(double value) {
+    const auto nearest = static_cast<float>(value);
+    const double size = __builtin_fabs(value);
+    if (__builtin_isnan(value) || __builtin_fabs(nearest) <= size || size >= 0x1p128) {
+        return nearest;
+    }
+    return __builtin_bit_cast(float, __builtin_bit_cast(uint32_t, nearest) - 1);
+}
+
+// Row-major A of 16 x depth, column-major B of depth x 8, D of 16 x 8, spread over the lanes as the PTX
+// ISA says (mma.m16n8k8, mma.m16n8k16). A lane has rows lane / 4 and lane / 4 + 8, column lane / 4 of B.
+inline void multiply_warp(Element element, int depth, const LaneOperands* const* lanes) {
+    double a[16][16], b[16][8];
+    const int run = element == Element::kTf32 ? 1 : 2;  // neighbours in k that one register holds
+    const int half = 4 * run;                           // of k, where a lane's next registers begin
+    for (int lane = 0; lane < 32; ++lane) {
+        const int group = lane / 4, first = lane % 4 * run;
+        for (int i = 0; i < depth / 2; ++i) {
+            const int k = first + i % run + i / (2 * run) * half;
+            a[group + i / run % 2 * 8][k] = number_at(element, lanes[lane]->a, i);
+        }
+        for (int i = 0; i < depth / 4; ++i) {
+            b[first + i % run + i / run * half][group] = number_at(element, lanes[lane]->b, i);
+        }
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+        for (int i = 0; i < 4; ++i) {
+            const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+            double sum = lanes[lane]->d[i];
+            for (int k = 0; k < depth; ++k) {
+                sum += a[row][k] * b[k][column];
+            }
+            lanes[lane]->d[i] = cut_off(sum);
+        }
+    }
+}
+
+// Matrix i of four 8 x 8 ones of 16-bit elements has its rows where lanes 8 i to 8 i + 7 say. Register
+// i of a lane gets two neighbours of row lane / 4, or of column lane / 4 where they are transposed.
+inline void load_matrices(bool transposed, const LaneOperands* const* lanes) {
+    uint16_t matrices[4][8][8];
+    for (int lane = 0; lane < 32; ++lane) {
+        memcpy(matrices[lane / 8][lane % 8], lanes[lane]->row, 16);
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+        const int group = lane / 4, first = lane % 4 * 2;
+        for (int i = 0; i < 4; ++i) {
+            const auto& matrix = matrices[i];
+            const unsigned low = transposed ? matrix[first][group] : matrix[group][first];
+            const unsigned high = transposed ? matrix[first + 1][group] : matrix[group][first + 1];
+            lanes[lane]->loaded[i] = low | high << 16;
+        }
+    }
+}
+
+void finish_tensor(const Thread& thread) {
+    const LaneOperands* lanes[32];
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+        const Thread* other = lane_of_warp(thread, lane);
+        if (!takes_part(other)) {
+            report_here(Kind::kWarpDivergence, thread.pc);
+            end_process(State::kAborted);
+        }
+        lanes[lane] = static_cast<const LaneOperands*>(other->operands);
+    }
+    switch (static_cast<Tensor>(thread.operation - kTensorBase)) {
+        case Tensor::kLoad:
+            load_matrices(false, lanes);
+            break;
+        case Tensor::kLoadTransposed:
+            load_matrices(true, lanes);
+            break;
+        case Tensor::kF16K8:
+            multiply_warp(Element::kF16, 8, lanes);
+            break;
+        case Tensor::kF16K16:
+            multiply_warp(Element::kF16, 16, lanes);
+            break;
+        case Tensor::kBf16K16:
+            multiply_warp(Element::kBf16, 16, lanes);
+            break;
+        case Tensor::kTf32K8:
+            multiply_warp(Element::kTf32, 8, lanes);
+            break;
+    }
+}
+
+inline void with_whole_warp(Tensor operation, const LaneOperands& own, uint64_t pc) {
+    current->operands = &own;
+    warp_collective(kTensorBase + static_cast<uint32_t>(operation), kWholeWarp, 0, 0, 32, pc);
+}
+
+__attribute__((noinline)) void tensor_multiply(Tensor operation, float* d, const unsigned* a,
+                                               const unsigned* b) {
+    with_whole_warp(operation, {d, a, b, nullptr, nullptr}, caller(__builtin_return_address(0)));
+}
+
+__attribute__((noinline)) void tensor_load(Tensor operation, unsigned* loaded, const void* row) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    shadow_matrix_row(row, pc);
+    with_whole_warp(operation, {nullptr, nullptr, nullptr, static_cast<const char*>(row), loaded},
+                    pc);
+}
+
+}  // namespace autogemm_emulator

@@ -1,0 +1,358 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
+// A and B f16, C f32, sums in FP32.
+// Layout tt: op(A) = A^T, A stored [K,M]; op(B) = B^T, B stored [N,K].
+//
+// Valid for:
+//   M: any, N: any, K: any
+//   A: any leading dimension; accessed element by element
+//   B: any leading dimension; accessed element by element
+//   C: any leading dimension; accessed element by element
+
+// The bits of a f16.
+using Element = unsigned short;
+using Result = float;
+
+// Tile of C owned by one thread block, depth of one shared-memory slab, tile owned by one warp.
+constexpr int BM = 128;
+constexpr int BN = 128;
+constexpr int BK = 32;
+constexpr int WM = 64;
+constexpr int WN = 64;
+constexpr int WARPS_N = BN / WN;
+constexpr int THREADS = 32 * (BM / WM) * WARPS_N;
+
+// Tensor cores multiply tiles of 16 x 8.
+constexpr int TILES_M = WM / 16;
+constexpr int TILES_N = WN / 8;
+
+// Elements move in pieces of 16 bytes; one load of fragments takes two pieces along k.
+constexpr int PIECE = 16 / (int)sizeof(Element);
+constexpr int STEP = 2 * PIECE;
+constexpr int STEPS = BK / STEP;
+
+// Slabs lie in shared memory as they are stored: rows of pieces, PITCH pieces apart.
+constexpr int ROWS_A = BK;
+constexpr int ROWS_B = BN;
+constexpr int PIECES_A = BM / PIECE;
+constexpr int PIECES_B = BK / PIECE;
+constexpr int PITCH_A = PIECES_A + 1;
+constexpr int PITCH_B = PIECES_B + 1;
+constexpr int SLAB_A = ROWS_A * PITCH_A * PIECE;
+static_assert(THREADS % PIECES_A == 0 && THREADS % PIECES_B == 0, "a pass copies whole rows");
+static_assert(ROWS_A * PIECES_A % THREADS == 0 && ROWS_B * PIECES_B % THREADS == 0,
+              "whole passes cover a slab");
+
+// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+constexpr int STAGES = 3;
+constexpr int STAGE = SLAB_A + ROWS_B * PITCH_B * PIECE;
+constexpr int MAX_PENDING_COPIES = STAGES - 2;
+static_assert(MAX_PENDING_COPIES >= 0, "a pipeline has two stages or more");
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// d += a * b on tensor cores: a is 16 x 16, b 16 x 8, d 16 x 8, as the lanes of a warp hold them
+// (PTX ISA, mma.m16n8k16).
+__device__ __forceinline__ void mma_f16_k16(float (&d)[4], const unsigned (&a)[4],
+                                            const unsigned (&b)[2]) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+        "{ %0, %1, %2, %3 }, { %4, %5, %6, %7 }, { %8, %9 }, { %0, %1, %2, %3 };"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i has the address of a row, and
+// gets two neighbours of row i / 4 of each transposed matrix.
+__device__ __forceinline__ void load_transposed(unsigned (&to)[4], const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address));
+}
+
+__device__ __forceinline__ void load_transposed(unsigned (&first)[2], unsigned (&second)[2],
+                                                const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
+                 : "r"(address));
+}
+
+// Four 8 x 8 matrices of 16-bit elements from shared memory; lane i has the address of a row, and
+// gets two neighbours of row i / 4 of each.
+__device__ __forceinline__ void load_matrices(unsigned (&to)[4], const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address));
+}
+
+__device__ __forceinline__ void load_matrices(unsigned (&first)[2], unsigned (&second)[2],
+                                              const void* row) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(row);
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 { %0, %1, %2, %3 }, [%4];"
+                 : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
+                 : "r"(address));
+}
+
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Starts copying 16 bytes from global to shared memory; those past valid_bytes become zero.
+__device__ __forceinline__ void copy_async_16(float* shared, const float* global, int valid_bytes) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+                 "r"(valid_bytes));
+#else  // built for an older card: copied at once
+    for (int i = 0; i < 4; ++i) {
+        shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
+    }
+#endif
+}
+
+// Closes the group of copies started since the last call.
+__device__ __forceinline__ void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+
+// Waits until at most MAX_PENDING_COPIES groups of this thread are still in flight.
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
+#endif
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Where a piece of A's slab lies.
+__device__ __forceinline__ int place_a(int row, int piece) {
+    return (row * PITCH_A + piece) * PIECE;
+}
+
+// A piece of A from global memory; zero past the edges.
+__device__ __forceinline__ uint4 fetch_piece_a(const Element* from, int num_valid) {
+    __align__(16) Element elements[PIECE];
+    #pragma unroll
+    for (int i = 0; i < PIECE; ++i) {
+        elements[i] = i < num_valid ? from[i] : Element(0);
+    }
+    return *reinterpret_cast<const uint4*>(elements);
+}
+
+// Copies a slab of A to shared memory. `a` points to what this thread copies first;
+// past the edges comes zero.
+__device__ __forceinline__ void copy_slab_a(Element* shared, const Element* a, int lda, int m_left,
+                                            int k_left) {
+    #pragma unroll
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / PIECES_A) {
+        const Element* const from = a + (long long)pass * lda;
+        const int num_valid = pass < k_left ? min(max(m_left, 0), PIECE) : 0;
+        Element* const to =
+            shared + place_a((int)threadIdx.x / PIECES_A + pass, (int)threadIdx.x % PIECES_A);
+        *reinterpret_cast<uint4*>(to) = fetch_piece_a(from, num_valid);
+    }
+}
+
+// Where a piece of B's slab lies.
+__device__ __forceinline__ int place_b(int row, int piece) {
+    return (row * PITCH_B + piece) * PIECE;
+}
+
+// A piece of B from global memory; zero past the edges.
+__device__ __forceinline__ uint4 fetch_piece_b(const Element* from, int num_valid) {
+    __align__(16) Element elements[PIECE];
+    #pragma unroll
+    for (int i = 0; i < PIECE; ++i) {
+        elements[i] = i < num_valid ? from[i] : Element(0);
+    }
+    return *reinterpret_cast<const uint4*>(elements);
+}
+
+// Copies a slab of B to shared memory. `b` points to what this thread copies first;
+// past the edges comes zero.
+__device__ __forceinline__ void copy_slab_b(Element* shared, const Element* b, int ldb, int n_left,
+                                            int k_left) {
+    #pragma unroll
+    for (int pass = 0; pass < ROWS_B; pass += THREADS / PIECES_B) {
+        const Element* const from = b + (long long)pass * ldb;
+        const int num_valid = pass < n_left ? min(max(k_left, 0), PIECE) : 0;
+        Element* const to =
+            shared + place_b((int)threadIdx.x / PIECES_B + pass, (int)threadIdx.x % PIECES_B);
+        *reinterpret_cast<uint4*>(to) = fetch_piece_b(from, num_valid);
+    }
+}
+
+// What a warp reads of a slab STEP deep, as the tensor cores want it: a lane's registers.
+struct Fragments {
+    unsigned a[TILES_M][4];
+    unsigned b[TILES_N][2];
+};
+
+__device__ __forceinline__ void load_fragments(const Element* slab_a, const Element* slab_b,
+                                               int step, Fragments& fragments) {
+    const int lane = (int)threadIdx.x % 32;
+    const int warp_m = (int)threadIdx.x / 32 / WARPS_N * WM;
+    const int warp_n = (int)threadIdx.x / 32 % WARPS_N * WN;
+    #pragma unroll
+    for (int i = 0; i < TILES_M; ++i) {
+        const int k = step * STEP + lane / 16 * 8 + lane % 8;
+        const int piece = warp_m / PIECE + i * 2 + lane / 8 % 2;
+        load_transposed(fragments.a[i], slab_a + place_a(k, piece));
+    }
+    #pragma unroll
+    for (int j = 0; j < TILES_N; j += 2) {
+        const int n = warp_n + j * 8 + lane / 16 * 8 + lane % 8;
+        load_matrices(fragments.b[j], fragments.b[j + 1],
+                      slab_b + place_b(n, step * 2 + lane / 8 % 2));
+    }
+}
+
+// sums += the product of two fragments.
+__device__ __forceinline__ void multiply_fragments(const Fragments& fragments,
+                                                   float (&sums)[TILES_M][TILES_N][4]) {
+    #pragma unroll
+    for (int i = 0; i < TILES_M; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TILES_N; ++j) {
+            mma_f16_k16(sums[i][j], fragments.a[i], fragments.b[j]);
+        }
+    }
+}
+
+// One tile of C: where it and what it is computed from begin, and how much of C is left.
+struct Tile {
+    const Element *A, *B;
+    Result* C;
+    int rows;
+    int columns;
+};
+
+// sums += op(A) * op(B).
+__device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile, int lda, int ldb,
+                                              int K, float (&sums)[TILES_M][TILES_N][4]) {
+    // What this thread copies first of each slab; the pointers advance from slab to slab.
+    const int row_a = (int)threadIdx.x / PIECES_A;
+    const int row_b = (int)threadIdx.x / PIECES_B;
+    const int column_a = (int)threadIdx.x % PIECES_A * PIECE;
+    const int column_b = (int)threadIdx.x % PIECES_B * PIECE;
+    const Element* A = tile.A + (long long)row_a * lda + column_a;
+    const Element* B = tile.B + (long long)row_b * ldb + column_b;
+    const long long advance_a = (long long)BK * lda;
+    constexpr int advance_b = BK;
+    const int m_left = tile.rows - column_a;
+    const int n_left = tile.columns - row_b;
+    const int copy_ka = row_a;
+    const int copy_kb = column_b;
+    int k0 = 0;
+    const int num_slabs = (K + BK - 1) / BK;
+
+    // Start: STAGES - 1 slabs on their way.
+    #pragma unroll
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+        if (stage < num_slabs) {
+            copy_slab_a(shared + stage * STAGE, A, lda, m_left, K - k0 - copy_ka);
+            copy_slab_b(shared + stage * STAGE + SLAB_A, B, ldb, n_left, K - k0 - copy_kb);
+        }
+        A += advance_a;
+        B += advance_b;
+        k0 += BK;
+        commit_copies();
+    }
+    int read = 0;
+    int write = (STAGES - 1) * STAGE;
+    Fragments fragments[2];
+    wait_for_copies();
+    __syncthreads();
+    load_fragments(shared, shared + SLAB_A, 0, fragments[0]);
+
+    for (int slab = 0; slab < num_slabs; ++slab) {
+        #pragma unroll
+        for (int step = 0; step < STEPS; ++step) {
+            // Load the slab STAGES - 1 ahead to the stage that everybody left at the last barrier.
+            if (step == 0) {
+                if (slab + STAGES - 1 < num_slabs) {
+                    copy_slab_a(shared + write, A, lda, m_left, K - k0 - copy_ka);
+                    copy_slab_b(shared + write + SLAB_A, B, ldb, n_left, K - k0 - copy_kb);
+                }
+                A += advance_a;
+                B += advance_b;
+                k0 += BK;
+                commit_copies();
+                write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
+            }
+            // Wait: the last fragments of this slab are in registers, the next slab must be here.
+            if (step == STEPS - 1) {
+                wait_for_copies();
+                __syncthreads();
+                read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
+            }
+            // Read the next fragments while multiplying these; the last slab has none.
+            if (step < STEPS - 1 || slab + 1 < num_slabs) {
+                load_fragments(shared + read, shared + read + SLAB_A, (step + 1) % STEPS,
+                               fragments[(step + 1) % 2]);
+            }
+            multiply_fragments(fragments[step % 2], sums);
+        }
+    }
+}
+
+// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void store_one(Result* c, float sum, float alpha, float beta) {
+    const float result = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
+    *c = result;
+}
+
+// The tile of C from its sums: of each tile of 16 x 8 a lane has two neighbours in two rows.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
+                                           const float (&sums)[TILES_M][TILES_N][4]) {
+    const int lane = (int)threadIdx.x % 32;
+    const int lane_m = (int)threadIdx.x / 32 / WARPS_N * WM + lane / 4;
+    const int lane_n = (int)threadIdx.x / 32 % WARPS_N * WN + lane % 4 * 2;
+    #pragma unroll
+    for (int i = 0; i < 2 * TILES_M; ++i) {
+        const int m = lane_m + i * 8;
+        if (m >= tile.rows) {
+            continue;
+        }
+        #pragma unroll
+        for (int j = 0; j < TILES_N; ++j) {
+            const int n = lane_n + j * 8;
+            Result* const c = tile.C + (long long)m * ldc + n;
+            const float* const two = &sums[i / 2][j][i % 2 * 2];
+            #pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                if (n + e < tile.columns) {
+                    store_one(c + e, two[e], alpha, beta);
+                }
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const Element* __restrict__ A, int lda,
+                const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C,
+                int ldc) {
+    extern __shared__ __align__(128) Element shared[];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int index = (int)blockIdx.x;
+    // Where the tile is: down GROUP_M rows of tiles, then one column on, so that the blocks in
+    // flight share rows of A and columns of B in L2.
+    constexpr int GROUP_M = 8;
+    const int blocks_m = (M + BM - 1) / BM;
+    const int first_m = index / (GROUP_M * blocks_n) * GROUP_M;
+    const int rows = min(GROUP_M, blocks_m - first_m);
+    const int in_group = index % (GROUP_M * blocks_n);
+    const int m0 = (first_m + in_group % rows) * BM;
+    const int n0 = in_group / rows * BN;
+    Tile tile;
+    tile.A = A + m0;
+    tile.B = B + (long long)n0 * ldb;
+    tile.C = C + (long long)m0 * ldc + n0;
+    tile.rows = M - m0;
+    tile.columns = N - n0;
+    float sums[TILES_M][TILES_N][4] = {};
+    multiply_tile(shared, tile, lda, ldb, K, sums);
+    store_tile(tile, ldc, alpha, beta, sums);
+}

@@ -1,0 +1,81 @@
+"""The ladder, the libraries, the ceilings and the profiler on a card."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from autogemm.benchmark import KernelKind
+from autogemm.cli import main
+from autogemm.compile import Compiler
+from autogemm.contest import BenchRequest, Listener, entrants, run_bench
+from autogemm.device_catalogue import roof_of
+from autogemm.dtypes import DType
+from autogemm.ladder import rungs
+from autogemm.outcome import Status
+from autogemm.store import open_store
+from autogemm.targets.cuda import CudaTarget
+from autogemm.targets.cuda.ceilings import ceilings_source
+from autogemm.targets.cuda.profiler import find_profiler
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[CudaTarget]:
+    with closing(CudaTarget()) as target:
+        yield target
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[Compiler]:
+    with closing(Compiler()) as compiler:
+        yield compiler
+
+
+@pytest.mark.parametrize("size", [(256, 256, 256), (260, 132, 100)])
+def test_every_rung_is_right(
+    target: CudaTarget, compiler: Compiler, size: tuple[int, int, int]
+) -> None:
+    request = BenchRequest(entrants(("variants", "cublas_f32")), sizes=(size,), rounds=3)
+    done = run_bench(request, target, compiler, None, Listener())
+    assert len(done.entries) > len(rungs())
+    for entry in done.entries:
+        assert (entry.kernel, entry.status, entry.reason) == (entry.kernel, Status.OK, "")
+        assert entry.verification is not None
+        assert entry.verification.max_error_ratio < 1
+
+
+def test_libraries_are_right_or_say_why_they_are_not_here(
+    target: CudaTarget, compiler: Compiler
+) -> None:
+    request = BenchRequest(entrants(("libraries",)), sizes=((512, 384, 256),), rounds=3)
+    done = run_bench(request, target, compiler, None, Listener())
+    for entry in done.entries:
+        assert entry.kind is KernelKind.LIBRARY
+        assert entry.status in (Status.OK, Status.REJECTED), entry.reason
+        if entry.status is Status.REJECTED:
+            assert "install" in entry.reason
+
+
+def test_ceilings_lie_below_the_theory_and_not_far(target: CudaTarget, compiler: Compiler) -> None:
+    found = target.ceilings(compiler.compile(ceilings_source(), target.device.sm))
+    roof = roof_of(target.device, DType.F32)
+    assert roof is not None
+    assert 0.5 < found.fma_tflops / roof.peak_tflops <= 1.02
+    assert 0.5 < found.copy_gb_s / roof.bandwidth_gb_s <= 1.02
+
+
+@pytest.mark.skipif(find_profiler() is None, reason="Nsight Compute is not installed")
+def test_a_rung_is_profiled(tmp_path: Path) -> None:
+    db = str(tmp_path / "a.db")
+    result = CliRunner().invoke(main, ["profile", "naive_uncoalesced", "--size", "256", "--db", db])
+    if "ERR_NVGPUCTRPERM" in result.stderr:
+        pytest.skip("counters are for administrators only here")
+    assert result.exit_code == 0, result.output
+    assert "a warp touches more sectors than it has bytes for" in result.stdout
+    with open_store(db) as store:
+        (stored,) = store.profiles()
+    assert stored.kernel == "naive_uncoalesced"
