@@ -36,10 +36,13 @@ class Pair:
     by: Figure
 
 
-def history(store: Store, query: BestQuery) -> list[Step]:
-    """The best of each environment, of one place the oldest first, each beside the one before."""
+def history(store: Store, query: BestQuery, limit: int | None = None) -> list[Step]:
+    """The best of each environment, of one place the oldest first, each beside the one before.
+
+    At most the first ``limit`` of them.
+    """
     steps = []
-    for _, rows in groupby(store.history(query), key=_place):
+    for _, rows in groupby(store.history(query)[:limit], key=_place):
         before: ResultRow | None = None
         for row in rows:
             if before is None:

@@ -43,7 +43,7 @@ COMPARED: Columns = (
 )
 
 # How many rows a table of history shows.
-TABLE_ROWS = 100
+TABLE_ROWS = 40
 
 WORDS = (
     "SAME: the 95 % interval of speed_up lies within 1 % of 1; FAST, SLOW: it lies above or below "
@@ -66,8 +66,10 @@ def history(query: BestQuery, db: str | None, as_json: bool, as_csv: bool) -> No
     """
     from autogemm.analysis import history as history_of
 
+    # One more than is shown tells whether there is more.
+    limit = None if as_json or as_csv else TABLE_ROWS + 1
     with open_database(db) as store:
-        steps = history_of(store, query)
+        steps = history_of(store, query, limit)
     rows = [
         {
             **db_rows.best_row(step.row),
@@ -80,8 +82,8 @@ def history(query: BestQuery, db: str | None, as_json: bool, as_csv: bool) -> No
     ]
     if not rows:
         click.echo("no results match", err=True)
-    if len(rows) > TABLE_ROWS and not (as_json or as_csv):
-        rows = rows[:TABLE_ROWS]
+    if limit is not None and len(rows) == limit:
+        rows.pop()
         click.echo(f"only the first {TABLE_ROWS} rows: --size, --gpu, or --json for all", err=True)
     print_rows_as(rows, HISTORY, HISTORY_TABLE, as_json=as_json, as_csv=as_csv)
 

@@ -202,6 +202,17 @@ __device__ __forceinline__ void load_fragments(const Element* slab_a, const Elem
     }
 }
 
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twin of this function
+// What is left of a number without a part of it; also where it is subnormal, whatever -ftz says.
+__device__ __forceinline__ unsigned rest_of(unsigned number, unsigned part) {
+    unsigned rest;
+    asm("{ .reg .f32 a, b, c; mov.b32 a, %1; mov.b32 b, %2; sub.rn.f32 c, a, b; mov.b32 %0, c; }"
+        : "=r"(rest)
+        : "r"(number), "r"(part));
+    return rest;
+}
+#endif  // AUTOGEMM_EMULATOR
+
 // What was left over when numbers were split into three: bits that BF16 does not have. So it is for
 // tiny numbers, and for infinity and NaN, whose rest is NaN.
 struct Hazard {
@@ -222,9 +233,8 @@ __device__ __forceinline__ void split(unsigned first, unsigned second, unsigned*
         if (part == 2) {
             hazard.left_over |= first | second;
         } else {
-            first = __float_as_uint(__uint_as_float(first) - __uint_as_float(first & 0xffff0000u));
-            second =
-                __float_as_uint(__uint_as_float(second) - __uint_as_float(second & 0xffff0000u));
+            first = rest_of(first, first & 0xffff0000u);
+            second = rest_of(second, second & 0xffff0000u);
         }
     }
 }

@@ -35,21 +35,28 @@ __device__ float rounded(float value, int type) {
     return rounded_to_bits(value, type == BF16 ? 16 : 13);
 }
 
+// No float here is subnormal: CuPy has these kernels compiled so that such a one becomes zero.
 __device__ float half_to_float(unsigned half) {
-    // The same fraction and exponent, then the difference of the exponents' biases: 127 - 15.
-    const float value = __uint_as_float((half & 0x7fffu) << 13) * 0x1p112f;
-    const bool is_finite = (half & 0x7c00u) != 0x7c00u;
-    const unsigned bits = is_finite ? __float_as_uint(value) : 0x7f800000u | (half & 0x3ffu) << 13;
-    return __uint_as_float(bits | (half & 0x8000u) << 16);
+    const unsigned exponent = half & 0x7c00u, sign = (half & 0x8000u) << 16;
+    if (exponent == 0) {
+        const float value = static_cast<float>(half & 0x3ffu) * 0x1p-24f;
+        return sign ? -value : value;
+    }
+    // The exponents' biases differ by 127 - 15; infinity and NaN have the largest exponent in both.
+    const unsigned shift = exponent == 0x7c00u ? 224u << 23 : 112u << 23;
+    return __uint_as_float(sign | (((half & 0x7fffu) << 13) + shift));
 }
 
 __device__ unsigned float_to_half(float value) {
-    const float nearest = rounded(value, F16);
+    const float size = fabsf(rounded(value, F16));
     const unsigned sign = __float_as_uint(value) >> 16 & 0x8000u;
-    if (!(fabsf(nearest) <= 65504.0f)) {
+    if (!(size <= 65504.0f)) {
         return sign | (value == value ? 0x7c00u : 0x7e00u);
     }
-    return sign | __float_as_uint(fabsf(nearest) * 0x1p-112f) >> 13;
+    if (size < 0x1p-14f) {
+        return sign | static_cast<unsigned>(size * 0x1p24f);
+    }
+    return sign | ((__float_as_uint(size) >> 13) - (112u << 10));
 }
 
 __device__ float element(const void* data, int64 i, int type) {

@@ -122,6 +122,10 @@ __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
 AUTOGEMM_LDMATRIX(load_matrices, kLoad)
 AUTOGEMM_LDMATRIX(load_transposed, kLoadTransposed)
 #undef AUTOGEMM_LDMATRIX
+// Twin of a function of templates/sgemm_emulated.cu.jinja.
+__forceinline__ unsigned rest_of(unsigned number, unsigned part) {
+    return __float_as_uint(__uint_as_float(number) - __uint_as_float(part));
+}
 __forceinline__ float float_from_f16(unsigned short bits) {
     return autogemm_emulator::float_of_half(bits);
 }
