@@ -65,6 +65,17 @@ def test_what_only_the_left_out_size_brought_is_not_used() -> None:
     assert learned.regrets["nearest size"].losses[-1] == 0.8
 
 
+def test_a_tree_may_not_use_what_only_the_left_out_size_brought() -> None:
+    """Kernel 2 is all but best everywhere, and found by nobody but the last size."""
+    wild = [(0.0, 0.4, 0.01), (0.4, 0.0, 0.01)] * 4
+    rows = [((512, 512, 512 + i), losses) for i, losses in enumerate(wild)]
+    rows.append(((512, 512, 600), (0.5, 0.6, 0.0)))
+    learned = learn(table(rows), 132)
+    assert learned.regrets["tree"].losses[-1] >= 0.5
+    # Any other size may.
+    assert max(learned.regrets["tree"].losses[:-1]) <= 0.01
+
+
 def test_a_kernel_that_is_not_legal_at_a_size_gives_way_to_the_next() -> None:
     rows = [((m, 512, 512), (0.0, 0.1, 0.3)) for m in (64, 128, 256, 512)]
     rows += [((5000, 512, 512), (0.3, 0.2, 0.0)), ((600, 512, 512), (np.inf, 0.0, 0.2))]
