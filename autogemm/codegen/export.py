@@ -14,6 +14,7 @@ from autogemm import __version__
 from autogemm.certificate import Certificate
 from autogemm.codegen.environment import WIDTH, environment
 from autogemm.codegen.rendering import render
+from autogemm.device import Device
 from autogemm.dtypes import DType, Element
 from autogemm.errors import ExportError
 from autogemm.kernel import KernelSource
@@ -26,7 +27,7 @@ from autogemm.space import (
     parse_expression,
     specialised_values,
 )
-from autogemm.space.family import LaunchRule
+from autogemm.space.family import LaunchRule, device_values
 from autogemm.stored_kernel import StoredKernel
 
 SIGNATURE = "// Written by autogemm "
@@ -188,6 +189,22 @@ class Host:
             if other in expression.names and other not in self._special:
                 expression = expression.substitute({other: _written(self._family.derive[other])})
         return expression
+
+    def size_conditions(self, device: Device) -> list[str]:
+        """The family's constraints, as far as M, N and K decide them on that device."""
+        constants = self._constants | device_values(device)
+        texts = []
+        for constraint in self._family.constraints:
+            expression = _written(constraint.require)
+            for name in reversed(self._family.derive):
+                if name in expression.names:
+                    inner = _written(self._family.derive[name])
+                    expression = expression.substitute({name: inner})
+            texts.append(expression.to_c(constants))
+        sizes = {"M", "N", "K", "ceil_div", "min", "max"}
+        return [
+            text for text in dict.fromkeys(texts) if _names(text) and set(_names(text)) <= sizes
+        ]
 
     def vectors(self) -> list[tuple[str, int, int]]:
         """Matrix, elements and bytes per access, for those that are accessed by vectors."""

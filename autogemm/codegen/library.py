@@ -77,6 +77,7 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         "kernels": library.configs,
         "variants": [_variant(index, one) for index, one in enumerate(library.variants)],
         "order": list(library.by_merit),
+        "conditions": _conditions(library),
         "tuned": [
             (*size, number)
             for size, number in zip(library.tuned, library.best_at, strict=True)
@@ -93,6 +94,23 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         )
         for name in (*FILES, *(TORCH_FILES if torch else ()))
     }
+
+
+def _conditions(library: Library) -> list[tuple[int, list[str]]]:
+    """Number of each config, and at which sizes it is meant to be used, if not at all of them."""
+    first: dict[int, Variant] = {}
+    for variant in library.variants:
+        first.setdefault(variant.config_number, variant)
+    found = [
+        (number, _host(variant).size_conditions(library.device))
+        for number, variant in first.items()
+    ]
+    return [(number, [f"({text})" for text in texts]) for number, texts in found if texts]
+
+
+def _host(variant: Variant) -> Host:
+    source = render(variant.family, variant.config, variant.problem)
+    return Host(variant.family, source, variant.problem)
 
 
 def _variant(index: int, variant: Variant) -> dict[str, object]:

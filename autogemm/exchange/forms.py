@@ -218,9 +218,11 @@ class TrialForm(Form):
 
 
 class EntryForm(Form):
-    """A contestant of finals; the first of them is the baseline, without a config."""
+    """A contestant of finals; the first of them is the baseline, without a config. The name of the
+    others is the whole config.
+    """
 
-    name: Line
+    name: Annotated[LongText, AfterValidator(_one_line)]
     family: Word | None
     config: Values | None
     kernel_sha256: AnySha256

@@ -7,6 +7,7 @@ from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.config import Config
 from autogemm.device import Device
+from autogemm.device_catalogue import roof_of
 from autogemm.errors import AutogemmError, UsageError
 from autogemm.explain.accesses import Accesses, accesses, small_problem
 from autogemm.explain.compiled import (
@@ -74,11 +75,11 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The config's own time while searching, median of one run; ``of_peak`` of FP32's most."""
+    """The config's own time while searching, median of one run; ``of_peak`` of the dtype's most."""
 
     time_us: float
     tflops: float
-    of_peak: float
+    of_peak: float | None
     run_id: int
     provenance: Provenance
 
@@ -169,10 +170,11 @@ def _timing(request: Request) -> Timing | Missing:
     if isinstance(times, Missing):
         return times
     tflops = request.problem.tflops(times.own_us)
+    roof = roof_of(request.device, request.problem.dtype)
     return Timing(
         time_us=times.own_us,
         tflops=tflops,
-        of_peak=tflops / request.device.peak_f32_tflops,
+        of_peak=tflops / roof.peak_tflops if roof is not None else None,
         run_id=times.run_id,
         provenance=times.provenance,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from autogemm.config import Config
 from autogemm.device import Device
+from autogemm.device_catalogue import roof_of
 from autogemm.problem import Problem
 
 # Every SM since Volta: 32 banks of 4 bytes.
@@ -47,9 +48,12 @@ class Intensity:
 
 def intensity(config: Config, problem: Problem, device: Device) -> Intensity:
     """Of one config, by the names BM BN, WM WN, TM TN and REG_STAGES, as far as it has them."""
-    dram_ridge = device.peak_f32_tflops * 1e3 / device.peak_bandwidth_gb_s
+    # Where nothing is known of the card's tensor cores: against its FP32 cores.
+    roof = roof_of(device, problem.dtype)
+    times_fp32 = roof.peak_tflops / device.peak_f32_tflops if roof is not None else 1.0
+    dram_ridge = times_fp32 * device.peak_f32_tflops * 1e3 / device.peak_bandwidth_gb_s
     # Per SM and clock, so that neither counts.
-    smem_ridge = 2 * device.fp32_cores_per_sm / SMEM_BYTES_PER_CLOCK
+    smem_ridge = times_fp32 * 2 * device.fp32_cores_per_sm / SMEM_BYTES_PER_CLOCK
     size_bytes = problem.dtype.size_bytes
     once = size_bytes * (problem.m * problem.k + problem.k * problem.n)
     once += problem.dtype.c.size_bytes * problem.m * problem.n * (2 if problem.beta else 1)

@@ -41,10 +41,12 @@ def headline(explanation: Explanation) -> list[str]:
     timing = explanation.timing
     if isinstance(timing, Missing):
         return [*lines, f"time: {timing.missing}"]
+    peak = f"{explanation.problem.dtype.ab.label.upper()} peak"
+    share = f"{timing.of_peak:.0%} of the card's {peak}, " if timing.of_peak is not None else ""
     return [
         *lines,
         f"time: {timing.time_us:.4g} us ({timing.provenance}), {timing.tflops:.4g} TFLOP/s, "
-        f"{timing.of_peak:.0%} of the card's FP32 peak, run {timing.run_id}",
+        f"{share}run {timing.run_id}",
     ]
 
 

@@ -102,10 +102,12 @@ def limit_words(explained: Explanation | Missing) -> list[str]:
 
 def _peak(explained: Explanation) -> list[str]:
     device, found = explained.device, []
-    if not isinstance(explained.timing, Missing):
+    timing = explained.timing
+    if not isinstance(timing, Missing) and timing.of_peak is not None:
         found.append(
-            f"It computes at {explained.timing.of_peak:.0%} of the card's FP32 peak of "
-            f"{device.peak_f32_tflops:.3g} TFLOP/s at the highest clock."
+            f"It computes at {timing.of_peak:.0%} of the card's "
+            f"{explained.problem.dtype.ab.label.upper()} peak of "
+            f"{timing.tflops / timing.of_peak:.3g} TFLOP/s at the highest clock."
         )
     dram = explained.intensity.levels[0]
     if dram.times_ridge < 1:

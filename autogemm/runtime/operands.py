@@ -137,7 +137,7 @@ def _not_covered(one: Strided) -> str:
 def _folded(a: Strided, b: Strided, c: Strided) -> tuple[Strided, Strided, Strided]:
     """Batches of a and c that share one b and follow each other in memory are more rows."""
     while len(c.shape) > 2 and len(a.shape) == len(c.shape) and prod(b.shape[:-2]) == 1:
-        if not (_follow(a) and _follow(c) and a.shape[-3] == c.shape[-3]):
+        if not (_follow(a) and _follow(c)):
             break
         a, b, c = _one_taller(a), Strided(b.name, b.shape[-2:], b.strides[-2:]), _one_taller(c)
     return a, b, c

@@ -3,14 +3,16 @@
 import hashlib
 import json
 import sqlite3
+import tempfile
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from store_samples import fill, new_store
 
 from autogemm.exchange import Format, write_results
-from autogemm.store import BestQuery, Store
+from autogemm.store import BestQuery, Store, open_store
 
 # Numbers that a database gives itself, and who wrote a run there.
 OWN = ("id", "owner")
@@ -18,11 +20,19 @@ TABLES = ("runs", "run_trials", "measurements", "resources", "kernels", "finals"
 TABLES += ("finals_entries", "certificates", "devices", "environments", "problems")
 
 
+@cache
+def _filled_database() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        with new_store(Path(folder)) as store:
+            fill(store)
+        return (Path(folder) / "a.db").read_bytes()
+
+
 def filled_store(folder: Path) -> Store:
-    """A new database in the folder, with what `fill` puts into it."""
-    store = new_store(folder)
-    fill(store)
-    return store
+    """A database in the folder with what `fill` puts into it, always the same."""
+    path = folder / "a.db"
+    path.write_bytes(_filled_database())
+    return open_store(str(path))
 
 
 def rows_of(path: Path) -> dict[str, list[dict[str, Any]]]:

@@ -6,15 +6,19 @@ from store_samples import config
 from autogemm.dispatch.learning import by_merit, learn
 from autogemm.dispatch.table import Table, TunedSize
 from autogemm.problem import Problem
-from autogemm.rule import Leaf, Nearest, Split, Tree, choose, feature_value
+from autogemm.rule import Leaf, Nearest, Rule, Split, Tree, feature_value
 
 KERNELS = tuple(config(bm) for bm in (16, 64, 256))
+
+
+def choose(rule: Rule, size: tuple[int, int, int]) -> int:
+    return rule.ranked(size)[0]
 
 
 def table(rows: list[tuple[tuple[int, int, int], tuple[float, ...]]]) -> Table:
     losses = np.array([losses for _, losses in rows])
     sizes = tuple(
-        TunedSize(Problem(*size), KERNELS[int(np.argmin(row))], 1.0, {}, 1, "")
+        TunedSize(Problem(*size), KERNELS[int(np.argmin(row))], 1.0, {}, 1)
         for (size, _), row in zip(rows, losses, strict=True)
     )
     return Table(sizes, KERNELS, losses, tuple(int(np.nanargmin(row)) for row in losses))
@@ -63,6 +67,17 @@ def test_what_only_the_left_out_size_brought_is_not_used() -> None:
     # Kernel 2 wins there alone: without that size nobody would have it.
     assert learned.regrets["tree"].losses[-1] == 0.8
     assert learned.regrets["nearest size"].losses[-1] == 0.8
+
+
+def test_a_tree_may_not_use_what_only_the_left_out_size_brought() -> None:
+    """Kernel 2 is all but best everywhere, and found by nobody but the last size."""
+    wild = [(0.0, 0.4, 0.01), (0.4, 0.0, 0.01)] * 4
+    rows = [((512, 512, 512 + i), losses) for i, losses in enumerate(wild)]
+    rows.append(((512, 512, 600), (0.5, 0.6, 0.0)))
+    learned = learn(table(rows), 132)
+    assert learned.regrets["tree"].losses[-1] >= 0.5
+    # Any other size may.
+    assert max(learned.regrets["tree"].losses[:-1]) <= 0.01
 
 
 def test_a_kernel_that_is_not_legal_at_a_size_gives_way_to_the_next() -> None:

@@ -22,7 +22,7 @@ from fake_target import tiny_family, tiny_recording
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kernel_tuner_caches import cache_text, content
-from store_samples import SPEC, failed, new_store, ok, source
+from store_samples import SPEC, failed, fill, new_store, ok, source
 from t1_samples import t1_content
 
 from autogemm.device_catalogue import find_device
@@ -37,7 +37,7 @@ from autogemm.targets.recorded import description, read_recording, write_recordi
 # hangs.
 MAX_SECONDS = 5.0
 MAX_MESSAGE = 1500
-QUICK_COUNT = 20
+QUICK_COUNT = 12
 
 H100 = find_device("h100")
 
@@ -100,8 +100,10 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Databa
 def result_file(folder: Path, wanted: Format) -> bytes:
     """Of runs that are not in the database."""
     (folder / "other").mkdir()
-    make = filled_store if wanted in (Format.JSONL, Format.CSV) else small_store
+    make = new_store if wanted in (Format.JSONL, Format.CSV) else small_store
     with make(folder / "other") as store:
+        if make is new_store:
+            fill(store)
         return written(store, wanted, folder / "file").read_bytes()
 
 
@@ -233,7 +235,7 @@ MARKS = [
     )
 )
 @settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],

@@ -137,7 +137,9 @@ def test_a_run_that_went_on_is_brought_up_to_date(tmp_path: Path) -> None:
         import_results(ours, written(theirs, Format.JSONL, tmp_path / "early"))
         assert (ours.run(1).state, ours.run(1).num_trials) == (RunState.INTERRUPTED, 1)
         theirs.record_trial(run, 1, ok(128, 2.0), source(128))
-        theirs.record_finals(run, finals(entry(128, 2.0, ratio=1.1)), {})
+        # The name of a contestant is its whole config.
+        winner = replace(entry(128, 2.0, ratio=1.1), name="PARAMETER=128 " * 64)
+        theirs.record_finals(run, finals(winner), {})
         theirs.record_certificate(run, source(128).sha256, CERTIFICATE)
         theirs.finish_run(run, RunState.FINISHED)
         late = written(theirs, Format.JSONL, tmp_path / "late")

@@ -23,8 +23,8 @@ from autogemm.dispatch import Snapper, assembled
 from autogemm.dispatch.variants import variants_of
 from autogemm.errors import NotFoundError, UsageError
 from autogemm.problem import Layout
-from autogemm.rule import Leaf, Modelled, Nearest, Rule, Split, TimeModel, Tree, choose
-from autogemm.space import default_families
+from autogemm.rule import Leaf, Modelled, Nearest, Rule, Split, TimeModel, Tree
+from autogemm.space import default_families, load_family
 from autogemm.store import Store, open_store
 from autogemm.tuning import tuner
 
@@ -39,10 +39,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 def shipped_library(layouts: tuple[Layout, ...] = (Layout.NN,)) -> Library:
-    """Two seeds of each family, by a rule made up."""
-    families = default_families()
-    snap = Snapper(families, H100)
-    configs = tuple(seed for family in families for seed in family.seeds[:2])
+    """Two seeds of each family, one of which moves its tiles inwards, by a rule made up."""
+    simt, skinny = load_family("sgemm_simt"), load_family("sgemm_skinny")
+    snap = Snapper((simt, skinny), H100)
+    inward = next(seed for seed in simt.seeds if seed["EDGES"] == "inward")
+    configs = (simt.seeds[0], inward, *skinny.seeds[:2])
     rule = Tree(Split("M", 64, Leaf(2), Split("M * N", 10**6, Leaf(1), Leaf(0))))
     variants = [
         variant
@@ -102,9 +103,22 @@ def test_variants_are_for_problems_that_need_different_code() -> None:
     )
     assert len(bodies) == len(library.variants)
     assert "M % 128 != 0" in bodies[0]
-    # The last of each config takes any size, any rows, any address.
-    last = [i for i, one in enumerate(library.variants) if one.edges in ("any size", "any rows")]
-    assert any("return false" not in bodies[i] for i in last)
+    # Of each config one at least takes any size, any rows, any address.
+    for number in range(len(library.configs)):
+        own = [i for i, one in enumerate(library.variants) if one.config_number == number]
+        assert any("return false" not in bodies[i] for i in own)
+
+
+def test_a_config_is_only_chosen_where_its_family_means_it() -> None:
+    """The family for few rows is right at 4096 of them, and slow: its constraint goes along."""
+    library = shipped_library()
+    cu = export_library(library, WRITTEN)["autogemm.cu"]
+    found = re.search(r"bool is_meant\(.*?\n}\n", cu, re.S)
+    assert found is not None
+    skinny = [i for i, one in enumerate(library.configs) if one.family == "sgemm_skinny"]
+    cases = re.findall(r"case (\d+):\n +return (.*?);", found[0], re.S)
+    assert [int(number) for number, _ in cases] == skinny
+    assert all("(M <= 128)" in text for _, text in cases)
 
 
 RULES: list[Rule] = [
@@ -136,7 +150,8 @@ def test_the_rule_in_c_chooses_as_the_rule_in_python(rule: Rule, tmp_path: Path)
     configs = [tile_of_rows(bm) for bm in (16, 32, 64, 128)]
     body = rule_text(rule, configs)
     head = '#include <cmath>\nextern "C" int choose(long long M, long long N, long long K) {'
-    source = f"{head}\n{body}\n}}\n"
+    anything = "static bool is_meant(int, long long, long long, long long) { return true; }"
+    source = f"{anything}\n{head}\n{body}\n}}\n"
     (tmp_path / "rule.cpp").write_text(source)
     library = tmp_path / "rule.so"
     command = ["g++", "-std=c++17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(library)]
@@ -149,7 +164,7 @@ def test_the_rule_in_c_chooses_as_the_rule_in_python(rule: Rule, tmp_path: Path)
         for n in extents:
             for k in extents:
                 chosen[m, n, k] = function(m, n, k)
-                assert chosen[m, n, k] == choose(rule, (m, n, k)), (m, n, k)
+                assert chosen[m, n, k] == rule.ranked((m, n, k))[0], (m, n, k)
     assert set(chosen.values()) == set(rule.kernels)
 
 

@@ -251,7 +251,7 @@ def test_there_are_no_finals(cache: Path) -> None:
 def test_a_folder_of_caches_holds_no_recording_of_ours(cache: Path) -> None:
     result = invoke("tune", "--gpu", f"recorded:{cache.parent}")
     assert result.exit_code == 2
-    assert "no recording of the family 'sgemm_simt'" in result.stderr
+    assert "no recording of the family " in result.stderr
 
 
 def test_both_kinds_open_as_spaces_with_every_time(cache: Path, tmp_path: Path) -> None:

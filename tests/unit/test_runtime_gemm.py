@@ -11,6 +11,8 @@ from runtime_fakes import FakeCompiler, FakeDriver, HostArray, OtherArray, drive
 
 import autogemm
 from autogemm.errors import UsageError
+from autogemm.problem import Problem
+from autogemm.runtime import calling
 
 __all__ = ["driver"]
 
@@ -84,6 +86,32 @@ def test_matrices_that_begin_anywhere(driver: FakeDriver) -> None:
         out = view(whole_c, ..., slice(start, 64 + start))
         autogemm.gemm(a, b, out)
         assert_product(a, b, out)
+
+
+def test_the_same_shape_once_aligned_and_once_not(driver: FakeDriver) -> None:
+    whole_a, whole_b, whole_c = empty(64, 72), empty(64, 72), empty(64, 72)
+    for start in (0, 1, 0, 2):
+        for moved in range(3):
+            starts = [start if moved == place else 0 for place in range(3)]
+            a, b, out = (
+                view(whole, ..., slice(begin, 64 + begin))
+                for whole, begin in zip((whole_a, whole_b, whole_c), starts, strict=True)
+            )
+            a.data[...], b.data[...] = random(64, 64).data, random(64, 64).data
+            autogemm.gemm(a, b, out)
+            assert_product(a, b, out)
+
+
+def test_batches_that_begin_anywhere(driver: FakeDriver) -> None:
+    """The first is aligned for vectors, the second is not."""
+    whole = random(2, 64 * 64 + 1)
+    a = HostArray(
+        np.lib.stride_tricks.as_strided(whole.data, (2, 64, 64), (4 * (64 * 64 + 1), 4 * 64, 4))
+    )
+    b, out = random(64, 64), empty(2, 64, 64)
+    autogemm.gemm(a, b, out)
+    assert_product(a, b, out)
+    assert len(driver.launches) == 2
 
 
 def test_nothing_to_multiply(driver: FakeDriver) -> None:
@@ -192,6 +220,29 @@ def test_out_must_have_memory_of_its_own(driver: FakeDriver) -> None:
     a = random(8, 8)
     with pytest.raises(UsageError, match="out is a or b"):
         autogemm.gemm(a, random(8, 8), a)
+
+
+def test_tuning_in_place_happens_once(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    asked: list[tuple[int, str, float]] = []
+
+    def tune_on(index: int, problem: Problem, budget_s: float) -> None:
+        asked.append((index, problem.label, budget_s))
+        autogemm.tune("1024", gpu="recorded", trials=3, db=str(tmp_path / "mine.db"))
+
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "mine.db"))
+    monkeypatch.setattr(calling, "tune_on", tune_on)
+    autogemm.forget()
+    a, b, out = random(1024, 1024), random(1024, 1024), empty(1024, 1024)
+    autogemm.gemm(a, b, out)
+    assert asked == []
+    autogemm.gemm(a, b, out, tune=True)
+    autogemm.gemm(a, b, out, tune=2.5)
+    autogemm.gemm(a, b, out)
+    assert asked == [(0, "1024 nn f32", 10.0)]
+    autogemm.gemm(a, random(1024, 64), empty(1024, 64), tune=2.5)
+    assert asked[1:] == [(0, "1024x64x1024 nn f32", 2.5)]
 
 
 def test_importing_the_package_imports_nothing_heavy() -> None:
