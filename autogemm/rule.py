@@ -141,11 +141,6 @@ class Modelled:
 Rule = Tree | Nearest | Modelled
 
 
-def choose(rule: Rule, size: Size) -> int:
-    """The kernel for a size. Where it is not legal, others of `ranked` may be."""
-    return rule.ranked(size)[0]
-
-
 def _leaves(node: Split | Leaf) -> Iterator[Leaf]:
     if isinstance(node, Leaf):
         yield node

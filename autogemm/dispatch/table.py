@@ -35,7 +35,6 @@ class TunedSize:
     """Of cuBLAS's time to the winner's."""
     times_us: Mapping[Config, float]
     run_id: int
-    kernel_sha256: str
 
     @property
     def size(self) -> tuple[int, int, int]:
@@ -88,7 +87,6 @@ def _tuned_size(run: DecidedRow) -> TunedSize:
         winner_ratio=winner.ratio,
         times_us=times,
         run_id=run.run_id,
-        kernel_sha256=winner.kernel_sha256,
     )
 
 

@@ -1,6 +1,7 @@
 """From a call's shapes to launches that only need addresses: choose, compile, load, keep."""
 
 import ctypes
+import logging
 import math
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from functools import cache
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.dispatch import Choice, Chooser
+from autogemm.dispatch import Chooser
 from autogemm.errors import NotFoundError
 from autogemm.kernel import LaunchPlan
 from autogemm.problem import Problem
@@ -19,6 +20,8 @@ from autogemm.store import DecidedRow, open_store
 
 VECTOR_BYTES = 16
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
@@ -26,7 +29,6 @@ class Kernel:
 
     launches: tuple[tuple[int, Extents, Extents, int], ...]
     workspace_bytes: int
-    choice: Choice
 
 
 class Card:
@@ -54,6 +56,7 @@ class Card:
     def kernel(self, problem: Problem) -> Kernel:
         """The kernel for a problem, compiled or from the cubin cache, loaded."""
         choice = self.chooser.choose(problem)
+        _log.debug("%s: %s (%s)", problem.label, choice.config, choice.why)
         source = render(choice.family, choice.config, problem)
         plan = launch_plan(choice.family, choice.config, problem)
         module = self._modules.get(source.sha256)
@@ -61,7 +64,7 @@ class Card:
             with closing(Compiler(threads=1)) as compiler:
                 cubin = compiler.compile(source, self.device.sm).cubin
             module = self._modules[source.sha256] = self.driver.load(self.context, cubin)
-        return Kernel(self._launches(module, plan), plan.workspace_bytes, choice)
+        return Kernel(self._launches(module, plan), plan.workspace_bytes)
 
     def _launches(
         self, module: int, plan: LaunchPlan

@@ -230,7 +230,7 @@ def decided_rows(session: Session, query: BestQuery) -> list[DecidedRow]:
         session, [FinalsRecord.run_id.in_(runs.with_only_columns(RunRecord.id))]
     )
     return [
-        DecidedRow(run.id, spec_of(run), run.started_at, newest[run.id])
+        DecidedRow(run.id, spec_of(run), newest[run.id])
         for run in session.scalars(runs.order_by(RunRecord.id))
         if run.id in newest
     ]

@@ -146,11 +146,10 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True)
 class DecidedRow:
-    """A run with its newest finals, and when its search began."""
+    """A run with its newest finals."""
 
     run_id: int
     spec: RunSpec
-    started_at: datetime
     finals: Finals
 
 

@@ -96,6 +96,27 @@ def test_products(library: Any, size: tuple[int, int, int], layout: str) -> None
     assert_close(library.numpy(turned), 2 * expected)
 
 
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+@pytest.mark.skipif("torch" not in LIBRARIES, reason="torch is not installed")
+def test_other_element_types(name: str, layout: str) -> None:
+    import torch
+
+    dtype = getattr(torch, name)
+    a, b = torch.randn(300, 128, device="cuda"), torch.randn(128, 264, device="cuda")
+    a, b = a.to(dtype), b.to(dtype)
+    expected = a.double() @ b.double()
+    a = a if layout[0] == "n" else a.T.contiguous().T
+    b = b if layout[1] == "n" else b.T.contiguous().T
+    close = {"rtol": 2e-2, "atol": 2e-1} if name == "bfloat16" else {"rtol": 2e-3, "atol": 2e-2}
+    torch.testing.assert_close(autogemm.gemm(a, b).double(), expected, **close)
+    wide = torch.empty(300, 264, device="cuda")
+    autogemm.gemm(a, b, wide)
+    torch.testing.assert_close(wide.double(), expected, rtol=1e-4, atol=1e-3)
+    with pytest.raises(UsageError, match="there is no GEMM of"):
+        autogemm.gemm(a, b.float())
+
+
 def test_added_and_batched(library: Any) -> None:
     a, b, c = random(3, 1, 65, 40), random(2, 40, 33), random(33)
     expected = a.astype(np.float64) @ b

@@ -6,15 +6,19 @@ from store_samples import config
 from autogemm.dispatch.learning import by_merit, learn
 from autogemm.dispatch.table import Table, TunedSize
 from autogemm.problem import Problem
-from autogemm.rule import Leaf, Nearest, Split, Tree, choose, feature_value
+from autogemm.rule import Leaf, Nearest, Rule, Split, Tree, feature_value
 
 KERNELS = tuple(config(bm) for bm in (16, 64, 256))
+
+
+def choose(rule: Rule, size: tuple[int, int, int]) -> int:
+    return rule.ranked(size)[0]
 
 
 def table(rows: list[tuple[tuple[int, int, int], tuple[float, ...]]]) -> Table:
     losses = np.array([losses for _, losses in rows])
     sizes = tuple(
-        TunedSize(Problem(*size), KERNELS[int(np.argmin(row))], 1.0, {}, 1, "")
+        TunedSize(Problem(*size), KERNELS[int(np.argmin(row))], 1.0, {}, 1)
         for (size, _), row in zip(rows, losses, strict=True)
     )
     return Table(sizes, KERNELS, losses, tuple(int(np.nanargmin(row)) for row in losses))
