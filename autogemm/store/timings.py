@@ -11,7 +11,13 @@ from sqlalchemy import ScalarSelect, Select, and_, func, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload, lazyload
 
 from autogemm.store.certificates import has_not_failed
-from autogemm.store.models import FinalsEntryRecord, FinalsRecord, RunRecord, TrialRecord
+from autogemm.store.models import (
+    FinalsEntryRecord,
+    FinalsRecord,
+    KernelRecord,
+    RunRecord,
+    TrialRecord,
+)
 from autogemm.store.queries import conditions
 from autogemm.store.records import BestQuery
 
@@ -138,10 +144,15 @@ def _best_winners(query: BestQuery, groups: Groups) -> Select[FinalsEntryRecord]
         ranked.c.finals_id == FinalsEntryRecord.finals_id,
         ranked.c.place == FinalsEntryRecord.place,
     )
-    # With its finals and their run in one query, and without the other contestants.
-    finals = joinedload(FinalsEntryRecord.finals).options(lazyload(FinalsRecord.entries))
+    # Its finals and run in the same query; without the other contestants, and what many runs have
+    # in common once and not with every row.
+    run = joinedload(FinalsRecord.run).options(
+        *map(lazyload, (RunRecord.problem, RunRecord.device, RunRecord.environment))
+    )
+    finals = joinedload(FinalsEntryRecord.finals).options(lazyload(FinalsRecord.entries), run)
+    kernel = joinedload(FinalsEntryRecord.kernel).load_only(KernelRecord.template_sha256)
     winner = select(FinalsEntryRecord).join(ranked, is_ranked).where(ranked.c.rank == 1)
-    return winner.options(finals)
+    return winner.options(finals, kernel)
 
 
 def _group(run: RunRecord, groups: Groups) -> tuple[object, ...]:
