@@ -60,8 +60,8 @@ def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> Non
     accumulators = derive_values(family, case.config, case.problem).get("accumulators", 1)
     assert isinstance(accumulators, int)
     assert resources.registers >= accumulators
-    # With 512 threads of 64 accumulators some compilers keep a few bytes outside the registers.
-    assert resources.spill_store_bytes <= 80
+    # Some compilers keep a few outside where registers are scarce; half of them would be a fault.
+    assert resources.spill_store_bytes <= max(80, 4 * accumulators // 2)
 
 
 SAMPLED_PROBLEMS = {

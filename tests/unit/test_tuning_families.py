@@ -209,7 +209,7 @@ def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTarget:
 def test_the_command_line_searches_the_default_families(
     both: TuneRequest, card: FakeTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(autogemm.space, "default_families", lambda: list(both.families))
+    monkeypatch.setattr(autogemm.space, "default_families", lambda **_: list(both.families))
     result = CliRunner().invoke(main, ["tune", "--size", "1024", "--trials", "40", "--json"])
     assert result.exit_code == 0, result.output
     opening = result.stderr.splitlines()[0]
@@ -245,7 +245,7 @@ def test_what_cannot_keep_a_fixed_value_is_left_out_unless_named(
         "bare",
         **{"  U: {values: [1, 4], doc: unrolling}\n": "", "U: 1, ": ""},
     )
-    monkeypatch.setattr(autogemm.space, "default_families", lambda: [bare, both.families[0]])
+    monkeypatch.setattr(autogemm.space, "default_families", lambda **_: [bare, both.families[0]])
     arguments = ["tune", "--size", "1024", "--trials", "5", "--json"]
     result = CliRunner().invoke(main, [*arguments, "--fix", "U=1"])
     assert result.exit_code == 0, result.output
@@ -273,9 +273,9 @@ def test_a_family_may_want_to_be_named(
     assert load_family("named").searched is Searched.BY_NAME
 
 
-def test_when_a_family_is_searched_is_one_of_two_words(both: TuneRequest, tmp_path: Path) -> None:
+def test_when_a_family_is_searched_is_one_of_three_words(both: TuneRequest, tmp_path: Path) -> None:
     before = 'architectures: ">=70"\n'
-    with pytest.raises(FamilyError, match=r"searched: .*'always' or 'by_name'.*got 'never'"):
+    with pytest.raises(FamilyError, match=r"searched: .*'always', 'with_emulation' or 'by_name'.*got 'never'"):
         family_at(
             tmp_path / "odd", both.families[0], "odd", **{before: f"{before}searched: never\n"}
         )
