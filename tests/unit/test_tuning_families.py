@@ -275,7 +275,8 @@ def test_a_family_may_want_to_be_named(
 
 def test_when_a_family_is_searched_is_one_of_three_words(both: TuneRequest, tmp_path: Path) -> None:
     before = 'architectures: ">=70"\n'
-    with pytest.raises(FamilyError, match=r"searched: .*'always', 'with_emulation' or 'by_name'.*got 'never'"):
+    words = r"searched: .*'always', 'with_emulation' or 'by_name'.*got 'never'"
+    with pytest.raises(FamilyError, match=words):
         family_at(
             tmp_path / "odd", both.families[0], "odd", **{before: f"{before}searched: never\n"}
         )
