@@ -139,12 +139,16 @@ def _families(
     A family that lacks what is fixed is left out. Raises UsageError if it was named, or if none is
     left.
     """
+    from autogemm.dtypes import DType
     from autogemm.space import default_families, load_family, parse_fix
 
     named = options["family"]
     families = [load_family(name) for name in named]
     fixed, misfits = [], []
-    for family in families or default_families(emulation=options["allow_emulation"]):
+    dtype = DType.parse(options["dtype"])
+    every = families or default_families(emulation=options["allow_emulation"])
+    # An error is one of a family that would have been searched.
+    for family in sorted(every, key=lambda family: not family.fits(dtype)):
         try:
             fixed.append((family, parse_fix(family, texts)))
         except UsageError as error:
