@@ -302,12 +302,12 @@
     const low = Math.min(1, ...intensities.map((x) => x / 2));
     const high = Math.max(1000, ...intensities.map((x) => 2 * x));
     const most = Math.max(...kernels.ceilings.map((one) => one[1]));
-    const bandwidth = kernels.slopes[0]?.[1];
+    const steepest = Math.max(...kernels.slopes.map((one) => one[1]));
     const roofs = [
       ...kernels.slopes.map(([name, speed]) => [name, `${rounded(1000 * speed)} GB/s`,
         [low, most / speed], [low * speed, most]]),
       ...kernels.ceilings.map(([name, tflops]) => [name, `${rounded(tflops)} TFLOP/s`,
-        [tflops / bandwidth, high], [tflops, tflops]]),
+        [tflops / steepest, high], [tflops, tflops]]),
     ];
     return show(figure, [
       ...roofs.map(([name, figureText, x, y], place) => ({
