@@ -49,7 +49,7 @@ def create_schema(engine: Engine, where: str, timeout_s: float) -> None:
 
 def nothing_there(where: str) -> NotFoundError:
     """The error for a query of a database that does not exist yet."""
-    return NotFoundError(f"no database at {where}: run autogemm tune first")
+    return NotFoundError(f"no database at {where}: run autogemm tune or autogemm bench first")
 
 
 def _require_writable(engine: Engine) -> None:

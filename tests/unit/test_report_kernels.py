@@ -74,7 +74,7 @@ def test_rungs_that_lost_to_the_rung_before(store: Store) -> None:
 def test_the_report_of_a_benchmark(store: Store, tmp_path: Path) -> None:
     fill_bench(store)
     path = tmp_path / "a.html"
-    result = report(path, "--bench", "latest")
+    result = report(path, "--bench", "last")
     assert result.exit_code == 0, result.output
     page = path.read_text()
     texts = Texts(page)
@@ -96,7 +96,7 @@ def test_profiles_of_the_kernels_are_told(store: Store, tmp_path: Path) -> None:
     own = replace(PROFILE, counters=tuple(counted.items()))
     store.record_profile(own, source(64))
     store.record_profile(replace(own, kernel_sha256=source(32).sha256), source(32))
-    report(tmp_path / "a.html", "--bench", "latest")
+    report(tmp_path / "a.html", "--bench", "last")
     texts = Texts((tmp_path / "a.html").read_text())
     assert texts.of("span").count("tiled, 1024 nn f32, Nsight Compute 2025.3") == 1
     assert any("49 % of an SM's warps" in text for text in texts.of("td"))
@@ -131,7 +131,7 @@ def test_a_recorded_benchmark_is_marked(store: Store, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--bench", "first"), "--bench is the number of a benchmark, or latest; got 'first'"),
+        (("--bench", "first"), "'first' is neither the number of a benchmark nor last"),
         (("--bench", "7"), "no benchmark 7"),
         (("--bench", "1", "--all"), "--bench and --all exclude each other"),
         (("--all", "--gpu", "b200"), "nothing matches in the database"),
