@@ -67,8 +67,8 @@ def rules_of(form: TensorMapForm) -> list[ConstraintForm]:
             f"a row of a box is a multiple of {ALIGNMENT_BYTES} bytes",
         ),
         (
-            f"{swizzle} in (0, 32, 64, 128) and ({swizzle} == 0 or {row} <= {swizzle})",
-            "a swizzle turns 32, 64 or 128 bytes, of which a row of the box is a part",
+            f"{swizzle} in (0, 32, 64, 128) and ({swizzle} == 0 or {row} == {swizzle})",
+            "a swizzle turns 32, 64 or 128 bytes, which is a row of the box",
         ),
     ]
     if form.matrix == "workspace":
