@@ -175,8 +175,8 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
         FindingKind.BARRIER_DIVERGENCE: f"block {finding.block}: {others_wait}",
         FindingKind.WARP_DIVERGENCE: f"{who}: not all lanes of the mask take part",
         FindingKind.BAD_COPY: (
-            f"{who}: valid_bytes out of range, a bulk copy of no multiple of 16 bytes, or not between "
-            "global and shared memory"
+            f"{who}: valid_bytes out of range, a bulk copy of no multiple of 16 bytes, or not "
+            "between global and shared memory"
         ),
         FindingKind.BAD_BARRIER: f"{who}: {MISUSES[finding.size % len(MISUSES)]}",
         FindingKind.BAD_RANK: who,

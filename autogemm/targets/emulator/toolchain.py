@@ -189,15 +189,15 @@ def _with_clusters(source: Path, text: str, scratch: Path) -> Path:
 # An `extern __shared__` array: what it is declared as, and its name.
 DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__\s([^;]*?)(\w+)\s*\[\s*\]\s*;")
 ALIGNED = re.compile(r"(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
-# What dynamic shared memory is aligned to at least, and at most as far as anything here depends on it.
+# What dynamic shared memory is aligned to at least, and the most that a swizzle depends on.
 LEAST_ALIGNMENT, MOST_ALIGNMENT = 16, 1024
 
 
 def _border(toolchain: Toolchain, scratch: Path, text: str | None) -> Path:
     """One side of shared memory, assembled from shim/link.S; with the kernel's text the second.
 
-    The `extern __shared__` arrays all begin where dynamic memory begins: at an address that is aligned
-    as they ask for and no better, so that what relies on more is found.
+    The `extern __shared__` arrays all begin where dynamic memory begins: at an address that is
+    aligned as they ask for and no better, so that what relies on more is found.
     """
     if text is None:
         defines, path = ["-DAUTOGEMM_BEGIN"], scratch / "begin.o"
