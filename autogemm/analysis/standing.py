@@ -47,7 +47,7 @@ def standing(store: Store, kernel_id: int) -> Standing:
     own = next((row for row in store.kernel_trials(kernel_id) if _time_us(row) is not None), None)
     if own is None:
         raise NotFoundError(
-            f"no trial of kernel {kernel_id} ran well: autogemm db show {kernel_id} has what there is"
+            f"no trial of kernel {kernel_id} ran well: autogemm db show {kernel_id} has the rest"
         )
     trials = store.trial_rows(BestQuery(run_id=own.run_id))
     times = sorted(time_us for row in trials if (time_us := _time_us(row)) is not None)
