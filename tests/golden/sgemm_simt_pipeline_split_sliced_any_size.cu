@@ -27,8 +27,8 @@ constexpr int DEPTH = BK / SLICE_K;
 
 // Warps across the block tile, lanes across the warp tile.
 constexpr int WARPS_N = BN / WN;
-constexpr int WARPS = BM / WM * WARPS_N;
-constexpr int THREADS = 32 * WARPS * SLICE_K;
+constexpr int SLICE_THREADS = 32 * (BM / WM) * WARPS_N;
+constexpr int THREADS = SLICE_THREADS * SLICE_K;
 constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
@@ -126,6 +126,16 @@ __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsign
 }
 #endif  // AUTOGEMM_EMULATOR
 
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// The same pointer to shared memory, held in a register: accesses at constant distances from it
+// need no arithmetic. Otherwise the compiler works out for many of them anew what it points to.
+__device__ __forceinline__ float* in_register(const float* shared) {
+    unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("" : "+r"(address));
+    return reinterpret_cast<float*>(__cvta_shared_to_generic(address));
+}
+#endif  // AUTOGEMM_EMULATOR
+
 // Starts copying the slab of op(A) to shared memory, transposed.
 // `a` and `shared` point to what this thread copies first; past the edges comes zero.
 __device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int lda, int m_left,
@@ -192,26 +202,27 @@ struct Tile {
     int columns;
 };
 
-// Where this thread's part of a tile begins, and the slice of each slab that it multiplies.
+// Where this thread's part of a tile begins, and the slice that it multiplies.
 struct Place {
     int m, n, slice;
 };
 
 __device__ __forceinline__ Place place_of_thread() {
-    const int warp = (int)threadIdx.x / 32;
+    const int warp = (int)threadIdx.x % SLICE_THREADS / 32;
     const int lane = (int)threadIdx.x % 32;
     const int lane_m = lane / LANES_N;
     const int lane_n = lane % LANES_N;
     Place place;
-    place.m = warp % WARPS / WARPS_N * WM + lane_m * PIECE_M;
+    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
     place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
-    place.slice = warp / WARPS;
+    place.slice = (int)threadIdx.x / SLICE_THREADS;
     return place;
 }
 
 // sums += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&sums)[TM][TN]) {
+    const Place place = place_of_thread();
     // What this thread copies first of each slab; the pointers advance from slab to slab.
     const int thread = (int)threadIdx.x;
     const int copy_m = thread / LANES_A;
@@ -226,7 +237,6 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     const int n_left = tile.columns - copy_n;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
     float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
-    const Place place = place_of_thread();
     const float* const read_from_a = shared + place.slice * DEPTH * STRIDE_A + place.m;
     const float* const read_from_b = shared + SLAB_A + place.slice * DEPTH * STRIDE_B + place.n;
     const int num_slabs = (k_extent + BK - 1) / BK;
@@ -245,6 +255,8 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
     int read = 0;
     int write = (STAGES - 1) * STAGE;
+    const float* fragments_a = in_register(read_from_a);
+    const float* fragments_b = in_register(read_from_b);
 
     // Wait for the first slab and read its first fragments.
     wait_for_copies();
@@ -261,11 +273,13 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
                 wait_for_copies();
                 __syncthreads();
                 read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
+                fragments_a = in_register(read_from_a + read);
+                fragments_b = in_register(read_from_b + read);
             }
             // Read the next fragments while multiplying these.
             if (k + 1 < DEPTH || slab + 1 < num_slabs) {
-                load_fragments(read_from_a + read, read_from_b + read, (k + 1) % DEPTH,
-                               frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
+                load_fragments(fragments_a, fragments_b, (k + 1) % DEPTH, frag_a[(k + 1) % 2],
+                               frag_b[(k + 1) % 2]);
             }
             // Copy: the stage that was read last is free since the barrier above.
             if (k == 0) {
@@ -284,24 +298,37 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
 }
 
-// Adds up the sums of all slices in the threads of the first; the others' are of no more use.
+// Rows of a thread's tile that each slice adds up and stores.
+constexpr int SHARE = (TM + SLICE_K - 1) / SLICE_K;
+
+// Adds up the sums of all slices; each slice then has its share of the rows of every thread's tile.
+// Float by float: vectors would bind the sums to registers that the main loop finds worse.
 __device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN]) {
-    constexpr int SLICE_THREADS = 32 * WARPS;
+    constexpr int GIVERS = SLICE_K - 1;
     const int slice = (int)threadIdx.x / SLICE_THREADS;
-    float* const handed = shared + threadIdx.x % SLICE_THREADS;
+    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
     __syncthreads();
-    if (slice > 0) {
-        #pragma unroll
-        for (int i = 0; i < TM * TN; ++i) {
-            handed[((slice - 1) * TM * TN + i) * SLICE_THREADS] = sums[i / TN][i % TN];
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int owner = i / SHARE;
+        if (slice != owner) {
+            const int giver = slice - (slice > owner);
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS] = sums[i][j];
+            }
         }
     }
     __syncthreads();
-    if (slice == 0) {
-        for (int giver = 0; giver < SLICE_K - 1; ++giver) {
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        if (slice == i / SHARE) {
             #pragma unroll
-            for (int i = 0; i < TM * TN; ++i) {
-                sums[i / TN][i % TN] += handed[(giver * TM * TN + i) * SLICE_THREADS];
+            for (int giver = 0; giver < GIVERS; ++giver) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    sums[i][j] += handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS];
+                }
             }
         }
     }
@@ -320,15 +347,15 @@ __device__ __forceinline__ void update(float* c, const float* sums, float alpha,
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from its sums, which the threads of the first slice have.
+// The tile of C from its sums, of which every slice has a share.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
                                            const float (&sums)[TM][TN]) {
     const Place place = place_of_thread();
-    if (place.slice > 0) {
-        return;
-    }
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
+        if (place.slice != i / SHARE) {
+            continue;
+        }
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
         if (m >= tile.rows) {
             continue;
