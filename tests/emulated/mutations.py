@@ -94,13 +94,13 @@ BASES: dict[str, Base] = {
     "slices apart": Base(
         TILE
         | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "apart"}
-        | {"STAGES": 2, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4},
+        | {"STAGES": 2, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"},
         ragged(Layout.NN, 4),
     ),
     "lone warps": Base(
         TILE
         | {"BM": 16, "BN": 32, "WN": 32, "TM": 4, "TN": 4, "BK": 8, "SLICE_K": 4, "SLICES": "apart"}
-        | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4},
+        | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"},
         # One problem with a slab for one of the slices.
         (*ragged(Layout.NN, 4), Problem(33, 65, 7, lda=8, ldb=68, ldc=68)),
     ),
@@ -136,10 +136,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         "    __syncthreads();\n    float frag_a[2]",
         "    float frag_a[2]",
     ),
-    Mutation(D, "stage not switched", "in_register(fragments_a + turn)", "fragments_a"),
-    Mutation(D, "stored to the stage that is read", "copy_to_a + STAGE)", "copy_to_a)"),
-    Mutation(D, "stages switched once", "turn = -turn;", ""),
-    Mutation(D, "stage overlaps", "int turn = STAGE;", "int turn = STAGE - 4;"),
+    Mutation(D, "stage not switched", "read = STAGE - read;", ""),
+    Mutation(D, "stage overlaps", "read = STAGE - read;", "read = STAGE - 1 - read;"),
+    Mutation(A, "stage not switched", "in_register(fragments_a + turn)", "fragments_a"),
+    Mutation(A, "stored to the stage that is read", "copy_to_a + STAGE)", "copy_to_a)"),
+    Mutation(A, "stages switched once", "turn = -turn;", ""),
+    Mutation(A, "stage overlaps", "int turn = STAGE;", "int turn = STAGE - 4;"),
     Mutation(F, "no wait", "wait_for_copies();\n", ""),
     Mutation(F, "no barrier after the wait", BARRIER_AFTER_WAIT, "wait_for_copies();"),
     Mutation(F, "one group too many in flight", "STAGES - 2;", "STAGES - 1;"),

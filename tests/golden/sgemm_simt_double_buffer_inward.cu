@@ -97,16 +97,6 @@ __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsign
 }
 #endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// The same pointer to shared memory, held in a register: accesses at constant distances from it
-// need no arithmetic. Otherwise the compiler works out for many of them anew what it points to.
-__device__ __forceinline__ float* in_register(const float* shared) {
-    unsigned address = (unsigned)__cvta_generic_to_shared(shared);
-    asm volatile("" : "+r"(address));
-    return reinterpret_cast<float*>(__cvta_shared_to_generic(address));
-}
-#endif  // AUTOGEMM_EMULATOR
-
 // Loads this thread's share of the slab of op(A) into registers.
 // `a` points to what it loads first.
 __device__ __forceinline__ void fetch_slab_a(float* regs, const float* a, int lda) {
@@ -259,7 +249,6 @@ __device__ __forceinline__ Place place_of_thread() {
 // sums += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&sums)[TM][TN]) {
-    const Place place = place_of_thread();
     // What this thread copies first of each slab; the pointers advance from slab to slab.
     const int thread = (int)threadIdx.x;
     const int copy_m = thread / LANES_A;
@@ -272,6 +261,7 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     const long long advance_b = (long long)BK * ldb;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
     float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    const Place place = place_of_thread();
     const float* const read_from_a = shared + place.m;
     const float* const read_from_b = shared + SLAB_A + place.n;
     const int num_slabs = (k_extent + BK - 1) / BK;
@@ -296,20 +286,15 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     float frag_b[2][TN];
     load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
 
-    // What is read and stored next, and the way from there to the other stage.
-    const float* fragments_a = in_register(read_from_a);
-    const float* fragments_b = in_register(read_from_b);
-    float* next_a = in_register(copy_to_a + STAGE);
-    float* next_b = in_register(copy_to_b + STAGE);
-    int turn = STAGE;
+    int read = 0;
     for (int slab = 0; slab < num_slabs; ++slab) {
         #pragma unroll
         for (int k = 0; k < BK; ++k) {
             // Hand over: the next slab goes to the other stage, which everybody left at the last
             // barrier, and the one after it is loaded.
             if (k == HANDOVER) {
-                store_slab_a(next_a, from_a);
-                store_slab_b(next_b, from_b);
+                store_slab_a(copy_to_a + STAGE - read, from_a);
+                store_slab_b(copy_to_b + STAGE - read, from_b);
                 if (slab + 2 < num_slabs) {
                     A += advance_a;
                     B += advance_b;
@@ -320,15 +305,11 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
             // Wait: the last fragments of this slab are in registers, the next slab must be here.
             if (k == BK - 1) {
                 __syncthreads();
-                fragments_a = in_register(fragments_a + turn);
-                fragments_b = in_register(fragments_b + turn);
-                turn = -turn;
-                next_a = in_register(next_a + turn);
-                next_b = in_register(next_b + turn);
+                read = STAGE - read;
             }
             // Read the next fragments while multiplying these.
-            load_fragments(fragments_a, fragments_b, (k + 1) % BK, frag_a[(k + 1) % 2],
-                           frag_b[(k + 1) % 2]);
+            load_fragments(read_from_a + read, read_from_b + read, (k + 1) % BK,
+                           frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
             multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
         }
     }

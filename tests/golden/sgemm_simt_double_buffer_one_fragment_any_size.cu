@@ -214,7 +214,6 @@ __device__ __forceinline__ Place place_of_thread() {
 // sums += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&sums)[TM][TN]) {
-    const Place place = place_of_thread();
     // What this thread copies first of each slab; the pointers advance from slab to slab.
     const int thread = (int)threadIdx.x;
     const int copy_m = thread / LANES_A;
@@ -229,6 +228,7 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     const int n_left = tile.columns - copy_n;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
     float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    const Place place = place_of_thread();
     const float* const read_from_a = shared + place.m;
     const float* const read_from_b = shared + SLAB_A + place.n;
     const int num_slabs = (k_extent + BK - 1) / BK;

@@ -110,16 +110,6 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// The same pointer to shared memory, held in a register: accesses at constant distances from it
-// need no arithmetic. Otherwise the compiler works out for many of them anew what it points to.
-__device__ __forceinline__ float* in_register(const float* shared) {
-    unsigned address = (unsigned)__cvta_generic_to_shared(shared);
-    asm volatile("" : "+r"(address));
-    return reinterpret_cast<float*>(__cvta_shared_to_generic(address));
-}
-#endif  // AUTOGEMM_EMULATOR
-
 // Starts copying the slab of op(A) to shared memory, transposed.
 // `a` and `shared` point to what this thread copies first.
 __device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int lda) {
@@ -196,7 +186,6 @@ __device__ __forceinline__ Place place_of_thread() {
 // sums += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&sums)[TM][TN]) {
-    const Place place = place_of_thread();
     // What this thread copies first of each slab; the pointers advance from slab to slab.
     const int thread = (int)threadIdx.x;
     const int copy_m = thread / LANES_A;
@@ -209,6 +198,7 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     const long long advance_b = (long long)BK * ldb;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
     float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    const Place place = place_of_thread();
     const float* const read_from_a = shared + place.m;
     const float* const read_from_b = shared + SLAB_A + place.n;
     const int num_slabs = (k_extent + BK - 1) / BK;
@@ -226,8 +216,6 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
     int read = 0;
     int write = (STAGES - 1) * STAGE;
-    const float* fragments_a = in_register(read_from_a);
-    const float* fragments_b = in_register(read_from_b);
 
     // Wait for the first slab and read its first fragments.
     wait_for_copies();
@@ -244,13 +232,11 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
                 wait_for_copies();
                 __syncthreads();
                 read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
-                fragments_a = in_register(read_from_a + read);
-                fragments_b = in_register(read_from_b + read);
             }
             // Read the next fragments while multiplying these.
             if (k + 1 < BK || slab + 1 < num_slabs) {
-                load_fragments(fragments_a, fragments_b, (k + 1) % BK, frag_a[(k + 1) % 2],
-                               frag_b[(k + 1) % 2]);
+                load_fragments(read_from_a + read, read_from_b + read, (k + 1) % BK,
+                               frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
             }
             // Copy: the stage that was read last is free since the barrier above.
             if (k == 0) {
