@@ -195,10 +195,14 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(K, "shares too small", "(TM + SLICE_K - 1) / SLICE_K", "TM / SLICE_K - 1"),
     # Slices with slabs and barriers of their own.
     Mutation(A, "no barrier in the loop", APART_BARRIER, "if (k == BK - 1) {"),
-    Mutation(A, "slices at one barrier", "named_barrier_sync(1 + place.slice", "named_barrier_sync(1"),
+    Mutation(
+        A, "slices at one barrier", "named_barrier_sync(1 + place.slice", "named_barrier_sync(1"
+    ),
     Mutation(A, "slabs of slices overlap", "place.slice * 2 * STAGE", "place.slice * STAGE"),
     Mutation(A, "all slices the same k", "all_slabs * place.slice", "all_slabs * 0"),
-    Mutation(A, "a slab left out", "(place.slice + 1) / SLICE_K", "(place.slice + 1) / SLICE_K - 1"),
+    Mutation(
+        A, "a slab left out", "(place.slice + 1) / SLICE_K", "(place.slice + 1) / SLICE_K - 1"
+    ),
     Mutation(W, "an empty slice reads", "if (k_extent <= 0)", "if (false)"),
     Mutation(W, "no barrier of the warp", "__syncwarp();", ""),
     # Edges.
