@@ -18,8 +18,9 @@ SHARED_BASES: dict[str, Base] = {
 }
 K, S, P = SHARED_BASES
 
-ARRIVE, LEAVE = "atomic_add_acq_rel(arrived, 1)", "    if (!__syncthreads_or(is_last)) {"
-RESET = "        *arrived = 0;\n"
+ARRIVE, LOOK = "atomic_add_acq_rel(counter, 1)", "load_acquire(counter)"
+LEAVE = "atomicCAS(counter, seen, (seen + DEPARTED) | LEFT) == seen"
+RESET = "atomicExch(counter, 0);"
 
 
 def both(name: str, old: str, new: str) -> tuple[Mutation, Mutation]:
@@ -29,45 +30,59 @@ def both(name: str, old: str, new: str) -> tuple[Mutation, Mutation]:
 
 SHARED_MUTATIONS: tuple[Mutation, ...] = (
     # Handing over.
-    *both("arrival orders nothing", ARRIVE, "atomicAdd(arrived, 1u)"),
+    *both("arrival orders nothing", ARRIVE, "atomicAdd(counter, 1u)"),
+    *both("arrival is no atomic", ARRIVE, "(*counter)++"),
+    *both("arrival is not ahead of the look", f"seen = {ARRIVE} + 1", f"seen = {ARRIVE}"),
+    *both("look orders nothing", LOOK, "*(volatile unsigned*)counter"),
     *both(
         "arrived before all have stored",
-        "    __syncthreads();\n    bool is_last",
-        "    bool is_last",
+        "    __syncthreads();\n    Duty* const duty",
+        "    Duty* const duty",
     ),
-    *both("arrival is no atomic", ARRIVE, "(*arrived)++"),
-    *both("nobody waits to be the last", LEAVE, "    if (part > 0) {"),
-    *both("all add up", LEAVE, "    if (false) {"),
-    *both("one arrival too few", "(unsigned)num_parts - 1", "(unsigned)num_parts - 2"),
-    *both("one arrival too many", "(unsigned)num_parts - 1", "(unsigned)num_parts"),
     *both(
-        "only the thread that counted adds up",
-        LEAVE,
-        "    if (!is_last) {",
+        "duty read before it is known",
+        "    __syncthreads();\n    if (*duty == NOTHING)",
+        "    if (*duty == NOTHING)",
+    ),
+    *both("one arrival too few", "(unsigned)num_parts", "(unsigned)num_parts - 1"),
+    *both("one arrival too many", "(unsigned)num_parts", "(unsigned)num_parts + 1"),
+    # Waiting no longer.
+    *both("left without a word", "(seen + DEPARTED) | LEFT", "seen + DEPARTED"),
+    *both("left though a part arrived", LEAVE, f"({LEAVE} || true)"),
+    *both("all that waited add up all", "is_last ? ALL : NOTHING", "ALL"),
+    *both("nobody adds up all", "is_last ? ALL : NOTHING", "NOTHING"),
+    Mutation(
+        S, "all add up all", "const bool shares = *duty == SHARE;", "const bool shares = false;"
     ),
     # Counters.
     *both("counter not set back", RESET, ""),
-    *both("counter set back to one", RESET, RESET.replace("0;", "1;")),
-    *both(
-        "every block sets the counter back",
-        LEAVE,
-        f"    *arrived = 0;\n{LEAVE}",
-    ),
+    *both("counter set back to one", RESET, RESET.replace("0)", "1)")),
+    *both("counter set back by the first", "num_waiting - 1;", "0;"),
     *both("counters overlap the parts", "(num_tiles + 3) / 4 * 4", "(num_tiles + 3) / 8 * 4"),
-    Mutation(K, "one counter for all tiles", "arrived + index", "arrived"),
-    Mutation(S, "one counter for all tiles", "arrived + shared_tile", "arrived"),
-    # Parts.
-    *both("first part left out", "for (int from = 0; from", "for (int from = 1; from"),
-    *both("last part left out", "from < num_parts", "from < num_parts - 1"),
+    Mutation(K, "one counter for all tiles", "counters + index", "counters"),
+    Mutation(S, "one counter for all tiles", "counters + shared_tile", "counters"),
+    # Parts and shares.
+    *both("first part left out", "for (int part = 0; part", "for (int part = 1; part"),
+    *both("last part left out", "part + p < num_parts", "part + p < num_parts - 1"),
     *both(
-        "parts begin at the wrong place",
-        "(long long)from * PART + first",
-        "(long long)from * STEP + first",
+        "only as many parts as at once",
+        "part < num_parts; part += PARTS",
+        "part < PARTS; part += PARTS",
     ),
-    *both("alpha in each part", "(own, BN, 1.0f, 0.0f", "(own, BN, alpha, 0.0f"),
-    *both("C in each part", "(own, BN, 1.0f, 0.0f", "(own, BN, 1.0f, beta"),
-    *both("rows beyond M stored", "if (m >= tile.rows)", "if (m > tile.rows)"),
-    *both("part stored like the edge of C", "    own.rows = BM;\n", ""),
+    *both("parts begin at the wrong place", "(part + p) * PART", "(part + p) * THREADS"),
+    Mutation(
+        S,
+        "shares overlap",
+        "ALL_FOURS * part / num_waiting",
+        "ALL_FOURS * (part - 1) / num_waiting",
+    ),
+    Mutation(
+        S, "a row of a share left out", "(part + 1) / num_waiting", "(part + 1) / num_waiting - 1"
+    ),
+    *both("alpha forgotten", "begin, end, alpha, beta", "begin, end, 1.0f, beta"),
+    *both("C forgotten", "begin, end, alpha, beta", "begin, end, alpha, 0.0f"),
+    *both("rows beyond M stored", "|| m >= tile.rows", "|| m > tile.rows"),
+    *both("rows of a part overlap", "part + m * BN + n", "part + m * (BN - 4) + n"),
     Mutation(K, "parts of two tiles overlap", "index * SPLIT_K * PART", "index * PART"),
     Mutation(
         K, "a slab left out", "(part + 1) / num_parts) * BK", "(part + 1) / num_parts - 1) * BK"
