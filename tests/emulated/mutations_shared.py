@@ -18,9 +18,14 @@ SHARED_BASES: dict[str, Base] = {
 }
 K, S, P = SHARED_BASES
 
-ARRIVE, LOOK = "atomic_add_acq_rel(counter, 1)", "load_acquire(counter)"
-LEAVE = "atomicCAS(counter, seen, (seen + DEPARTED) | LEFT) == seen"
-RESET = "atomicExch(counter, 0);"
+ARRIVE, LEAVE = "atomic_add_acq_rel(arrived, 1)", "    if (!__syncthreads_or(is_last)) {"
+RESET = "        *arrived = 0;\n"
+
+
+# Of SPLIT_K, whose blocks wait for each other.
+SPLIT_ARRIVE = "atomic_add_acq_rel(counter, 1)"
+SPLIT_LEAVE = "atomicCAS(counter, seen, (seen + DEPARTED) | LEFT) == seen"
+SPLIT_RESET = "atomicExch(counter, 0);"
 
 
 def both(name: str, old: str, new: str) -> tuple[Mutation, Mutation]:
@@ -30,59 +35,87 @@ def both(name: str, old: str, new: str) -> tuple[Mutation, Mutation]:
 
 SHARED_MUTATIONS: tuple[Mutation, ...] = (
     # Handing over.
-    *both("arrival orders nothing", ARRIVE, "atomicAdd(counter, 1u)"),
-    *both("arrival is no atomic", ARRIVE, "(*counter)++"),
-    *both("arrival is not ahead of the look", f"seen = {ARRIVE} + 1", f"seen = {ARRIVE}"),
-    *both("look orders nothing", LOOK, "*(volatile unsigned*)counter"),
-    *both(
+    Mutation(S, "arrival orders nothing", ARRIVE, "atomicAdd(arrived, 1u)"),
+    Mutation(
+        S,
+        "arrived before all have stored",
+        "    __syncthreads();\n    bool is_last",
+        "    bool is_last",
+    ),
+    Mutation(S, "arrival is no atomic", ARRIVE, "(*arrived)++"),
+    Mutation(S, "nobody waits to be the last", LEAVE, "    if (part > 0) {"),
+    Mutation(S, "all add up", LEAVE, "    if (false) {"),
+    Mutation(S, "one arrival too few", "(unsigned)num_parts - 1", "(unsigned)num_parts - 2"),
+    Mutation(S, "one arrival too many", "(unsigned)num_parts - 1", "(unsigned)num_parts"),
+    Mutation(
+        S,
+        "only the thread that counted adds up",
+        LEAVE,
+        "    if (!is_last) {",
+    ),
+    # Counters.
+    Mutation(S, "counter not set back", RESET, ""),
+    Mutation(S, "counter set back to one", RESET, RESET.replace("0;", "1;")),
+    Mutation(
+        S,
+        "every block sets the counter back",
+        LEAVE,
+        f"    *arrived = 0;\n{LEAVE}",
+    ),
+    *both("counters overlap the parts", "(num_tiles + 3) / 4 * 4", "(num_tiles + 3) / 8 * 4"),
+    Mutation(K, "one counter for all tiles", "arrived + index", "arrived"),
+    Mutation(S, "one counter for all tiles", "arrived + shared_tile", "arrived"),
+    # Parts.
+    Mutation(S, "first part left out", "for (int from = 0; from", "for (int from = 1; from"),
+    Mutation(S, "last part left out", "from < num_parts", "from < num_parts - 1"),
+    Mutation(
+        S,
+        "parts begin at the wrong place",
+        "(long long)from * PART + first",
+        "(long long)from * STEP + first",
+    ),
+    *both("alpha in each part", "(own, BN, 1.0f, 0.0f", "(own, BN, alpha, 0.0f"),
+    *both("C in each part", "(own, BN, 1.0f, 0.0f", "(own, BN, 1.0f, beta"),
+    Mutation(K, "rows beyond M stored", "|| m >= tile.rows", "|| m > tile.rows"),
+    Mutation(S, "rows beyond M stored", "if (m >= tile.rows)", "if (m > tile.rows)"),
+    *both("part stored like the edge of C", "    own.rows = BM;\n", ""),
+    # Blocks that wait for each other, and share the adding up.
+    Mutation(K, "arrival orders nothing", SPLIT_ARRIVE, "atomicAdd(counter, 1u)"),
+    Mutation(K, "arrival is no atomic", SPLIT_ARRIVE, "(*counter)++"),
+    Mutation(K, "its own arrival not seen", f"{SPLIT_ARRIVE} + 1", SPLIT_ARRIVE),
+    Mutation(K, "look orders nothing", "load_acquire(counter)", "*(volatile unsigned*)counter"),
+    Mutation(
+        K,
         "arrived before all have stored",
         "    __syncthreads();\n    Duty* const duty",
         "    Duty* const duty",
     ),
-    *both(
+    Mutation(
+        K,
         "duty read before it is known",
-        "    __syncthreads();\n    if (*duty == NOTHING)",
-        "    if (*duty == NOTHING)",
+        "    __syncthreads();\n    constexpr int ALL_FOURS",
+        "    constexpr int ALL_FOURS",
     ),
-    *both("one arrival too few", "(unsigned)num_parts", "(unsigned)num_parts - 1"),
-    *both("one arrival too many", "(unsigned)num_parts", "(unsigned)num_parts + 1"),
-    # Waiting no longer.
-    *both("left without a word", "(seen + DEPARTED) | LEFT", "seen + DEPARTED"),
-    *both("left though a part arrived", LEAVE, f"({LEAVE} || true)"),
-    *both("all that waited add up all", "is_last ? ALL : NOTHING", "ALL"),
-    *both("nobody adds up all", "is_last ? ALL : NOTHING", "NOTHING"),
+    Mutation(K, "one arrival too few", "< (unsigned)num_parts", "< (unsigned)num_parts - 1"),
+    Mutation(K, "one arrival too many", "< (unsigned)num_parts", "< (unsigned)num_parts + 1"),
+    Mutation(K, "left without a word", "(seen + DEPARTED) | LEFT", "seen + DEPARTED"),
+    Mutation(K, "left though a part arrived", SPLIT_LEAVE, f"({SPLIT_LEAVE} || true)"),
+    Mutation(K, "all that waited add up all", "is_last ? ALL : NOTHING", "ALL"),
+    Mutation(K, "nobody adds up all", "is_last ? ALL : NOTHING", "NOTHING"),
+    Mutation(K, "shares though one left", "if (!(seen & LEFT))", "if (true)"),
+    Mutation(K, "counter not set back", SPLIT_RESET, ""),
+    Mutation(K, "counter set back to one", SPLIT_RESET, SPLIT_RESET.replace("0)", "1)")),
+    Mutation(K, "counter set back by the first", "(unsigned)num_parts - 1;", "0u;"),
+    Mutation(K, "first part left out", "for (int part = 0; part", "for (int part = 1; part"),
+    Mutation(K, "last part left out", "part + p < num_parts", "part + p < num_parts - 1"),
+    Mutation(K, "parts begin at the wrong place", "(part + p) * PART", "(part + p) * THREADS"),
+    Mutation(K, "shares overlap", "ALL_FOURS * part / num_parts", "ALL_FOURS * part / PART"),
     Mutation(
-        S, "all add up all", "const bool shares = *duty == SHARE;", "const bool shares = false;"
+        K,
+        "a four of a share left out",
+        "ALL_FOURS * (part + 1) / num_parts",
+        "ALL_FOURS * (part + 1) / num_parts - 1",
     ),
-    # Counters.
-    *both("counter not set back", RESET, ""),
-    *both("counter set back to one", RESET, RESET.replace("0)", "1)")),
-    *both("counter set back by the first", "num_waiting - 1;", "0;"),
-    *both("counters overlap the parts", "(num_tiles + 3) / 4 * 4", "(num_tiles + 3) / 8 * 4"),
-    Mutation(K, "one counter for all tiles", "counters + index", "counters"),
-    Mutation(S, "one counter for all tiles", "counters + shared_tile", "counters"),
-    # Parts and shares.
-    *both("first part left out", "for (int part = 0; part", "for (int part = 1; part"),
-    *both("last part left out", "part + p < num_parts", "part + p < num_parts - 1"),
-    *both(
-        "only as many parts as at once",
-        "part < num_parts; part += PARTS",
-        "part < PARTS; part += PARTS",
-    ),
-    *both("parts begin at the wrong place", "(part + p) * PART", "(part + p) * THREADS"),
-    Mutation(
-        S,
-        "shares overlap",
-        "ALL_FOURS * part / num_waiting",
-        "ALL_FOURS * (part - 1) / num_waiting",
-    ),
-    Mutation(
-        S, "a row of a share left out", "(part + 1) / num_waiting", "(part + 1) / num_waiting - 1"
-    ),
-    *both("alpha forgotten", "begin, end, alpha, beta", "begin, end, 1.0f, beta"),
-    *both("C forgotten", "begin, end, alpha, beta", "begin, end, alpha, 0.0f"),
-    *both("rows beyond M stored", "|| m >= tile.rows", "|| m > tile.rows"),
-    *both("rows of a part overlap", "part + m * BN + n", "part + m * (BN - 4) + n"),
     Mutation(K, "parts of two tiles overlap", "index * SPLIT_K * PART", "index * PART"),
     Mutation(
         K, "a slab left out", "(part + 1) / num_parts) * BK", "(part + 1) / num_parts - 1) * BK"
