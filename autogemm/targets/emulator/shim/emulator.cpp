@@ -25,6 +25,8 @@
 #include "copies.h"
 #include "named_barriers.h"
 #include "tensor_cores.h"
+#include "tiles.h"
+#include "warpgroups.h"
 #ifdef AUTOGEMM_CHECK
 #include "hooks.h"
 #endif
@@ -35,7 +37,7 @@ namespace autogemm_emulator {
 void shadow_begin_block() {}
 void shadow_switch_block(uint32_t, uint32_t) {}
 void shadow_end_block() {}
-void shadow_matrix_row(const void*, uint64_t) {}
+void shadow_matrix_row(const void*, bool, uint64_t) {}
 void shadow_copy_issued(const Copy&, uint64_t) {}
 void shadow_copy_landed(const Copy&, uint64_t) {}
 void shadow_atomic(void*, uint64_t) {}
@@ -57,6 +59,11 @@ void shadow_waited(const Fences&) {}
 void shadow_proxy_fence() {}
 void shadow_bulk_copy_issued(const BulkCopy&) {}
 void shadow_bulk_copy_landed(const BulkCopy&) {}
+void shadow_tile_store_issued(const TileStore&) {}
+void shadow_tile_store_has_read(const TileStore&, uint64_t) {}
+void shadow_tile_store_landed(const TileStore&, uint64_t) {}
+void shadow_product_issued(const Product&, uint32_t) {}
+void shadow_product_done(const Product&, uint32_t, uint64_t) {}
 static void shadow_begin_pass() {}
 static void shadow_begin_launch() {}
 
@@ -172,7 +179,7 @@ static void make_residents(uint32_t num_clusters) {
 static void run_launch(const LaunchSpec& spec) {
     launch = &spec;
     num_threads = spec.threads[0] * spec.threads[1] * spec.threads[2];
-    kernel = reinterpret_cast<Kernel>(dlsym(RTLD_DEFAULT, spec.kernel));
+    kernel = dlsym(RTLD_DEFAULT, spec.kernel);
     if (kernel == nullptr) {
         end_process(State::kNoKernel);
     }

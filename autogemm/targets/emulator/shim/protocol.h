@@ -6,9 +6,10 @@
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d35;  // "AGM5"
+constexpr uint32_t kMagic = 0x41474d36;  // "AGM6"
 constexpr int kNumBuffers = 4;           // A, B, C, workspace
 constexpr int kMaxLaunches = 8;
+constexpr int kMaxTensorMaps = 8;
 constexpr int kMaxFindings = 256;
 constexpr int kMaxDynamicSmem = 256 * 1024;  // link.S reserves as much
 
@@ -32,6 +33,7 @@ enum class Kind : uint32_t {
     kDeadlock,
     kLostCopy,
     kNoProxyFence,
+    kNoRegisterFence,
 };
 
 // What is wrong with the use of a barrier: in Finding::size.
@@ -73,6 +75,18 @@ struct LaunchSpec {
     uint32_t grid[3];
     uint32_t threads[3];
     uint32_t smem_bytes;
+    uint32_t reserved;
+};
+
+// A matrix and the tiles of it that TMA moves; columns and rows in elements.
+struct TensorMapSpec {
+    uint32_t region;  // A, B, C or the workspace
+    uint32_t element;  // a TensorElement
+    uint64_t offset_bytes;
+    uint64_t ld_bytes;
+    uint32_t columns, rows;
+    uint32_t box_columns, box_rows;
+    uint32_t swizzle_bytes;
     uint32_t reserved;
 };
 
@@ -122,6 +136,7 @@ struct Exchange {
     uint64_t first_c_offset;  // C after the first of two passes, in the exchange file
     BufferSpec buffers[kNumBuffers];
     LaunchSpec launches[kMaxLaunches];
+    TensorMapSpec tensor_maps[kMaxTensorMaps];
     // Written by the emulator process.
     uint32_t state;
     uint32_t signal;
