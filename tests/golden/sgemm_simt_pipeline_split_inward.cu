@@ -413,7 +413,7 @@ __device__ __forceinline__ void add_parts(const Tile& tile, int ldc, const float
 }
 
 // What a block of a tile has to add up once all parts are there.
-enum Duty { NOTHING, SHARE, ALL };
+enum Duty { NOTHING, OWN_SHARE, EVERYTHING };
 
 // The counter of a tile: below, parts that arrived; above them, blocks that have stopped waiting;
 // the highest bit says that one of these left before all parts were there.
@@ -442,12 +442,12 @@ __device__ __forceinline__ Duty wait_for_parts(unsigned* counter, int num_parts)
         seen = load_acquire(counter);
     }
     if (!(seen & LEFT)) {
-        return SHARE;
+        return OWN_SHARE;
     }
     if (departs_last(counter, num_parts)) {
         atomicExch(counter, 0);
     }
-    return is_last ? ALL : NOTHING;
+    return is_last ? EVERYTHING : NOTHING;
 }
 
 // Leaves this block's sums among the parts of its tile and waits for the others; then each block
@@ -469,9 +469,9 @@ __device__ __forceinline__ void join_parts(float* shared, const Tile& tile, int 
     }
     __syncthreads();
     constexpr int ALL_FOURS = PART / 4;
-    if (*duty == ALL) {
+    if (*duty == EVERYTHING) {
         add_parts(tile, ldc, parts, num_parts, 0, ALL_FOURS, alpha, beta);
-    } else if (*duty == SHARE) {
+    } else if (*duty == OWN_SHARE) {
         const bool resets = threadIdx.x == 0 && departs_last(counter, num_parts);
         add_parts(tile, ldc, parts, num_parts, ALL_FOURS * part / num_parts,
                   ALL_FOURS * (part + 1) / num_parts, alpha, beta);
