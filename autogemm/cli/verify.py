@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autogemm.cli.configs import family_and_rung, rung_option
 from autogemm.cli.options import (
     db_option,
     device_facts,
@@ -48,6 +49,7 @@ SUMMARY_COLUMNS = (
 
 @click.command()
 @family_option
+@rung_option
 @fix_option
 @click.option(
     "--sample",
@@ -83,6 +85,7 @@ SUMMARY_COLUMNS = (
 @listing_options
 def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
     family: str,
+    rung: str | None,
     fix: tuple[str, ...],
     sample: int | None,
     seed: int,
@@ -108,18 +111,21 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
     \b
     Examples:
       autogemm verify
+      autogemm verify --rung tiled
       autogemm verify --sample 20 --seed 1 --fix STAGES=3,4
       autogemm verify --kernel 17 --on both
       autogemm verify --kernel 17 --certify
     """
-    from autogemm.space import load_family, parse_fix
+    from autogemm.space import parse_fix
     from autogemm.tuning.verifying import cases_of, sample_configs
 
-    if kernel_key is not None and (sample is not None or fix or dtype):
-        raise UsageError("--kernel names one config: leave out --sample, --fix and --dtype")
+    if kernel_key is not None and (sample is not None or fix or dtype or rung):
+        raise UsageError("--kernel names one config: leave out --rung, --sample, --fix, --dtype")
+    if rung is not None and sample is not None:
+        raise UsageError("--rung and --sample exclude each other: choose one")
     if certify and kernel_key is None:
         raise UsageError("--certify is for one stored kernel: add --kernel ID")
-    loaded = load_family(family)
+    loaded, climbed = family_and_rung(family, rung)
     if certify and kernel_key is not None:
         certify_kernel(db, kernel_key, loaded, as_json=as_json, as_csv=as_csv)
         return
@@ -135,7 +141,7 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
             cases_of(loaded, config, device, dtype=each)
             for each in dtypes_of(loaded, dtype)
             for config in (
-                changed_seeds(loaded, narrowed)
+                changed((climbed,) if climbed else loaded.seeds, narrowed)
                 if sample is None
                 else sample_configs(loaded, device, sample, seed, narrowed, each)
             )
@@ -199,6 +205,12 @@ def certify_kernel(
         raise NotFoundError(
             f"kernel {key} was emitted by another version of the family {family.name}: tune again"
         )
+    run_id = kernel.run_id
+    if run_id is None:
+        raise NotFoundError(
+            f"kernel {key} was benchmarked or profiled and never tuned: a certificate belongs to a "
+            "run, tune first"
+        )
     target = choose_target(kernel.device.name, [family.name]).target
     with closing(target), closing(Compiler()) as compiler:
         compiled = compiler.compile(source, target.device.sm)
@@ -208,20 +220,20 @@ def certify_kernel(
         )
         certificate = certifier.certify(Candidate(source, plan, compiled), problem)
     with open_store(db) as store:
-        store.record_certificate(kernel.run_id, source.sha256, certificate)
+        store.record_certificate(run_id, source.sha256, certificate)
     rows = [{name: getattr(check, name) for name in CHECK_COLUMNS} for check in certificate.checks]
     print_rows(rows, CHECK_COLUMNS, as_json=as_json, as_csv=as_csv)
     if certificate.verdict is Verdict.FAILED:
         raise AutogemmError(f"kernel {key} fails: {certificate.reason}")
 
 
-def changed_seeds(family: Family, fix: dict[str, tuple[Value, ...]]) -> list[Config]:
+def changed(seeds: tuple[Config, ...], fix: dict[str, tuple[Value, ...]]) -> list[Config]:
     """Every seed with every combination of the values in ``fix``, each once."""
     from autogemm.config import Config
 
     configs = [
-        Config.of(family.name, seed.as_dict() | dict(zip(fix, values, strict=True)))
-        for seed in family.seeds
+        Config.of(seed.family, seed.as_dict() | dict(zip(fix, values, strict=True)))
+        for seed in seeds
         for values in itertools.product(*fix.values())
     ]
     return list(dict.fromkeys(configs))

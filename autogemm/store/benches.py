@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from datetime import datetime
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -25,11 +26,13 @@ from autogemm.store.convert import (
     device_of,
     environment_of,
     finite_samples,
+    kernel_of,
     problem_of,
     telemetry_of,
     verification_columns,
     verification_of,
 )
+from autogemm.store.models import KernelRecord
 from autogemm.store.writing import (
     device_record,
     environment_record,
@@ -37,10 +40,11 @@ from autogemm.store.writing import (
     now,
     problem_record,
 )
+from autogemm.stored_kernel import StoredKernel
 
 
-def add_bench(session: Session, spec: BenchSpec) -> int:
-    """A new benchmark without entries; its id."""
+def add_bench(session: Session, spec: BenchSpec, started_at: datetime | None = None) -> BenchRecord:
+    """A new benchmark without entries, begun just now if it is not said when."""
     bench = BenchRecord(
         device=device_record(session, spec.device),
         environment=environment_record(session, spec.environment),
@@ -50,11 +54,11 @@ def add_bench(session: Session, spec: BenchSpec) -> int:
         fill=spec.fill.value,
         provenance=spec.provenance.value,
         command=spec.command,
-        started_at=now(),
+        started_at=started_at or now(),
     )
     session.add(bench)
     session.flush()
-    return bench.id
+    return bench
 
 
 def add_entries(
@@ -101,7 +105,7 @@ def end_bench(session: Session, bench_id: int) -> None:
 def benches(session: Session, limit: int | None) -> list[Bench]:
     """Newest first."""
     statement = select(BenchRecord).order_by(BenchRecord.id.desc()).limit(limit)
-    return [_bench_of(record) for record in session.scalars(statement)]
+    return [bench_of(record) for record in session.scalars(statement)]
 
 
 def bench(session: Session, bench_id: int | None) -> Bench:
@@ -110,11 +114,11 @@ def bench(session: Session, bench_id: int | None) -> Bench:
         bench_id = session.scalar(select(func.max(BenchRecord.id)))
     if bench_id is None:
         raise NotFoundError("no benchmark is stored: run autogemm bench first")
-    return _bench_of(_record(session, bench_id))
+    return bench_of(_record(session, bench_id))
 
 
-def add_profile(session: Session, profile: Profile, source: KernelSource) -> int:
-    """A profile with the kernel it is of; its id."""
+def add_profile(session: Session, profile: Profile, source: KernelSource | None) -> int:
+    """A profile with the kernel it is of, which may be stored already; its id."""
     record = ProfileRecord(
         kernel_source=kernel_record(session, profile.kernel_sha256, source),
         kernel=profile.kernel,
@@ -135,7 +139,7 @@ def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> 
     statement = select(ProfileRecord).order_by(ProfileRecord.id.desc()).limit(limit)
     if kernel_sha256 is not None:
         statement = statement.where(ProfileRecord.kernel_source.has(source_sha256=kernel_sha256))
-    return [_profile_of(record) for record in session.scalars(statement)]
+    return [profile_of(record) for record in session.scalars(statement)]
 
 
 def add_ceilings(
@@ -158,10 +162,7 @@ def newest_ceilings(session: Session, device: Device) -> Ceilings | None:
         .order_by(CeilingsRecord.id.desc())
         .limit(1)
     )
-    if record is None:
-        return None
-    names = Ceilings.__dataclass_fields__
-    return Ceilings(**{name: getattr(record, name) for name in names})
+    return None if record is None else ceilings_of(record)
 
 
 def _record(session: Session, bench_id: int) -> BenchRecord:
@@ -171,22 +172,27 @@ def _record(session: Session, bench_id: int) -> BenchRecord:
     return found
 
 
-def _bench_of(record: BenchRecord) -> Bench:
+def bench_of(record: BenchRecord) -> Bench:
+    """The benchmark of a row, with its entries."""
     return Bench(
         bench_id=record.id,
-        spec=BenchSpec(
-            device=device_of(record.device),
-            environment=environment_of(record.environment),
-            provenance=Provenance(record.provenance),
-            command=record.command,
-            preset=record.preset,
-            seed=record.seed,
-            l2=CacheState(record.l2),
-            fill=Fill(record.fill),
-        ),
+        spec=_spec_of(record),
         started_at=record.started_at,
         finished_at=record.finished_at,
         entries=tuple(map(_entry_of, record.entries)),
+    )
+
+
+def _spec_of(record: BenchRecord) -> BenchSpec:
+    return BenchSpec(
+        device=device_of(record.device),
+        environment=environment_of(record.environment),
+        provenance=Provenance(record.provenance),
+        command=record.command,
+        preset=record.preset,
+        seed=record.seed,
+        l2=CacheState(record.l2),
+        fill=Fill(record.fill),
     )
 
 
@@ -213,7 +219,8 @@ def _entry_of(record: BenchEntryRecord) -> BenchEntry:
     )
 
 
-def _profile_of(record: ProfileRecord) -> Profile:
+def profile_of(record: ProfileRecord) -> Profile:
+    """The profile of a row."""
     source = record.kernel_source
     return Profile(
         kernel=record.kernel,
@@ -225,4 +232,61 @@ def _profile_of(record: ProfileRecord) -> Profile:
         profiler=record.profiler,
         counters=tuple(record.counters.items()),
         made_at=record.made_at,
+    )
+
+
+def ceilings_of(record: CeilingsRecord) -> Ceilings:
+    """The ceilings of a row."""
+    names = Ceilings.__dataclass_fields__
+    return Ceilings(**{name: getattr(record, name) for name in names})
+
+
+def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel | None:
+    """What a benchmark knows of a kernel that was in no run, else a profile; the newest."""
+    entry = session.scalar(
+        select(BenchEntryRecord)
+        .filter_by(kernel_id=kernel.id)
+        .order_by(BenchEntryRecord.median_us.is_(None), BenchEntryRecord.bench_id.desc())
+        .limit(1)
+    )
+    if entry is not None:
+        spec, timed = _spec_of(entry.bench), _entry_of(entry)
+        return StoredKernel(
+            kernel_id=kernel.id,
+            source=kernel_of(kernel),
+            problem=timed.problem,
+            device=spec.device,
+            environment=spec.environment,
+            provenance=spec.provenance,
+            l2=spec.l2,
+            time_us=timed.time_us,
+            ratio=timed.ratio,
+            ratio_low=timed.ratio_low,
+            ratio_high=timed.ratio_high,
+            run_id=None,
+            measured_at=entry.bench.started_at,
+            verification=timed.verification,
+        )
+    profile = session.scalar(
+        select(ProfileRecord).filter_by(kernel_id=kernel.id).order_by(ProfileRecord.id.desc())
+    )
+    if profile is None:
+        return None
+    counted = profile_of(profile)
+    return StoredKernel(
+        kernel_id=kernel.id,
+        source=kernel_of(kernel),
+        problem=counted.problem,
+        device=counted.device,
+        environment=counted.environment,
+        provenance=Provenance.MEASURED,
+        l2=CacheState.WARM,
+        # A time under a profiler is none to compare.
+        time_us=None,
+        ratio=None,
+        ratio_low=None,
+        ratio_high=None,
+        run_id=None,
+        measured_at=counted.made_at,
+        verification=None,
     )
