@@ -1,14 +1,23 @@
-"""Whether something became faster, from samples: one of four words."""
+"""Whether something became faster, from samples: one of four words.
+
+NumPy is imported where it is needed: most questions to a database compare nothing, and ask for the
+values of this module all the same.
+"""
+
+from __future__ import annotations
 
 import functools
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from autogemm.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 2000
@@ -51,9 +60,11 @@ def compare_samples(before: Sequence[float], after: Sequence[float]) -> Compared
     """
     if not before or not after:
         raise ValueError("both sides need a sample")
-    ratio = float(np.median(before) / np.median(after))
+    ratio = statistics.median(before) / statistics.median(after)
     if min(len(before), len(after)) < MIN_SAMPLES:
         return Compared(ratio, None, None, Change.AMBG)
+    import numpy as np
+
     ratios = _resampled_medians(before, seed=0) / _resampled_medians(after, seed=1)
     tail = (1 - CONFIDENCE) / 2
     low, high = (float(bound) for bound in np.quantile(ratios, (tail, 1 - tail)))
@@ -61,6 +72,8 @@ def compare_samples(before: Sequence[float], after: Sequence[float]) -> Compared
 
 
 def _resampled_medians(samples: Sequence[float], seed: int) -> NDArray[np.float64]:
+    import numpy as np
+
     values = np.sort(np.asarray(samples, dtype=np.float64))
     low, high = _resampled_ranks(len(values), seed)
     medians: NDArray[np.float64] = (values[low] + values[high]) / 2
@@ -70,6 +83,8 @@ def _resampled_medians(samples: Sequence[float], seed: int) -> NDArray[np.float6
 @functools.lru_cache(maxsize=64)
 def _resampled_ranks(size: int, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Which two of the sorted samples are in the middle of each resample: alike for all samples."""
+    import numpy as np
+
     drawn = np.random.default_rng(seed).integers(0, size, size=(NUM_RESAMPLES, size))
     drawn.sort(axis=1)
     return drawn[:, (size - 1) // 2], drawn[:, size // 2]

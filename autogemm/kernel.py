@@ -5,10 +5,14 @@ import math
 from dataclasses import dataclass, field
 
 from autogemm.config import Config
+from autogemm.dtypes import Element
 from autogemm.problem import Layout
 
 # What the kernel that multiplies is called in families that ship.
 MAIN_KERNEL = "gemm_kernel"
+# A text that asks whether this is defined is for the target sm_90a alone
+# (templates/parts/sm_90a.cu.jinja): it uses instructions that the plain sm_90 does not have.
+_NEEDS_SM_90A = "__CUDA_ARCH_FEAT_SM90_ALL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +31,33 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True)
+class TensorMap:
+    """What the tensor memory accelerator (TMA) is told of a matrix: where tiles of it lie.
+
+    ``matrix`` is ``A``, ``B``, ``C`` or ``workspace``, and the first element lies ``offset_bytes``
+    into it. Extents and box are (columns, rows), contiguous first, and ``ld`` the distance of rows,
+    in elements; ``swizzle_bytes`` is 0, 32, 64 or 128.
+    """
+
+    name: str
+    matrix: str
+    element: Element
+    extent: tuple[int, int]
+    ld: int
+    box: tuple[int, int]
+    swizzle_bytes: int = 0
+    offset_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """The launches that make one GEMM, in order, and the device workspace they share."""
+    """The launches that make one GEMM, in order, the device workspace they share, and the tensor
+    maps that follow it in the kernels' signatures.
+    """
 
     launches: tuple[Launch, ...]
     workspace_bytes: int = 0
+    tensor_maps: tuple[TensorMap, ...] = ()
 
     @property
     def main(self) -> Launch:
@@ -55,6 +81,11 @@ class KernelSource:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha256", hashlib.sha256(self.text.encode()).hexdigest())
+
+    @property
+    def arch_suffix(self) -> str:
+        """``a`` where the text must be compiled for one architecture alone (sm_90a), else empty."""
+        return "a" if _NEEDS_SM_90A in self.text else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """How the best kernels changed: over drivers and versions, or between two sides."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby
 
@@ -42,7 +42,7 @@ def history(store: Store, query: BestQuery, limit: int | None = None) -> list[St
     At most the first ``limit`` of them.
     """
     steps = []
-    for _, rows in groupby(store.history(query)[:limit], key=_place):
+    for _, rows in groupby(store.history(query, limit), key=_place):
         before: ResultRow | None = None
         for row in rows:
             if before is None:
@@ -63,9 +63,13 @@ def compare_sides(store: Store, first: str, second: str, by: Figure | None = Non
     """
     rows, others = _rows(store, first), _rows(store, second)
     of_versions = any(query_of(side).versions for side in (first, second))
+    there: dict[tuple[object, ...], list[ResultRow]] = {}
+    for other in others:
+        there.setdefault(_circumstances(other), []).append(other)
     pairs = []
     for row in rows:
-        for other in _counterparts(row, others, same_gpu=of_versions):
+        fitting = there.get(_circumstances(row), [])
+        for other in _on_same_gpu(row, fitting, must_be=of_versions):
             figure = by or figure_of(row, other)
             compared = compare_rounds(row.rounds, other.rounds, figure)
             pairs.append(Pair(row.problem, row, other, compared, figure))
@@ -106,14 +110,18 @@ def _rows(store: Store, side: str) -> list[ResultRow]:
     return rows
 
 
-def _counterparts(
-    row: ResultRow, others: Iterable[ResultRow], *, same_gpu: bool
-) -> list[ResultRow]:
-    """Of the same problem and circumstances; on the same GPU, if there are such or they must be."""
-    fitting = [other for other in others if _place(other)[1:] == _place(row)[1:]]
+def _on_same_gpu(
+    row: ResultRow, fitting: Sequence[ResultRow], *, must_be: bool
+) -> Sequence[ResultRow]:
+    """Those on the same GPU; all, where there are no such and they need not be."""
     there = [other for other in fitting if other.device.name == row.device.name]
-    return there if there or same_gpu else fitting
+    return there if there or must_be else fitting
 
 
 def _place(row: ResultRow) -> tuple[object, ...]:
-    return (row.device.name, row.problem, row.provenance, row.l2, row.fill)
+    return (row.device.name, *_circumstances(row))
+
+
+def _circumstances(row: ResultRow) -> tuple[object, ...]:
+    """What two results must share to be compared, whatever their GPUs."""
+    return (row.problem, row.provenance, row.l2, row.fill)

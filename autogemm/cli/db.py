@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -47,6 +48,9 @@ def db() -> None:
       autogemm db import results.jsonl.gz
       autogemm db pareto --plot front.png
     """
+    # While SQLAlchemy is imported Python looks hundreds of times for garbage in cycles and finds
+    # none: a seventh of a short command.
+    gc.set_threshold(100_000)
 
 
 for command in (

@@ -2,7 +2,10 @@
 
 import csv
 import io
+import itertools
 import json
+import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,7 +50,60 @@ def rows_text(rows: Sequence[Row], columns: Sequence[str], *, as_csv: bool = Fal
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str], title: str | None = None) -> None:
-    """An aligned table: numbers to the right, text to the left."""
+    """An aligned table: numbers to the right, text to the left.
+
+    Folded where the terminal is too narrow; never for pipes and logs.
+    """
+    cells = [[shown(row.get(name)) for name in columns] for row in rows]
+    numeric = [any(isinstance(row.get(name), int | float) for row in rows) for name in columns]
+    widths = [
+        max(_width(line) for cell in column for line in cell.split("\n"))
+        for column in zip(columns, *cells, strict=True)
+    ]
+    needed = sum(widths) + len(_GAP) * (len(columns) - 1)
+    if sys.stdout.isatty() and needed > shutil.get_terminal_size().columns:
+        _print_folded(cells, columns, numeric, title)
+        return
+    if title is not None:
+        click.secho(title, italic=True)
+    shape = list(zip(widths, numeric, strict=True))
+    click.secho(_aligned(columns, shape), bold=True)
+    for row in cells:
+        click.echo(_aligned(row, shape))
+
+
+# Between two columns.
+_GAP = "  "
+
+
+def _width(line: str) -> int:
+    """In columns of a terminal, of which some letters take two."""
+    if line.isascii():
+        return len(line)
+    from rich.cells import cell_len
+
+    return cell_len(line)
+
+
+def _aligned(cells: Sequence[str], shape: Sequence[tuple[int, bool]]) -> str:
+    """One row; of several lines where a cell has several. ``shape``: width, whether a number."""
+    lines = []
+    for parts in itertools.zip_longest(*(cell.split("\n") for cell in cells), fillvalue=""):
+        padded = []
+        for part, (width, is_number) in zip(parts, shape, strict=True):
+            blanks = " " * (width - _width(part))
+            padded.append(blanks + part if is_number else part + blanks)
+        lines.append(_GAP.join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def _print_folded(
+    cells: Sequence[Sequence[str]],
+    columns: Sequence[str],
+    numeric: Sequence[bool],
+    title: str | None,
+) -> None:
+    """For a terminal that is narrower than the table."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -57,13 +113,8 @@ def print_table(rows: Sequence[Row], columns: Sequence[str], title: str | None =
     table = Table(
         title=heading, title_justify="left", box=None, pad_edge=False, header_style="bold"
     )
-    for name in columns:
-        numeric = any(isinstance(row.get(name), int | float) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(shown(row.get(name))) for name in columns))
-    console = Console()
-    if not console.is_terminal:
-        # Plain output is for pipes and logs: never folded to 80 columns.
-        console = Console(width=max(console.width, 200))
-    console.print(table)
+    for name, is_number in zip(columns, numeric, strict=True):
+        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*map(Text, row))
+    Console().print(table)

@@ -27,7 +27,8 @@ from autogemm.space import (
     parse_expression,
     specialised_values,
 )
-from autogemm.space.family import LaunchRule, device_values
+from autogemm.space.family import LaunchRule, TensorMapRule, device_values
+from autogemm.space.tensor_maps import ALIGNMENT_BYTES
 from autogemm.stored_kernel import StoredKernel
 
 SIGNATURE = "// Written by autogemm "
@@ -44,6 +45,13 @@ HEADERS = {Element.F16: "cuda_fp16.h", Element.BF16: "cuda_bf16.h"}
 # cudaDataType_t and cublasComputeType_t, by element type.
 CUBLAS_TYPES = {Element.F32: 0, Element.TF32: 0, Element.F16: 2, Element.BF16: 14}
 CUBLAS_COMPUTE = {Element.TF32: 77}
+# CUtensorMapDataType, by element type.
+TENSOR_MAP_TYPES = {
+    Element.F32: "FLOAT32",
+    Element.TF32: "TFLOAT32",
+    Element.F16: "FLOAT16",
+    Element.BF16: "BFLOAT16",
+}
 
 # How the files of each text format begin, so that ours are known from others.
 BEGINNINGS = {"cuda": SIGNATURE, "ptx": SIGNATURE, "json": '{\n  "autogemm": '}
@@ -80,10 +88,13 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
         "vectors": host.vectors(),
         "launches": launches,
         "launch_quantities": host.quantities(*host.launch_expressions()),
+        "tensor_maps": host.tensor_maps(),
+        "num_arguments": host.num_arguments(),
         "workspace_quantities": host.quantities(family.workspace_bytes),
         "workspace_bytes": host.workspace_bytes(),
         "problem": _problem_literals(problem),
         "arch": kernel.device.arch,
+        "target": kernel.device.sm + source.arch_suffix,
         "device_name": json.dumps(printable(kernel.device.name)),
     }
     return environment().get_template("export/standalone.cu.jinja").render(context)
@@ -207,11 +218,17 @@ class Host:
         ]
 
     def vectors(self) -> list[tuple[str, int, int]]:
-        """Matrix, elements and bytes per access, for those that are accessed by vectors."""
-        widths = ((name, self._special.get(f"vec_{name.lower()}", 1)) for name in "ABC")
+        """Matrix, elements and bytes per access, for those that are accessed by vectors or TMA."""
         sizes = {"A": self._dtype.ab, "B": self._dtype.ab, "C": self._dtype.c}
+        widths = {name: self._special.get(f"vec_{name.lower()}", 1) for name in sizes}
+        for rule in self._map_rules():
+            if rule.matrix in sizes:
+                width = ALIGNMENT_BYTES // sizes[rule.matrix].size_bytes
+                widths[rule.matrix] = max(widths[rule.matrix], width)
         return [
-            (name, width, width * sizes[name].size_bytes) for name, width in widths if width > 1
+            (name, width, width * sizes[name].size_bytes)
+            for name, width in widths.items()
+            if width > 1
         ]
 
     def launches(self) -> list[dict[str, str]]:
@@ -230,6 +247,35 @@ class Host:
         """Those that this config has."""
         return [rule for rule in self._family.launch if self._c_text(rule.when) != "0"]
 
+    def tensor_maps(self) -> list[dict[str, str]]:
+        """The C++ initialisers of each tensor map."""
+        return [self._tensor_map(rule) for rule in self._map_rules()]
+
+    def _tensor_map(self, rule: TensorMapRule) -> dict[str, str]:
+        element = rule.element_for(self._dtype)
+        offset = self._c_text(rule.offset_bytes)
+        swizzle = self._c_text(rule.swizzle)
+        return {
+            "matrix": rule.matrix,
+            "type": f"CU_TENSOR_MAP_DATA_TYPE_{TENSOR_MAP_TYPES[element]}",
+            "element_bytes": str(element.size_bytes),
+            "base": rule.matrix + ("" if offset == "0" else f" + {offset}"),
+            "columns": self._c_text(rule.extent[0]),
+            "rows": self._c_text(rule.extent[1]),
+            "ld": self._c_text(rule.ld),
+            "box_columns": self._c_text(rule.box[0]),
+            "box_rows": self._c_text(rule.box[1]),
+            "swizzle": "CU_TENSOR_MAP_SWIZZLE_" + ("NONE" if swizzle == "0" else f"{swizzle}B"),
+        }
+
+    def _map_rules(self) -> list[TensorMapRule]:
+        """Those that this config has."""
+        return [rule for rule in self._family.tensor_maps if self._c_text(rule.when) != "0"]
+
+    def num_arguments(self) -> int:
+        """Of the kernels, before the tensor maps."""
+        return 12 if self.workspace_bytes() else 11
+
     def workspace_bytes(self) -> str:
         """Empty where none is needed."""
         text = self._c_text(self._family.workspace_bytes)
@@ -240,12 +286,18 @@ class Host:
         return ", ".join([*map(self._c_text, extents), "1", "1"][:3])
 
     def launch_expressions(self) -> list[Expression]:
-        """All that the launches read."""
-        return [
+        """All that the launches and their tensor maps read."""
+        launches = [
             expression
             for rule in self._rules()
             for expression in (*rule.grid, *rule.threads, rule.smem_bytes)
         ]
+        maps = [
+            expression
+            for rule in self._map_rules()
+            for expression in (*rule.extent, rule.ld, *rule.box, rule.offset_bytes)
+        ]
+        return launches + maps
 
     def quantities(self, *expressions: Expression) -> list[tuple[str, str]]:
         """Name and C++ expression of each derived quantity that they need and that depends on the
@@ -311,7 +363,8 @@ def _certificate(certificate: Certificate | None) -> Iterator[str]:
 
 
 def _usage(kernel: StoredKernel, kernels: Iterable[str], file_name: str) -> Iterator[str]:
-    arch, name = kernel.device.sm, printable(file_name)
+    arch = kernel.device.sm + kernel.source.arch_suffix
+    name = printable(file_name)
     program = name.removesuffix(".cu")
     yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
     yield f"//     nvcc -O3 -arch={arch} {name} -o {program} && ./{program}"

@@ -69,13 +69,16 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         tuple(min(extent, most) for extent, most in zip(size, MOST_TESTED, strict=True))
         for size in library.tuned
     ]
+    variants = [_variant(index, one) for index, one in enumerate(library.variants)]
     context = {
         "signature": signature,
         "signature_text": signature.removeprefix("// "),
         "provenance": provenance,
         "arch": library.device.arch,
         "kernels": library.configs,
-        "variants": [_variant(index, one) for index, one in enumerate(library.variants)],
+        "variants": variants,
+        "has_tensor_maps": any(one["tensor_maps"] for one in variants),
+        "suffix": max(str(one["arch_suffix"]) for one in variants),
         "order": list(library.by_merit),
         "conditions": _conditions(library),
         "tuned": [
@@ -123,6 +126,7 @@ def _variant(index: int, variant: Variant) -> dict[str, object]:
         "name": printable(f"config {variant.config_number} {layout}, {variant.edges}"),
         "layout": layout,
         "text": source.text,
+        "arch_suffix": source.arch_suffix,
         "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
         f"sha256={source.sha256}",
         "kernel_end": "// autogemm:kernel:end",
@@ -130,6 +134,8 @@ def _variant(index: int, variant: Variant) -> dict[str, object]:
         "vectors": host.vectors(),
         "launches": host.launches(),
         "launch_quantities": host.quantities(*host.launch_expressions()),
+        "tensor_maps": host.tensor_maps(),
+        "num_arguments": host.num_arguments(),
         "workspace_quantities": host.quantities(variant.family.workspace_bytes),
         "workspace_bytes": host.workspace_bytes(),
     }

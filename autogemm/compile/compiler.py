@@ -67,14 +67,16 @@ class Compiler:
         self._in_flight: dict[str, Future[CompiledKernel]] = {}
 
     def compile(self, source: KernelSource, arch: str) -> CompiledKernel:
-        """Machine code and resource use of one source, for ``arch`` such as ``sm_90``.
+        """Machine code and resource use of one source, for ``arch`` such as ``sm_90``; for
+        ``sm_90a`` where the source says that it needs that.
 
         ``seconds`` is the time spent in the compiler: 0 when the kernel came from the cache.
         Raises KernelCompileError, which names the file that holds the source: CompileTimeoutError
         or CompilerDiedError where it is the compiler that failed. UsageError for an architecture
         that this NVRTC does not know.
         """
-        options = (f"--gpu-architecture={_checked(arch)}", _LANGUAGE, _RESOURCE_USE, _NO_CACHE)
+        arch = _checked(arch, source)
+        options = (f"--gpu-architecture={arch}", _LANGUAGE, _RESOURCE_USE, _NO_CACHE)
         key = CubinCache.key(source.sha256, options, self.version)
         with self._lock:
             pending = self._in_flight.get(key)
@@ -147,7 +149,7 @@ class Compiler:
 
 def ptx(source: KernelSource, arch: str) -> str:
     """PTX of one source for ``arch`` such as ``sm_90``. Errors as :meth:`Compiler.compile`."""
-    virtual = _checked(arch).replace("sm_", "compute_")
+    virtual = _checked(arch, source).replace("sm_", "compute_")
     options = (f"--gpu-architecture={virtual}", _LANGUAGE)
     build = nvrtc.to_ptx(source.text, _NAME_IN_LOG, options)
     if build.code is None:
@@ -155,8 +157,12 @@ def ptx(source: KernelSource, arch: str) -> str:
     return build.code.rstrip(b"\0").decode()
 
 
-def _checked(arch: str) -> str:
-    """The architecture as it is; ``sm_90a`` and ``sm_100f`` pass where their number does."""
+def _checked(arch: str, source: KernelSource) -> str:
+    """The architecture that the source is compiled for; ``sm_90a`` and ``sm_100f`` pass where their
+    number does.
+    """
+    if arch[-1:].isdigit():
+        arch += source.arch_suffix
     supported = nvrtc.supported_archs()
     if not re.fullmatch(r"sm_\d+[af]?", arch) or arch.rstrip("af") not in supported:
         raise UsageError(

@@ -11,12 +11,13 @@ from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.dispatch import Chooser
 from autogemm.errors import NotFoundError
-from autogemm.kernel import LaunchPlan
+from autogemm.kernel import LaunchPlan, TensorMap
 from autogemm.problem import Problem
 from autogemm.runtime.driver import Driver, Extents, LaunchCall, cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
 from autogemm.store import DecidedRow, open_store
+from autogemm.targets.cuda.tensor_maps import RawMap, encode, room_for_map
 
 VECTOR_BYTES = 16
 
@@ -29,6 +30,7 @@ class Kernel:
 
     launches: tuple[tuple[int, Extents, Extents, int], ...]
     workspace_bytes: int
+    tensor_maps: tuple[TensorMap, ...] = ()
 
 
 class Card:
@@ -64,7 +66,7 @@ class Card:
             with closing(Compiler(threads=1)) as compiler:
                 cubin = compiler.compile(source, self.device.sm).cubin
             module = self._modules[source.sha256] = self.driver.load(self.context, cubin)
-        return Kernel(self._launches(module, plan), plan.workspace_bytes)
+        return Kernel(self._launches(module, plan), plan.workspace_bytes, plan.tensor_maps)
 
     def _launches(
         self, module: int, plan: LaunchPlan
@@ -141,12 +143,14 @@ class Plan:
         self._alpha, self._beta = ctypes.c_float(), ctypes.c_float()
         self._a, self._b, self._c = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
         self._workspace = ctypes.c_void_p()
-        values: tuple[ctypes.c_int | ctypes.c_float | ctypes.c_void_p, ...] = (
+        self._maps = [_PlacedMap(one) for one in kernel.tensor_maps]
+        values: tuple[ctypes.c_int | ctypes.c_float | ctypes.c_void_p | RawMap, ...] = (
             *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
             *(self._alpha, self._a, ctypes.c_int(problem.lda)),
             *(self._b, ctypes.c_int(problem.ldb)),
             *(self._beta, self._c, ctypes.c_int(problem.ldc)),
-            self._workspace,
+            *([self._workspace] if kernel.workspace_bytes else []),
+            *(one.raw for one in self._maps),
         )
         # The pointers point into the values, both of which must live as long as this.
         self._values = values
@@ -166,10 +170,17 @@ class Plan:
             self._a.value = a + start_a
             self._b.value = b + start_b
             self._c.value = c + start_c
+            if self._maps:
+                self._place_maps()
             for call in on_stream.calls:
                 # Refused where the thread has another context: then it costs a little more.
                 if self._launch(*call):
                     self._card.driver.relaunch(self._card.context, call)
+
+    def _place_maps(self) -> None:
+        places = {"A": self._a, "B": self._b, "C": self._c, "workspace": self._workspace}
+        for one in self._maps:
+            one.place(places[one.matrix].value or 0)
 
     def close(self) -> None:
         """Give the workspaces back."""
@@ -187,6 +198,22 @@ class Plan:
         calls = tuple(driver.call(*launch, stream, arguments) for launch in self._launches)
         self._streams[stream] = on_stream = _OnStream(calls, workspace)
         return on_stream
+
+
+class _PlacedMap:
+    """A tensor map of matrices that lie elsewhere from call to call."""
+
+    def __init__(self, tensor_map: TensorMap) -> None:
+        self.raw = room_for_map()
+        self.matrix = tensor_map.matrix
+        self._map = tensor_map
+        self._address = 0
+
+    def place(self, address: int) -> None:
+        """For a matrix at that address. A launch has copied what it was given."""
+        if address != self._address:
+            encode(self._map, address, self.raw)
+            self._address = address
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,16 +18,21 @@ from autogemm.space.family import (
     LaunchRule,
     Parameter,
     Searched,
+    TensorMapRule,
 )
 from autogemm.space.naming import did_you_mean
 from autogemm.space.nodes import FUNCTIONS
 from autogemm.space.parsing import KEYWORDS, parse_expression
-from autogemm.space.schema import FamilyForm, LaunchForm
+from autogemm.space.schema import ConstraintForm, FamilyForm, LaunchForm, TensorMapForm
+from autogemm.space.tensor_maps import completed, element_of, rules_of
 
 # Names that mean something else in an expression, or stand in every kernel's signature.
 RESERVED = {*KEYWORDS, *FUNCTIONS, *PROBLEM_NAMES, "device", "A", "B", "C", "alpha", "beta"}
 RESERVED |= {"workspace"}
 
+_SIZES = frozenset({"M", "N", "K", "lda", "ldb", "ldc"})
+# The target that a family asks for whose instructions one architecture alone has.
+_SM_90A = "90a"
 _ARCHITECTURE = re.compile(r"\s*(>=|<=|==|>|<)\s*(\d{2,3})\s*")
 _OPERANDS = ("a", "b", "c", "accumulate")
 
@@ -44,6 +49,8 @@ def family_of(
     check = _Check(form, yaml_path)
     parameters = check.parameters()
     derive = check.derive()
+    maps = check.tensor_maps()
+    tensor_maps = tuple(check.tensor_map(i, one, derive) for i, one in enumerate(maps))
     return Family(
         name=form.family,
         summary=form.summary,
@@ -51,8 +58,16 @@ def family_of(
         architectures=form.architectures,
         parameters=parameters,
         derive=derive,
-        constraints=(*check.architectures(), *check.constraints("constraints")),
-        worth_trying=check.constraints("worth_trying"),
+        constraints=(
+            *check.architectures(),
+            *check.constraints("constraints", form.constraints),
+            *(
+                rule
+                for i, one in enumerate(maps)
+                for rule in check.constraints(f"tensor_maps.{i + 1}", rules_of(one))
+            ),
+        ),
+        worth_trying=check.constraints("worth_trying", form.worth_trying),
         launch=tuple(check.launch(i, rule, derive) for i, rule in enumerate(form.launch)),
         workspace_bytes=check.inlined("workspace_bytes", form.workspace_bytes, derive),
         seeds=check.seeds(parameters),
@@ -61,6 +76,8 @@ def family_of(
         yaml_sha256=yaml_sha256,
         template_sha256=template_sha256,
         searched=Searched(form.searched),
+        tensor_maps=tensor_maps,
+        needs_sm_90a=form.architectures == _SM_90A,
     )
 
 
@@ -129,25 +146,28 @@ class _Check:
         return {name: parsed[name] for name in order}
 
     def architectures(self) -> tuple[Constraint, ...]:
-        """``>=80`` or ``>=80, <100`` as constraints on the device."""
+        """``>=80``, ``>=80, <100`` or ``90a`` as constraints on the device."""
+        origin = f"{self._yaml_path}: architectures"
+        if self._form.architectures == _SM_90A:
+            rule = parse_expression("device.arch == 90", origin)
+            return (Constraint(rule, "instructions of compute capability 9.0 alone (sm_90a)"),)
         constraints = []
         for part in self._form.architectures.split(","):
             match = _ARCHITECTURE.fullmatch(part)
             if match is None:
                 raise self._error(
                     "architectures",
-                    f"write comparisons like '>=80' or '>=80, <100', got {part.strip()!r}",
+                    f"write comparisons like '>=80' or '>=80, <100', or 90a, got {part.strip()!r}",
                 )
-            text = f"device.arch {match[1]} {match[2]}"
-            rule = parse_expression(text, f"{self._yaml_path}: architectures")
+            rule = parse_expression(f"device.arch {match[1]} {match[2]}", origin)
             constraints.append(Constraint(rule, "the architectures that the family is written for"))
         return tuple(constraints)
 
-    def constraints(self, field: str) -> tuple[Constraint, ...]:
-        """Those of ``constraints`` or ``worth_trying``: numbers, and may read the device."""
+    def constraints(self, field: str, forms: Sequence[ConstraintForm]) -> tuple[Constraint, ...]:
+        """Rules that are numbers, and may read the device."""
         known = {**self._kinds, **dict.fromkeys(DEVICE_NAMES, int)}
         constraints = []
-        for position, form in enumerate(getattr(self._form, field), start=1):
+        for position, form in enumerate(forms, start=1):
             rule = self._parsed(f"{field}.{position}", form.require, known)
             self._check_number(rule, known)
             constraints.append(Constraint(rule, form.because))
@@ -162,6 +182,46 @@ class _Check:
             threads=tuple(self.inlined(f"{field}.threads", text, derive) for text in form.threads),
             smem_bytes=self.inlined(f"{field}.smem_bytes", form.smem_bytes, derive),
             when=self._of_config(f"{field}.when", form.when),
+        )
+
+    def tensor_maps(self) -> tuple[TensorMapForm, ...]:
+        """As written, with what follows from their matrices; names that are free."""
+        forms: list[TensorMapForm] = []
+        for i, form in enumerate(self._form.tensor_maps):
+            field = f"tensor_maps.{i + 1}"
+            self._check_free(f"{field}.name", form.name)
+            if form.name in (*self._form.derive, *(earlier.name for earlier in forms)):
+                raise self._error(f"{field}.name", f"the name {form.name!r} is taken already")
+            try:
+                element_of(form)
+                forms.append(completed(form))
+            except FamilyError as error:
+                raise self._error(field, str(error)) from None
+        return tuple(forms)
+
+    def tensor_map(
+        self, i: int, form: TensorMapForm, derive: dict[str, Expression]
+    ) -> TensorMapRule:
+        """Everything of a map as expressions of parameters and the problem."""
+
+        def inlined(field: str, text: str | None) -> Expression:
+            assert text is not None, "completed"
+            return self.inlined(f"tensor_maps.{i + 1}.{field}", text, derive)
+
+        swizzle = inlined("swizzle", form.swizzle)
+        if sizes := sorted(swizzle.names & _SIZES):
+            raise swizzle.error(f"a swizzle is of the config, it cannot read {' '.join(sizes)}")
+        columns, rows = form.extent or ("", "")
+        return TensorMapRule(
+            name=form.name,
+            matrix=form.matrix,
+            element=element_of(form),
+            extent=(inlined("extent", columns), inlined("extent", rows)),
+            ld=inlined("ld", form.ld),
+            box=(inlined("box", form.box[0]), inlined("box", form.box[1])),
+            swizzle=swizzle,
+            offset_bytes=inlined("offset_bytes", form.offset_bytes),
+            when=self._of_config(f"tensor_maps.{i + 1}.when", form.when),
         )
 
     def _of_config(self, field: str, text: str) -> Expression:

@@ -4,7 +4,7 @@ from autogemm.config import Config, Value
 from autogemm.device import Device
 from autogemm.dtypes import DType
 from autogemm.errors import FamilyError, UsageError
-from autogemm.kernel import Launch, LaunchPlan
+from autogemm.kernel import Launch, LaunchPlan, TensorMap
 from autogemm.problem import Problem
 from autogemm.space.evaluation import Operand
 from autogemm.space.expression import Expression
@@ -52,7 +52,7 @@ def broken_constraints(
 
 
 def launch_plan(family: Family, config: Config, problem: Problem) -> LaunchPlan:
-    """The launches of one config on one problem, and the workspace in bytes.
+    """The launches of one config on one problem, the workspace in bytes, and the tensor maps.
 
     Raises FamilyError for a grid or block below 1 or a negative number of bytes, UsageError for a
     config that is none of the family's.
@@ -75,7 +75,26 @@ def launch_plan(family: Family, config: Config, problem: Problem) -> LaunchPlan:
         for rule in family.launch
         if number(rule.when, 0)
     )
-    return LaunchPlan(launches, number(family.workspace_bytes, 0))
+
+    def pair(expressions: tuple[Expression, Expression]) -> tuple[int, int]:
+        columns, rows = (number(expression, 1) for expression in expressions)
+        return (columns, rows)
+
+    tensor_maps = tuple(
+        TensorMap(
+            name=rule.name,
+            matrix=rule.matrix,
+            element=rule.element_for(problem.dtype),
+            extent=pair(rule.extent),
+            ld=number(rule.ld, 1),
+            box=pair(rule.box),
+            swizzle_bytes=number(rule.swizzle, 0),
+            offset_bytes=number(rule.offset_bytes, 0),
+        )
+        for rule in family.tensor_maps
+        if number(rule.when, 0)
+    )
+    return LaunchPlan(launches, number(family.workspace_bytes, 0), tensor_maps)
 
 
 def _given(family: Family, config: Config, problem: Problem) -> dict[str, Operand]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from autogemm.config import Config, Value
 from autogemm.device import Device
-from autogemm.dtypes import DType
+from autogemm.dtypes import DType, Element
 from autogemm.problem import Problem
 from autogemm.space.evaluation import Operand
 from autogemm.space.expression import Expression
@@ -65,6 +65,28 @@ class LaunchRule:
     when: Expression
 
 
+@dataclass(frozen=True, slots=True)
+class TensorMapRule:
+    """One tensor map, as `autogemm.kernel.TensorMap` in expressions; ``element`` is None where the
+    matrix's own type counts. ``when``, which says whether this config has it, reads parameters
+    alone.
+    """
+
+    name: str
+    matrix: str
+    element: Element | None
+    extent: tuple[Expression, Expression]
+    ld: Expression
+    box: tuple[Expression, Expression]
+    swizzle: Expression
+    offset_bytes: Expression
+    when: Expression
+
+    def element_for(self, dtype: DType) -> Element:
+        """What the map's elements are in a problem of those types."""
+        return self.element or (dtype.c if self.matrix == "C" else dtype.ab)
+
+
 class Searched(StrEnum):
     """When a family is searched: whenever a problem fits, there only where emulated arithmetic is
     allowed, or only if it is named.
@@ -102,6 +124,9 @@ class Family:
     yaml_sha256: str
     template_sha256: str
     searched: Searched = Searched.ALWAYS
+    tensor_maps: tuple[TensorMapRule, ...] = ()
+    needs_sm_90a: bool = False
+    """Whether every kernel is for the target sm_90a."""
 
     def fits(self, dtype: DType) -> bool:
         """Whether there are kernels for matrices of these element types, as far as is known."""

@@ -59,6 +59,7 @@ Extents = Annotated[
 ]
 
 
+Pair = Annotated[list[ExpressionText], Field(min_length=2, max_length=2)]
 Labels = Annotated[list[str], BeforeValidator(_listed), Field(min_length=1, max_length=16)]
 
 
@@ -94,6 +95,25 @@ class LaunchForm(_Form):
     when: ExpressionText = "1"
 
 
+class TensorMapForm(_Form):
+    """``{name: map_a, matrix: A, box: [64, BM], swizzle: 128}``.
+
+    ``box`` is [columns, rows] as stored, in elements; ``swizzle`` bytes. A map of the workspace
+    also has an ``element`` type, its ``extent`` [columns, rows], ``ld``, and ``offset_bytes``. A
+    map whose ``when`` is 0 is left out; it reads parameters only.
+    """
+
+    name: Identifier
+    matrix: Literal["A", "B", "C", "workspace"]
+    box: Pair
+    swizzle: ExpressionText = "0"
+    element: str | None = None
+    extent: Pair | None = None
+    ld: ExpressionText | None = None
+    offset_bytes: ExpressionText = "0"
+    when: ExpressionText = "1"
+
+
 class FamilyForm(_Form):
     """A whole file. ``dtypes`` has one element type or several for each of a, b, c, accumulate.
 
@@ -113,6 +133,7 @@ class FamilyForm(_Form):
     worth_trying: Annotated[list[ConstraintForm], Field(max_length=500)] = []
     launch: Annotated[list[LaunchForm], Field(min_length=1, max_length=16)]
     workspace_bytes: ExpressionText = "0"
+    tensor_maps: Annotated[list[TensorMapForm], Field(max_length=8)] = []
     seeds: Annotated[list[dict[str, ParameterValue]], Field(max_length=1000)] = []
 
 
@@ -150,6 +171,7 @@ _FORMS: dict[object, type[BaseModel]] = {
     "constraints": ConstraintForm,
     "worth_trying": ConstraintForm,
     "launch": LaunchForm,
+    "tensor_maps": TensorMapForm,
 }
 
 

@@ -3,7 +3,7 @@
 A kernel whose newest certificate is a failure is never the best.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy import case, select
@@ -21,14 +21,16 @@ from autogemm.store.convert import (
     verification_of,
 )
 from autogemm.store.models import (
+    DeviceRecord,
     FinalsEntryRecord,
     FinalsRecord,
     KernelRecord,
+    ProblemRecord,
     RunRecord,
     TrialRecord,
 )
 from autogemm.store.records import BestQuery, ResultRow
-from autogemm.store.timings import GROUP, Timing, best_timings, run_of
+from autogemm.store.timings import GROUP, BestPlace, Timing, best_places, run_of, timings_at
 from autogemm.stored_kernel import StoredKernel
 
 # Ids have 32 bits; longer digits are the beginning of a sha256.
@@ -38,21 +40,30 @@ _MEASURED_FIRST = case((RunRecord.provenance == Provenance.MEASURED.value, 0), e
 
 def best_rows(session: Session, query: BestQuery) -> list[ResultRow]:
     """One row for each device, problem, provenance, cache state and fill, sorted by these."""
-    return sorted(_result_rows(session, best_timings(session, query)), key=_place)
+    return _result_rows(session, _in_order(session, best_places(session, query)))
 
 
-def history_rows(session: Session, query: BestQuery) -> list[ResultRow]:
-    """As `best_rows`, one row for each environment too; of one place the oldest first."""
-    groups = (*GROUP, RunRecord.environment_id)
-    rows = _result_rows(session, best_timings(session, query, groups))
-    return sorted(rows, key=lambda row: (_place(row), row.measured_at))
+def history_rows(session: Session, query: BestQuery, limit: int | None) -> list[ResultRow]:
+    """As `best_rows`, one row for each environment too; of one place the oldest first.
+
+    At most the first ``limit`` of them; no more is read.
+    """
+    places = best_places(session, query, (*GROUP, RunRecord.environment_id))
+    return _result_rows(session, _in_order(session, places)[:limit])
 
 
-def _place(row: ResultRow) -> tuple[object, ...]:
-    return (
-        *(row.device.name, row.problem.flops, row.problem.label),
-        *(row.provenance, row.l2, row.fill),
-    )
+def _in_order(session: Session, places: Iterable[BestPlace]) -> list[BestPlace]:
+    """By the names and figures that stand for the numbers of a group, then by age."""
+    devices = {one.id: one.name for one in session.scalars(select(DeviceRecord))}
+    problems = {one.id: problem_of(one) for one in session.scalars(select(ProblemRecord))}
+
+    def key(place: BestPlace) -> tuple[object, ...]:
+        device_id, problem_id, provenance, l2, fill, *_ = place.group
+        problem = problems[problem_id]
+        what = (devices[device_id], problem.flops, problem.label)
+        return (*what, provenance, l2, fill, place.measured_at)
+
+    return sorted(places, key=key)
 
 
 def best_kernel(session: Session, query: BestQuery) -> StoredKernel:
@@ -61,7 +72,7 @@ def best_kernel(session: Session, query: BestQuery) -> StoredKernel:
 
     Raises NotFoundError when nothing matches, or there is no source of anything that does.
     """
-    timings = list(best_timings(session, query))
+    timings = timings_at(session, best_places(session, query))
     if not timings:
         raise NotFoundError("no result matches: autogemm db best lists what there is")
     chosen = max(
@@ -149,8 +160,8 @@ def _time_us(timing: Timing) -> float | None:
     return None
 
 
-def _result_rows(session: Session, timings: Iterable[Timing]) -> list[ResultRow]:
-    found = list(timings)
+def _result_rows(session: Session, places: Sequence[BestPlace]) -> list[ResultRow]:
+    found = timings_at(session, places)
     finals = {timing.finals_id for timing in found if isinstance(timing, FinalsEntryRecord)}
     baselines = select(FinalsEntryRecord.finals_id, FinalsEntryRecord.samples_us).where(
         FinalsEntryRecord.place == 0, FinalsEntryRecord.finals_id.in_(finals)

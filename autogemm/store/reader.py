@@ -52,10 +52,10 @@ class Reader:
         with self.reading() as session:
             return best.best_rows(session, query)
 
-    def history(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
-        """As `best`, for each environment; of one place the oldest first."""
+    def history(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[ResultRow]:
+        """As `best`, for each environment; of one place the oldest first. The first ``limit``."""
         with self.reading() as session:
-            return best.history_rows(session, query)
+            return best.history_rows(session, query, limit)
 
     def stored_kernel(self, what: BestQuery | int | str = _EVERYTHING) -> StoredKernel:
         """One kernel with its source, by query, id, or the beginning of its sha256.

@@ -1,14 +1,24 @@
 """Which of the stored timings is the best of a group, as selects.
 
-A kernel whose newest certificate is a failure is never the best.
+First where it stands (`best_places`: few columns of few rows), then, of those that are wanted, all
+of it (`timings_at`). A kernel whose newest certificate is a failure is never the best.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from typing import Any
 
 from sqlalchemy import ScalarSelect, Select, and_, func, select
-from sqlalchemy.orm import InstrumentedAttribute, Session, aliased, joinedload, lazyload
+from sqlalchemy.orm import (
+    InstrumentedAttribute,
+    Session,
+    aliased,
+    joinedload,
+    lazyload,
+    selectinload,
+)
 
 from autogemm.store.certificates import has_not_failed
 from autogemm.store.models import (
@@ -28,6 +38,7 @@ Timing = FinalsEntryRecord | TrialRecord
 _MOST_IDS = 10_000
 
 Groups = tuple[InstrumentedAttribute[Any], ...]
+Group = tuple[Any, ...]
 
 # Times that may be compared with each other: not across GPUs, problems, sources, cache states,
 # contents of the matrices.
@@ -40,41 +51,79 @@ GROUP: Groups = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class BestPlace:
+    """Where the best timing of a group stands: an entry of finals, or a trial.
+
+    ``group`` has the values of the columns that make the groups, in their order.
+    """
+
+    group: Group
+    run_id: int
+    measured_at: datetime
+    entry: tuple[int, int] | None = None
+    """Finals and place; None for a trial."""
+    trial_id: int | None = None
+
+
 def run_of(timing: Timing) -> RunRecord:
     """The run that a timing belongs to."""
     return timing.run if isinstance(timing, TrialRecord) else timing.finals.run
 
 
-def best_timings(session: Session, query: BestQuery, groups: Groups = GROUP) -> Iterator[Timing]:
+def best_places(session: Session, query: BestQuery, groups: Groups = GROUP) -> list[BestPlace]:
     """Of each group that matches the winner of its finals, or else its fastest trial."""
-    decided = set()
-    for winner in session.scalars(_best_winners(query, groups)):
-        decided.add(tuple(getattr(winner.finals.run, column.key) for column in groups))
-        yield winner
-    undecided: dict[int, tuple[object, ...]] = {}
-    for run_id, *group in session.execute(select(RunRecord.id, *groups).where(*conditions(query))):
-        if tuple(group) not in decided:
-            undecided[run_id] = tuple(group)
-    yield from _fastest_trials(session, undecided, query.family)
+    decided = [
+        BestPlace(tuple(group), run_id, measured_at, entry=(finals_id, place))
+        for finals_id, place, run_id, measured_at, *group in session.execute(
+            _best_winners(query, groups)
+        )
+    ]
+    done = {place.group for place in decided}
+    runs = session.execute(select(RunRecord.id, *groups).where(*conditions(query)))
+    undecided = {run_id: group for run_id, *rest in runs if (group := tuple(rest)) not in done}
+    return [*decided, *_fastest_trials(session, undecided, query.family)]
+
+
+def timings_at(session: Session, places: Sequence[BestPlace]) -> list[Timing]:
+    """The timings that stand there, in the same order."""
+    # What many runs have in common is read once and not with every row.
+    shared = tuple(map(selectinload, (RunRecord.problem, RunRecord.device, RunRecord.environment)))
+    kernel = joinedload(FinalsEntryRecord.kernel).load_only(KernelRecord.template_sha256)
+    finals = joinedload(FinalsEntryRecord.finals).options(
+        lazyload(FinalsRecord.entries), joinedload(FinalsRecord.run).options(*shared)
+    )
+    found: dict[object, Timing] = {}
+    for finals_ids in in_chunks(place.entry[0] for place in places if place.entry):
+        entries = select(FinalsEntryRecord).where(
+            FinalsEntryRecord.finals_id.in_(finals_ids),
+            FinalsEntryRecord.place.in_({place.entry[1] for place in places if place.entry}),
+        )
+        for entry in session.scalars(entries.options(finals, kernel)):
+            found[entry.finals_id, entry.place] = entry
+    for trial_ids in in_chunks(place.trial_id for place in places if place.trial_id is not None):
+        for trial in session.scalars(select(TrialRecord).where(TrialRecord.id.in_(trial_ids))):
+            found[trial.id] = trial
+    return [found[place.entry or place.trial_id] for place in places]
 
 
 def _fastest_trials(
-    session: Session, group_of: Mapping[int, tuple[object, ...]], family: str | None
-) -> Iterator[TrialRecord]:
+    session: Session, group_of: Mapping[int, Group], family: str | None
+) -> Iterator[BestPlace]:
     """One for each group of runs that has a trial with a time."""
-    fastest: dict[tuple[object, ...], tuple[float, int]] = {}
+    fastest: dict[Group, tuple[float, int, int, datetime]] = {}
     for run_ids in in_chunks(group_of):
         of_runs = (
-            select(TrialRecord.run_id, TrialRecord.time_us, TrialRecord.id)
+            select(TrialRecord.time_us, TrialRecord.id, TrialRecord.run_id, TrialRecord.finished_at)
             .join(RunRecord, RunRecord.id == TrialRecord.run_id)
             .where(RunRecord.id.in_(run_ids), TrialRecord.id == _fastest_of_run(family))
         )
-        for run_id, time_us, trial_id in session.execute(of_runs):
-            group = group_of[run_id]
+        for time_us, trial_id, run_id, finished_at in session.execute(of_runs):
             assert time_us is not None, "it is the fastest"
-            fastest[group] = min(fastest.get(group, (time_us, trial_id)), (time_us, trial_id))
-    for trial_ids in in_chunks([trial_id for _, trial_id in fastest.values()]):
-        yield from session.scalars(select(TrialRecord).where(TrialRecord.id.in_(trial_ids)))
+            group, candidate = group_of[run_id], (time_us, trial_id, run_id, finished_at)
+            fastest[group] = min(fastest.get(group, candidate), candidate)
+    for group, (_, trial_id, run_id, finished_at) in fastest.items():
+        yield BestPlace(group, run_id, finished_at, trial_id=trial_id)
 
 
 def in_chunks(ids: Iterable[int]) -> Iterator[list[int]]:
@@ -102,58 +151,57 @@ def _fastest_of_run(family: str | None) -> ScalarSelect[int]:
     return fastest.correlate(RunRecord).scalar_subquery()
 
 
-def _best_winners(query: BestQuery, groups: Groups) -> Select[FinalsEntryRecord]:
+def _first_place(family: str | None) -> ScalarSelect[int]:
+    """The winner of finals, of a family its best placed kernel: one look into an index."""
+    entry = aliased(FinalsEntryRecord)
+    first = select(entry.place).where(
+        entry.finals_id == FinalsRecord.id, entry.place > 0, has_not_failed(entry.kernel_id)
+    )
+    if family is not None:
+        first = first.where(entry.family == family)
+    return first.order_by(entry.place).limit(1).correlate(FinalsRecord).scalar_subquery()
+
+
+def _best_winners(query: BestQuery, groups: Groups) -> Select[Any]:
     """Of each group the winner of finals with the highest paired ratio to the baseline.
 
     Ratios compare across runs, times do not; and only within the newest environment, because a
-    new driver or compiler changes both sides. Where a family is asked for, the winner is its best
-    placed kernel.
+    new driver or compiler changes both sides.
     """
-    may_win = has_not_failed(FinalsEntryRecord.kernel_id)
-    wanted = [FinalsEntryRecord.place > 0, may_win, *conditions(query)]
-    if query.family is not None:
-        wanted.append(FinalsEntryRecord.family == query.family)
-    first_place = func.min(FinalsEntryRecord.place).over(partition_by=FinalsEntryRecord.finals_id)
     newest_environment = func.first_value(RunRecord.environment_id).over(
         partition_by=groups, order_by=FinalsRecord.id.desc()
     )
+    named = [column.label(f"group_{number}") for number, column in enumerate(groups)]
     winners = (
         select(
-            FinalsEntryRecord.finals_id,
-            *(column.label(f"group_{place}") for place, column in enumerate(groups)),
-            FinalsEntryRecord.place,
-            FinalsEntryRecord.ratio,
-            (FinalsEntryRecord.place == first_place).label("is_first"),
+            *(FinalsEntryRecord.finals_id, FinalsEntryRecord.place, FinalsEntryRecord.ratio),
+            *(FinalsRecord.run_id, FinalsRecord.measured_at, *named),
             (RunRecord.environment_id == newest_environment).label("is_newest"),
         )
-        .join(FinalsEntryRecord.finals)
-        .join(FinalsRecord.run)
-        .where(*wanted)
+        .select_from(RunRecord)
+        .join(FinalsRecord, FinalsRecord.run_id == RunRecord.id)
+        .join(
+            FinalsEntryRecord,
+            and_(
+                FinalsEntryRecord.finals_id == FinalsRecord.id,
+                FinalsEntryRecord.place == _first_place(query.family),
+            ),
+        )
+        .where(*conditions(query))
         .subquery()
     )
+    of_group = [winners.c[column.name] for column in named]
     best_first = func.row_number().over(
-        partition_by=[winners.c[f"group_{place}"] for place in range(len(groups))],
+        partition_by=of_group,
         order_by=(winners.c.ratio.desc().nulls_last(), winners.c.finals_id.desc()),
     )
     ranked = (
-        select(winners.c.finals_id, winners.c.place, best_first.label("rank"))
-        .where(winners.c.is_newest, winners.c.is_first)
+        select(
+            *(winners.c.finals_id, winners.c.place, winners.c.run_id, winners.c.measured_at),
+            *(*of_group, best_first.label("rank")),
+        )
+        .where(winners.c.is_newest)
         .subquery()
     )
-    is_ranked = and_(
-        ranked.c.finals_id == FinalsEntryRecord.finals_id,
-        ranked.c.place == FinalsEntryRecord.place,
-    )
-    # Its finals and run in the same query; without the other contestants, and what many runs have
-    # in common once and not with every row.
-    run = joinedload(FinalsRecord.run).options(
-        *map(lazyload, (RunRecord.problem, RunRecord.device, RunRecord.environment))
-    )
-    finals = joinedload(FinalsEntryRecord.finals).options(lazyload(FinalsRecord.entries), run)
-    kernel = joinedload(FinalsEntryRecord.kernel).load_only(KernelRecord.template_sha256)
-    winner = select(FinalsEntryRecord).join(ranked, is_ranked).where(ranked.c.rank == 1)
-    return winner.options(finals, kernel)
-
-
-def _group(run: RunRecord, groups: Groups) -> tuple[object, ...]:
-    return tuple(getattr(run, column.key) for column in groups)
+    shown = [column for column in ranked.c if column.name != "rank"]
+    return select(*shown).where(ranked.c.rank == 1)

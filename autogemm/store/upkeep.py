@@ -12,7 +12,7 @@ from autogemm.store.bench_models import BenchRecord
 from autogemm.store.models import CertificateRecord, RunRecord, TrialRecord
 from autogemm.store.queries import conditions
 from autogemm.store.records import BestQuery
-from autogemm.store.timings import best_timings, run_of
+from autogemm.store.timings import best_places
 
 # Rows that several others share, and that go with the last of them; kernels first, then what a run
 # is made of.
@@ -45,7 +45,7 @@ def prunable(
     if before is not None:
         wanted.append(RunRecord.started_at < before)
     matching = session.scalars(select(RunRecord).where(*wanted).order_by(RunRecord.id)).all()
-    best = set() if with_best else {run_of(one).id for one in best_timings(session, BestQuery())}
+    best = set() if with_best else {one.run_id for one in best_places(session, BestQuery())}
     failed = select(CertificateRecord.run_id).filter_by(verdict=Verdict.FAILED.value)
     with_failures = set(session.scalars(failed))
     reasons = {

@@ -23,6 +23,7 @@ from autogemm.errors import (
 )
 from autogemm.kernel import CompiledKernel, KernelSource
 from autogemm.problem import Layout
+from autogemm.resources import data_folder
 
 pytestmark = pytest.mark.compile
 
@@ -153,6 +154,16 @@ def test_an_architecture_variant_compiles(compiler: Compiler) -> None:
     assert compiler.compile(source_of(text), "sm_90a").arch == "sm_90a"
     with pytest.raises(KernelCompileError, match=r"sm_90\b"):
         compiler.compile(source_of(text), "sm_90")
+
+
+def test_a_source_may_need_an_architecture_variant(compiler: Compiler) -> None:
+    asks = (data_folder("templates") / "parts/sm_90a.cu.jinja").read_text()
+    text = 'extern "C" __global__ void a() { asm volatile("wgmma.fence.sync.aligned;"); }'
+    kernel = compiler.compile(source_of(asks + text), "sm_90")
+    assert (kernel.arch, kernel.options[0]) == ("sm_90a", "--gpu-architecture=sm_90a")
+    assert ".target sm_90a" in ptx(source_of(asks + text), "sm_90")
+    with pytest.raises(KernelCompileError, match=r"for compute capability 9\.0 alone"):
+        compiler.compile(source_of(asks + text), "sm_100")
 
 
 @pytest.mark.parametrize("arch", ["sm_42", "90", "sm_90 -G", "compute_90", "", "sm_aff"])

@@ -46,7 +46,9 @@ class Kernel:
         """The same with the functions that it calls in front of it."""
         in_cluster = "cluster" in self.parts
         parts = [
-            environment().get_template(f"parts/{part}.cu.jinja").render(in_cluster=in_cluster)
+            environment()
+            .get_template(f"parts/{part}.cu.jinja")
+            .render(in_cluster=in_cluster, stores=True)
             for part in self.parts
         ]
         edited = self.edited(name)

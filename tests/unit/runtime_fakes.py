@@ -15,7 +15,7 @@ from autogemm.runtime import plans
 
 c_int, c_float, c_pointer = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
 ARGUMENTS = (c_int, c_int, c_int, c_float, c_pointer, c_int, c_pointer, c_int, c_float, c_pointer)
-ARGUMENTS += (c_int, c_pointer)
+ARGUMENTS += (c_int,)
 
 
 class HostArray:
@@ -116,7 +116,7 @@ class FakeDriver:
 
 
 def _compute(text: str, values: list[Any]) -> None:
-    m, n, k, alpha, a, lda, b, ldb, beta, c, ldc, _ = values
+    m, n, k, alpha, a, lda, b, ldb, beta, c, ldc = values
     _require_valid(text, {"M": m, "N": n, "K": k}, {"A": (a, lda), "B": (b, ldb), "C": (c, ldc)})
     layout = re.search(r"[Ll]ayout (..):", text)
     assert layout is not None, "a kernel says its layout"

@@ -66,6 +66,8 @@ def test_history_compares_each_environment_with_the_one_before(store: Store) -> 
     assert [row["by"] for row in rows] == [None, "cublas", "time"]
     assert rows[2]["speed_up"] == pytest.approx(2835 / 2500)
     assert "590.2" in db("history").stdout
+    assert store.history(limit=2) == store.history()[:2]
+    assert [row.environment.driver for row in store.history(limit=1)] == ["580.1"]
 
 
 def test_compare_two_runs_by_how_they_stood_to_cublas(store: Store) -> None:

@@ -1,6 +1,5 @@
 """One prepared problem on a card: inputs, references, baseline, and contestants to run on them."""
 
-import ctypes
 import functools
 import itertools
 import statistics
@@ -26,7 +25,13 @@ from autogemm.targets.cuda.card import Card
 from autogemm.targets.cuda.cublas import Cublas
 from autogemm.targets.cuda.energy import EnergyMeter
 from autogemm.targets.cuda.inputs import InputSet, num_rotated, require_memory
-from autogemm.targets.cuda.launching import Arguments, CandidateError, LoadedKernel
+from autogemm.targets.cuda.launching import (
+    Arguments,
+    CandidateError,
+    LoadedKernel,
+    Places,
+    gemm_arguments,
+)
 from autogemm.targets.cuda.timing import (
     SAMPLE_US,
     SHORT_LAUNCH_US,
@@ -246,19 +251,11 @@ class KernelContestant:
         return workspace
 
     def _arguments_for(self, bench: Bench, inputs: InputSet) -> Arguments:
-        problem = bench.problem
-        workspace = [ctypes.c_void_p(self._workspace.ptr)] if self._workspace is not None else []
-        return Arguments(
-            ctypes.c_int(problem.m),
-            ctypes.c_int(problem.n),
-            ctypes.c_int(problem.k),
-            ctypes.c_float(inputs.alpha),
-            ctypes.c_void_p(inputs.a.address),
-            ctypes.c_int(problem.lda),
-            ctypes.c_void_p(inputs.b.address),
-            ctypes.c_int(problem.ldb),
-            ctypes.c_float(inputs.beta),
-            ctypes.c_void_p(inputs.own_c or bench.result.address),
-            ctypes.c_int(problem.ldc),
-            *workspace,
+        places = Places(
+            A=inputs.a.address,
+            B=inputs.b.address,
+            C=inputs.own_c or bench.result.address,
+            workspace=self._workspace.ptr if self._workspace is not None else 0,
         )
+        factors = (inputs.alpha, inputs.beta)
+        return gemm_arguments(self.candidate.plan, bench.problem, factors, places)

@@ -3,10 +3,14 @@
 import contextlib
 import ctypes
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from autogemm.kernel import Candidate, Launch
+from autogemm.errors import DeviceError
+from autogemm.kernel import Candidate, Launch, LaunchPlan
 from autogemm.outcome import Status
+from autogemm.problem import Problem
+from autogemm.targets.cuda.tensor_maps import RawMap, encode, room_for_map
 
 # Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares.
 DEFAULT_SMEM_BYTES = 47 * 1024
@@ -45,10 +49,46 @@ class CandidateError(Exception):
 class Arguments:
     """Kernel arguments as the driver takes them: an array of pointers to the values."""
 
-    def __init__(self, *values: ctypes.c_int | ctypes.c_float | ctypes.c_void_p) -> None:
+    def __init__(self, *values: ctypes.c_int | ctypes.c_float | ctypes.c_void_p | RawMap) -> None:
         self._values = values  # the pointers point into these
         self._pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         self.address = ctypes.addressof(self._pointers)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Addresses of a problem's matrices on the card; 0 for no workspace."""
+
+    A: int
+    B: int
+    C: int
+    workspace: int = 0
+
+
+def gemm_arguments(
+    plan: LaunchPlan, problem: Problem, factors: tuple[float, float], places: Places
+) -> Arguments:
+    """What every kernel of the plan takes; ``factors`` are alpha and beta.
+
+    Raises CandidateError where the driver refuses a tensor map.
+    """
+    alpha, beta = factors
+    maps = [room_for_map() for _ in plan.tensor_maps]
+    try:
+        for raw, one in zip(maps, plan.tensor_maps, strict=True):
+            encode(one, getattr(places, one.matrix), raw)
+    except DeviceError as error:
+        raise CandidateError(Status.LAUNCH_FAILED, str(error)) from error
+    return Arguments(
+        *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
+        ctypes.c_float(alpha),
+        *(ctypes.c_void_p(places.A), ctypes.c_int(problem.lda)),
+        *(ctypes.c_void_p(places.B), ctypes.c_int(problem.ldb)),
+        ctypes.c_float(beta),
+        *(ctypes.c_void_p(places.C), ctypes.c_int(problem.ldc)),
+        *([ctypes.c_void_p(places.workspace)] if plan.workspace_bytes else []),
+        *maps,
+    )
 
 
 class Launching(Protocol):

@@ -4,7 +4,6 @@
 random reals; results are not looked at.
 """
 
-import ctypes
 import pickle
 import sys
 from pathlib import Path
@@ -13,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from autogemm.elements import stored
-from autogemm.targets.cuda.launching import Arguments, LoadedKernel
+from autogemm.targets.cuda.launching import LoadedKernel, Places, gemm_arguments
 from autogemm.targets.cuda.profiler import NUM_WARM_LAUNCHES
-from autogemm.targets.cuda.sanitized import BareCard, placed
+from autogemm.targets.cuda.sanitized import BareCard, placed, zeroed_workspace
 from autogemm.targets.cuda.sanitizer import Job
 
 
@@ -32,21 +31,10 @@ def run(job: Job) -> None:
             ((problem.m, problem.n), problem.ldc, problem.dtype.c),
         )
     )
-    workspace: list[ctypes.c_void_p] = []
-    if num_bytes := job.candidate.plan.workspace_bytes:
-        address = card.allocate(num_bytes)
-        card.write(address, np.zeros(num_bytes, np.uint8))
-        workspace = [ctypes.c_void_p(address)]
     kernel = LoadedKernel(card, job.candidate)
-    arguments = Arguments(
-        *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
-        ctypes.c_float(problem.alpha),
-        *(ctypes.c_void_p(a), ctypes.c_int(problem.lda)),
-        *(ctypes.c_void_p(b), ctypes.c_int(problem.ldb)),
-        ctypes.c_float(problem.beta),
-        *(ctypes.c_void_p(c), ctypes.c_int(problem.ldc)),
-        *workspace,
-    )
+    places = Places(a, b, c, zeroed_workspace(card, job))
+    factors = (problem.alpha, problem.beta)
+    arguments = gemm_arguments(job.candidate.plan, problem, factors, places)
     for _ in range(NUM_WARM_LAUNCHES + 1):
         kernel.queue(arguments)
     card.runtime.deviceSynchronize()

@@ -5,7 +5,6 @@ an allocation of its own of exactly its size, so that one element beyond it is o
 nothing is written to what a kernel must not read: C at beta = 0, and workspace.
 """
 
-import ctypes
 import pickle
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from autogemm.dtypes import Element
 from autogemm.elements import Floats, Stored, loaded, not_a_number, rounded, stored
 from autogemm.problem import Problem
 from autogemm.targets.cuda.inputs import exact_scalar
-from autogemm.targets.cuda.launching import Arguments, LoadedKernel
+from autogemm.targets.cuda.launching import LoadedKernel, Places, gemm_arguments
 from autogemm.targets.cuda.sanitizer import Job
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
@@ -74,26 +73,10 @@ def run(job: Job) -> str:
     b_address = placed(card, stored(b, dtype.ab), problem.ldb, dtype.ab)
     got = stored(c, dtype.c)
     c_address = placed(card, got, problem.ldc, dtype.c, blank=beta == 0)
-    workspace: list[ctypes.c_void_p] = []
-    if num_bytes := job.candidate.plan.workspace_bytes:
-        # Zero once, as kernels may expect of their counters.
-        zeros = np.zeros(num_bytes, np.uint8)
-        address = card.allocate(num_bytes)
-        card.write(address, zeros)
-        workspace = [ctypes.c_void_p(address)]
+    places = Places(a_address, b_address, c_address, zeroed_workspace(card, job))
     card.free_guards()
     kernel = LoadedKernel(card, job.candidate)
-    kernel.queue(
-        Arguments(
-            *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
-            ctypes.c_float(alpha),
-            *(ctypes.c_void_p(a_address), ctypes.c_int(problem.lda)),
-            *(ctypes.c_void_p(b_address), ctypes.c_int(problem.ldb)),
-            ctypes.c_float(beta),
-            *(ctypes.c_void_p(c_address), ctypes.c_int(problem.ldc)),
-            *workspace,
-        )
-    )
+    kernel.queue(gemm_arguments(job.candidate.plan, problem, (alpha, beta), places))
     card.runtime.deviceSynchronize()
     expected = reference(problem, a, b, c, (alpha, beta))
     card.read_rows(c_address, got, problem.ldc)
@@ -106,6 +89,16 @@ def run(job: Job) -> str:
         f"wrong: {len(wrong)} of {c.size} elements, first C[{row}, {col}]: "
         f"got {result[row, col]:g}, expected {expected[row, col]:g}"
     )
+
+
+def zeroed_workspace(card: BareCard, job: Job) -> int:
+    """Its address, 0 for none. Zero once, as kernels may expect of their counters."""
+    num_bytes = job.candidate.plan.workspace_bytes
+    if not num_bytes:
+        return 0
+    address = card.allocate(num_bytes)
+    card.write(address, np.zeros(num_bytes, np.uint8))
+    return address
 
 
 def integers(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:

@@ -175,12 +175,14 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
         FindingKind.BARRIER_DIVERGENCE: f"block {finding.block}: {others_wait}",
         FindingKind.WARP_DIVERGENCE: f"{who}: not all lanes of the mask take part",
         FindingKind.BAD_COPY: (
-            f"{who}: valid_bytes out of range, a bulk copy of no multiple of 16 bytes, or not from "
-            "global to shared memory"
+            f"{who}: valid_bytes out of range, a bulk copy of no multiple of 16 bytes, or not "
+            "between global and shared memory"
         ),
         FindingKind.BAD_BARRIER: f"{who}: {MISUSES[finding.size % len(MISUSES)]}",
         FindingKind.BAD_RANK: who,
-        FindingKind.NO_PROXY_FENCE: f"bulk copy {who} over what {earlier} stored{at_other}",
+        FindingKind.NO_PROXY_FENCE: (
+            f"bulk copy {who} {'over' if finding.write else 'of'} what {earlier} stored{at_other}"
+        ),
         FindingKind.LOST_COPY: f"{who}: its block ends before it lands",
         FindingKind.ENDED_BLOCK: f"{who}, which may have left the kernel",
         FindingKind.DEADLOCK: f"{who}: what it waits for never comes",

@@ -15,16 +15,22 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from autogemm.dtypes import Element
 from autogemm.elements import Stored
 from autogemm.errors import UsageError
-from autogemm.kernel import LaunchPlan
+from autogemm.kernel import LaunchPlan, TensorMap
 
-MAGIC = 0x41474D35
+MAGIC = 0x41474D36
 NUM_BUFFERS = 4
 MAX_LAUNCHES = 8
+MAX_TENSOR_MAPS = 8
 MAX_FINDINGS = 256
 MAX_DYNAMIC_SMEM = 256 * 1024
 MAX_THREADS = 1024
+
+
+# In the order of TensorElement of shim/protocol.h.
+TENSOR_ELEMENTS = (Element.F32, Element.TF32, Element.F16, Element.BF16)
 
 
 class Region(IntEnum):
@@ -81,6 +87,23 @@ class RawLaunch(ctypes.Structure):
     )
 
 
+class RawTensorMap(ctypes.Structure):
+    """`TensorMapSpec` of shim/protocol.h."""
+
+    _fields_ = (
+        ("region", ctypes.c_uint32),
+        ("element", ctypes.c_uint32),
+        ("offset_bytes", ctypes.c_uint64),
+        ("ld_bytes", ctypes.c_uint64),
+        ("columns", ctypes.c_uint32),
+        ("rows", ctypes.c_uint32),
+        ("box_columns", ctypes.c_uint32),
+        ("box_rows", ctypes.c_uint32),
+        ("swizzle_bytes", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    )
+
+
 class RawFinding(ctypes.Structure):
     """`Finding` of shim/protocol.h."""
 
@@ -129,6 +152,7 @@ class RawExchange(ctypes.Structure):
         ("first_c_offset", ctypes.c_uint64),
         ("buffers", RawBuffer * NUM_BUFFERS),
         ("launches", RawLaunch * MAX_LAUNCHES),
+        ("tensor_maps", RawTensorMap * MAX_TENSOR_MAPS),
         ("state", ctypes.c_uint32),
         ("signal", ctypes.c_uint32),
         ("crash_pc", ctypes.c_uint64),
@@ -188,6 +212,10 @@ def check_launchable(plan: LaunchPlan) -> None:
         raise UsageError(
             f"the emulator runs 1 to {MAX_LAUNCHES} launches, got {len(plan.launches)}"
         )
+    if len(plan.tensor_maps) > MAX_TENSOR_MAPS:
+        raise UsageError(
+            f"the emulator takes {MAX_TENSOR_MAPS} tensor maps, got {len(plan.tensor_maps)}"
+        )
     for launch in plan.launches:
         if not 1 <= launch.num_threads <= MAX_THREADS:
             raise UsageError(
@@ -246,6 +274,8 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
         raw_launch.grid[:] = launch.grid
         raw_launch.threads[:] = launch.threads
         raw_launch.smem_bytes = launch.smem_bytes
+    for raw_map, tensor_map in zip(header.tensor_maps, plan.tensor_maps, strict=False):
+        _describe_map(raw_map, tensor_map)
     header.word_bytes = min(buffer.data.itemsize for buffer in buffers)
     offset = _page(ctypes.sizeof(RawExchange))
     for raw, buffer in zip(header.buffers, buffers, strict=True):
@@ -257,6 +287,16 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
     header.num_passes = 2 if plan.workspace_bytes and not header.trace_capacity else 1
     header.first_c_offset = offset
     header.trace_offset = _page(offset + buffers[Region.C].data.nbytes)
+
+
+def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:
+    raw.region = Region[tensor_map.matrix.upper()]
+    raw.element = TENSOR_ELEMENTS.index(tensor_map.element)
+    raw.offset_bytes = tensor_map.offset_bytes
+    raw.ld_bytes = tensor_map.element.size_bytes * tensor_map.ld
+    raw.columns, raw.rows = tensor_map.extent
+    raw.box_columns, raw.box_rows = tensor_map.box
+    raw.swizzle_bytes = tensor_map.swizzle_bytes
 
 
 def _wait_for(executable: Path, file: int, deadline_s: int) -> bool:

@@ -160,7 +160,7 @@ def _build_executable(
         shim = ("-include", str(SHIM / "cuda_on_cpu.h"))
         compiled = _with_clusters(source, text, Path(scratch))
         _call([toolchain.gxx, *flags, *shim, "-c", str(compiled), "-o", str(kernel)], source)
-        borders = [_border(toolchain, Path(scratch), names) for names in (None, _arrays(text))]
+        borders = [_border(toolchain, Path(scratch), dynamic) for dynamic in (None, text)]
         link = ["-no-pie", "-rdynamic", "-o", str(program), str(borders[0]), str(kernel)]
         _call([toolchain.gxx, *link, str(runtime), str(borders[1]), "-ldl"], source)
         program.replace(executable)
@@ -186,19 +186,31 @@ def _with_clusters(source: Path, text: str, scratch: Path) -> Path:
     return path
 
 
-def _arrays(text: str) -> tuple[str, ...]:
-    """Names of the `extern __shared__` arrays: they all begin where dynamic memory begins."""
-    return tuple(sorted(set(re.findall(r"extern\s+__shared__\s[^;]*?(\w+)\s*\[\s*\]\s*;", text))))
+# An `extern __shared__` array: what it is declared as, and its name.
+DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__\s([^;]*?)(\w+)\s*\[\s*\]\s*;")
+ALIGNED = re.compile(r"(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
+# What dynamic shared memory is aligned to at least, and the most that a swizzle depends on.
+LEAST_ALIGNMENT, MOST_ALIGNMENT = 16, 1024
 
 
-def _border(toolchain: Toolchain, scratch: Path, names: tuple[str, ...] | None) -> Path:
-    """One side of shared memory, assembled from shim/link.S."""
-    if names is None:
-        define, path = "-DAUTOGEMM_BEGIN", scratch / "begin.o"
+def _border(toolchain: Toolchain, scratch: Path, text: str | None) -> Path:
+    """One side of shared memory, assembled from shim/link.S; with the kernel's text the second.
+
+    The `extern __shared__` arrays all begin where dynamic memory begins: at an address that is
+    aligned as they ask for and no better, so that what relies on more is found.
+    """
+    if text is None:
+        defines, path = ["-DAUTOGEMM_BEGIN"], scratch / "begin.o"
     else:
-        labels = " ".join(f".globl {name}; {name}:" for name in names)
-        define, path = f"-DAUTOGEMM_DYNAMIC_NAMES={labels}", scratch / "end.o"
-    _call([toolchain.gxx, define, "-c", str(SHIM / "link.S"), "-o", str(path)], SHIM / "link.S")
+        arrays = DYNAMIC_ARRAY.findall(text)
+        labels = " ".join(
+            f".globl {name}; {name}:" for name in sorted({name for _, name in arrays})
+        )
+        asked = (int(found[1]) for declared, _ in arrays if (found := ALIGNED.search(declared)))
+        offset = max(asked, default=LEAST_ALIGNMENT) % MOST_ALIGNMENT
+        path = scratch / "end.o"
+        defines = [f"-DAUTOGEMM_DYNAMIC_NAMES={labels}", f"-DAUTOGEMM_DYNAMIC_OFFSET={offset}"]
+    _call([toolchain.gxx, *defines, "-c", str(SHIM / "link.S"), "-o", str(path)], SHIM / "link.S")
     return path
 
 

@@ -14,6 +14,8 @@ inline void begin_thread(Thread& thread, uint32_t index, Block& of) {
     thread.z = index / launch->threads[0] / launch->threads[1];
     thread.uncommitted.clear();
     thread.groups.clear();
+    thread.open_stores.clear();
+    thread.store_groups.clear();
     thread.arrived = false;
     ++thread.clock;
     thread.seen = of.seen.data() + static_cast<uint64_t>(index) * (num_threads + kMaxBarriers);

@@ -6,6 +6,7 @@
 
 namespace autogemm_emulator {
 
+constexpr uint32_t kTileAlignment = 128;
 inline uint32_t num_landed;  // the clock of mbarriers
 
 void shadow_switch_block(uint32_t from_slot, uint32_t to_slot) {
@@ -27,7 +28,7 @@ inline void report_shared(Kind kind, const Touch& touch, int64_t offset, uint32_
 
 // An access of 16 bytes, or a copy of several, to a block's shared memory: aborts where a card would.
 inline void check_shared(const Block& owner, const void* shared, uint32_t size, bool write,
-                         uint64_t pc) {
+                         uint64_t pc, uint32_t alignment = 16) {
     const Place place = place_of(shared);
     const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
     const Touch touch{place.region, pc, !write, write, false, of_other};
@@ -35,7 +36,7 @@ inline void check_shared(const Block& owner, const void* shared, uint32_t size, 
         report_here(Kind::kBadCopy, pc);
         end_process(State::kAborted);
     }
-    if (reinterpret_cast<uintptr_t>(shared) % 16 != 0) {
+    if (reinterpret_cast<uintptr_t>(shared) % alignment != 0) {
         report_shared(Kind::kMisaligned, touch, place.offset, size);
         end_process(State::kAborted);
     }
@@ -181,7 +182,13 @@ inline bool may_overtake(const Access& store, uint32_t floor) {
            !(current->from_cluster && known_by(*current->from_cluster));
 }
 
-void shadow_bulk_copy_issued(const BulkCopy& copy) {
+inline void check_source(const BulkCopy& copy) {
+    if (copy.tile.map != nullptr) {
+        for_each_row(copy.tile, [&](const char* from, uint32_t bytes, uint32_t) {
+            access(from, bytes, kUnalignedRead, copy.pc);
+        });
+        return;
+    }
     const Place from = place_of(copy.global);
     if (from.region > Region::kWorkspace) {
         report_here(Kind::kBadCopy, copy.pc);
@@ -192,8 +199,13 @@ void shadow_bulk_copy_issued(const BulkCopy& copy) {
         end_process(State::kAborted);
     }
     access(copy.global, copy.bytes, kUnalignedRead, copy.pc);
+}
+
+void shadow_bulk_copy_issued(const BulkCopy& copy) {
+    check_source(copy);
     const Block& owner = residents[copy.mbarrier->owner];
-    check_shared(owner, copy.shared, copy.bytes, true, copy.pc);
+    const uint32_t alignment = copy.tile.map != nullptr ? kTileAlignment : 16;
+    check_shared(owner, copy.shared, copy.bytes, true, copy.pc, alignment);
     const Place to = place_of(copy.shared);
     const uint32_t of_other = &owner == block ? 0 : owner.rank + 1;
     Shadow& shadow = shared_shadow(owner.slot, to.region);
@@ -224,6 +236,66 @@ void shadow_bulk_copy_landed(const BulkCopy& copy) {
         word.writer = landed;
     }
     mbarrier.arriving.received.of(mbarrier.block).learn(index, num_landed);
+}
+
+template <class Visit>
+inline void for_each_shared_word(const TileStore& store, Visit&& visit) {
+    const Place place = place_of(store.shared);
+    Shadow& shadow = shared_shadow(block->slot, place.region);
+    const uint64_t first = word_of(static_cast<uint64_t>(place.offset));
+    for (uint64_t i = 0; i < word_of(tile_bytes(*store.tile.map)); ++i) {
+        visit(shadow, first + i, place.region);
+    }
+}
+
+template <class Visit>
+inline void for_each_global_word(const TileStore& store, Visit&& visit) {
+    for_each_row(store.tile, [&](char* to, uint32_t bytes, uint32_t) {
+        const Region region = known_region(to);
+        if (region > Region::kWorkspace) {
+            return;  // reported when it was issued
+        }
+        Shadow& shadow = shadows[static_cast<int>(region)];
+        const uint64_t first = word_of(static_cast<uint64_t>(to - shadow.begin));
+        for (uint64_t i = first; i < first + word_of(bytes) && i < shadow.words.size(); ++i) {
+            visit(shadow.words[i]);
+        }
+    });
+}
+
+// A tile on its way out may read shared memory until it is known to have done so, and may write at any
+// time until it is known to have landed.
+void shadow_tile_store_issued(const TileStore& store) {
+    const uint64_t pc = store.pc;
+    check_shared(*block, store.shared, tile_bytes(*store.tile.map), false, pc, kTileAlignment);
+    for_each_shared_word(store, [&](Shadow& shadow, uint64_t index, Region region) {
+        Word& word = shadow.words[index];
+        if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
+            report_access(Kind::kNoProxyFence, region, offset_of(index), exchange->word_bytes, false,
+                          pc, &word.writer);
+        }
+        touch_word(shadow, index, {region, pc, true, false, false});
+        ++word.being_read;
+    });
+    for_each_row(store.tile, [&](char* to, uint32_t bytes, uint32_t) {
+        access(to, bytes, kUnalignedWrite, pc);
+    });
+    for_each_global_word(store, [](Word& word) { word.in_flight = true; });
+}
+
+void shadow_tile_store_has_read(const TileStore& store, uint64_t pc) {
+    for_each_shared_word(store, [&](Shadow& shadow, uint64_t index, Region region) {
+        Word& word = shadow.words[index];
+        --word.being_read;
+        note_reader(word, this_access({region, pc, true, false, false}));
+    });
+}
+
+void shadow_tile_store_landed(const TileStore& store, uint64_t pc) {
+    for_each_global_word(store, [&](Word& word) {
+        word.in_flight = false;
+        word.writer = this_access({Region::kC, pc, false, true, false});
+    });
 }
 
 }  // namespace autogemm_emulator

@@ -60,6 +60,11 @@ struct dim3 {
     unsigned x = 1, y = 1, z = 1;
 };
 
+// Twin of what templates/parts/tensor_map_copy.cu.jinja declares; the first word is the map's number.
+struct TensorMap {
+    unsigned long long words[16];
+};
+
 namespace autogemm_emulator {
 
 // Constant within one thread's run of the kernel, hence hoistable: __attribute__((const)).
@@ -117,6 +122,12 @@ void wait_mbarrier(void* mbarrier, unsigned parity);
 void copy_bulk(void* shared, const void* global, unsigned bytes, void* mbarrier);
 void copy_bulk_to_ranks(void* shared, const void* global, unsigned bytes, void* mbarrier,
                         unsigned ranks);
+void copy_tile(void* shared, const TensorMap& map, int column, int row, void* mbarrier);
+void copy_tile_to_ranks(void* shared, const TensorMap& map, int column, int row, void* mbarrier,
+                        unsigned ranks);
+void store_tile(const void* shared, const TensorMap& map, int column, int row);
+void commit_stores();
+void wait_for_stores(unsigned num_left, bool only_reads);
 void copy_async(void* shared, const void* global, int bytes, int valid_bytes);
 void commit_copies();
 void wait_group(int pending);

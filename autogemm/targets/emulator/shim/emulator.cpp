@@ -25,6 +25,7 @@
 #include "copies.h"
 #include "named_barriers.h"
 #include "tensor_cores.h"
+#include "tiles.h"
 #ifdef AUTOGEMM_CHECK
 #include "hooks.h"
 #endif
@@ -57,6 +58,9 @@ void shadow_waited(const Fences&) {}
 void shadow_proxy_fence() {}
 void shadow_bulk_copy_issued(const BulkCopy&) {}
 void shadow_bulk_copy_landed(const BulkCopy&) {}
+void shadow_tile_store_issued(const TileStore&) {}
+void shadow_tile_store_has_read(const TileStore&, uint64_t) {}
+void shadow_tile_store_landed(const TileStore&, uint64_t) {}
 static void shadow_begin_pass() {}
 static void shadow_begin_launch() {}
 
@@ -172,7 +176,7 @@ static void make_residents(uint32_t num_clusters) {
 static void run_launch(const LaunchSpec& spec) {
     launch = &spec;
     num_threads = spec.threads[0] * spec.threads[1] * spec.threads[2];
-    kernel = reinterpret_cast<Kernel>(dlsym(RTLD_DEFAULT, spec.kernel));
+    kernel = dlsym(RTLD_DEFAULT, spec.kernel);
     if (kernel == nullptr) {
         end_process(State::kNoKernel);
     }

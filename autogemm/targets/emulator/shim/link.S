@@ -1,6 +1,7 @@
 // The borders of shared memory. Assembled twice: first in the link with AUTOGEMM_BEGIN defined, last
-// with AUTOGEMM_DYNAMIC_NAMES set to labels for the kernel's `extern __shared__` arrays. Between the
-// two lie the kernel's static shared arrays. The zones around it take accesses out of bounds.
+// with AUTOGEMM_DYNAMIC_NAMES set to labels for the kernel's `extern __shared__` arrays, and
+// AUTOGEMM_DYNAMIC_OFFSET to the bytes by which these miss the next better alignment. Between the two lie
+// the kernel's static shared arrays. The zones around it take accesses out of bounds.
 #define ZONE 65536
     .section .tbss,"awT",%nobits
     .balign 1024
@@ -13,7 +14,7 @@ autogemm_static_begin:
 #else
     .globl autogemm_static_end
 autogemm_static_end:
-    .zero ZONE
+    .zero ZONE + AUTOGEMM_DYNAMIC_OFFSET
     .globl autogemm_dynamic_begin
 AUTOGEMM_DYNAMIC_NAMES
 autogemm_dynamic_begin:

@@ -123,12 +123,19 @@ __attribute__((noinline)) void wait_mbarrier(void* address, unsigned parity) {
     shadow_waited(mbarrier.completed);
 }
 
+void load_tile(const Tile& tile, Block& owner, char* shared);  // tiles.h
+
 inline void land(const BulkCopy& copy) {
     if (residents[copy.mbarrier->owner].ended) {
         report_here(Kind::kLostCopy, copy.pc);
         return;
     }
-    memcpy(shared_memory_of(residents[copy.mbarrier->owner], copy.shared), copy.global, copy.bytes);
+    Block& owner = residents[copy.mbarrier->owner];
+    if (copy.tile.map != nullptr) {
+        load_tile(copy.tile, owner, copy.shared);
+    } else {
+        memcpy(shared_memory_of(owner, copy.shared), copy.global, copy.bytes);
+    }
     shadow_bulk_copy_landed(copy);
     copy.mbarrier->tx_bytes -= copy.bytes;
     complete_phase(*copy.mbarrier);
@@ -180,21 +187,25 @@ __attribute__((noinline)) void copy_bulk(void* shared, const void* global, unsig
                                          void* address) {
     const uint64_t pc = caller(__builtin_return_address(0));
     const BulkCopy copy{static_cast<char*>(shared), static_cast<const char*>(global), bytes,
-                        nullptr, pc};
+                        nullptr, pc, {}};
     issue_bulk_copy(block->rank, copy, address);
 }
 
 // The same place in the shared memory of several blocks, whose own mbarriers count it.
-__attribute__((noinline)) void copy_bulk_to_ranks(void* shared, const void* global, unsigned bytes,
-                                                  void* address, unsigned ranks) {
-    const uint64_t pc = caller(__builtin_return_address(0));
-    const BulkCopy copy{static_cast<char*>(shared), static_cast<const char*>(global), bytes,
-                        nullptr, pc};
+inline void issue_to_ranks(const BulkCopy& copy, const void* address, uint32_t ranks) {
     for (uint32_t rank = 0; ranks >> rank != 0; ++rank) {
         if (ranks >> rank & 1) {
             issue_bulk_copy(rank, copy, address);
         }
     }
+}
+
+__attribute__((noinline)) void copy_bulk_to_ranks(void* shared, const void* global, unsigned bytes,
+                                                  void* address, unsigned ranks) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    const BulkCopy copy{static_cast<char*>(shared), static_cast<const char*>(global), bytes,
+                        nullptr, pc, {}};
+    issue_to_ranks(copy, address, ranks);
 }
 
 }  // namespace autogemm_emulator

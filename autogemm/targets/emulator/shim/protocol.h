@@ -6,9 +6,10 @@
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d35;  // "AGM5"
+constexpr uint32_t kMagic = 0x41474d36;  // "AGM6"
 constexpr int kNumBuffers = 4;           // A, B, C, workspace
 constexpr int kMaxLaunches = 8;
+constexpr int kMaxTensorMaps = 8;
 constexpr int kMaxFindings = 256;
 constexpr int kMaxDynamicSmem = 256 * 1024;  // link.S reserves as much
 
@@ -76,6 +77,20 @@ struct LaunchSpec {
     uint32_t reserved;
 };
 
+enum class TensorElement : uint32_t { kF32, kTf32, kF16, kBf16 };
+
+// A matrix and the tiles of it that TMA moves; columns and rows in elements.
+struct TensorMapSpec {
+    uint32_t region;  // A, B, C or the workspace
+    TensorElement element;
+    uint64_t offset_bytes;
+    uint64_t ld_bytes;
+    uint32_t columns, rows;
+    uint32_t box_columns, box_rows;
+    uint32_t swizzle_bytes;
+    uint32_t reserved;
+};
+
 struct Finding {
     uint32_t kind;
     uint32_t region;
@@ -122,6 +137,7 @@ struct Exchange {
     uint64_t first_c_offset;  // C after the first of two passes, in the exchange file
     BufferSpec buffers[kNumBuffers];
     LaunchSpec launches[kMaxLaunches];
+    TensorMapSpec tensor_maps[kMaxTensorMaps];
     // Written by the emulator process.
     uint32_t state;
     uint32_t signal;

@@ -29,6 +29,7 @@ struct Word {
     uint8_t valid;
     uint8_t in_flight;
     uint8_t is_mbarrier;
+    uint8_t being_read;  // by tiles on their way out
 };
 
 struct Shadow {
@@ -165,6 +166,10 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
     }
     if (word.in_flight) {
         complain(Kind::kInFlight, &word.writer);
+        return;
+    }
+    if (touch.write && word.being_read > 0) {
+        complain(Kind::kInFlight, &word.readers[0]);
         return;
     }
     // A store never goes with another store, even where both are volatile: one of them is lost.

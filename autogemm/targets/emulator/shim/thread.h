@@ -21,8 +21,11 @@ constexpr bool kCheck = true;
 constexpr bool kCheck = false;
 #endif
 
-using Kernel = void (*)(int, int, int, float, const float*, int, const float*, int, float, float*,
-                        int, float*);
+// Kernels take what they need of the end: arguments too many do no harm.
+template <class... Workspace>
+using KernelWith = void (*)(int, int, int, float, const float*, int, const float*, int, float,
+                            float*, int, Workspace..., TensorMap, TensorMap, TensorMap, TensorMap,
+                            TensorMap, TensorMap, TensorMap, TensorMap);
 
 struct Copy {
     char* shared;
@@ -65,13 +68,31 @@ struct Mbarrier {
     Fences completed;  // what those of the phase before did
 };
 
+// A box of a tensor map, its first element in that column and row.
+struct Tile {
+    const TensorMapSpec* map;
+    int32_t column, row;
+};
+
+// A tile on its way from shared memory to a matrix, and those that are waited for together.
+struct TileStore {
+    char* shared;
+    Tile tile;
+    uint64_t pc;
+};
+struct StoreGroup {
+    std::vector<TileStore> stores;
+    bool has_read;
+};
+
 // A bulk copy into the shared memory of a block, which may be another one of the cluster.
 struct BulkCopy {
     char* shared;  // as the owner sees it
-    const char* global;
+    const char* global;  // nullptr: a tile
     uint32_t bytes;
     Mbarrier* mbarrier;
     uint64_t pc;
+    Tile tile;
 };
 
 struct Thread {
@@ -97,6 +118,8 @@ struct Thread {
     // Asynchronous copies: those not yet committed, and the groups in flight, oldest first.
     std::vector<Copy> uncommitted;
     std::vector<std::vector<Copy>> groups;
+    std::vector<TileStore> open_stores;
+    std::vector<StoreGroup> store_groups;
     // The cluster's barrier: the phase that this thread arrived in.
     bool arrived;
     uint32_t arrived_phase;
@@ -138,7 +161,7 @@ inline char* stacks;
 inline uint64_t stacks_bytes;
 inline const LaunchSpec* launch;
 inline uint32_t cluster_extent[3];
-inline Kernel kernel;
+inline void* kernel;
 inline uint32_t block_number;
 // Grows at every barrier, block and launch: two accesses of one block in different epochs are ordered.
 inline uint32_t last_epoch;
@@ -177,6 +200,9 @@ void shadow_waited(const Fences& completed);
 void shadow_proxy_fence();
 void shadow_bulk_copy_issued(const BulkCopy& copy);
 void shadow_bulk_copy_landed(const BulkCopy& copy);
+void shadow_tile_store_issued(const TileStore& store);
+void shadow_tile_store_has_read(const TileStore& store, uint64_t pc);
+void shadow_tile_store_landed(const TileStore& store, uint64_t pc);
 
 inline void report_here(Kind kind, uint64_t pc, uint64_t other_pc = 0, uint32_t size = 0) {
     Finding finding{};
@@ -227,13 +253,25 @@ inline Block& block_of_own_cluster(uint32_t rank) {
 }
 
 void leave_cluster_barrier();
+void end_tile_stores_of_thread();
 
 inline void run_thread() {
     const Exchange& e = *exchange;
-    kernel(e.m, e.n, e.k, e.alpha, reinterpret_cast<const float*>(buffers[0].begin), e.lda,
-           reinterpret_cast<const float*>(buffers[1].begin), e.ldb, e.beta,
-           reinterpret_cast<float*>(buffers[2].begin), e.ldc,
-           reinterpret_cast<float*>(buffers[3].begin));
+    const auto* a = reinterpret_cast<const float*>(buffers[0].begin);
+    const auto* b = reinterpret_cast<const float*>(buffers[1].begin);
+    auto* c = reinterpret_cast<float*>(buffers[2].begin);
+    const auto map = [](unsigned long long number) { return TensorMap{{number}}; };
+    if (buffers[3].bytes > 0) {
+        reinterpret_cast<KernelWith<float*>>(kernel)(
+            e.m, e.n, e.k, e.alpha, a, e.lda, b, e.ldb, e.beta, c, e.ldc,
+            reinterpret_cast<float*>(buffers[3].begin), map(0), map(1), map(2), map(3), map(4),
+            map(5), map(6), map(7));
+    } else {
+        reinterpret_cast<KernelWith<>>(kernel)(e.m, e.n, e.k, e.alpha, a, e.lda, b, e.ldb, e.beta, c,
+                                               e.ldc, map(0), map(1), map(2), map(3), map(4), map(5),
+                                               map(6), map(7));
+    }
+    end_tile_stores_of_thread();
     current->status = Status::kDone;
     leave_cluster_barrier();
     leave();

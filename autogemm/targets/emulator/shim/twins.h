@@ -87,6 +87,29 @@ __forceinline__ void copy_bulk_to_ranks(float* shared, const float* global, unsi
     autogemm_emulator::copy_bulk_to_ranks(shared, global, num_bytes, mbarrier, ranks);
 }
 
+// Twins of templates/parts/tensor_map_copy.cu.jinja.
+__forceinline__ void prefetch_tensor_map(const TensorMap&) {}
+__forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, int row,
+                               unsigned long long* mbarrier) {
+    autogemm_emulator::copy_tile(shared, map, column, row, mbarrier);
+}
+__forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap& map, int column, int row,
+                                        unsigned long long* mbarrier, unsigned ranks) {
+    autogemm_emulator::copy_tile_to_ranks(shared, map, column, row, mbarrier, ranks);
+}
+__forceinline__ void store_tile(const void* shared, const TensorMap& map, int column, int row) {
+    autogemm_emulator::store_tile(shared, map, column, row);
+}
+__forceinline__ void commit_tile_stores() {
+    autogemm_emulator::commit_stores();
+}
+__forceinline__ void wait_for_tile_reads(unsigned num_left) {
+    autogemm_emulator::wait_for_stores(num_left, true);
+}
+__forceinline__ void wait_for_tile_stores(unsigned num_left) {
+    autogemm_emulator::wait_for_stores(num_left, false);
+}
+
 // Twins of templates/parts/tensor_cores.cu.jinja and templates/parts/short_elements.cu.jinja.
 #define AUTOGEMM_MMA(name, kind, a_registers, b_registers)                               \
     __forceinline__ void name(float (&d)[4], const unsigned (&a)[a_registers],          \

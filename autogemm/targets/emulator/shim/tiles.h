@@ -1,0 +1,175 @@
+// Tiles that the tensor memory accelerator (TMA) moves between a matrix and shared memory.
+//
+// Chunks of 16 bytes of a tile's row change places in shared memory by the map's swizzle: the number of
+// the 128-byte line that an address is in, modulo 8, 4 or 2, is xored into the chunk's number. The pattern
+// is one of addresses, so that a tile has to begin where the pattern does.
+#pragma once
+
+#include "mbarriers.h"
+
+namespace autogemm_emulator {
+
+inline const TensorMapSpec& spec_of(const ::TensorMap& map) {
+    return exchange->tensor_maps[map.words[0]];
+}
+
+inline uint32_t element_bytes(const TensorMapSpec& map) {
+    return map.element == TensorElement::kF32 || map.element == TensorElement::kTf32 ? 4 : 2;
+}
+
+inline uint32_t tile_bytes(const TensorMapSpec& map) {
+    return element_bytes(map) * map.box_columns * map.box_rows;
+}
+
+inline char* swizzled(char* at, uint32_t swizzle_bytes) {
+    const auto address = reinterpret_cast<uintptr_t>(at);
+    const uintptr_t chunks = swizzle_bytes / 16;  // of a row
+    const uintptr_t turned = chunks == 0 ? 0 : (address >> 7 & (chunks - 1)) << 4;
+    return reinterpret_cast<char*>(address ^ turned);
+}
+
+// To nearest, as TMA makes TF32 numbers of FP32 ones.
+inline void round_to_tf32(char* at) {
+    uint32_t bits;
+    memcpy(&bits, at, 4);
+    if ((bits & 0x7f800000u) != 0x7f800000u) {
+        bits = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
+        memcpy(at, &bits, 4);
+    }
+}
+
+// Calls visit(first byte in the matrix, bytes, offset in the tile) for the part of each row of a tile
+// that lies in the matrix.
+template <class Visit>
+inline void for_each_row(const Tile& tile, Visit&& visit) {
+    const TensorMapSpec& map = *tile.map;
+    const int64_t size = element_bytes(map);
+    const int64_t first = std::max<int64_t>(tile.column, 0);
+    const int64_t end = std::min<int64_t>(int64_t{tile.column} + map.box_columns, map.columns);
+    char* const base = buffers[map.region].begin + map.offset_bytes;
+    for (int64_t i = 0; i < map.box_rows && first < end; ++i) {
+        const int64_t row = tile.row + i;
+        if (row >= 0 && row < map.rows) {
+            visit(base + row * static_cast<int64_t>(map.ld_bytes) + first * size,
+                  static_cast<uint32_t>((end - first) * size),
+                  static_cast<uint32_t>((i * map.box_columns + first - tile.column) * size));
+        }
+    }
+}
+
+// Zero outside the matrix. The pattern of addresses is that of the owner's shared memory in its place.
+void load_tile(const Tile& tile, Block& owner, char* shared) {
+    const TensorMapSpec& map = *tile.map;
+    const auto put = [&](uint32_t offset, const char* from, uint32_t size) {
+        char* const to =
+            static_cast<char*>(shared_memory_of(owner, swizzled(shared + offset, map.swizzle_bytes)));
+        from == nullptr ? memset(to, 0, size) : memcpy(to, from, size);
+        if (map.element == TensorElement::kTf32) {
+            round_to_tf32(to);
+        }
+    };
+    const uint32_t size = element_bytes(map);
+    for (uint32_t offset = 0; offset < tile_bytes(map); offset += size) {
+        put(offset, nullptr, size);
+    }
+    for_each_row(tile, [&](const char* from, uint32_t bytes, uint32_t offset) {
+        for (uint32_t i = 0; i < bytes; i += size) {
+            put(offset + i, from + i, size);
+        }
+    });
+}
+
+inline void store_tile(const TileStore& store) {
+    const uint32_t size = element_bytes(*store.tile.map);
+    for_each_row(store.tile, [&](char* to, uint32_t bytes, uint32_t offset) {
+        for (uint32_t i = 0; i < bytes; i += size) {
+            memcpy(to + i, swizzled(store.shared + offset + i, store.tile.map->swizzle_bytes), size);
+        }
+    });
+}
+
+inline BulkCopy copy_of_tile(void* shared, const ::TensorMap& map, int column, int row, uint64_t pc) {
+    const TensorMapSpec& spec = spec_of(map);
+    return {static_cast<char*>(shared), nullptr, tile_bytes(spec), nullptr, pc, {&spec, column, row}};
+}
+
+__attribute__((noinline)) void copy_tile(void* shared, const ::TensorMap& map, int column, int row,
+                                         void* mbarrier) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    issue_bulk_copy(block->rank, copy_of_tile(shared, map, column, row, pc), mbarrier);
+}
+
+__attribute__((noinline)) void copy_tile_to_ranks(void* shared, const ::TensorMap& map, int column,
+                                                  int row, void* mbarrier, unsigned ranks) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    issue_to_ranks(copy_of_tile(shared, map, column, row, pc), mbarrier, ranks);
+}
+
+__attribute__((noinline)) void store_tile(const void* shared, const ::TensorMap& map, int column,
+                                          int row) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    auto* from = static_cast<char*>(const_cast<void*>(shared));
+    const TileStore store{from, {&spec_of(map), column, row}, pc};
+    shadow_tile_store_issued(store);
+    if (!exchange->late_copies) {
+        store_tile(store);
+    }
+    current->open_stores.push_back(store);
+}
+
+__attribute__((noinline)) void commit_stores() {
+    current->store_groups.push_back({std::move(current->open_stores), false});
+    current->open_stores.clear();
+}
+
+inline void have_read(StoreGroup& group, uint64_t pc) {
+    for (const TileStore& store : group.stores) {
+        if (!group.has_read) {
+            if (exchange->late_copies) {
+                store_tile(store);
+            }
+            shadow_tile_store_has_read(store, pc);
+        }
+    }
+    group.has_read = true;
+}
+
+inline void have_written(const StoreGroup& group, uint64_t pc) {
+    for (const TileStore& store : group.stores) {
+        shadow_tile_store_landed(store, pc);
+    }
+}
+
+// All but the last num_left groups of this thread have read shared memory; or C has them as well.
+__attribute__((noinline)) void wait_for_stores(unsigned num_left, bool only_reads) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    auto& groups = current->store_groups;
+    const size_t num_done = groups.size() > num_left ? groups.size() - num_left : 0;
+    for (size_t i = 0; i < num_done; ++i) {
+        have_read(groups[i], pc);
+        if (!only_reads) {
+            have_written(groups[i], pc);
+        }
+    }
+    if (!only_reads) {
+        groups.erase(groups.begin(), groups.begin() + static_cast<ptrdiff_t>(num_done));
+    }
+}
+
+// The thread leaves: what it wrote comes to C by the end of the launch, if shared memory has been read.
+void end_tile_stores_of_thread() {
+    if (!current->open_stores.empty()) {
+        report_here(Kind::kLostCopy, current->open_stores.front().pc);
+        commit_stores();
+    }
+    for (StoreGroup& group : current->store_groups) {
+        if (!group.has_read) {
+            report_here(Kind::kLostCopy, group.stores.front().pc);
+        }
+        have_read(group, group.stores.front().pc);
+        have_written(group, group.stores.front().pc);
+    }
+    current->store_groups.clear();
+}
+
+}  // namespace autogemm_emulator
