@@ -1,22 +1,24 @@
 """Errors of FP32 from tensor cores, beside cuBLAS SGEMM's on the same inputs.
 
-    python benchmarks/emulated_accuracy.py errors --out FILE.csv      against K, and against the spread of exponents; a GPU
-    python benchmarks/emulated_accuracy.py hard                       infinity, NaN, tiny and huge numbers, cancellation; a GPU
-    python benchmarks/emulated_accuracy.py draw FILE.csv --out FILE.svg
+    emulated_accuracy.py errors --out FILE.csv    on a GPU: against K, and the spread of exponents
+    emulated_accuracy.py hard                     on a GPU: infinity, NaN, tiny and huge numbers
+    emulated_accuracy.py draw FILE.csv --out FILE.svg
 
 An error is C - reference, the reference in float64: in the norm of Frobenius relative to the
 reference, and component by component relative to |A||B|, of which the largest counts.
 """
 
 import csv
-import math
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import numpy as np
+from numpy.typing import NDArray
 
+from autogemm.cli.output import print_rows
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.config import Config, Value
@@ -27,6 +29,7 @@ from autogemm.space import launch_plan, load_family
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Matrix = NDArray[np.float32]
 BASELINE = "cuBLAS SGEMM"
 WGMMA, MMA = "sgemm_emulated_wgmma", "sgemm_emulated"
 # As changes to the family's first seed.
@@ -38,6 +41,8 @@ KERNELS: dict[str, tuple[str, dict[str, Value]]] = {
     "bf16x6, CHUNK 16": (MMA, {"SPLIT": "bf16x6", "CHUNK": 16}),
     "bf16x6, CHUNK 128": (MMA, {"SPLIT": "bf16x6", "CHUNK": 128}),
 }
+# Those that are tried on hard numbers.
+HARD = ("f16x3, CHUNK 64", "tf32x3, CHUNK 8", "bf16x6, CHUNK 16")
 SIZE = 1024
 DEPTHS = (512, 1024, 2048, 4096, 8192, 16384)
 FILLS = ("normal", "uniform", "wide")
@@ -106,22 +111,25 @@ class Card:
             function(launch.grid, launch.threads, arguments, shared_mem=launch.smem_bytes)
         return c
 
-    def errors(self, c: Any, a: Any, b: Any) -> tuple[float, float]:
-        """Relative in the norm of Frobenius, and the largest relative to |A||B|."""
-        cupy = self.cupy
-        exact_a, exact_b = a.astype(cupy.float64), b.astype(cupy.float64)
-        reference = exact_a @ exact_b
-        sizes = cupy.abs(exact_a) @ cupy.abs(exact_b)
-        error = cupy.abs(c - reference)
-        relative = cupy.where(error == 0, 0, error / sizes)
-        return float(cupy.linalg.norm(error) / cupy.linalg.norm(reference)), float(relative.max())
-
     def _module(self, source: KernelSource) -> Any:
         if source.sha256 not in self._modules:
             path = self._folder / f"{source.sha256}.cubin"
             path.write_bytes(self._compiler.compile(source, self._arch).cubin)
             self._modules[source.sha256] = self.cupy.RawModule(path=str(path))
         return self._modules[source.sha256]
+
+
+def errors_of(library: Any, c: Any, a: Any, b: Any) -> tuple[float, float]:
+    """Relative in the norm of Frobenius, and the largest relative to |A||B|. ``library`` is NumPy
+    or CuPy, whichever has the arrays.
+    """
+    exact_a, exact_b = a.astype(library.float64), b.astype(library.float64)
+    reference = exact_a @ exact_b
+    sizes = library.abs(exact_a) @ library.abs(exact_b)
+    error = library.abs(c - reference)
+    relative = library.where(error == 0, 0, error / sizes)
+    norms = library.linalg.norm(error), library.linalg.norm(reference)
+    return float(norms[0] / norms[1]), float(relative.max())
 
 
 def emitted(kernel: str, problem: Problem) -> tuple[KernelSource, LaunchPlan]:
@@ -148,76 +156,51 @@ def sweeps(card: Card) -> Iterator[dict[str, object]]:
     for sweep, fill, spread, depth in points:
         a, b = inputs(card, fill, depth, spread, depth)
         for kernel in (BASELINE, *KERNELS):
-            frobenius, componentwise = card.errors(card.multiply(kernel, a, b), a, b)
+            frobenius, componentwise = errors_of(card.cupy, card.multiply(kernel, a, b), a, b)
             errors = (f"{frobenius:.3e}", f"{componentwise:.3e}")
             row = (sweep, fill, spread, depth, kernel, *errors)
             yield dict(zip(COLUMNS, row, strict=True))
 
 
-def hard_inputs(card: Card) -> dict[str, Callable[[], tuple[Any, Any]]]:
-    """What breaks a split into parts when nobody looks."""
-    cupy, depth = card.cupy, 1024
-    a, b = inputs(card, "normal", depth, 0, 7)
-    random = cupy.random.default_rng(9)
-
-    def with_one(value: float) -> tuple[Any, Any]:
-        changed = a.copy()
-        changed[3, 7] = value
-        return changed, b
-
-    def infinity_times_zero() -> tuple[Any, Any]:
-        changed, other = a.copy(), b.copy()
-        changed[0, 0], other[0] = math.inf, 0
-        return changed, other
-
-    def tiny(exponent: int) -> tuple[Any, Any]:
-        first = cupy.ldexp(1 + random.random(a.shape), exponent)
-        second = cupy.ldexp(1 + random.random(b.shape), 120)
-        return first.astype(cupy.float32), second.astype(cupy.float32)
-
-    def scaled(first: float, second: float) -> tuple[Any, Any]:
-        return (a * first).astype(cupy.float32), (b * second).astype(cupy.float32)
-
-    def tiny_rows() -> tuple[Any, Any]:
-        changed = a.copy()
-        changed[::2] *= 2.0**-60
-        return changed, b
-
-    def tiny_columns() -> tuple[Any, Any]:
-        changed = a.copy()
-        changed[:, ::2] *= 2.0**-60
-        return changed, b
-
-    def cancelling() -> tuple[Any, Any]:
-        changed, other, half = a.copy(), b.copy(), depth // 2
-        changed[:, half:], other[half:] = -changed[:, :half], other[:half]
-        changed[:, 0] += 2.0**-10
-        return changed, other
-
-    def large_meets_zero() -> tuple[Any, Any]:
-        changed, other = cupy.full_like(a, 2.0**-40), b.copy()
-        changed[:, 0], other[0] = 1, 0
-        return changed, other
-
-    return {
-        "infinity": lambda: with_one(math.inf),
-        "NaN": lambda: with_one(math.nan),
-        "infinity times zero": infinity_times_zero,
-        "2^-149 times 2^120": lambda: tiny(-149),
-        "2^-127 times 2^120": lambda: tiny(-127),
-        "2^-100 times 2^120": lambda: tiny(-100),
-        "near overflow": lambda: scaled(2.0**124, 2.0**-10),
-        "overflow": lambda: scaled(2.0**126, 1.0),
-        "underflow": lambda: scaled(2.0**-80, 2.0**-62),
-        "tiny rows beside large": tiny_rows,
-        "tiny numbers in each row": tiny_columns,
-        "cancellation": cancelling,
-        "identity": lambda: (cupy.eye(SIZE, depth, dtype=cupy.float32), b),
-        "half zeros": lambda: (cupy.maximum(a, 0), cupy.maximum(b, 0)),
-        "large meets zero": large_meets_zero,
-        "exponents +-20": lambda: inputs(card, "wide", depth, 20, 11),
-        "exponents +-60": lambda: inputs(card, "wide", depth, 60, 11),
+def hard_inputs() -> dict[str, tuple[Matrix, Matrix]]:
+    """What breaks a split into parts. Made by NumPy, which keeps subnormal numbers."""
+    depth = 1024
+    random = np.random.default_rng(9)
+    a = random.standard_normal((SIZE, depth)).astype(np.float32)
+    b = random.standard_normal((depth, SIZE)).astype(np.float32)
+    ones = [1 + random.random(shape) for shape in (a.shape, b.shape)]
+    changed = {name: (a.copy(), b.copy()) for name in ("infinity", "NaN", "infinity times zero")}
+    changed["infinity"][0][3, 7] = np.inf
+    changed["NaN"][0][3, 7] = np.nan
+    changed["infinity times zero"][0][0, 0] = np.inf
+    changed["infinity times zero"][1][0] = 0
+    for name in ("tiny rows beside large", "tiny numbers in each row", "cancellation"):
+        changed[name] = (a.copy(), b.copy())
+    changed["tiny rows beside large"][0][::2] *= np.float32(2.0**-60)
+    changed["tiny numbers in each row"][0][:, ::2] *= np.float32(2.0**-60)
+    left, right = changed["cancellation"]
+    left[:, depth // 2 :], right[depth // 2 :] = -left[:, : depth // 2], right[: depth // 2]
+    left[:, 0] += np.float32(2.0**-10)
+    changed["large meets zero"] = (np.full_like(a, 2.0**-40), b.copy())
+    changed["large meets zero"][0][:, 0] = 1
+    changed["large meets zero"][1][0] = 0
+    scales = {
+        **{"near overflow": (124, -10), "overflow": (126, 0), "underflow": (-80, -50)},
+        **{"2^-149 times 2^120": (-149, 120), "2^-127 times 2^120": (-127, 120)},
     }
+    for name, (first, second) in scales.items():
+        sources = ones if "times" in name else (a, b)
+        pair = (np.ldexp(sources[0], first), np.ldexp(sources[1], second))
+        changed[name] = (pair[0].astype(np.float32), pair[1].astype(np.float32))
+    for spread in (20, 60):
+        powers = [np.exp2((random.random(x.shape) * 2 - 1) * spread) for x in (a, b)]
+        changed[f"exponents +-{spread}"] = (
+            (a * powers[0]).astype(np.float32),
+            (b * powers[1]).astype(np.float32),
+        )
+    changed["identity"] = (np.eye(SIZE, depth, dtype=np.float32), b)
+    changed["half zeros"] = (np.maximum(a, 0), np.maximum(b, 0))
+    return changed
 
 
 def draw_errors(rows: list[dict[str, str]], figure: "Figure") -> None:
@@ -270,23 +253,16 @@ def errors(out: Path) -> None:
 @main.command()
 def hard() -> None:
     """Compare with cuBLAS SGEMM on inputs that break a split into parts."""
-    with Card() as card:
-        for name, make in hard_inputs(card).items():
-            a, b = make()
-            theirs = card.multiply(BASELINE, a, b)
-            for kernel in (
-                BASELINE,
-                *(name for name in KERNELS if name.endswith((" 64", " 8", " 16"))),
-            ):
-                mine = card.multiply(kernel, a, b)
-                told = [
-                    bool((mark(mine) == mark(theirs)).all())
-                    for mark in (card.cupy.isnan, card.cupy.isinf)
-                ]
-                frobenius, componentwise = card.errors(mine, a, b)
-                print(
-                    f"{name:26}{kernel:18}NaN {told[0]!s:6}infinite {told[1]!s:6}{frobenius:10.2e}{componentwise:10.2e}"
-                )
+    columns = ("input", "kernel", "nan", "infinite", "frobenius", "componentwise")
+    rows = []
+    with Card() as card, np.errstate(all="ignore"):
+        for name, (a, b) in hard_inputs().items():
+            for kernel in (BASELINE, *HARD):
+                c = card.cupy.asnumpy(card.multiply(kernel, *map(card.cupy.asarray, (a, b))))
+                row = (name, kernel, int(np.isnan(c).sum()), int(np.isinf(c).sum()))
+                told = (f"{error:.1e}" for error in errors_of(np, c, a, b))
+                rows.append(dict(zip(columns, (*row, *told), strict=True)))
+    print_rows(rows, columns)
 
 
 @main.command()
