@@ -42,6 +42,10 @@ __forceinline__ unsigned cluster_rank() {
 __forceinline__ void cluster_arrive_release() {
     autogemm_emulator::arrive_at_cluster();
 }
+// What is relaxed on a card orders here as the other form does.
+__forceinline__ void cluster_arrive_relaxed() {
+    autogemm_emulator::arrive_at_cluster();
+}
 __forceinline__ void cluster_wait_acquire() {
     autogemm_emulator::wait_for_cluster();
 }
@@ -73,6 +77,9 @@ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier, unsign
     autogemm_emulator::arrive_mbarrier(mbarrier, num_bytes);
 }
 __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier, unsigned rank) {
+    autogemm_emulator::arrive_mbarrier_of_rank(mbarrier, rank);
+}
+__forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier, unsigned rank) {
     autogemm_emulator::arrive_mbarrier_of_rank(mbarrier, rank);
 }
 __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsigned parity) {
@@ -145,6 +152,68 @@ __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
 AUTOGEMM_LDMATRIX(load_matrices, kLoad)
 AUTOGEMM_LDMATRIX(load_transposed, kLoadTransposed)
 #undef AUTOGEMM_LDMATRIX
+// Twins of templates/parts/wgmma.cu.jinja, for any number of columns.
+#define AUTOGEMM_DESCRIPTOR(swizzle)                                                            \
+    __forceinline__ unsigned long long matrix_descriptor_##swizzle(                             \
+        const void* shared, unsigned leading_bytes, unsigned stride_bytes) {                    \
+        return autogemm_emulator::matrix_descriptor(shared, leading_bytes, stride_bytes, swizzle); \
+    }
+AUTOGEMM_DESCRIPTOR(0)
+AUTOGEMM_DESCRIPTOR(32)
+AUTOGEMM_DESCRIPTOR(64)
+AUTOGEMM_DESCRIPTOR(128)
+#undef AUTOGEMM_DESCRIPTOR
+#define AUTOGEMM_WGMMA(name, element, a_along_k, b_along_k)                                   \
+    template <int COUNT>                                                                      \
+    __forceinline__ void name(float (&d)[COUNT], unsigned long long a, unsigned long long b,  \
+                              unsigned accumulate) {                                          \
+        using namespace autogemm_emulator;                                                    \
+        multiply_warpgroup({TensorElement::element, a, b, a_along_k, b_along_k,               \
+                            accumulate != 0, COUNT}, d, nullptr);                             \
+    }
+#define AUTOGEMM_WGMMA_REGISTERS(name, element, b_along_k)                                    \
+    template <int COUNT>                                                                      \
+    __forceinline__ void name(float (&d)[COUNT], const unsigned (&a)[4], unsigned long long b, \
+                              unsigned accumulate) {                                          \
+        using namespace autogemm_emulator;                                                    \
+        multiply_warpgroup({TensorElement::element, 0, b, true, b_along_k, accumulate != 0,   \
+                            COUNT}, d, a);                                                    \
+    }
+AUTOGEMM_WGMMA(wgmma_f16_kk, kF16, true, true)
+AUTOGEMM_WGMMA(wgmma_f16_km, kF16, true, false)
+AUTOGEMM_WGMMA(wgmma_f16_mk, kF16, false, true)
+AUTOGEMM_WGMMA(wgmma_f16_mm, kF16, false, false)
+AUTOGEMM_WGMMA(wgmma_bf16_kk, kBf16, true, true)
+AUTOGEMM_WGMMA(wgmma_bf16_km, kBf16, true, false)
+AUTOGEMM_WGMMA(wgmma_bf16_mk, kBf16, false, true)
+AUTOGEMM_WGMMA(wgmma_bf16_mm, kBf16, false, false)
+AUTOGEMM_WGMMA(wgmma_tf32_kk, kTf32, true, true)
+AUTOGEMM_WGMMA_REGISTERS(wgmma_f16_rk, kF16, true)
+AUTOGEMM_WGMMA_REGISTERS(wgmma_f16_rm, kF16, false)
+AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rk, kBf16, true)
+AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rm, kBf16, false)
+AUTOGEMM_WGMMA_REGISTERS(wgmma_tf32_rk, kTf32, true)
+#undef AUTOGEMM_WGMMA
+#undef AUTOGEMM_WGMMA_REGISTERS
+__forceinline__ void wgmma_fence() {
+    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kFenceRegisters, 0);
+}
+__forceinline__ void wgmma_commit() {
+    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kCommitProducts, 0);
+}
+__forceinline__ void wgmma_wait_0() {
+    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kWaitForProducts, 0);
+}
+__forceinline__ void wgmma_wait_1() {
+    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kWaitForProducts, 1);
+}
+template <int COUNT>
+__forceinline__ void keep_in_place(float (&)[COUNT]) {}
+__forceinline__ void give_up_registers() {}
+__forceinline__ void take_registers() {}
+__forceinline__ void store_matrices(void* row, const unsigned (&from)[4]) {
+    autogemm_emulator::tensor_store(from, row);
+}
 // Twin of a function of templates/sgemm_emulated.cu.jinja.
 __forceinline__ unsigned rest_of(unsigned number, unsigned part) {
     return __float_as_uint(__uint_as_float(number) - __uint_as_float(part));

@@ -1,0 +1,281 @@
+// Products of a warpgroup (wgmma): operands in shared memory by descriptor, sums in registers, done later.
+//
+// A warp computes its 16 of the 64 rows by itself; that the four warps of a group issue the same is not
+// checked. From its issue to the wait for its group a product reads shared memory whenever it likes, and its
+// sums are nobody's: they hold NaN meanwhile. It is multiplied at once, or as late as can be, like copies.
+// Products are exact, the sum of one instruction as for mma.sync (tensor_cores.h).
+#pragma once
+
+#include "tensor_cores.h"
+#include "tiles.h"
+
+namespace autogemm_emulator {
+
+constexpr uint32_t kMaxSums = 128;  // of a thread: 64 x 256 of a warpgroup
+
+// The sums of a warp's lanes, while products add to them.
+struct WarpSums {
+    float* of_lane[32];
+    uint32_t count;
+    std::vector<float> values;  // [lane][count]
+};
+
+struct Product {
+    WarpgroupOperands what;
+    std::shared_ptr<WarpSums> sums;
+    std::vector<unsigned> registers;  // A of the lanes, [lane][4], where it is not in shared memory
+    uint64_t pc;
+};
+
+struct Range {
+    const char *begin, *end;
+};
+
+// What a warp's products are at. Lane 0 speaks for all.
+struct WarpProducts {
+    std::vector<Product> open;
+    std::vector<std::vector<Product>> groups;
+    std::vector<Range> known[32];  // sums and registers of A that products had, by lane
+    bool fenced = false;           // since the kernel last wrote to these
+};
+inline std::unordered_map<const Thread*, WarpProducts> warp_products;  // by lane 0
+
+inline WarpProducts& products_of(const Thread& thread) {
+    return warp_products[lane_of_warp(thread, 0)];
+}
+
+inline bool is_tf32(const WarpgroupOperands& what) {
+    return what.element == TensorElement::kTf32;
+}
+
+inline uint32_t depth_of(const WarpgroupOperands& what) {
+    return is_tf32(what) ? 8 : 16;
+}
+
+// Descriptors count from the 1024 bytes that dynamic shared memory begins in: the address keeps the bits
+// that a swizzle looks at.
+inline char* descriptor_base() {
+    const auto begin = reinterpret_cast<uintptr_t>(smem.dynamic_begin);
+    return reinterpret_cast<char*>(begin / 1024 * 1024);
+}
+
+__attribute__((noinline)) unsigned long long matrix_descriptor(const void* shared, unsigned leading,
+                                                               unsigned stride, unsigned swizzle) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    const auto* at = static_cast<const char*>(shared);
+    if (at < smem.dynamic_begin || at >= smem.zone_end || (at - descriptor_base()) % 16 != 0) {
+        report_here(Kind::kBadCopy, pc);
+        end_process(State::kAborted);
+    }
+    const auto field = [](uint64_t bytes) { return bytes >> 4 & 0x3fff; };
+    const uint64_t mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : swizzle == 32 ? 3 : 0;
+    return field(static_cast<uint64_t>(at - descriptor_base())) | field(leading) << 16 |
+           field(stride) << 32 | mode << 62;
+}
+
+// Where an element of an operand lies (PTX ISA, shared memory layouts of wgmma): `across` counts rows of A
+// or columns of B, `k` the depth; stored along k, or across it (is_major_k false).
+inline char* element_at(uint64_t descriptor, bool is_major_k, uint32_t across, uint32_t k,
+                        uint32_t size) {
+    const auto field = [&](int shift) { return (descriptor >> shift & 0x3fff) << 4; };
+    const uint64_t start = field(0), leading = field(16), stride = field(32);
+    static constexpr uint32_t kSwizzles[] = {0, 128, 64, 32};
+    const uint32_t swizzle = kSwizzles[descriptor >> 62];
+    const uint32_t along = is_major_k ? k : across, other = is_major_k ? across : k;
+    const uint32_t span = swizzle == 0 ? 16 : swizzle;  // bytes that lie together
+    const uint64_t in_row = along * size % span, spans = along * size / span;
+    // Eight rows of a span, then the next eight; beyond the span there are more of these.
+    const bool swapped = swizzle == 0 && !is_major_k;
+    const uint64_t to_next_eight = swapped ? leading : stride, to_next_span = swapped ? stride : leading;
+    const uint64_t offset =
+        start + other / 8 * to_next_eight + other % 8 * span + spans * to_next_span + in_row;
+    return swizzled(descriptor_base() + offset, swizzle);
+}
+
+inline double number_in(TensorElement element, const char* at) {
+    uint32_t bits = 0;
+    memcpy(&bits, at, element == TensorElement::kTf32 ? 4 : 2);
+    return number_of(element == TensorElement::kTf32   ? Element::kTf32
+                     : element == TensorElement::kBf16 ? Element::kBf16
+                                                       : Element::kF16,
+                     bits);
+}
+
+inline double number_in_register(const Product& product, uint32_t row, uint32_t k) {
+    const WarpgroupOperands& what = product.what;
+    const uint32_t run = is_tf32(what) ? 1 : 2;  // neighbours in k that one register holds
+    const uint32_t lane = row % 8 * 4 + k / run % 4;
+    const uint32_t index = row / 8 + k / (4 * run) * 2;
+    const unsigned bits = product.registers[lane * 4 + index] >> (is_tf32(what) ? 0 : 16 * (k % 2));
+    return number_in(what.element, reinterpret_cast<const char*>(&bits));
+}
+
+// Rows of A that a warp multiplies.
+inline uint32_t first_row(const Thread& thread) {
+    return thread.index / 32 % 4 * 16;
+}
+
+inline void multiply(const Product& product, uint32_t first_row) {
+    const WarpgroupOperands& what = product.what;
+    WarpSums& sums = *product.sums;
+    const uint32_t depth = depth_of(what), columns = 2 * sums.count, size = is_tf32(what) ? 4 : 2;
+    double a[16][16];
+    static double b[16][2 * kMaxSums];
+    for (uint32_t k = 0; k < depth; ++k) {
+        for (uint32_t row = 0; row < 16; ++row) {
+            a[row][k] = product.registers.empty()
+                            ? number_in(what.element, element_at(what.a, what.a_along_k,
+                                                                 first_row + row, k, size))
+                            : number_in_register(product, row, k);
+        }
+        for (uint32_t column = 0; column < columns; ++column) {
+            b[k][column] =
+                number_in(what.element, element_at(what.b, what.b_along_k, column, k, size));
+        }
+    }
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+        for (uint32_t i = 0; i < sums.count; ++i) {
+            const uint32_t row = lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+            float& own = sums.values[lane * sums.count + i];
+            double sum = what.accumulate ? own : 0.0;
+            for (uint32_t k = 0; k < depth; ++k) {
+                sum += a[row][k] * b[k][column];
+            }
+            own = cut_off(sum);
+        }
+    }
+}
+
+// The sums of the lanes, kept aside: those of an earlier product that is not waited for yet, or new ones.
+inline std::shared_ptr<WarpSums> sums_of(WarpProducts& products, const LaneOperands* const* lanes,
+                                         uint32_t count) {
+    const auto find = [&](const std::vector<Product>& group) -> std::shared_ptr<WarpSums> {
+        for (const Product& product : group) {
+            if (product.sums->of_lane[0] == lanes[0]->d) {
+                return product.sums;
+            }
+        }
+        return nullptr;
+    };
+    std::shared_ptr<WarpSums> found = find(products.open);
+    for (size_t i = 0; i < products.groups.size() && !found; ++i) {
+        found = find(products.groups[i]);
+    }
+    if (found) {
+        return found;
+    }
+    auto sums = std::make_shared<WarpSums>();
+    sums->count = count;
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+        sums->of_lane[lane] = lanes[lane]->d;
+        sums->values.insert(sums->values.end(), lanes[lane]->d, lanes[lane]->d + count);
+        fill_poison(reinterpret_cast<char*>(lanes[lane]->d), 4 * count);
+    }
+    return sums;
+}
+
+inline void remember(WarpProducts& products, const LaneOperands* const* lanes, uint32_t count) {
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+        const auto keep = [&](const void* begin, uint32_t bytes) {
+            const auto* at = static_cast<const char*>(begin);
+            std::vector<Range>& known = products.known[lane];
+            const bool is_known = std::any_of(known.begin(), known.end(),
+                                              [&](const Range& range) { return range.begin == at; });
+            if (begin != nullptr && !is_known) {
+                known.push_back({at, at + bytes});
+            }
+        };
+        keep(lanes[lane]->d, 4 * count);
+        keep(lanes[lane]->a, 16);
+    }
+}
+
+void start_product(const Thread& thread, const LaneOperands* const* lanes) {
+    WarpProducts& products = products_of(thread);
+    Product product{*lanes[0]->warpgroup, nullptr, {}, thread.pc};
+    if (!products.fenced) {
+        report_here(Kind::kNoRegisterFence, thread.pc);
+        products.fenced = true;
+    }
+    product.sums = sums_of(products, lanes, product.what.num_sums);
+    for (uint32_t lane = 0; lane < 32 && lanes[0]->a != nullptr; ++lane) {
+        product.registers.insert(product.registers.end(), lanes[lane]->a, lanes[lane]->a + 4);
+    }
+    remember(products, lanes, product.what.num_sums);
+    shadow_product_issued(product, first_row(thread));
+    if (!exchange->late_copies) {
+        multiply(product, first_row(thread));
+    }
+    products.open.push_back(std::move(product));
+}
+
+void finish_products(const Thread& thread, uint32_t num_left) {
+    WarpProducts& products = products_of(thread);
+    const size_t count = products.groups.size();
+    const size_t num_done = count > num_left ? count - num_left : 0;
+    std::vector<std::shared_ptr<WarpSums>> done;
+    for (size_t i = 0; i < num_done; ++i) {
+        for (const Product& product : products.groups[i]) {
+            if (exchange->late_copies) {
+                multiply(product, first_row(thread));
+            }
+            shadow_product_done(product, first_row(thread), thread.pc);
+            done.push_back(product.sums);
+        }
+    }
+    products.groups.erase(products.groups.begin(),
+                          products.groups.begin() + static_cast<ptrdiff_t>(num_done));
+    for (auto& sums : done) {
+        const auto adds = [&](const std::vector<Product>& group) {
+            return std::any_of(group.begin(), group.end(),
+                               [&](const Product& product) { return product.sums == sums; });
+        };
+        if (!adds(products.open) &&
+            std::none_of(products.groups.begin(), products.groups.end(), adds)) {
+            for (uint32_t lane = 0; lane < 32; ++lane) {
+                memcpy(sums->of_lane[lane], &sums->values[lane * sums->count], 4 * sums->count);
+            }
+        }
+    }
+}
+
+void commit_products(const Thread& thread) {
+    WarpProducts& products = products_of(thread);
+    products.groups.push_back(std::move(products.open));
+    products.open.clear();
+}
+
+void fence_registers(const Thread& thread) {
+    products_of(thread).fenced = true;
+}
+
+__attribute__((noinline)) void multiply_warpgroup(const WarpgroupOperands& what, float* d,
+                                                  const unsigned* a) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    with_whole_warp(Tensor::kStartProduct, {d, a, nullptr, nullptr, nullptr, &what}, pc);
+}
+
+__attribute__((noinline)) void order_warpgroup(Tensor operation, unsigned num_left) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    const WarpgroupOperands left{{}, 0, 0, false, false, false, num_left};
+    with_whole_warp(operation, {nullptr, nullptr, nullptr, nullptr, nullptr, &left}, pc);
+}
+
+// The last thread of a warp leaves: nothing may still be on its way to it.
+void end_products_of_thread() {
+    const auto found = warp_products.find(lane_of_warp(*current, 0));
+    if (found == warp_products.end()) {
+        return;
+    }
+    WarpProducts& products = found->second;
+    products.groups.push_back(std::move(products.open));
+    for (const auto& group : products.groups) {
+        for (const Product& product : group) {
+            report_here(Kind::kLostCopy, product.pc);
+            shadow_product_done(product, first_row(*current), product.pc);
+        }
+    }
+    warp_products.erase(found);
+}
+
+}  // namespace autogemm_emulator
