@@ -44,6 +44,11 @@ class Device:
         """2 x memory clock x bus width / 8 (double data rate)."""
         return 2 * self.memory_clock_mhz * self.memory_bus_bits / 8 * 1e-3
 
+    @property
+    def peak_smem_gb_s(self) -> float:
+        """SMs x clock x 128 bytes: each of 32 banks delivers 4 bytes a clock."""
+        return 1e-3 * self.num_sms * self.sm_clock_mhz * 128
+
     def limits(self) -> dict[str, int]:
         """The integer facts by name: what ``device.*`` means in a search space."""
         return {

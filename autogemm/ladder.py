@@ -17,14 +17,17 @@ LADDER_PATH = Path(__file__).with_suffix(".yaml")
 class Rung:
     """A config of a family with a name. ``values`` may leave parameters to the first seed.
 
-    ``published`` is what its write-up reports for another card, ``published_percent`` that as
-    percent of cuBLAS there. ``variant_of`` is the rung of which this one changes some values.
+    ``limit`` is what limits it on an H100, ``cure`` what helps. ``published`` is what its write-up
+    reports for another card, ``published_percent`` that as percent of cuBLAS there. ``variant_of``
+    is the rung of which this one changes some values.
     """
 
     name: str
     family: str
     values: tuple[tuple[str, Value], ...]
     summary: str
+    limit: str
+    cure: str
     published: str = ""
     published_percent: float | None = None
     variant_of: str = ""
@@ -82,6 +85,8 @@ def _rung(name: str, form: dict[str, Any], changes: dict[str, Value], variant_of
         family=form["family"],
         values=tuple((form["config"] | changes).items()),
         summary=_changed(variant_of, changes) if variant_of else form["summary"],
+        limit=form["limit"],
+        cure=form["cure"],
         published="" if variant_of else form.get("published", ""),
         published_percent=None if variant_of else form.get("published_percent"),
         variant_of=variant_of,

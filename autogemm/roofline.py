@@ -30,14 +30,17 @@ class Ceilings:
     """What small kernels that do nothing else reached on a card, beside its theory.
 
     ``fma_tflops`` of independent FP32 multiply-adds, ``copy_gb_s`` of a copy in device memory, read
-    and written bytes counted. ``sm_clock_mhz`` was sampled meanwhile, None if the driver does not
-    tell.
+    and written bytes counted, ``l2_gb_s`` and ``smem_gb_s`` of reading what L2 and shared memory
+    hold (all SMs together), None where that was not measured. ``sm_clock_mhz`` was sampled
+    meanwhile, None if the driver does not tell.
     """
 
     fma_tflops: float
     copy_gb_s: float
     sm_clock_mhz: int | None
     measured_at: datetime
+    l2_gb_s: float | None = None
+    smem_gb_s: float | None = None
 
     @property
     def roof(self) -> Roof:

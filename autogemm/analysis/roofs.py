@@ -30,7 +30,9 @@ class Ceiling:
 def roofs(device: Device, measured: Ceilings | None) -> tuple[list[Slope], list[Ceiling]]:
     """Memory roofs and compute roofs, theory first; device memory is the first slope.
 
-    Both are empty for a card of which no more than the name is known.
+    The roof of L2 is that of matrices which stay there; what shared memory delivers bounds no
+    kernel by the bytes that must move. Both are empty for a card of which no more than the name is
+    known.
     """
     theory = roof_of(device)
     if theory is None:
@@ -40,6 +42,8 @@ def roofs(device: Device, measured: Ceilings | None) -> tuple[list[Slope], list[
     if measured is not None:
         slopes.append(Slope("copy as measured", 1e-3 * measured.copy_gb_s))
         ceilings.append(Ceiling("FP32 as measured", measured.fma_tflops))
+        if measured.l2_gb_s is not None:
+            slopes.append(Slope("L2 as measured", 1e-3 * measured.l2_gb_s))
     return slopes, ceilings + _tensor_cores(device)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autogemm.cli.bench_rows import COLUMNS, SHOWN, bench_rows
+from autogemm.cli.db_filters import bench_id_of, bench_option, open_database
 from autogemm.cli.files import require_output, write_output
 from autogemm.cli.options import db_option
 from autogemm.cli.output import Row, listing_options, print_rows, print_table
@@ -59,9 +60,7 @@ if TYPE_CHECKING:
 )
 @click.option("--report", metavar="FILE", help="Also write a report: one HTML file.")
 @click.option("--no-store", is_flag=True, help="Keep nothing in the database.")
-@click.option(
-    "--show", metavar="ID|last", help="Show a benchmark of the database, measure nothing."
-)
+@bench_option("--show", help="Show a benchmark of the database, measure nothing.")
 @click.option("--list", "as_list", is_flag=True, help="List the kernels that can be named.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
 @db_option
@@ -108,14 +107,9 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
 
 
 def _stored(options: dict[str, Any]) -> tuple[Bench, Ceilings | None]:
-    """Raises NotFoundError for one that is not there, UsageError for what is no id."""
-    from autogemm.cli.db_filters import open_database
-
-    wanted = options["show"]
-    if wanted != "last" and not (wanted.isascii() and wanted.isdigit() and len(wanted) < 10):
-        raise UsageError(f"--show takes the number of a benchmark, or last; got {wanted!r}")
+    """Raises NotFoundError for one that is not there."""
     with open_database(options["db"]) as store:
-        done = store.bench(None if wanted == "last" else int(wanted))
+        done = store.bench(bench_id_of(options["show"]))
         return done, store.ceilings(done.spec.device)
 
 

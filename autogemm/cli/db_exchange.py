@@ -63,7 +63,8 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
     """Write results to a file, oldest first.
 
     \b
-    jsonl         all that is known of the runs, sources and finals too; db import takes it back
+    jsonl         all that is known: runs with sources, finals and certificates, benchmarks,
+                  profiles; db import takes it back
     csv, json     one row a trial, without sources and finals; db import takes CSV back
     t4            the results format of the auto-tuning community, version 1.0.0
     kernel-tuner  a cache file, for Kernel Tuner's simulation mode
@@ -88,7 +89,9 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
         written = write_results(store, query, only, wanted)
         pieces = (piece.encode() for piece in written.pieces)
         write_output_pieces(output, pieces, force=force, ours=written.mark)
-        if not store.trial_rows(query, only, limit=1):
+        if wanted is Format.JSONL and next(store.copies(query, only), None) is None:
+            click.echo("nothing matches", err=True)
+        elif wanted is not Format.JSONL and not store.trial_rows(query, only, limit=1):
             click.echo("no trials match", err=True)
     for note in written.notes:
         click.echo(note, err=True)

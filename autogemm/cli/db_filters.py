@@ -24,7 +24,30 @@ MAX_NUMBER = 2**31 - 1
 # Names of the plain filters, as options and in BestQuery.
 FILTERS = ("gpu", "size", "layout", "dtype", "family", "run_id")
 
+# In place of a benchmark's number: the newest.
+LAST = "last"
+
 Command = Callable[..., Any]
+
+
+def bench_option(*names: str, help: str) -> Callable[[Command], Command]:
+    """An option that takes the number of a benchmark, or ``last``, which stays a text."""
+    return click.option(*names, metavar=f"ID|{LAST}", callback=_bench_number, help=help)
+
+
+def _bench_number(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> int | str | None:
+    if value is None or value == LAST:
+        return value
+    if not (value.isascii() and value.isdecimal() and 1 <= int(value[:11]) <= MAX_NUMBER):
+        raise click.BadParameter(f"{value!r} is neither the number of a benchmark nor {LAST}")
+    return int(value)
+
+
+def bench_id_of(number: int | str | None) -> int | None:
+    """As the store takes what the option gave: None is the newest."""
+    return None if number == LAST or number is None else int(number)
 
 
 def filter_options(command: Command) -> Command:

@@ -15,7 +15,8 @@ COLUMNS = (
     *("memory_clock_mhz", "memory_bus_bits", "memory_gib", "bandwidth_gb_s"),
     *(f"peak_{dtype}_tflops" for dtype in ROOFED),
     *(f"ridge_{dtype}_flop_per_byte" for dtype in ROOFED),
-    *("measured_f32_tflops", "measured_gb_s", "l2_mib", "smem_per_sm_kib", "smem_per_block_kib"),
+    *("measured_f32_tflops", "measured_gb_s", "measured_l2_gb_s", "measured_smem_gb_s"),
+    *("l2_mib", "smem_per_sm_kib", "smem_per_block_kib"),
     *("registers_per_sm", "registers_per_thread", "threads_per_sm", "threads_per_block"),
     *("source", "notes"),
 )
@@ -63,10 +64,12 @@ def gpu_row(
 
 
 def ceiling_rows(device: Device, measured: Ceilings) -> list[Row]:
-    """What was measured beside the theory."""
-    pairs = (
+    """What was measured beside the theory; nobody publishes one of L2."""
+    pairs: tuple[tuple[str, float | None, float | None], ...] = (
         ("FP32 multiply-adds, TFLOP/s", measured.fma_tflops, device.peak_f32_tflops),
         ("device memory copy, GB/s", measured.copy_gb_s, device.peak_bandwidth_gb_s),
+        ("L2 read, GB/s", measured.l2_gb_s, None),
+        ("shared memory read, GB/s", measured.smem_gb_s, device.peak_smem_gb_s),
         (
             "ridge, FLOP per byte",
             measured.roof.ridge_flop_per_byte,
@@ -74,8 +77,14 @@ def ceiling_rows(device: Device, measured: Ceilings) -> list[Row]:
         ),
     )
     return [
-        {"ceiling": name, "measured": found, "theory": theory, "percent": 100 * found / theory}
+        {
+            "ceiling": name,
+            "measured": found,
+            "theory": theory,
+            "percent": None if theory is None else 100 * found / theory,
+        }
         for name, found, theory in pairs
+        if found is not None
     ]
 
 

@@ -24,7 +24,7 @@ RECORDING_COLUMNS = ("device", "problem", "num_configs", "date", "path")
 @click.option(
     "--measure",
     is_flag=True,
-    help="Measure what the attached GPU reaches: multiply-adds and copying alone.",
+    help="Measure what the attached GPU reaches: multiply-adds alone, each memory alone.",
 )
 @db_option
 @listing_options
@@ -104,6 +104,8 @@ def _measure(db: str | None, *, as_json: bool, as_csv: bool) -> None:
         row = gpu_row(device, kind="attached")
         row["measured_f32_tflops"] = measured.fma_tflops
         row["measured_gb_s"] = measured.copy_gb_s
+        row["measured_l2_gb_s"] = measured.l2_gb_s
+        row["measured_smem_gb_s"] = measured.smem_gb_s
         print_rows([row], COLUMNS, as_json=as_json, as_csv=as_csv)
         return
     clock = f", SM clock {measured.sm_clock_mhz} MHz meanwhile" if measured.sm_clock_mhz else ""

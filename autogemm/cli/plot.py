@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database
+from autogemm.cli.db_filters import bench_id_of, bench_option, filter_options, open_database
 from autogemm.cli.files import write_output
 from autogemm.cli.options import db_option
 from autogemm.errors import UsageError
@@ -28,11 +28,8 @@ def comparison_options(command: Command) -> Command:
     command = click.option(
         "--winners", is_flag=True, help="The best kernels of the database instead of a benchmark."
     )(command)
-    return click.option(
-        "--bench",
-        "bench_id",
-        type=click.IntRange(1, MAX_NUMBER),
-        help="A benchmark of the database; default: the newest.",
+    return bench_option(
+        "--bench", "bench_id", help="A benchmark of the database; default: the newest."
     )(command)
 
 
@@ -121,7 +118,9 @@ def _of_kernels(
     from autogemm import plots
     from autogemm.analysis import compare
 
-    comparison: Comparison = compare(store, query, how["bench_id"], winners=how["winners"])
+    comparison: Comparison = compare(
+        store, query, bench_id_of(how["bench_id"]), winners=how["winners"]
+    )
     if kind == "sizes":
         return plots.sizes_picture(comparison, suffix), comparison.caption
     return plots.ladder_picture(comparison, comparison.sizes()[-1], suffix), comparison.caption

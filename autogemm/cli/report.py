@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database
+from autogemm.cli.db_filters import bench_id_of, bench_option, filter_options, open_database
 from autogemm.cli.files import require_output, write_output
 from autogemm.cli.options import db_option
 from autogemm.errors import UsageError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("file")
-@click.option("--bench", metavar="ID|latest", help="A benchmark, instead of a run.")
+@bench_option("--bench", help="A benchmark, instead of a run.")
 @click.option("--all", "of_all", is_flag=True, help="The winners of all runs that match.")
 @click.option("--no-explain", is_flag=True, help="Leave out why the winner is as fast as it is.")
 @click.option("--force", is_flag=True, help="Replace a file that is no earlier report.")
@@ -29,7 +29,7 @@ def report(  # noqa: PLR0913, PLR0917  # one parameter for each option
     file: str,
     query: BestQuery,
     db: str | None,
-    bench: str | None,
+    bench: int | str | None,
     of_all: bool,
     no_explain: bool,
     force: bool,
@@ -44,7 +44,7 @@ def report(  # noqa: PLR0913, PLR0917  # one parameter for each option
     Examples:
       autogemm report report.html
       autogemm report run3.html --run 3
-      autogemm report ladder.html --bench latest
+      autogemm report ladder.html --bench last
       autogemm report winners.html --all --gpu h100
     """
     from autogemm.report import (
@@ -61,7 +61,7 @@ def report(  # noqa: PLR0913, PLR0917  # one parameter for each option
         raise UsageError("--bench and --all exclude each other: choose one")
     with open_database(db) as store:
         if bench:
-            page = bench_report(store, _bench_id(bench))
+            page = bench_report(store, bench_id_of(bench))
         elif of_all:
             page = database_report(store, query)
         else:
@@ -69,15 +69,6 @@ def report(  # noqa: PLR0913, PLR0917  # one parameter for each option
     content = render_page(page)
     write_output(file, content, force=force, ours=BEGINNING)
     click.echo(f"{file}: {page.title}, {page.subtitle}, {len(content) / 1e6:.1f} MB")
-
-
-def _bench_id(text: str) -> int | None:
-    """None for the newest."""
-    if text == "latest":
-        return None
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_NUMBER:
-        raise UsageError(f"--bench is the number of a benchmark, or latest; got {text!r}")
-    return int(text)
 
 
 def _run_page(store: Store, query: BestQuery, *, explain: bool) -> Page:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.db_filters import filter_options, open_database
+from autogemm.cli.db_filters import bench_id_of, filter_options, open_database
 from autogemm.cli.files import write_output
 from autogemm.cli.options import db_option
 from autogemm.cli.output import Row, listing_options, print_rows, print_table
@@ -34,7 +34,7 @@ def roofline(  # noqa: PLR0913, PLR0917  # one parameter for each option
     file: str | None,
     query: BestQuery,
     db: str | None,
-    bench_id: int | None,
+    bench_id: int | str | None,
     winners: bool,
     force: bool,
     as_json: bool,
@@ -58,7 +58,7 @@ def roofline(  # noqa: PLR0913, PLR0917  # one parameter for each option
     if file:
         check_plot(Path(file))
     with open_database(db) as store:
-        comparison = compare(store, query, bench_id, winners=winners)
+        comparison = compare(store, query, bench_id_of(bench_id), winners=winners)
     if file:
         write_output(file, roofline_picture(comparison, Path(file).suffix), force=force)
     rows = _rows(comparison)

@@ -12,7 +12,8 @@ from pydantic import TypeAdapter
 from autogemm import __version__
 from autogemm.errors import ExchangeError
 from autogemm.exchange.converting import copy_of, form_of
-from autogemm.exchange.forms import FORMAT, AnyForm, CopyForm, EndForm, FileForm, Form
+from autogemm.exchange.fields import Form
+from autogemm.exchange.forms import FORMAT, AnyForm, CopyForm, EndForm, FileForm
 from autogemm.exchange.lines import fault, lines_of
 from autogemm.store import Copy
 

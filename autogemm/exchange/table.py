@@ -16,7 +16,8 @@ from typing import Any
 
 from autogemm.errors import ExchangeError
 from autogemm.exchange.converting import copy_of, form_of
-from autogemm.exchange.forms import EnvironmentForm, RunForm, TelemetryForm, TrialForm
+from autogemm.exchange.fields import EnvironmentForm, TelemetryForm
+from autogemm.exchange.forms import RunForm, TrialForm
 from autogemm.exchange.lines import MAX_LINE_CHARS, fault, lines_of
 from autogemm.store import Copy, RunCopy, TrialCopy
 

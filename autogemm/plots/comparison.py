@@ -69,7 +69,7 @@ def _draw_roofline(comparison: Comparison, figure: "Figure") -> None:
     low = min(LOWEST_INTENSITY, *(0.5 * x for x in intensities))
     high = max(HIGHEST_INTENSITY, *(2.0 * x for x in intensities))
     highest = max((ceiling.tflops for ceiling in ceilings), default=0.0)
-    lines = [_ceiling(axes, *each, slopes[0], high) for each in enumerate(ceilings)]
+    lines = [_ceiling(axes, *each, slopes, high) for each in enumerate(ceilings)]
     lines += [_slope(axes, *each, highest, low) for each in enumerate(slopes)]
     marks = []
     for place, (kernel, each) in enumerate(_by_kernel(timed).items()):
@@ -96,11 +96,15 @@ def _decades(limits: tuple[float, float]) -> tuple[float, float]:
     return 10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high))
 
 
-def _ceiling(axes: "Axes", place: int, ceiling: Ceiling, slope: Slope, high: float) -> "Line2D":
-    ridge = ceiling.tflops / slope.tb_s
+def _ceiling(
+    axes: "Axes", place: int, ceiling: Ceiling, slopes: list[Slope], high: float
+) -> "Line2D":
+    """From the steepest slope on; the ridge, which is marked, is the one of device memory."""
+    ridge = ceiling.tflops / slopes[0].tb_s
+    begin = ceiling.tflops / max(slope.tb_s for slope in slopes)
     axes.plot([ridge], [ceiling.tflops], marker="|", color="black", markersize=10)
     return axes.plot(
-        [ridge, high],
+        [begin, high],
         [ceiling.tflops] * 2,
         label=f"{ceiling.name}: {ceiling.tflops:.4g} TFLOP/s, ridge {ridge:.3g} FLOP/byte",
         color="black",

@@ -5,8 +5,10 @@ from itertools import pairwise
 
 from autogemm.analysis import Comparison, Timed
 from autogemm.benchmark import BASELINE, KernelKind
+from autogemm.device import Device
 from autogemm.device_catalogue import roof_of
 from autogemm.ladder import rungs
+from autogemm.roofline import Ceilings
 
 # Below this share a rung counts as slower than the one before: clocks drift by a per cent.
 SLOWER = 0.98
@@ -16,13 +18,20 @@ def bench_words(comparison: Comparison) -> list[str]:
     """The fastest FP32 kernel of our own of each size, and how it stands to cuBLAS and to naive."""
     found = [_fastest(size, each, comparison) for size, each in _by_size(comparison)]
     if comparison.ceilings is not None:
-        found.append(
-            f"The card reached {comparison.ceilings.fma_tflops:.3g} TFLOP/s of multiply-adds that "
-            f"do nothing else, of {comparison.device.peak_f32_tflops:.3g} in theory, and copied "
-            f"{comparison.ceilings.copy_gb_s:.4g} of {comparison.device.peak_bandwidth_gb_s:.4g} "
-            "GB/s."
-        )
+        found.append(_reached(comparison.ceilings, comparison.device))
     return found
+
+
+def _reached(ceilings: Ceilings, device: Device) -> str:
+    """What the card did with nothing else to do."""
+    text = (
+        f"The card reached {ceilings.fma_tflops:.3g} TFLOP/s of multiply-adds that do nothing "
+        f"else, of {device.peak_f32_tflops:.3g} in theory, and copied {ceilings.copy_gb_s:.4g} of "
+        f"{device.peak_bandwidth_gb_s:.4g} GB/s"
+    )
+    if ceilings.l2_gb_s is not None:
+        text += f"; what L2 holds it read at {ceilings.l2_gb_s:.4g} GB/s"
+    return f"{text}."
 
 
 def _by_size(comparison: Comparison) -> Iterator[tuple[str, list[Timed]]]:

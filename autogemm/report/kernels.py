@@ -146,8 +146,8 @@ def _figure(one: Timed) -> dict[str, Any]:
 
 
 def _kernels(bench: Bench) -> tuple[Table, ...]:
-    known: dict[str, Rung | Library] = {one.name: one for one in rungs(variants=True)}
-    known |= {one.name: one for one in libraries()}
+    climbed = {one.name: one for one in rungs(variants=True)}
+    known: dict[str, Rung | Library] = {**climbed, **{one.name: one for one in libraries()}}
     kernels: dict[str, BenchEntry] = {}
     for entry in bench.entries:
         kernels.setdefault(entry.kernel, entry)
@@ -159,6 +159,8 @@ def _kernels(bench: Bench) -> tuple[Table, ...]:
             ),
             "config": entry.config.label if entry.config else None,
             "registers": entry.registers,
+            "limited by, on an H100": climbed[name].limit if name in climbed else None,
+            "what helps": climbed[name].cure if name in climbed else None,
             "published, other cards": known[name].published if name in known else None,
         }
         for name, entry in kernels.items()

@@ -4,13 +4,18 @@
   const run = data.run;
   const kernels = data.kernels;
   const manyPoints = 3000;
+  const isNarrow = innerWidth < 640;
   const lineStyles = ["solid", "dash", "dot", "dashdot", "longdash"];
   const symbols = ["circle", "square-open", "diamond", "triangle-up-open", "triangle-down", "cross-open",
     "x", "star-open", "triangle-left", "triangle-right-open", "hexagon", "diamond-open"];
+  // Readable on both grounds.
+  const colours = ["#2f7fc1", "#e0701a", "#2c9c43", "#d6453d", "#8f6cc0", "#a4685a", "#cf62b0", "#7f8b12",
+    "#119fb3", "#858585"];
 
   // Plotly reads a little HTML in its texts; names from files are text.
   const plain = (text) => String(text).replace(/[&<>]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[c]);
-  const rounded = (value) => (value === null || value === undefined ? "-" : Number(value.toPrecision(4)).toString());
+  const rounded = (value, digits = 4) => (
+    value === null || value === undefined ? "-" : Number(value.toPrecision(digits)).toString());
   const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
   const better = (a, b) => (run.moreIsBetter ? a > b : a < b);
   const best = (values) => values.reduce((a, b) => (better(b, a) ? b : a));
@@ -76,7 +81,7 @@
     await Plotly.react(figure.querySelector(".drawing"), traces, shape, {
       responsive: true,
       displaylogo: false,
-      displayModeBar: innerWidth >= 640,
+      displayModeBar: !isNarrow,
       modeBarButtonsToRemove: ["select2d", "lasso2d"],
     });
     // Dozens of shapes without names: a screen reader has the label of the drawing and its table.
@@ -237,20 +242,24 @@
     : { orientation: "h", x: 0, y: -0.4, yanchor: "top" };
   const kernelNames = kernels ? [...new Set(kernels.timed.map((one) => one.kernel))] : [];
   // For the legend, which is long.
-  const makeRoom = (figure) => {
-    figure.querySelector(".drawing").style.height =
-      `${innerWidth >= 900 ? Math.max(420, 230 + 20 * kernelNames.length) : 420 + 20 * kernelNames.length}px`;
+  const makeRoom = (figure, numLines) => {
+    const height = innerWidth >= 900 ? Math.max(420, 230 + 20 * numLines) : 420 + 21 * numLines;
+    figure.querySelector(".drawing").style.height = `${height}px`;
   };
-  const look = (place) => ({
-    marker: { symbol: symbols[place % symbols.length], size: 9 },
-    line: { dash: lineStyles[place % lineStyles.length], width: 1.5 },
-  });
+  // The same for a kernel in every plot.
+  const look = (place) => {
+    const color = colours[place % colours.length];
+    return {
+      marker: { symbol: symbols[place % symbols.length], size: 9, color },
+      line: { dash: lineStyles[place % lineStyles.length], width: 1.5, color },
+    };
+  };
 
   function sizes(figure) {
     const measure = select(figure, "measure", "Show", ["GFLOP/s", "percent of cuBLAS"], "GFLOP/s");
     const key = measure ? "percent" : "gflops";
     const at = (kernel, size) => kernels.timed.find((one) => one.kernel === kernel && one.size === size);
-    makeRoom(figure);
+    makeRoom(figure, kernelNames.length);
     fillTable(figure, ["kernel", ...kernels.sizes],
       kernelNames.map((kernel) => [kernel, ...kernels.sizes.map((size) => at(kernel, size)?.[key] ?? null)]));
     return show(figure, kernelNames.map((kernel, place) => ({
@@ -276,11 +285,13 @@
     const baseline = bars.find((one) => one.kernel === kernels.baselineName);
     const most = Math.max(...bars.map((one) => one.gflops).filter(
       (gflops) => !baseline || gflops < 1.6 * baseline.gflops));
+    const isCut = bars.some((one) => one.gflops > most);
     figure.querySelector(".drawing").style.height = `${120 + 26 * rows.length}px`;
     return show(figure, [{
       x: rows.map((one) => one.gflops),
       y: rows.map((one) => plain(one.kernel)),
-      text: rows.map((one) => (one.percent === null ? "" : `${rounded(one.percent)} % of cuBLAS`)),
+      text: rows.map((one) => (
+        one.percent === null ? "" : `${rounded(one.percent, 3)} %${isNarrow ? "" : " of cuBLAS"}`)),
       type: "bar",
       orientation: "h",
       textposition: "auto",
@@ -289,32 +300,34 @@
         color: rows.map((one) => colour(one.kernel === kernels.baselineName ? "marked" : "bar")),
       },
       hovertemplate: "%{y}: %{x:,.0f} GFLOP/s<br>%{text}<extra></extra>",
-    }], layout(most < Math.max(...bars.map((one) => one.gflops)) ? "GFLOP/s (longer bars go on: zoom out)" : "GFLOP/s", "", {
-      xaxis: { range: [0, 1.25 * most] }, yaxis: { type: "category" },
+    }], layout(`GFLOP/s${isCut ? " (long bars cut)" : ""}`, "", {
+      xaxis: { range: [0, (isNarrow ? 1.5 : 1.25) * most] },
+      yaxis: { type: "category", tickfont: { size: isNarrow ? 9 : 13 } },
     }));
   }
 
   function roofline(figure) {
-    makeRoom(figure);
+    makeRoom(figure, kernelNames.length + kernels.slopes.length + kernels.ceilings.length);
     fillTable(figure, ["kernel", "size", "FLOP per byte", "TFLOP/s", "% of roof"],
       kernels.timed.map((one) => [one.kernel, one.size, one.intensity, one.gflops / 1000, one.roof]));
     const intensities = kernels.timed.map((one) => one.intensity);
     const low = Math.min(1, ...intensities.map((x) => x / 2));
     const high = Math.max(1000, ...intensities.map((x) => 2 * x));
     const most = Math.max(...kernels.ceilings.map((one) => one[1]));
-    const bandwidth = kernels.slopes[0]?.[1];
+    const steepest = Math.max(...kernels.slopes.map((one) => one[1]));
+    // Memories are thin, arithmetic is thick: dashes tell those of one kind apart.
     const roofs = [
-      ...kernels.slopes.map(([name, speed]) => [name, `${rounded(1000 * speed)} GB/s`,
-        [low, most / speed], [low * speed, most]]),
-      ...kernels.ceilings.map(([name, tflops]) => [name, `${rounded(tflops)} TFLOP/s`,
-        [tflops / bandwidth, high], [tflops, tflops]]),
+      ...kernels.slopes.map(([name, speed], place) => [name, `${rounded(1000 * speed)} GB/s`,
+        [low, most / speed], [low * speed, most], { dash: lineStyles[place], width: 1 }]),
+      ...kernels.ceilings.map(([name, tflops], place) => [name, `${rounded(tflops)} TFLOP/s`,
+        [tflops / steepest, high], [tflops, tflops], { dash: lineStyles[place], width: 2.5 }]),
     ];
     return show(figure, [
-      ...roofs.map(([name, figureText, x, y], place) => ({
+      ...roofs.map(([name, figureText, x, y, line]) => ({
         x, y,
         mode: "lines",
         name: plain(`${name}: ${figureText}`),
-        line: { color: colour("ink"), dash: lineStyles[place % lineStyles.length], width: 2 },
+        line: { color: colour("ink"), ...line },
       })),
       ...kernelNames.map((kernel, place) => {
         const own = kernels.timed.filter((one) => one.kernel === kernel);

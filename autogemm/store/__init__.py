@@ -3,12 +3,15 @@
 from autogemm.store.copying import opened_copy
 from autogemm.store.opening import database_place, open_store
 from autogemm.store.records import (
+    BenchCopy,
     BestQuery,
+    CeilingsCopy,
     CertificateCopy,
     Copy,
     DecidedRow,
     FinalsCopy,
     KernelCopy,
+    ProfileCopy,
     ResultRow,
     RunCopy,
     RunRow,
@@ -22,12 +25,15 @@ from autogemm.store.store import Store
 from autogemm.stored_kernel import StoredKernel
 
 __all__ = [
+    "BenchCopy",
     "BestQuery",
+    "CeilingsCopy",
     "CertificateCopy",
     "Copy",
     "DecidedRow",
     "FinalsCopy",
     "KernelCopy",
+    "ProfileCopy",
     "ResultRow",
     "RunCopy",
     "RunRow",

@@ -93,7 +93,7 @@ class ProfileRecord(Base):
 
 
 class CeilingsRecord(Base):
-    """What a card reached in small kernels of arithmetic or copying alone."""
+    """What a card reached in small kernels of arithmetic or of one memory alone."""
 
     __tablename__ = "ceilings"
 
@@ -104,6 +104,8 @@ class CeilingsRecord(Base):
     copy_gb_s: Mapped[float]
     sm_clock_mhz: Mapped[int | None]
     measured_at: Mapped[datetime]
+    l2_gb_s: Mapped[float | None]
+    smem_gb_s: Mapped[float | None]
 
     device: Mapped[DeviceRecord] = relationship()
     environment: Mapped[EnvironmentRecord] = relationship()

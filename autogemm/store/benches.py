@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from datetime import datetime
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -39,8 +40,8 @@ from autogemm.store.writing import (
 )
 
 
-def add_bench(session: Session, spec: BenchSpec) -> int:
-    """A new benchmark without entries; its id."""
+def add_bench(session: Session, spec: BenchSpec, started_at: datetime | None = None) -> BenchRecord:
+    """A new benchmark without entries, begun just now if it is not said when."""
     bench = BenchRecord(
         device=device_record(session, spec.device),
         environment=environment_record(session, spec.environment),
@@ -50,11 +51,11 @@ def add_bench(session: Session, spec: BenchSpec) -> int:
         fill=spec.fill.value,
         provenance=spec.provenance.value,
         command=spec.command,
-        started_at=now(),
+        started_at=started_at or now(),
     )
     session.add(bench)
     session.flush()
-    return bench.id
+    return bench
 
 
 def add_entries(
@@ -101,7 +102,7 @@ def end_bench(session: Session, bench_id: int) -> None:
 def benches(session: Session, limit: int | None) -> list[Bench]:
     """Newest first."""
     statement = select(BenchRecord).order_by(BenchRecord.id.desc()).limit(limit)
-    return [_bench_of(record) for record in session.scalars(statement)]
+    return [bench_of(record) for record in session.scalars(statement)]
 
 
 def bench(session: Session, bench_id: int | None) -> Bench:
@@ -110,11 +111,11 @@ def bench(session: Session, bench_id: int | None) -> Bench:
         bench_id = session.scalar(select(func.max(BenchRecord.id)))
     if bench_id is None:
         raise NotFoundError("no benchmark is stored: run autogemm bench first")
-    return _bench_of(_record(session, bench_id))
+    return bench_of(_record(session, bench_id))
 
 
-def add_profile(session: Session, profile: Profile, source: KernelSource) -> int:
-    """A profile with the kernel it is of; its id."""
+def add_profile(session: Session, profile: Profile, source: KernelSource | None) -> int:
+    """A profile with the kernel it is of, which may be stored already; its id."""
     record = ProfileRecord(
         kernel_source=kernel_record(session, profile.kernel_sha256, source),
         kernel=profile.kernel,
@@ -135,7 +136,7 @@ def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> 
     statement = select(ProfileRecord).order_by(ProfileRecord.id.desc()).limit(limit)
     if kernel_sha256 is not None:
         statement = statement.where(ProfileRecord.kernel_source.has(source_sha256=kernel_sha256))
-    return [_profile_of(record) for record in session.scalars(statement)]
+    return [profile_of(record) for record in session.scalars(statement)]
 
 
 def add_ceilings(
@@ -158,10 +159,7 @@ def newest_ceilings(session: Session, device: Device) -> Ceilings | None:
         .order_by(CeilingsRecord.id.desc())
         .limit(1)
     )
-    if record is None:
-        return None
-    names = Ceilings.__dataclass_fields__
-    return Ceilings(**{name: getattr(record, name) for name in names})
+    return None if record is None else ceilings_of(record)
 
 
 def _record(session: Session, bench_id: int) -> BenchRecord:
@@ -171,7 +169,8 @@ def _record(session: Session, bench_id: int) -> BenchRecord:
     return found
 
 
-def _bench_of(record: BenchRecord) -> Bench:
+def bench_of(record: BenchRecord) -> Bench:
+    """The benchmark of a row, with its entries."""
     return Bench(
         bench_id=record.id,
         spec=BenchSpec(
@@ -213,7 +212,8 @@ def _entry_of(record: BenchEntryRecord) -> BenchEntry:
     )
 
 
-def _profile_of(record: ProfileRecord) -> Profile:
+def profile_of(record: ProfileRecord) -> Profile:
+    """The profile of a row."""
     source = record.kernel_source
     return Profile(
         kernel=record.kernel,
@@ -226,3 +226,9 @@ def _profile_of(record: ProfileRecord) -> Profile:
         counters=tuple(record.counters.items()),
         made_at=record.made_at,
     )
+
+
+def ceilings_of(record: CeilingsRecord) -> Ceilings:
+    """The ceilings of a row."""
+    names = Ceilings.__dataclass_fields__
+    return Ceilings(**{name: getattr(record, name) for name in names})

@@ -120,6 +120,13 @@ def fix_text(spec: RunSpec) -> str:
     return json.dumps(narrowed, sort_keys=True, separators=(",", ":"))
 
 
+# What `spec_columns` gives.
+SPEC_COLUMNS = (
+    *("family", "family_sha256", "fix", "sampler", "seed", "l2", "objective", "fill"),
+    *("max_error", "provenance"),
+)
+
+
 def spec_columns(spec: RunSpec) -> Columns:
     """The columns of ``runs`` that make two runs the same run, but for the foreign keys."""
     return {

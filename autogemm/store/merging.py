@@ -1,8 +1,8 @@
 """The rows of one database into another: what both have stays once, and merging again adds nothing.
 
 Every table is copied by what the models say of it. A row with a key of its own (``id``) is the same
-as one that is there if the columns of `IDENTITY` agree; rows that belong to another one (times to a
-trial, contestants to finals) come with it.
+as one that is there if the columns of its `identity` agree; rows that belong to another one (times
+to a trial, contestants to finals) come with it.
 """
 
 import hashlib
@@ -18,27 +18,13 @@ from sqlalchemy import Connection, Table, select, update
 from autogemm.outcome import CacheState, Fill, Objective, Provenance, Status
 from autogemm.problem import Layout
 from autogemm.store.bench_models import BenchRecord
+from autogemm.store.identity import identity
 from autogemm.store.records import RunState
 
 Row = dict[str, Any]
 
 # Rows that are read, compared and written at a time.
 _CHUNK = 500
-
-# Beside the tables with a unique key, which is their identity. Dates have microseconds.
-IDENTITY: Mapping[str, tuple[str, ...]] = {
-    "runs": (
-        *("problem_id", "device_id", "environment_id", "family_sha256", "fix", "sampler", "seed"),
-        *("l2", "fill", "objective", "max_error", "provenance", "started_at"),
-    ),
-    # Without the number: two copies of a database may have gone on with one run.
-    "run_trials": ("run_id", "family", "config", "finished_at"),
-    "finals": ("run_id", "measured_at"),
-    "certificates": ("run_id", "kernel_id", "made_at"),
-    "benches": ("device_id", "environment_id", "preset", "started_at"),
-    "profiles": ("kernel_id", "device_id", "problem_id", "made_at"),
-    "ceilings": ("device_id", "environment_id", "measured_at"),
-}
 
 # Columns whose text is one of a few words, in whatever table they are.
 _WORDS: Mapping[str, type[StrEnum]] = {
@@ -69,15 +55,6 @@ def merge_tables(source: Connection, target: Connection) -> Merged:
     for table in BenchRecord.metadata.sorted_tables:
         merging.copy(table)
     return merging.merged
-
-
-def identity(table: Table) -> tuple[str, ...]:
-    """The columns that make two rows of a table with an ``id`` the same row."""
-    if table.name in IDENTITY:
-        return IDENTITY[table.name]
-    unique = [index for index in table.constraints if hasattr(index, "columns")]
-    named = [c for c in unique if str(c.name).startswith("uq_")]
-    return tuple(column.name for column in named[0].columns)
 
 
 @dataclass(slots=True)

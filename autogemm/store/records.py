@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
+from autogemm.benchmark import Bench
 from autogemm.certificate import Certificate
 from autogemm.change import Rounds
 from autogemm.config import Config, Value
@@ -21,6 +22,8 @@ from autogemm.outcome import (
     StopRule,
 )
 from autogemm.problem import Problem
+from autogemm.profile import Profile
+from autogemm.roofline import Ceilings
 
 
 class RunState(StrEnum):
@@ -222,7 +225,39 @@ class CertificateCopy:
     certificate: Certificate
 
 
-Copy = RunCopy | KernelCopy | TrialCopy | FinalsCopy | CertificateCopy
+@dataclass(frozen=True, slots=True)
+class BenchCopy:
+    """A whole benchmark; its number is that of where it comes from."""
+
+    bench: Bench
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCopy:
+    """A profile."""
+
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingsCopy:
+    """What a card reached, and in which environment."""
+
+    device: Device
+    environment: Environment
+    ceilings: Ceilings
+
+
+Copy = (
+    RunCopy
+    | KernelCopy
+    | TrialCopy
+    | FinalsCopy
+    | CertificateCopy
+    | BenchCopy
+    | ProfileCopy
+    | CeilingsCopy
+)
 
 
 @dataclass(frozen=True, slots=True)

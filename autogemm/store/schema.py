@@ -11,7 +11,7 @@ VERSION_TABLE = "autogemm_version"
 
 # The newest file in db/migrations/versions. Kept here so that a database which is up to date, the
 # usual case, opens without importing alembic.
-SCHEMA_REVISION = "0007"
+SCHEMA_REVISION = "0008"
 
 
 def check_schema(engine: Engine, where: str) -> bool:
@@ -49,7 +49,7 @@ def create_schema(engine: Engine, where: str, timeout_s: float) -> None:
 
 def nothing_there(where: str) -> NotFoundError:
     """The error for a query of a database that does not exist yet."""
-    return NotFoundError(f"no database at {where}: run autogemm tune first")
+    return NotFoundError(f"no database at {where}: run autogemm tune or autogemm bench first")
 
 
 def _require_writable(engine: Engine) -> None:

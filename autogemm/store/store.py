@@ -107,7 +107,7 @@ class Store(Reader):
 
     def begin_bench(self, spec: BenchSpec) -> int:
         """A new benchmark; its id."""
-        return self.write(lambda session: benches.add_bench(session, spec))
+        return self.write(lambda session: benches.add_bench(session, spec).id)
 
     def record_entries(
         self, bench_id: int, entries: Iterable[BenchEntry], sources: Mapping[str, KernelSource]

@@ -1,7 +1,7 @@
 """Runs with all that belongs to them, out of a database and into one; nothing is there twice.
 
-What makes two runs the same: what was asked for, where, and when it began. Of a run that is there
-already only what is missing is added.
+What makes two rows the same is in `autogemm.store.identity`. Of a run that is there already only
+what is missing is added.
 """
 
 from collections import Counter
@@ -14,10 +14,14 @@ from sqlalchemy.orm import Session, joinedload, lazyload, undefer
 
 from autogemm.errors import NotFoundError, StoreError
 from autogemm.outcome import Status, StopRule
+from autogemm.store.bench_transfer import (
+    add_bench_copy,
+    add_ceilings_copy,
+    add_profile_copy,
+    bench_copies,
+)
 from autogemm.store.certificates import add_certificate, certificate_of
 from autogemm.store.convert import (
-    device_key,
-    device_of,
     finals_of,
     kernel_columns,
     kernel_of,
@@ -27,9 +31,9 @@ from autogemm.store.convert import (
     spec_of,
     trial_columns,
 )
+from autogemm.store.identity import same
 from autogemm.store.models import (
     CertificateRecord,
-    DeviceRecord,
     FinalsRecord,
     KernelRecord,
     RunRecord,
@@ -37,18 +41,20 @@ from autogemm.store.models import (
 )
 from autogemm.store.queries import conditions, same_request
 from autogemm.store.records import (
+    BenchCopy,
     BestQuery,
+    CeilingsCopy,
     CertificateCopy,
     Copy,
     FinalsCopy,
     KernelCopy,
+    ProfileCopy,
     RunCopy,
-    RunSpec,
     RunState,
     Taken,
     TrialCopy,
 )
-from autogemm.store.writing import add_finals, add_run
+from autogemm.store.writing import add_finals, add_run, known_device
 
 # Trials that are held before they go to the database, or come from it, together.
 BATCH = 1000
@@ -58,7 +64,8 @@ _NOBODY = ""
 
 
 def copies(session: Session, query: BestQuery, status: Status | None) -> Iterator[Copy]:
-    """The runs that match, oldest first, each followed by what belongs to it.
+    """The runs that match, oldest first, each followed by what belongs to it; then benchmarks,
+    profiles and ceilings, but where ``status`` asks for trials.
 
     A kernel comes once, before the first that names it.
     """
@@ -86,6 +93,8 @@ def copies(session: Session, query: BestQuery, status: Status | None) -> Iterato
             made = certificate_of(certificate.checks, certificate.made_at)
             yield CertificateCopy(run.id, kernel.source_sha256, made)
         session.expunge_all()
+    if status is None:
+        yield from bench_copies(session, query, kernels)
 
 
 def _run_copy(run: RunRecord) -> RunCopy:
@@ -165,6 +174,12 @@ class _Adder:
                 self._count("finals", self._add_finals(copy))
             case CertificateCopy():
                 self._count("certificates", self._add_certificate(copy))
+            case BenchCopy():
+                self._count("benchmarks", add_bench_copy(self._session, copy))
+            case ProfileCopy():
+                self._count("profiles", add_profile_copy(self._session, copy))
+            case CeilingsCopy():
+                self._count("ceilings", add_ceilings_copy(self._session, copy))
 
     def _count(self, kind: str, is_new: bool) -> None:
         (self.new if is_new else self.known)[kind] += 1
@@ -175,7 +190,8 @@ class _Adder:
         run = self._session.scalar(select(RunRecord).where(*_same_run(copy)).limit(1))
         is_new = run is None
         if run is None:
-            run = add_run(self._session, self._spec(copy.spec))
+            device = known_device(self._session, copy.spec.device)
+            run = add_run(self._session, replace(copy.spec, device=device))
             run.owner = _NOBODY
             run.started_at = copy.started_at or run.started_at
             self._trials[copy.key] = {}
@@ -194,12 +210,6 @@ class _Adder:
         self._session.flush()
         self._run_ids[copy.key] = run.id
         return is_new
-
-    def _spec(self, spec: RunSpec) -> RunSpec:
-        """With the facts of the device as they are known here."""
-        there = select(DeviceRecord).filter_by(**device_key(spec.device))
-        device = self._session.scalar(there)
-        return spec if device is None else replace(spec, device=device_of(device))
 
     def _add_kernel(self, copy: KernelCopy) -> bool:
         source = copy.source
@@ -252,20 +262,21 @@ class _Adder:
 
     def _add_finals(self, copy: FinalsCopy) -> bool:
         run_id = self._run_id(copy.run_key)
-        there = select(FinalsRecord.id).filter_by(run_id=run_id, measured_at=copy.measured_at)
-        if self._session.scalar(there) is not None:
+        there = same(FinalsRecord, run_id=run_id, measured_at=copy.measured_at)
+        if self._session.scalar(select(FinalsRecord.id).where(*there)) is not None:
             return False
         add_finals(self._session, run_id, copy.finals, {}, copy.measured_at)
         return True
 
     def _add_certificate(self, copy: CertificateCopy) -> bool:
         run_id = self._run_id(copy.run_key)
-        there = select(CertificateRecord.id).filter_by(
+        there = same(
+            CertificateRecord,
             run_id=run_id,
             kernel_id=self._kernel_id(copy.kernel_sha256),
             made_at=copy.certificate.made_at,
         )
-        if self._session.scalar(there) is not None:
+        if self._session.scalar(select(CertificateRecord.id).where(*there)) is not None:
             return False
         run = self._session.get_one(RunRecord, run_id)
         add_certificate(self._session, run, copy.kernel_sha256, copy.certificate)

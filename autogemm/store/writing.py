@@ -17,6 +17,7 @@ from autogemm.outcome import Disqualified, Environment, Finals, Outcome, StopRul
 from autogemm.problem import Problem
 from autogemm.store.convert import (
     device_key,
+    device_of,
     entry_record,
     environment_columns,
     kernel_columns,
@@ -203,6 +204,12 @@ def device_record(session: Session, device: Device) -> DeviceRecord:
     # As last seen: a newer driver or version may know better.
     record.facts = facts
     return record
+
+
+def known_device(session: Session, device: Device) -> Device:
+    """With the facts as they are known here: those of a file or another database may be older."""
+    record = session.scalar(select(DeviceRecord).filter_by(**device_key(device)))
+    return device if record is None else device_of(record)
 
 
 def environment_record(session: Session, environment: Environment) -> EnvironmentRecord:

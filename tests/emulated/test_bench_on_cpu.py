@@ -275,7 +275,8 @@ def test_a_report_of_what_was_just_timed(run: Run, tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-# In place of ceilings.cu: as slow as a CPU is, and a copy that a test can tell from none.
+# In place of ceilings.cu: as slow as a CPU is, a copy that a test can tell from none, and sums of
+# what would have been read. 270336 threads are what the card holds at once.
 CEILINGS = b"""C++
 extern "C" int fma_kernel(float *out, float factor, float addend, int steps) {
     for (volatile int i = 0; i < 100000; ++i) {
@@ -286,12 +287,26 @@ extern "C" int copy_kernel(char *to, const char *from, int count) {
     memcpy(to, from, 4096);
     return 0;
 }
+extern "C" int smem_kernel(unsigned *sums, const unsigned *from, int steps) {
+    for (int thread = 0; thread < 270336; ++thread) {
+        sums[thread] = 16u * steps * from[thread % 1024];
+    }
+    return 0;
+}
+extern "C" int l2_kernel(unsigned *sums, const unsigned *from, int mask, int steps) {
+    for (int thread = 0; thread < 270336; ++thread) {
+        sums[thread] = 16u * steps * from[4 * (thread & mask)];
+    }
+    return 0;
+}
 """
 
 
 class CeilingsCompiler(PlainCompiler):
+    source = CEILINGS
+
     def compile(self, source: KernelSource, arch: str) -> CompiledKernel:
-        return CompiledKernel(source.sha256, arch, CEILINGS, (), "", "", (), 0.0)
+        return CompiledKernel(source.sha256, arch, self.source, (), "", "", (), 0.0)
 
 
 def test_ceilings_are_measured_stored_and_shown(
@@ -307,3 +322,21 @@ def test_ceilings_are_measured_stored_and_shown(
     assert stored is not None
     assert row["measured_f32_tflops"] == stored.fma_tflops > 0
     assert row["measured_gb_s"] == stored.copy_gb_s > 0
+    assert row["measured_l2_gb_s"] == stored.l2_gb_s
+    assert row["measured_smem_gb_s"] == stored.smem_gb_s
+    # The bytes that the threads of the card read, in no less than a microsecond.
+    assert stored.l2_gb_s is not None
+    assert stored.smem_gb_s is not None
+    assert 0 < stored.l2_gb_s < 270336 * 64 * 256 * 1e-3
+    assert 0 < stored.smem_gb_s < 270336 * 64 * 1024 * 1e-3
+
+
+def test_a_rate_of_reads_that_were_not_made_is_none(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lazy = CEILINGS.replace(b"thread & mask", b"0").replace(b"16u * steps * from[4", b"from[4")
+    monkeypatch.setattr(CeilingsCompiler, "source", lazy)
+    monkeypatch.setattr("autogemm.compile.Compiler", CeilingsCompiler)
+    result = CliRunner().invoke(main, ["gpus", "--measure"])
+    assert result.exit_code == 1
+    assert "l2_kernel did not read what was there" in result.stderr

@@ -66,6 +66,10 @@ def test_ceilings_lie_below_the_theory_and_not_far(target: CudaTarget, compiler:
     assert roof is not None
     assert 0.5 < found.fma_tflops / roof.peak_tflops <= 1.02
     assert 0.5 < found.copy_gb_s / roof.bandwidth_gb_s <= 1.02
+    assert found.smem_gb_s is not None
+    assert 0.5 < found.smem_gb_s / target.device.peak_smem_gb_s <= 1.02
+    assert found.l2_gb_s is not None
+    assert found.copy_gb_s < found.l2_gb_s < found.smem_gb_s
 
 
 @pytest.mark.skipif(find_profiler() is None, reason="Nsight Compute is not installed")

@@ -21,7 +21,9 @@ SPEC = BenchSpec(
     seed=7,
 )
 
-CEILINGS = Ceilings(63.0, 3030.0, 1980, datetime(2026, 11, 21, 9, tzinfo=UTC))
+CEILINGS = Ceilings(
+    63.0, 3030.0, 1980, datetime(2026, 11, 21, 9, tzinfo=UTC), l2_gb_s=5600.0, smem_gb_s=31000.0
+)
 
 PROFILE = Profile(
     kernel="tiled",

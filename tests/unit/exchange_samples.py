@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from bench_samples import fill_bench
 from store_samples import fill, new_store
 
 from autogemm.exchange import Format, write_results
@@ -18,6 +19,7 @@ from autogemm.store import BestQuery, Store, open_store
 OWN = ("id", "owner")
 TABLES = ("runs", "run_trials", "measurements", "resources", "kernels", "finals")
 TABLES += ("finals_entries", "certificates", "devices", "environments", "problems")
+TABLES += ("benches", "bench_entries", "profiles", "ceilings")
 
 
 @cache
@@ -25,11 +27,12 @@ def _filled_database() -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         with new_store(Path(folder)) as store:
             fill(store)
+            fill_bench(store)
         return (Path(folder) / "a.db").read_bytes()
 
 
 def filled_store(folder: Path) -> Store:
-    """A database in the folder with what `fill` puts into it, always the same."""
+    """A database in the folder with what `fill` and `fill_bench` put into it, always the same."""
     path = folder / "a.db"
     path.write_bytes(_filled_database())
     return open_store(str(path))
@@ -78,9 +81,11 @@ REFERENCES = {
     "run_id": "runs",
     "trial_id": "run_trials",
     "finals_id": "finals",
+    "bench_id": "benches",
 }
 ORDER = ("problems", "devices", "environments", "kernels", "runs", "run_trials", "measurements")
 ORDER += ("resources", "finals", "finals_entries", "certificates")
+ORDER += ("benches", "bench_entries", "profiles", "ceilings")
 
 
 def written(store: Store, wanted: Format, path: Path, **query: Any) -> Path:

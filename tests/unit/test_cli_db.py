@@ -104,7 +104,7 @@ def test_no_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: l
     monkeypatch.setenv("AUTOGEMM_DB", str(path))
     result = db(*command)
     assert result.exit_code == 2
-    assert f"no database at {path}: run autogemm tune first" in " ".join(result.stderr.split())
+    assert f"no database at {path}: run autogemm tune or" in " ".join(result.stderr.split())
     assert not path.parent.exists()
 
 

@@ -43,13 +43,13 @@ def test_out_and_in_again(database: Path, tmp_path: Path) -> None:
     assert gzip.decompress(file.read_bytes()).decode() == db("export", "-f", "jsonl").stdout
     other = tmp_path / "new" / "b.db"
     told = db("import", file, "--db", other, "--dry-run")
-    assert told.stdout.startswith(f"{file} (jsonl): would add 15 of 15 records\n")
+    assert told.stdout.startswith(f"{file} (jsonl): would add 18 of 18 records\n")
     assert not other.parent.exists()
     done = db("import", file, "--db", other)
     assert done.stdout.replace("added", "would add") == told.stdout
     assert content_of(other) == content_of(database)
     again = db("import", file, "--db", other)
-    assert "added 0 of 15 records" in again.stdout
+    assert "added 0 of 18 records" in again.stdout
     assert [line.split() for line in again.stdout.splitlines()[1:3]] == [
         ["what", "new", "known"],
         ["runs", "0", "3"],

@@ -119,3 +119,9 @@ def test_measured_ceilings_stand_beside_the_theory() -> None:
         pytest.approx(90, abs=0.01),
     )
     assert ridge["measured"] == pytest.approx(20.883, abs=0.001)
+    both = replace(measured, l2_gb_s=5500.0, smem_gb_s=30000.0)
+    _, _, l2, smem, _ = ceiling_rows(h100, both)
+    assert (l2["measured"], l2["theory"], l2["percent"]) == (5500.0, None, None)
+    # 132 SMs of 128 bytes a clock, at 1980 MHz.
+    assert smem["theory"] == pytest.approx(33454.1, abs=0.1)
+    assert smem["percent"] == pytest.approx(89.68, abs=0.01)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from bench_samples import fill_bench
 from broken_files import broken
 from exchange_samples import filled_store, written
 from fake_target import tiny_family, tiny_recording
@@ -77,6 +78,8 @@ class Database:
             return
         self.store.best()
         self.store.runs()
+        self.store.benches()
+        self.store.profiles()
         for wanted in (Format.JSONL, Format.CSV, Format.JSON):
             list(write_results(self.store, BestQuery(), None, wanted).pieces)
         self._good.backup(self._watch)
@@ -104,6 +107,7 @@ def result_file(folder: Path, wanted: Format) -> bytes:
     with make(folder / "other") as store:
         if make is new_store:
             fill(store)
+            fill_bench(store)
         return written(store, wanted, folder / "file").read_bytes()
 
 

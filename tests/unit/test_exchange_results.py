@@ -5,7 +5,8 @@ import gzip
 import json
 import math
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields as fields_of
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,19 @@ from exchange_samples import content_of, filled_store, rows_of, written
 from pydantic import BaseModel
 from store_samples import CERTIFICATE, SPEC, T4, entry, failed, finals, new_store, ok, source
 
+from autogemm.benchmark import BenchEntry, BenchSpec
 from autogemm.certificate import Check
 from autogemm.errors import AutogemmError, ExchangeError, StoreError, UsageError
-from autogemm.exchange import Format, forms, import_results, lines, recognised, write_results
+from autogemm.exchange import (
+    Format,
+    bench_forms,
+    fields,
+    forms,
+    import_results,
+    lines,
+    recognised,
+    write_results,
+)
 from autogemm.kernel import Resources
 from autogemm.outcome import (
     Environment,
@@ -31,6 +42,8 @@ from autogemm.outcome import (
     Verification,
 )
 from autogemm.problem import Layout, Problem
+from autogemm.profile import Profile
+from autogemm.roofline import Ceilings
 from autogemm.store import BestQuery, RunCopy, RunSpec, RunState, Store, TrialCopy
 
 LINES = (Format.JSONL, Format.CSV)
@@ -46,7 +59,10 @@ def test_a_database_comes_back_as_it_was(tmp_path: Path) -> None:
         file = written(store, Format.JSONL, tmp_path / "all.jsonl")
     with new_store(folder(tmp_path / "to")) as store:
         taken = import_results(store, file).taken
-    assert taken.new == {"runs": 3, "kernels": 4, "trials": 6, "finals": 1, "certificates": 1}
+    assert taken.new == {
+        **{"runs": 3, "kernels": 4, "trials": 6, "finals": 1, "certificates": 1},
+        **{"benchmarks": 1, "profiles": 1, "ceilings": 1},
+    }
     assert content_of(tmp_path / "to" / "a.db") == content_of(tmp_path / "from" / "a.db")
 
 
@@ -75,7 +91,8 @@ def test_a_table_holds_everything_of_a_trial_but_its_source(tmp_path: Path) -> N
         assert {run.spec for run in store.runs()} == specs
         # What a table lacks is added by the file that has it, to the same trials.
         taken = import_results(store, whole).taken
-        assert taken.new == {"kernels": 4, "finals": 1, "certificates": 1}
+        benches = {"benchmarks": 1, "profiles": 1, "ceilings": 1}
+        assert taken.new == {"kernels": 4, "finals": 1, "certificates": 1} | benches
     assert content_of(tmp_path / "to" / "a.db") == content_of(tmp_path / "from" / "a.db")
 
 
@@ -183,6 +200,34 @@ def test_a_dry_run_says_the_same_and_changes_nothing(tmp_path: Path) -> None:
         assert import_results(store, file).taken == told
 
 
+def test_a_selection_holds_the_benchmarks_and_profiles_that_match(tmp_path: Path) -> None:
+    with filled_store(folder(tmp_path / "from")) as store:
+
+        def kinds(status: Status | None = None, **query: Any) -> list[str]:
+            pieces = write_results(store, BestQuery(**query), status, Format.JSONL).pieces
+            found = [str(json.loads(line)["record"]) for line in pieces]
+            return [kind for kind in found if kind in ("bench", "profile", "ceilings")]
+
+        assert kinds() == kinds(gpu="h100") == ["bench", "profile", "ceilings"]
+        assert kinds(gpu="tesla") == kinds(provenance=Provenance.RECORDED) == []
+        # A benchmark is whole, ceilings are of no problem, and nothing of it is a run's.
+        assert kinds(size="512x256x64") == ["bench"]
+        assert kinds(size="1024", family="sgemm_simt") == ["bench", "profile"]
+        assert kinds(size="7") == kinds(run_id=1) == kinds(Status.OK) == []
+
+
+def test_a_profile_needs_its_kernel(tmp_path: Path) -> None:
+    with filled_store(folder(tmp_path / "from")) as store:
+        text = written(store, Format.JSONL, tmp_path / "all").read_text()
+    head, *_ = (line for line in text.splitlines() if '"record":"file"' in line)
+    profile, *_ = (line for line in text.splitlines() if '"record":"profile"' in line)
+    (tmp_path / "alone").write_text(f'{head}\n{profile}\n{{"record":"end","records":1}}\n')
+    with new_store(folder(tmp_path / "to")) as store:
+        with pytest.raises(AutogemmError, match="is profiled before it comes"):
+            import_results(store, tmp_path / "alone")
+        assert store.profiles() == []
+
+
 def test_packed_files(tmp_path: Path) -> None:
     with filled_store(tmp_path) as store:
         file = written(store, Format.JSONL, tmp_path / "file")
@@ -204,17 +249,21 @@ ELSEWHERE |= {"ratio", "ratio_low", "ratio_high"}
         (RunSpec, forms.RunForm),
         (Outcome, forms.TrialForm),
         (Measurement, forms.MeasurementForm),
-        (Telemetry, forms.TelemetryForm),
-        (Verification, forms.VerificationForm),
+        (Telemetry, fields.TelemetryForm),
+        (Verification, fields.VerificationForm),
         (Resources, forms.ResourcesForm),
-        (Environment, forms.EnvironmentForm),
+        (Environment, fields.EnvironmentForm),
         (Finals, forms.FinalsForm),
         (FinalsEntry, forms.EntryForm),
         (Check, forms.CheckForm),
+        (BenchSpec, bench_forms.BenchForm),
+        (BenchEntry, bench_forms.BenchEntryForm),
+        (Profile, bench_forms.ProfileForm),
+        (Ceilings, bench_forms.CeilingsForm),
     ],
 )
 def test_no_field_is_forgotten(value: Any, form: type[BaseModel]) -> None:
-    names = {field.name for field in fields(value)} - ELSEWHERE
+    names = {field.name for field in fields_of(value)} - ELSEWHERE
     assert names <= form.model_fields.keys()
 
 
@@ -233,7 +282,7 @@ def _without_last_line(text: str) -> str:
 BROKEN: dict[str, tuple[Callable[[str], str], str]] = {
     "cut": (_cut, "line"),
     "no last line": (_without_last_line, "it was cut short"),
-    "a line gone": (lambda t: t.replace(t.splitlines(keepends=True)[5], ""), "holds 14 records"),
+    "a line gone": (lambda t: t.replace(t.splitlines(keepends=True)[5], ""), "holds 17 records"),
     "no run": (lambda t: t.replace(t.splitlines(keepends=True)[1], ""), "run 1 is named before"),
     "a line twice": (lambda t: t.replace('{"record":"end"', '{"record":"ende"'), "record"),
     "another version": (lambda t: t.replace('"schema_version":1', '"schema_version":2'), "line 1"),

@@ -84,7 +84,11 @@ def test_roofs_are_those_of_the_card_and_as_measured() -> None:
         ("BF16 and F16, tensor cores", 1070.5),
     ]
     slopes, ceilings = roofs(H100, CEILINGS)
-    assert slopes[-1].tb_s == pytest.approx(3.03)
+    assert [(one.name, one.tb_s) for one in slopes[1:]] == [
+        ("copy as measured", pytest.approx(3.03)),
+        ("L2 as measured", pytest.approx(5.6)),
+    ]
+    assert len(roofs(H100, replace(CEILINGS, l2_gb_s=None))[0]) == 2
     assert ceilings[1].tflops == 63.0
     assert len(roofs(replace(H100, arch=60), None)[1]) == 1, "no tensor cores are known"
 

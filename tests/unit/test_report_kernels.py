@@ -45,6 +45,7 @@ def test_words_name_the_fastest_of_each_size(store: Store) -> None:
     )
     assert second.startswith("512x256x64: kernel 1 is the fastest")
     assert "63 TFLOP/s" in ceilings
+    assert ceilings.endswith("3352 GB/s; what L2 holds it read at 5600 GB/s.")
     assert limits_of_kernels(found)[0] == (
         "1024: 171 FLOP per byte that must move, so arithmetic is the roof; kernel 1 reaches "
         "40.1 % of it."
@@ -73,14 +74,16 @@ def test_rungs_that_lost_to_the_rung_before(store: Store) -> None:
 def test_the_report_of_a_benchmark(store: Store, tmp_path: Path) -> None:
     fill_bench(store)
     path = tmp_path / "a.html"
-    result = report(path, "--bench", "latest")
+    result = report(path, "--bench", "last")
     assert result.exit_code == 0, result.output
     page = path.read_text()
     texts = Texts(page)
     assert texts.loads == []
     assert "4 kernels on NVIDIA H100 80GB HBM3" in texts.of("h1")
     cells = texts.of("td")
-    for word in ("coarsened", "wrong_result", "3 of 9 elements are wrong", "cuBLAS 13.1"):
+    limit = "L1, since each multiply-add takes two loads"
+    words = ("coarsened", "wrong_result", "3 of 9 elements are wrong", "cuBLAS 13.1", limit)
+    for word in words:
         assert word in cells or any(word in cell for cell in cells)
     assert any("23.4" in cell or "377 GFLOP/s" in cell for cell in cells), "published"
     drawn = data_of(page)["kernels"]
@@ -95,7 +98,7 @@ def test_profiles_of_the_kernels_are_told(store: Store, tmp_path: Path) -> None:
     own = replace(PROFILE, counters=tuple(counted.items()))
     store.record_profile(own, source(64))
     store.record_profile(replace(own, kernel_sha256=source(32).sha256), source(32))
-    report(tmp_path / "a.html", "--bench", "latest")
+    report(tmp_path / "a.html", "--bench", "last")
     texts = Texts((tmp_path / "a.html").read_text())
     assert texts.of("span").count("tiled, 1024 nn f32, Nsight Compute 2025.3") == 1
     assert any("49 % of an SM's warps" in text for text in texts.of("td"))
@@ -130,7 +133,7 @@ def test_a_recorded_benchmark_is_marked(store: Store, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--bench", "first"), "--bench is the number of a benchmark, or latest; got 'first'"),
+        (("--bench", "first"), "'first' is neither the number of a benchmark nor last"),
         (("--bench", "7"), "no benchmark 7"),
         (("--bench", "1", "--all"), "--bench and --all exclude each other"),
         (("--all", "--gpu", "b200"), "nothing matches in the database"),

@@ -22,7 +22,8 @@ from autogemm.problem import Problem
 from autogemm.resources import data_folder
 from autogemm.store import RunState, Store, open_store
 from autogemm.store.bench_models import BenchRecord
-from autogemm.store.merging import IDENTITY, identity
+from autogemm.store.convert import spec_columns
+from autogemm.store.identity import IDENTITY, identity
 
 
 def merge(other: str, db: str) -> Result:
@@ -194,4 +195,9 @@ def test_every_table_with_numbered_rows_has_an_identity() -> None:
         if "id" in table.columns:
             assert set(identity(table)) <= set(table.columns.keys())
             assert identity(table) != ("id",)
+    # What the same command resumes, and when it began.
+    assert set(IDENTITY["runs"]) == {
+        *("problem_id", "device_id", "environment_id", "started_at"),
+        *spec_columns(SPEC),
+    }
     assert set(IDENTITY) <= {table.name for table in BenchRecord.metadata.sorted_tables}

@@ -138,7 +138,7 @@ def test_a_lock_of_another_is_waited_for_but_not_for_ever(
 def test_errors_are_one_line_without_the_password(
     postgres_url: str, postgres: PostgresServer
 ) -> None:
-    with pytest.raises(NotFoundError, match=r"no database at .*: run autogemm tune first"):
+    with pytest.raises(NotFoundError, match=r"no database at .*: run autogemm tune or"):
         open_store(postgres_url, create=False)
     wrong = postgres.url("not_there").replace("autogemm@", "autogemm:secret@")
     nobody = wrong.replace(str(postgres.folder), "/not/there")

@@ -1,4 +1,5 @@
-// What a card reaches when it does one thing only: FP32 multiply-adds, or copying.
+// What a card reaches when it does one thing only: FP32 multiply-adds, copying in device memory,
+// reading from L2, reading from shared memory.
 
 // Independent multiply-adds per thread, so that none waits for another.
 constexpr int CHAINS = 16;
@@ -49,4 +50,63 @@ extern "C" __global__ void __launch_bounds__(256)
             to[begin + i * blockDim.x] = some[i];
         }
     }
+}
+
+// The words of a vector, added. What is read from there shows in the sum.
+__device__ unsigned total(uint4 words) {
+    return words.x + words.y + words.z + words.w;
+}
+
+// Reads IN_FLIGHT * steps of the `mask` + 1 vectors, over and over, and past L1: 16 bytes each.
+// `mask` is a power of two less one. Leaves each thread's sum of all words.
+extern "C" __global__ void __launch_bounds__(256)
+    l2_kernel(unsigned* sums, const uint4* from, int mask, int steps) {
+    const int stride = (int)(gridDim.x * blockDim.x);
+    const int thread = (int)(blockIdx.x * blockDim.x + threadIdx.x);
+    unsigned sum = 0;
+    int next = thread;
+    for (int step = 0; step < steps; ++step) {
+        uint4 some[IN_FLIGHT];
+        #pragma unroll
+        for (int i = 0; i < IN_FLIGHT; ++i) {
+            // Volatile: none of them is left out because it was read before.
+            asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(some[i].x), "=r"(some[i].y), "=r"(some[i].z), "=r"(some[i].w)
+                         : "l"(from + (next & mask)));
+            next += stride;
+        }
+        #pragma unroll
+        for (int i = 0; i < IN_FLIGHT; ++i) {
+            sum += total(some[i]);
+        }
+    }
+    sums[thread] = sum;
+}
+
+// Reads IN_FLIGHT * steps vectors of shared memory, a warp side by side: no bank waits for another.
+// Leaves each thread's sum of all words.
+extern "C" __global__ void __launch_bounds__(256)
+    smem_kernel(unsigned* sums, const uint4* from, int steps) {
+    __shared__ uint4 tile[256 + IN_FLIGHT];
+    tile[threadIdx.x] = from[threadIdx.x];
+    if (threadIdx.x < IN_FLIGHT) {
+        tile[256 + threadIdx.x] = from[threadIdx.x];
+    }
+    __syncthreads();
+    const unsigned begin = (unsigned)__cvta_generic_to_shared(tile + threadIdx.x);
+    unsigned sum = 0;
+    for (int step = 0; step < steps; ++step) {
+        uint4 some[IN_FLIGHT];
+        #pragma unroll
+        for (int i = 0; i < IN_FLIGHT; ++i) {
+            asm volatile("ld.volatile.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(some[i].x), "=r"(some[i].y), "=r"(some[i].z), "=r"(some[i].w)
+                         : "r"(begin + 16 * i));
+        }
+        #pragma unroll
+        for (int i = 0; i < IN_FLIGHT; ++i) {
+            sum += total(some[i]);
+        }
+    }
+    sums[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }

@@ -1,9 +1,12 @@
-"""What the card reaches in kernels of arithmetic or copying alone (ceilings.cu)."""
+"""What the card reaches in kernels of arithmetic or of one memory alone (ceilings.cu)."""
 
 import ctypes
+import math
 import statistics
 from datetime import UTC, datetime
 from importlib.resources import files
+
+import numpy as np
 
 from autogemm.config import Config
 from autogemm.device import Device
@@ -25,6 +28,16 @@ COPY_L2_SIZES = 16
 LEAST_COPY_BYTES = 256 * 2**20
 # What a block copies at a time, of ceilings.cu.
 COPY_STEP_BYTES = 16 * 4 * THREADS
+# Vectors of 16 bytes that a thread reads in one step of l2_kernel and smem_kernel.
+READS_PER_STEP = 4
+L2_STEPS = 256
+SMEM_STEPS = 1024
+# Parts of L2 that are read: of some cards one half is far from half of the SMs, and others keep
+# what both read twice.
+L2_PARTS = (2, 4, 8)
+SMEM_VECTORS = 256
+# Each word of what is read, which memset makes byte by byte.
+WORD = 0x01010101
 
 
 def ceilings_source() -> KernelSource:
@@ -34,11 +47,18 @@ def ceilings_source() -> KernelSource:
 
 
 def measured_ceilings(card: Card, compiled: CompiledKernel) -> Ceilings:
-    """Median rates of both kernels on a warm card. Raises DeviceError."""
+    """Median rates of the kernels on a warm card. Raises DeviceError."""
     try:
         fma_tflops = _fma_tflops(card, compiled)
         sm_clock_mhz = card.telemetry.read().sm_clock_mhz
-        return Ceilings(fma_tflops, _copy_gb_s(card, compiled), sm_clock_mhz, datetime.now(UTC))
+        return Ceilings(
+            fma_tflops,
+            _copy_gb_s(card, compiled),
+            sm_clock_mhz,
+            datetime.now(UTC),
+            _l2_gb_s(card, compiled),
+            _smem_gb_s(card, compiled),
+        )
     except CandidateError as error:
         raise DeviceError(f"the ceilings cannot be measured: {error.reason}") from error
 
@@ -63,6 +83,43 @@ def _copy_gb_s(card: Card, compiled: CompiledKernel) -> float:
     )
     median_us = _median_us(card, compiled, "copy_kernel", _blocks(card.device), arguments)
     return 2 * num_bytes / median_us * 1e-3
+
+
+def _l2_gb_s(card: Card, compiled: CompiledKernel) -> float:
+    """The fastest of several sizes, each a power of two, as the kernel wants them."""
+    vectors = [2 ** int(math.log2(card.device.l2_bytes // part // 16)) for part in L2_PARTS]
+    return max(
+        _read_gb_s(card, compiled, "l2_kernel", num, (ctypes.c_int(num - 1),), L2_STEPS)
+        for num in vectors
+    )
+
+
+def _smem_gb_s(card: Card, compiled: CompiledKernel) -> float:
+    return _read_gb_s(card, compiled, "smem_kernel", SMEM_VECTORS, (), SMEM_STEPS)
+
+
+def _read_gb_s(  # noqa: PLR0913, PLR0917
+    card: Card,
+    compiled: CompiledKernel,
+    kernel: str,
+    num_vectors: int,
+    extra: tuple[ctypes.c_int, ...],
+    steps: int,
+) -> float:
+    """What all threads together read; every sum must be that of all words."""
+    blocks = _blocks(card.device)
+    found = np.empty(blocks * THREADS, np.uint32)
+    source, sums = card.allocate(16 * num_vectors), card.allocate(found.nbytes)
+    card.runtime.memsetAsync(source.ptr, WORD & 0xFF, 16 * num_vectors, card.stream.ptr)
+    arguments = Arguments(
+        ctypes.c_void_p(sums.ptr), ctypes.c_void_p(source.ptr), *extra, ctypes.c_int(steps)
+    )
+    median_us = _median_us(card, compiled, kernel, blocks, arguments)
+    card.read(sums.ptr, found)
+    reads = READS_PER_STEP * steps
+    if (found != np.uint32(4 * reads * WORD % 2**32)).any():
+        raise DeviceError(f"{kernel} did not read what was there: its rate means nothing")
+    return 16 * reads * found.size / median_us * 1e-3
 
 
 def _blocks(device: Device) -> int:
