@@ -205,6 +205,8 @@ def hard_inputs() -> dict[str, tuple[Matrix, Matrix]]:
 
 def draw_errors(rows: list[dict[str, str]], figure: "Figure") -> None:
     """Above in the norm of Frobenius, below the largest component; against K, then the spread."""
+    from matplotlib.ticker import NullFormatter
+
     from autogemm.plots.drawing import GRID, LINES, MARKERS, titled
 
     panels = [(fill, "depth", "k") for fill in FILLS] + [("wide", "spread", "spread")]
@@ -220,9 +222,12 @@ def draw_errors(rows: list[dict[str, str]], figure: "Figure") -> None:
                 black = kernel == BASELINE
                 place.plot(at, errors, label=kernel, color="black" if black else f"C{i}", **look)
             place.set_yscale("log")
+            place.yaxis.set_major_formatter("{x:.0e}")
+            place.yaxis.set_minor_formatter(NullFormatter())
             place.grid(**GRID)
             if sweep == "depth":
                 place.set_xscale("log", base=2)
+                place.set_xticks(DEPTHS, map(str, DEPTHS), fontsize="small")
         axes[0][column].set_title(f"{fill}, K = {SPREAD_DEPTH}" if sweep == "spread" else fill)
         axes[1][column].set_xlabel("exponents within +-" if sweep == "spread" else "K")
     axes[0][0].set_ylabel("relative error, Frobenius")
