@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from autogemm.config import Value
+from autogemm.config import Config, Value
 from autogemm.errors import NotFoundError
 
 LADDER_PATH = Path(__file__).with_suffix(".yaml")
@@ -31,6 +31,10 @@ class Rung:
     published: str = ""
     published_percent: float | None = None
     variant_of: str = ""
+
+    def config(self, seed: Config) -> Config:
+        """The whole config, from the family's first seed."""
+        return Config.of(self.family, seed.as_dict() | dict(self.values))
 
 
 @dataclass(frozen=True, slots=True)

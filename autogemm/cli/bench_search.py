@@ -14,7 +14,7 @@ from autogemm.cli.output import listing_options, print_rows, print_table
 from autogemm.errors import UsageError
 
 if TYPE_CHECKING:
-    from autogemm.bench import Curve, Plan, Summary
+    from autogemm.strategies import Curve, Plan, Summary
 
 # Without a terminal a line each tenth of the way.
 PLAIN_LINES = 10
@@ -68,9 +68,9 @@ def bench_search(as_json: bool, as_csv: bool, **options: Any) -> None:
       autogemm bench-search --strategies surrogate --batch 1 --batch 8 --recordings a.json b.json.gz
       autogemm bench-search --strategies surrogate,kernel_tuner:hybrid_vndx --plot curves.svg
     """
-    from autogemm.bench import replays, summarise
     from autogemm.cli.files import write_output
     from autogemm.plots import check_plot, strategies_picture
+    from autogemm.strategies import replays, summarise
 
     if as_json and as_csv:
         raise click.UsageError("--json and --csv exclude each other: choose one")
@@ -93,7 +93,7 @@ def bench_search(as_json: bool, as_csv: bool, **options: Any) -> None:
 
 
 def _plan(options: dict[str, Any]) -> "Plan":
-    from autogemm.bench import Plan, known_strategies
+    from autogemm.strategies import Plan, known_strategies
     from autogemm.targets.recorded.listing import recording_folder, recording_paths
 
     given = options["strategies"]

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autogemm.cli.configs import config_from, config_options
 from autogemm.cli.options import (
     db_option,
     device_facts,
-    family_option,
-    fix_option,
     gpu_option,
     problem_from,
     problem_options,
 )
 from autogemm.cli.output import print_table
-from autogemm.cli.render import checked_config, fixed_values, given_values, seed_values
 from autogemm.errors import AutogemmError, UsageError
 
 if TYPE_CHECKING:
@@ -32,12 +30,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("kernel", required=False, metavar="[ID]")
-@family_option
-@fix_option
-@click.option(
-    "--seed-index", type=click.IntRange(min=0), help="Which of the family's seeds --fix changes."
-)
-@click.option("--config", "config_json", metavar="JSON", help="Every parameter, instead of a seed.")
+@config_options
 @problem_options
 @gpu_option
 @click.option("--compile-neighbours", is_flag=True, help="Registers of neighbours, not estimates.")
@@ -54,21 +47,22 @@ def explain(
     """Say why a config is as fast or slow as it is, from static facts; nothing runs on a card.
 
     The config is a stored kernel (its ID or the beginning of its sha256), or a seed of the family
-    changed by --fix, or --config; with none of these the best kernel in the database. Registers
-    and spills come from the compiler, the main loop from nvdisasm, memory accesses from one block
-    run on the CPU (g++); a part whose tool is missing says so.
+    or a rung of the ladder changed by --fix, or --config; with none of these the best kernel in the
+    database. Registers and spills come from the compiler, the main loop from nvdisasm, memory
+    accesses from one block run on the CPU (g++); a part whose tool is missing says so.
 
     \b
     Examples:
       autogemm explain
       autogemm explain 17 --compile-neighbours
+      autogemm explain --rung naive_uncoalesced
       autogemm explain --fix STAGES=2 --fix BM=64 --size 1024 --gpu a100 --json
     """
     from autogemm.explain import Tools
     from autogemm.explain import explain as explained
 
-    chosen = any(options[name] for name in ("fix", "config_json")) or (
-        options["seed_index"] is not None
+    chosen = options["fix"] or any(
+        options[name] is not None for name in ("rung", "config_json", "seed_index")
     )
     if kernel and chosen:
         raise UsageError(f"kernel {kernel} is one config already: leave out --fix and the like")
@@ -128,15 +122,12 @@ def stored_request(
 def _named(options: dict[str, Any], gpu: str, db: str | None, compile_neighbours: bool) -> Request:
     """The request for a config that the options name."""
     from autogemm.explain import Missing, Request
-    from autogemm.space import load_family
     from autogemm.store import open_store
 
     names = ("size", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta")
     problem = problem_from(**{name: options[name] for name in names})
-    family = load_family(options["family"])
-    text = options["config_json"]
-    values = given_values(text) if text else seed_values(family, options["seed_index"] or 0)
-    config = checked_config(family, values | fixed_values(family, options["fix"]))
+    which = ("family", "rung", "fix", "seed_index", "config_json")
+    family, config = config_from(**{name: options[name] for name in which})
     device = device_facts(gpu)
     times: Times | Missing
     try:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from autogemm.cli.configs import family_and_rung, rung_option
 from autogemm.cli.options import (
     db_option,
     device_facts,
@@ -48,6 +49,7 @@ SUMMARY_COLUMNS = (
 
 @click.command()
 @family_option
+@rung_option
 @fix_option
 @click.option(
     "--sample",
@@ -83,6 +85,7 @@ SUMMARY_COLUMNS = (
 @listing_options
 def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
     family: str,
+    rung: str | None,
     fix: tuple[str, ...],
     sample: int | None,
     seed: int,
@@ -108,18 +111,21 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
     \b
     Examples:
       autogemm verify
+      autogemm verify --rung tiled
       autogemm verify --sample 20 --seed 1 --fix STAGES=3,4
       autogemm verify --kernel 17 --on both
       autogemm verify --kernel 17 --certify
     """
-    from autogemm.space import load_family, parse_fix
+    from autogemm.space import parse_fix
     from autogemm.tuning.verifying import cases_of, sample_configs
 
-    if kernel_key is not None and (sample is not None or fix or dtype):
-        raise UsageError("--kernel names one config: leave out --sample, --fix and --dtype")
+    if kernel_key is not None and (sample is not None or fix or dtype or rung):
+        raise UsageError("--kernel names one config: leave out --rung, --sample, --fix, --dtype")
+    if rung is not None and sample is not None:
+        raise UsageError("--rung and --sample exclude each other: choose one")
     if certify and kernel_key is None:
         raise UsageError("--certify is for one stored kernel: add --kernel ID")
-    loaded = load_family(family)
+    loaded, climbed = family_and_rung(family, rung)
     if certify and kernel_key is not None:
         certify_kernel(db, kernel_key, loaded, as_json=as_json, as_csv=as_csv)
         return
@@ -135,7 +141,7 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
             cases_of(loaded, config, device, dtype=each)
             for each in dtypes_of(loaded, dtype)
             for config in (
-                changed_seeds(loaded, narrowed)
+                changed((climbed,) if climbed else loaded.seeds, narrowed)
                 if sample is None
                 else sample_configs(loaded, device, sample, seed, narrowed, each)
             )
@@ -215,13 +221,13 @@ def certify_kernel(
         raise AutogemmError(f"kernel {key} fails: {certificate.reason}")
 
 
-def changed_seeds(family: Family, fix: dict[str, tuple[Value, ...]]) -> list[Config]:
+def changed(seeds: tuple[Config, ...], fix: dict[str, tuple[Value, ...]]) -> list[Config]:
     """Every seed with every combination of the values in ``fix``, each once."""
     from autogemm.config import Config
 
     configs = [
-        Config.of(family.name, seed.as_dict() | dict(zip(fix, values, strict=True)))
-        for seed in family.seeds
+        Config.of(seed.family, seed.as_dict() | dict(zip(fix, values, strict=True)))
+        for seed in seeds
         for values in itertools.product(*fix.values())
     ]
     return list(dict.fromkeys(configs))

@@ -74,10 +74,8 @@ class Prepared:
 def prepared(entrant: Entrant, problem: Problem, device: Device, store: Store | None) -> Prepared:
     """The kernel of a rung or of the database. Raises NotForThisError."""
     if entrant.rung is not None:
-        rung = entrant.rung
-        family = load_family(rung.family)
-        config = Config.of(family.name, family.seeds[0].as_dict() | dict(rung.values))
-        return _of_config(config, problem, device)
+        seed = load_family(entrant.rung.family).seeds[0]
+        return _of_config(entrant.rung.config(seed), problem, device)
     if store is None:
         raise NotForThisError("there is no database to take it from")
     try:

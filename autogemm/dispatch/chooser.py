@@ -58,6 +58,9 @@ class Chooser:
 
     def choose(self, problem: Problem) -> Choice:
         """The first of the candidates that is legal. Raises EmptySpaceError where none is."""
+        own = self._own(problem)
+        if own is not None and self._snap.unchanged(own.winner, problem) is not None:
+            return Choice(self._snap.family(own.winner), own.winner, f"tuned in run {own.run_id}")
         for config, why in self._candidates(problem):
             legal = self._snap(config, problem)
             if legal is not None:
@@ -67,9 +70,6 @@ class Chooser:
         )
 
     def _candidates(self, problem: Problem) -> Iterator[tuple[Config, str]]:
-        own = self._own(problem)
-        if own is not None:
-            yield own.winner, f"tuned in run {own.run_id}"
         ruled = self._ruled(problem.dtype, problem.layout)
         if ruled is not None:
             for chosen in ruled.rule.ranked((problem.m, problem.n, problem.k)):

@@ -7,14 +7,15 @@ from autogemm.config import Config
 from autogemm.device import Device
 from autogemm.errors import UsageError
 from autogemm.problem import Problem
-from autogemm.space import Family, snapped
+from autogemm.space import Family, broken_constraints, fitted
 
 
 class Snapper:
     """Calling it gives what of a config is run at a problem; answers are remembered.
 
-    None where no config with the same tiles is legal, and for a config that these families do not
-    have (any more).
+    That is the config, but for what edges and rows there ask for (`autogemm.space.fitted`). None
+    where no config with the same tiles is legal, and for a config that these families do not have
+    (any more).
     """
 
     def __init__(self, families: Sequence[Family], device: Device) -> None:
@@ -28,6 +29,14 @@ class Snapper:
             self._known[config, problem] = self._snapped(config, problem)
         return self._known[config, problem]
 
+    def unchanged(self, config: Config, problem: Problem) -> Config | None:
+        """The config itself where it is legal: what was measured there."""
+        family = self._families.get(config.family)
+        with suppress(UsageError):
+            if family and not broken_constraints(family, config, problem, self._device):
+                return config
+        return None
+
     def family(self, config: Config) -> Family:
         """The family that a config is of."""
         return self._families[config.family]
@@ -37,5 +46,5 @@ class Snapper:
         if family is None or not family.fits(problem.dtype):
             return None
         with suppress(UsageError):
-            return snapped(family, config, problem, self._device)
+            return fitted(family, config, problem, self._device)
         return None

@@ -126,8 +126,10 @@ def table_of(sizes: tuple[TunedSize, ...], kernels: tuple[Config, ...], snap: Sn
             here = snap(kernel, size.problem)
             if here is None:
                 losses[row, column] = np.inf
-            elif here in size.times_us:
-                losses[row, column] = size.times_us[here] / best_us - 1.0
+                continue
+            # As it would be run, or as it was tuned elsewhere and timed unchanged.
+            time_us = size.times_us.get(here, size.times_us.get(kernel, math.nan))
+            losses[row, column] = time_us / best_us - 1.0
     winners = tuple(_position(size, kernels, losses[row]) for row, size in enumerate(sizes))
     return Table(sizes, kernels, losses, winners)
 

@@ -18,7 +18,7 @@ def variants_of(
     config: Config, number: int, layouts: Sequence[Layout], snap: Snapper
 ) -> tuple[Variant, ...]:
     """Without edges, with the most frequent ones, with any; with rows that no vector fits; for what
-    is smaller than a tile. For each layout, once each text.
+    is smaller than a tile. For each layout, once each text. Edges are written as they are fastest.
 
     ``number`` is the config's in the rule. A kind that has no legal config is left out.
     """
@@ -47,9 +47,11 @@ def _kinds(config: Config, layout: Layout) -> Iterator[tuple[str, list[Problem]]
     bm, bn, bk = (_extent(config, name) for name in ("BM", "BN", "BK"))
     tall = [(rows * bm, MANY * bn, MANY * bk) for rows in (MANY, FEW)]
     fours = [(m - 4, n - 4, k) for m, n, k in tall]
+    all_fours = [(m - 4, n - 4, k - 4) for m, n, k in tall]
     ragged = [(m - 1, n - 1, k - 1) for m, n, k in tall]
     yield "no edges", [_padded(size, layout, 4) for size in tall]
     yield "edges of C at multiples of 4", [_padded(size, layout, 4) for size in fours]
+    yield "edges at multiples of 4", [_padded(size, layout, 4) for size in all_fours]
     yield "any edges", [_padded(size, layout, 4) for size in ragged]
     yield "any rows", [_padded(size, layout, 1) for size in ragged]
     # Less than one tile each way.

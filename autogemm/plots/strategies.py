@@ -3,8 +3,8 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from autogemm.bench import Curve, Summary
 from autogemm.plots.drawing import GREYS, GRID, LINES, MARKERS, picture
+from autogemm.strategies import Curve, Summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -16,7 +16,7 @@ from autogemm.space.listed import listed_space
 from autogemm.space.loading import default_families, list_families, load_family
 from autogemm.space.narrowing import parse_fix
 from autogemm.space.parsing import parse_expression
-from autogemm.space.snapping import snapped
+from autogemm.space.snapping import fitted, snapped
 
 __all__ = [
     "Constraint",
@@ -30,6 +30,7 @@ __all__ = [
     "build_space",
     "default_families",
     "derive_values",
+    "fitted",
     "launch_plan",
     "list_families",
     "listed_space",

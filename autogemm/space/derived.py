@@ -1,5 +1,7 @@
 """What follows from one config: derived quantities, broken constraints, the launch plan."""
 
+from contextlib import suppress
+
 from autogemm.config import Config, Value
 from autogemm.device import Device
 from autogemm.dtypes import DType
@@ -8,7 +10,7 @@ from autogemm.kernel import Launch, LaunchPlan, TensorMap
 from autogemm.problem import Problem
 from autogemm.space.evaluation import Operand
 from autogemm.space.expression import Expression
-from autogemm.space.family import Family, device_values, problem_values
+from autogemm.space.family import Constraint, Family, device_values, problem_values
 
 
 def derive_values(family: Family, config: Config, problem: Problem) -> dict[str, Value]:
@@ -49,6 +51,23 @@ def broken_constraints(
     if failure is not None and not broken:
         raise failure
     return broken
+
+
+def broken_rules(
+    family: Family, config: Config, problem: Problem, device: Device
+) -> tuple[Constraint, ...]:
+    """The rules of ``worth_trying`` that the config breaks: it is right, and seldom fast.
+
+    A rule that cannot be evaluated is none that it breaks.
+    """
+    given = _given(family, config, problem)
+    given.update(device_values(device))
+    broken = []
+    for rule in family.worth_trying:
+        with suppress(FamilyError):
+            if not family.value_of(rule.require, given):
+                broken.append(rule)
+    return tuple(broken)
 
 
 def launch_plan(family: Family, config: Config, problem: Problem) -> LaunchPlan:

@@ -21,7 +21,7 @@ from autogemm.kernel import Candidate, KernelSource
 from autogemm.outcome import Finals, Provenance, StopRule
 from autogemm.problem import Problem
 from autogemm.similarity import distance
-from autogemm.space import Family, snapped
+from autogemm.space import Family, fitted, snapped
 from autogemm.store import DecidedRow, Store
 from autogemm.targets import Target
 from autogemm.tuning.events import Event
@@ -196,10 +196,14 @@ class _Crossing:
         winner = self.swept.finals.winner.config
         assert winner is not None, "a winner has a config"
         sources: dict[str, KernelSource] = {}
+        problem, device = self._request.problem, self._target.device
         for config in (winner, *kernels):
             family = self._families.get(config.family)
-            problem, device = self._request.problem, self._target.device
-            legal = snapped(family, config, problem, device) if family is not None else None
+            if family is None:
+                continue
+            # The winner as it won; the others as they would be run here.
+            move = snapped if config is winner else fitted
+            legal = move(family, config, problem, device)
             if legal is not None:
                 source = self._maker.render(legal)
                 sources.setdefault(source.sha256, source)

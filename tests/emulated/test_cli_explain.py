@@ -52,6 +52,18 @@ def test_no_padding_costs_wavefronts_of_the_stores_that_transpose() -> None:
     assert "shared[(k + i) * STRIDE_A + m]" in worst["text"]
 
 
+def test_a_rung_shows_its_cause_in_numbers() -> None:
+    sectors = {}
+    for rung in ("naive_uncoalesced", "naive"):
+        result = explain("--rung", rung, *SMALL, "--json")
+        assert result.exit_code == 0, result.output
+        lines = json.loads(result.stdout)["accesses"]["lines"]
+        (load_of_a,) = (one for one in lines if one["text"].startswith("const float a = A["))
+        sectors[rung] = load_of_a["per_request"]
+    # 32 lanes read 32 rows of A, or one element of it.
+    assert sectors == {"naive_uncoalesced": 32, "naive": 1}
+
+
 def test_the_tables_name_the_limiter_and_the_neighbours() -> None:
     fix = [word for change in GOOD for word in ("--fix", change)]
     shown = explain(*SMALL, *fix).output

@@ -7,7 +7,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from autogemm.cli import main
+from autogemm.config import Config
+from autogemm.ladder import find_rung
 from autogemm.resources import data_folder
+from autogemm.space import load_family
+from autogemm.tuning.verifying import Case, CaseResult, Check
 
 pytestmark = pytest.mark.emulated
 
@@ -74,6 +78,23 @@ def test_json_has_a_row_for_each_case(verify) -> None:  # noqa: ANN001
     assert all(row["ok"] and row["on"] == "cpu" and row["config"]["BM"] == 16 for row in rows)
 
 
+def test_a_rung_of_the_ladder_with_every_value_of_fix(
+    verify,  # noqa: ANN001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Config] = []
+
+    def no_run(check: Check, cases: tuple[Case, ...], workers: int | None) -> list[CaseResult]:
+        asked.append(cases[0].config)
+        return []
+
+    monkeypatch.setattr("autogemm.tuning.verifying.run_cases", no_run)
+    assert "nothing was run" in verify("--rung", "naive", "--fix", "UNROLL=0,4").stderr
+    rung = find_rung("naive").config(load_family("naive").seeds[0]).as_dict()
+    wanted = [Config.of("naive", rung | {"UNROLL": unroll}) for unroll in (0, 4)]
+    assert asked == wanted
+
+
 def test_a_failure_names_the_smallest_problem_the_config_and_the_line(
     verify,  # noqa: ANN001
     broken_family: Path,
@@ -91,6 +112,8 @@ def test_a_failure_names_the_smallest_problem_the_config_and_the_line(
     ("arguments", "code", "words"),
     [
         (["--kernel", "1", "--sample", "2"], 2, "--kernel names one config"),
+        (["--kernel", "1", "--rung", "tiled"], 2, "--kernel names one config"),
+        (["--rung", "tiled", "--sample", "2"], 2, "--rung and --sample exclude each other"),
         (["--kernel", "1"], 2, "none.db"),
         (["--sample", "0"], 2, "0 is not in the range"),
         (["--fix", "BM=17", "--sample", "1"], 2, "BM has no value 17"),

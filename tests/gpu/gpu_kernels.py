@@ -1,13 +1,15 @@
-"""A plain kernel that is right, and the same with a fault planted, for the GPU tests."""
+"""Kernels for the GPU tests: a plain one, right or with a fault planted, and the family's first."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.config import Config
 from autogemm.device import Device
 from autogemm.kernel import Candidate, KernelSource, Launch, LaunchPlan
 from autogemm.problem import Problem
+from autogemm.space import build_space, launch_plan, load_family
 
 # One thread per element of C, 16 x 16 threads per block; capitals are replaced.
 PLAIN = """
@@ -144,3 +146,16 @@ def plain_candidate(
     grid = (-(-problem.n // 16), -(-problem.m // 16), 1)
     launch = Launch(fault.kernel, grid, fault.threads, fault.smem_bytes)
     return Candidate(source, LaunchPlan((launch,)), compiler.compile(source, device.sm))
+
+
+def family_candidate(problem: Problem, compiler: Compiler, device: Device) -> Candidate:
+    """The first seed of the family that ships."""
+    family = load_family("sgemm_simt")
+    # With its tiles fixed: to list millions of configs takes longer than the test.
+    seed = family.seeds[0].as_dict()
+    tiles = {name: (seed[name],) for name in ("BM", "BN", "WM", "WN", "TM", "TN")}
+    space = build_space(family, problem, device, tiles)
+    config = space.config(space.seeds[0])
+    source = render(family, config, problem)
+    plan = launch_plan(family, config, problem)
+    return Candidate(source, plan, compiler.compile(source, device.sm))

@@ -26,17 +26,16 @@ from gpu_kernels import (
     WRONG_ONCE_IN_TEN,
     Build,
     Fault,
+    family_candidate,
     plain_candidate,
     sleeping,
 )
 
 from autogemm.certificate import Verdict
-from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.kernel import Candidate
 from autogemm.outcome import Status
 from autogemm.problem import Problem
-from autogemm.space import build_space, launch_plan, load_family
+from autogemm.space import load_family
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.sanitizer import find_sanitizer
@@ -180,11 +179,7 @@ def test_compute_sanitizer_sees_what_results_do_not_show(
 
 def test_the_family_that_ships_is_certified(target: CudaTarget, compiler: Compiler) -> None:
     family, problem = load_family("sgemm_simt"), Problem.of_size("1024")
-    space = build_space(family, problem, target.device)
-    config = space.config(space.seeds[0])
-    source = render(family, config, problem)
-    plan = launch_plan(family, config, problem)
-    candidate = Candidate(source, plan, compiler.compile(source, target.device.sm))
+    candidate = family_candidate(problem, compiler, target.device)
     certificate = Certifier(family, target, compiler).certify(candidate, problem)
     for check in certificate.checks:
         print(f"{check.seconds:.1f} s", check.line)

@@ -20,17 +20,15 @@ from gpu_kernels import (
     TRAP,
     Build,
     Fault,
+    family_candidate,
     plain_candidate,
     sleeping,
 )
 
-from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.errors import DeviceError, UsageError
-from autogemm.kernel import Candidate
 from autogemm.outcome import CacheState, Fill, Objective, Outcome, Provenance, Status
 from autogemm.problem import Layout, Problem
-from autogemm.space import build_space, launch_plan, load_family
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device
 
@@ -335,7 +333,7 @@ def test_energy_of_a_kernel_is_that_of_the_card_while_it_runs(
     problem = Problem.of_size("4096")
     options = replace(OPTIONS, objective=Objective.ENERGY)
     target.prepare(problem, options)
-    candidate = family_candidate(problem, target, compiler)
+    candidate = family_candidate(problem, compiler, target.device)
     measured = [target.measure(candidate, None).measurement for _ in range(3)]
     energies = [one.energy_mj for one in measured if one is not None and one.energy_mj is not None]
     assert len(energies) == 3
@@ -352,16 +350,6 @@ def test_energy_of_a_kernel_is_that_of_the_card_while_it_runs(
     assert finals.winner.energy_mj == pytest.approx(energies[-1], rel=0.1)
 
 
-def family_candidate(problem: Problem, target: CudaTarget, compiler: Compiler) -> Candidate:
-    """The first seed of the family that ships."""
-    family = load_family("sgemm_simt")
-    space = build_space(family, problem, target.device)
-    config = space.config(space.seeds[0])
-    source = render(family, config, problem)
-    plan = launch_plan(family, config, problem)
-    return Candidate(source, plan, compiler.compile(source, target.device.sm))
-
-
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize(
     "problem",
@@ -376,7 +364,7 @@ def test_the_family_that_ships_is_right(
 ) -> None:
     problem = in_layout(problem, layout)
     target.prepare(problem, OPTIONS)
-    assert_fine(target.measure(family_candidate(problem, target, compiler), None))
+    assert_fine(target.measure(family_candidate(problem, compiler, target.device), None))
 
 
 def test_one_candidate_at_4096_costs_little_and_is_near_cublas(
@@ -384,7 +372,7 @@ def test_one_candidate_at_4096_costs_little_and_is_near_cublas(
 ) -> None:
     problem = Problem.of_size("4096")
     target.prepare(problem, OPTIONS)
-    candidate = family_candidate(problem, target, compiler)
+    candidate = family_candidate(problem, compiler, target.device)
     outcome = target.measure(candidate, None)
     assert_fine(outcome)
     assert outcome.measure_seconds < 0.5

@@ -19,13 +19,13 @@ from click.testing import CliRunner, Result
 from fake_target import tiny_family, tiny_recording
 from kernel_tuner_caches import COMPILE_MS, VALUES, content, time_ms, write_cache
 
-import autogemm.bench.replaying
-from autogemm.bench import Plan, Replay, known_strategies, replays, summarise
-from autogemm.bench.plan import Job
-from autogemm.bench.replaying import replay
+import autogemm.strategies.replaying
 from autogemm.cli import main
 from autogemm.errors import AutogemmError, UsageError
 from autogemm.search import SAMPLERS, Search
+from autogemm.strategies import Plan, Replay, known_strategies, replays, summarise
+from autogemm.strategies.plan import Job
+from autogemm.strategies.replaying import replay
 from autogemm.targets.recorded import RecordedSpace, open_recorded_space, write_recording
 
 NUM_CONFIGS = len(content()["cache"])
@@ -90,7 +90,7 @@ def test_a_batch_is_asked_before_any_of_it_is_told(
             calls.append("tell")
             super().tell(*arguments)
 
-    monkeypatch.setattr(autogemm.bench.replaying, "Search", Spy)
+    monkeypatch.setattr(autogemm.strategies.replaying, "Search", Spy)
     replay(job(recorded, "random", batch=3, evaluations=7), recorded)
     assert calls == [*["ask"] * 3, *["tell"] * 3] * 2 + ["ask", "tell"]
 
@@ -114,7 +114,7 @@ def test_nobody_is_told_of_seeds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("strategy", ["random_sample", "genetic_algorithm", "hybrid_vndx"])
 def test_kernel_tuner_plays_by_the_same_rules(recorded: RecordedSpace, strategy: str) -> None:
     pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
-    from autogemm.bench.kernel_tuner import tried
+    from autogemm.strategies.kernel_tuner import tried
 
     wanted = job(recorded, f"kernel_tuner:{strategy}", evaluations=30)
     tries, search_s = tried(wanted, recorded)
@@ -126,7 +126,7 @@ def test_kernel_tuner_plays_by_the_same_rules(recorded: RecordedSpace, strategy:
 
 def test_kernel_tuner_goes_the_way_it_goes_without_us(tmp_path: Path) -> None:
     kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
-    from autogemm.bench.kernel_tuner import tried
+    from autogemm.strategies.kernel_tuner import tried
 
     # Its own replay of a cache leaves out what failed: here nothing did.
     rows = {key: row | {"time": time_ms(row)} for key, row in content()["cache"].items()}
@@ -147,7 +147,7 @@ def test_kernel_tuner_goes_the_way_it_goes_without_us(tmp_path: Path) -> None:
 
 def test_kernel_tuner_may_try_what_failed(recorded: RecordedSpace) -> None:
     pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
-    from autogemm.bench.kernel_tuner import tried
+    from autogemm.strategies.kernel_tuner import tried
 
     tries, _ = tried(job(recorded, "kernel_tuner:random_sample"), recorded)
     assert sorted(tries) == list(range(NUM_CONFIGS))
@@ -176,7 +176,7 @@ def test_plans(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UsageError, match="at least 1"):
             Plan((path,), ("random",), **numbers)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "kernel_tuner", None)
-    monkeypatch.setattr("autogemm.bench.plan.find_spec", lambda name: None)
+    monkeypatch.setattr("autogemm.strategies.plan.find_spec", lambda name: None)
     assert known_strategies() == SAMPLERS
     with pytest.raises(UsageError, match="Kernel Tuner is not installed"):
         Plan((path,), ("kernel_tuner:pso",))

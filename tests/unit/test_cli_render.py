@@ -10,6 +10,7 @@ from export_samples import split_family
 from autogemm.cli import main
 from autogemm.codegen import render as render_source
 from autogemm.config import Config
+from autogemm.ladder import find_rung
 from autogemm.problem import Layout, Problem
 from autogemm.space import load_family
 
@@ -53,6 +54,18 @@ def test_config_as_json_replaces_the_seed() -> None:
     assert result.stdout == render_source(family, family.seeds[1], problem).text
 
 
+def test_a_rung_of_the_ladder_is_a_config_that_fix_changes() -> None:
+    family = load_family("tiled")
+    config = find_rung("privatized").config(family.seeds[0])
+    result = render("--rung", "privatized")
+    assert result.exit_code == 0, result.output
+    problem = Problem(4096, 4096, 4096)
+    assert result.stdout == render_source(family, config, problem).text
+    changed = render("--rung", "privatized", "--fix", "UNROLL=4", "--family", "tiled")
+    values = config.as_dict() | {"UNROLL": 4}
+    assert changed.stdout == render_source(family, Config.of("tiled", values), problem).text
+
+
 def test_a_family_of_ones_own(tmp_path: Path) -> None:
     split_family(tmp_path / "split")
     result = render("--family", str(tmp_path / "split"), "--size", "15", "--fix", "BM=32")
@@ -85,6 +98,9 @@ def test_all_broken_constraints_are_named_at_once() -> None:
         (["--size", "4096x"], ["4096x"]),
         (["--gpu", "voodoo"], ["voodoo"]),
         (["--family", "nonsense"], ["nonsense"]),
+        (["--rung", "nonsense"], ["no rung 'nonsense'; the ladder has naive_uncoalesced, "]),
+        (["--rung", "tiled", "--family", "naive"], ["tiled is a rung of the family tiled"]),
+        (["--rung", "tiled", "--seed-index", "0"], ["exclude each other"]),
     ],
 )
 def test_bad_requests(arguments: list[str], words: list[str]) -> None:

@@ -83,8 +83,15 @@ def test_other_sizes_get_what_the_rule_chooses() -> None:
         for number, m in enumerate((64, 128, 256, 512, 1024, 2048), 1)
     ]
     known = chooser(*rows)
-    assert known.choose(Problem(100, 512, 512)).config == SECOND
-    assert known.choose(Problem(1500, 512, 512)).config == FIRST
+    assert known.choose(Problem(64, 512, 768)).config == SECOND
+    assert known.choose(Problem(1536, 512, 512)).config == FIRST
+    # No tile divides 1500 rows: the same kernel, its edges as they are fastest.
+    inward = Config.of(SIMT.name, {**FIRST.as_dict(), "EDGES": "inward"})
+    assert FIRST["EDGES"] == "guarded"
+    assert known.choose(Problem(1500, 512, 512)).config == inward
+    # But not where the slower way was tuned itself.
+    tuned = row(9, Problem(1500, 512, 512), (FIRST, 4.0))
+    assert chooser(*rows, tuned).choose(Problem(1500, 512, 512)).config == FIRST
     assert "run" not in known.choose(Problem(1500, 512, 512)).why
     # The same in a layout that nobody tuned, moved to where it is legal.
     turned = Problem(1500, 512, 512, Layout.TN)

@@ -84,13 +84,13 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // Reads IN_FLIGHT * steps vectors of shared memory, a warp side by side: no bank waits for another.
+// They come from the `mask` + 1 vectors.
 // Leaves each thread's sum of all words.
 extern "C" __global__ void __launch_bounds__(256)
-    smem_kernel(unsigned* sums, const uint4* from, int steps) {
+    smem_kernel(unsigned* sums, const uint4* from, int mask, int steps) {
     __shared__ uint4 tile[256 + IN_FLIGHT];
-    tile[threadIdx.x] = from[threadIdx.x];
-    if (threadIdx.x < IN_FLIGHT) {
-        tile[256 + threadIdx.x] = from[threadIdx.x];
+    for (int i = (int)threadIdx.x; i < 256 + IN_FLIGHT; i += (int)blockDim.x) {
+        tile[i] = from[i & mask];
     }
     __syncthreads();
     const unsigned begin = (unsigned)__cvta_generic_to_shared(tile + threadIdx.x);

@@ -258,7 +258,7 @@ OTHER_ARGUMENTS = {
     "fma_kernel": (ctypes.c_void_p, ctypes.c_float, ctypes.c_float, ctypes.c_int),
     "copy_kernel": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int),
     "l2_kernel": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int),
-    "smem_kernel": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int),
+    "smem_kernel": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int),
 }
 driver = namespace(
     "cupy.cuda.driver",

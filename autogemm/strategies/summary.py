@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.bench.plan import Job, Plan
-from autogemm.bench.replaying import Replay
+from autogemm.strategies.plan import Job, Plan
+from autogemm.strategies.replaying import Replay
 
 Floats = npt.NDArray[np.float64]
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.bench.plan import Job, is_kernel_tuner
 from autogemm.config import Config
 from autogemm.outcome import Measurement, Outcome, Provenance, Status
 from autogemm.search import Search
+from autogemm.strategies.plan import Job, is_kernel_tuner
 from autogemm.targets.recorded import RecordedSpace
 
 Floats = npt.NDArray[np.float64]
@@ -37,7 +37,7 @@ class Replay:
 def replay(job: Job, recorded: RecordedSpace) -> Replay:
     """Run the job. Raises AutogemmError when Kernel Tuner cannot work on the space."""
     if is_kernel_tuner(job.strategy):
-        from autogemm.bench.kernel_tuner import tried
+        from autogemm.strategies.kernel_tuner import tried
 
         tries, search_s = tried(job, recorded)
     else:

@@ -3,9 +3,9 @@
 :func:`replays` runs strategies x recordings x seeds in parallel, :func:`summarise` makes the table.
 """
 
-from autogemm.bench.plan import Plan, known_strategies
-from autogemm.bench.replaying import Replay
-from autogemm.bench.running import replays
-from autogemm.bench.summary import Curve, Summary, summarise
+from autogemm.strategies.plan import Plan, known_strategies
+from autogemm.strategies.replaying import Replay
+from autogemm.strategies.running import replays
+from autogemm.strategies.summary import Curve, Summary, summarise
 
 __all__ = ["Curve", "Plan", "Replay", "Summary", "known_strategies", "replays", "summarise"]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from threadpoolctl import threadpool_limits
 
-from autogemm.bench.plan import Job, Plan
-from autogemm.bench.replaying import Replay, replay
+from autogemm.strategies.plan import Job, Plan
+from autogemm.strategies.replaying import Replay, replay
 from autogemm.targets.recorded import RecordedSpace, open_recorded_space
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from autogemm.bench.plan import KERNEL_TUNER, Job
 from autogemm.config import Config
 from autogemm.errors import AutogemmError
+from autogemm.strategies.plan import KERNEL_TUNER, Job
 from autogemm.targets.recorded import RecordedSpace, write_kernel_tuner_cache
 
 
