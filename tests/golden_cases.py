@@ -106,6 +106,20 @@ GOLDEN_CASES = (
         | {"STAGES": 2, "REG_STAGES": 2, "HANDOVER": 2, "GROUP_M": 1},
     ),
     GoldenCase(
+        "double_buffer_apart_inward",
+        square(1023),
+        {"BM": 64, "BN": 128, "BK": 8, "WM": 32, "WN": 64, "TM": 8, "TN": 8, "STAGES": 2}
+        | {"SLICE_K": 2, "SLICES": "apart", "VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"}
+        | {"POINTERS": "held"},
+    ),
+    GoldenCase(
+        "pipeline_apart_any_size",
+        Problem(250, 251, 1003, layout=Layout.TT),
+        {"BM": 32, "BN": 32, "BK": 8, "WM": 32, "WN": 32, "TM": 4, "TN": 8, "STAGES": 3}
+        | {"SLICE_K": 4, "SLICES": "apart", "PAD_A": 0, "VEC_LOAD": 1, "VEC_STORE": 1}
+        | {"POINTERS": "held"},
+    ),
+    GoldenCase(
         "double_buffer_inward",
         square(4095),
         {"BM": 128, "BN": 128, "BK": 8, "WM": 32, "WN": 128, "TM": 16, "TN": 8, "STAGES": 2}

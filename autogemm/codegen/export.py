@@ -94,7 +94,7 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
         "workspace_bytes": host.workspace_bytes(),
         "problem": _problem_literals(problem),
         "arch": kernel.device.arch,
-        "target": kernel.device.sm + source.arch_suffix,
+        "target": _nvcc_target(kernel),
         "device_name": json.dumps(printable(kernel.device.name)),
     }
     return environment().get_template("export/standalone.cu.jinja").render(context)
@@ -363,16 +363,22 @@ def _certificate(certificate: Certificate | None) -> Iterator[str]:
 
 
 def _usage(kernel: StoredKernel, kernels: Iterable[str], file_name: str) -> Iterator[str]:
-    arch = kernel.device.sm + kernel.source.arch_suffix
-    name = printable(file_name)
+    target, name = _nvcc_target(kernel), printable(file_name)
     program = name.removesuffix(".cu")
     yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
-    yield f"//     nvcc -O3 -arch={arch} {name} -o {program} && ./{program}"
+    yield f"//     nvcc -O3 {target} {name} -o {program} && ./{program}"
     function = FUNCTIONS[kernel.problem.dtype.ab]
     yield f"// As a library, without main; {function} below is the function to call:"
-    yield f"//     nvcc -O3 -arch={arch} -DAUTOGEMM_LIBRARY -c {name}"
+    yield f"//     nvcc -O3 {target} -DAUTOGEMM_LIBRARY -c {name}"
     others = " ".join(f"-D{name}=..." for name in (function, *kernels))
     yield from comment("", f"Two of these in one program need other names: {others}")
+
+
+def _nvcc_target(kernel: StoredKernel) -> str:
+    """For nvcc, which compiles for the plain architecture too where -arch names a variant of it."""
+    suffix = kernel.source.arch_suffix
+    arch = f"{kernel.device.arch}{suffix}"
+    return f"-gencode arch=compute_{arch},code=sm_{arch}" if suffix else f"-arch=sm_{arch}"
 
 
 def _speed(kernel: StoredKernel) -> str:

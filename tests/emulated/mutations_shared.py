@@ -81,7 +81,7 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(S, "one part fewer expected", "last_owner - owner + 1", "last_owner - owner"),
     Mutation(P, "slices not added up", "        add_slices(shared, sums);\n", ""),
-    Mutation(P, "all slices store", "if (place.slice > 0)", "if (place.slice > 1)"),
+    Mutation(P, "slices store rows of others", "if (place.slice != i / SHARE)", "if (false)"),
     Mutation(P, "two pieces of three", "n += LANES_B * VEC_B", "n += 2 * LANES_B * VEC_B"),
     Mutation(P, "each piece to the same place", "k * STRIDE_B + n,", "k * STRIDE_B,"),
     Mutation(P, "the first piece three times", "* ldb + n,", "* ldb,"),

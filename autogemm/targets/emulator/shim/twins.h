@@ -35,6 +35,11 @@ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads)
     autogemm_emulator::sync_named(number, num_threads, false);
 }
 
+// Twin of templates/parts/shared_pointer.cu.jinja.
+__forceinline__ float* in_register(const float* shared) {
+    return const_cast<float*>(shared);
+}
+
 // Twins of templates/parts/cluster.cu.jinja.
 __forceinline__ unsigned cluster_rank() {
     return autogemm_emulator::rank_in_cluster();

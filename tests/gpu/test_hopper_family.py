@@ -1,0 +1,79 @@
+"""TMA, tensor maps and wgmma on a card of compute capability 9.0: what the emulator proves is right
+there too, and goes the whole way of a family.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+import hopper
+import pytest
+from hopper import PROBLEMS, tiny_wgmma
+
+from autogemm.codegen import render
+from autogemm.compile import Compiler
+from autogemm.kernel import Candidate
+from autogemm.outcome import Status
+from autogemm.problem import Problem
+from autogemm.space import launch_plan
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda import CudaTarget
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[CudaTarget]:
+    target = CudaTarget()
+    if target.device.arch != 90:
+        pytest.skip(f"{target.device.name} has no wgmma")
+    yield target
+    target.close()
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
+    compiler = Compiler(tmp_path_factory.mktemp("cubins"))
+    yield compiler
+    compiler.close()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.label)
+def test_what_the_emulator_holds_for_right_is(
+    target: CudaTarget, compiler: Compiler, problem: Problem
+) -> None:
+    family = tiny_wgmma()
+    target.prepare(problem, MeasureOptions(deadline_s=10.0))
+    for config in family.seeds:
+        source = render(family, config, problem)
+        compiled = compiler.compile(source, target.device.sm)
+        plan = launch_plan(family, config, problem)
+        outcome = target.measure(Candidate(source, plan, compiled), None)
+        assert (outcome.status, outcome.reason) == (Status.OK, "")
+
+
+def test_a_family_goes_the_whole_way(target: CudaTarget, tmp_path: Path) -> None:
+    """As a user would: tune, with the winner's certificate, export, compile, run."""
+    if which("nvcc") is None:
+        pytest.skip("nvcc is not installed")
+    folder = str(Path(hopper.__file__).parent)
+    environment = os.environ | {"AUTOGEMM_DB": str(tmp_path / "a.db")}
+
+    def run(*command: str) -> str:
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    autogemm = [sys.executable, "-m", "autogemm"]
+    options = ["--dtype", "bf16", "--layout", "nt", "--trials", "2"]
+    run(*autogemm, "tune", "--family", folder, "--size", "512", *options, "--gpu", "auto")
+    run(*autogemm, "export", "--family", folder, "best.cu")
+    nvcc = ["nvcc", "-O3", "-gencode", "arch=compute_90a,code=sm_90a"]
+    run(*nvcc, "best.cu", "-o", "best")
+    assert "times the speed of cuBLAS" in run("./best")
+    run("./best", "200", "136", "72", "--rounds", "0")  # verifies itself
