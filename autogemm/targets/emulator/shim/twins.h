@@ -234,6 +234,12 @@ __forceinline__ unsigned short bf16_from_float(float value) {
     const unsigned nearest = bits + 0x7fffu + (bits >> 16 & 1u);
     return value == value ? (unsigned short)(nearest >> 16) : (unsigned short)0x7fff;
 }
+__forceinline__ unsigned f16_pair(float low, float high) {
+    return f16_from_float(low) | (unsigned)f16_from_float(high) << 16;
+}
+__forceinline__ unsigned bf16_pair(float low, float high) {
+    return bf16_from_float(low) | (unsigned)bf16_from_float(high) << 16;
+}
 
 // wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;
 // wait_for_copies(n) leaves n.
