@@ -1,6 +1,6 @@
 // Instructions of Hopper alone, which the plain target sm_90 does not have.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "this kernel is for compute capability 9.0 alone: compile it with -arch=sm_90a"
+#error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
 #endif
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], row-major, FP32 made of tensor-core
@@ -115,7 +115,7 @@ __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsi
                  : "memory");
 }
 
-// By the thread that initialised: for bulk copies and other blocks to see it. A barrier follows.
+// By the thread that initialised: for bulk copies and other blocks to see it. A barrier must follow.
 __device__ __forceinline__ void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -149,7 +149,7 @@ __device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbar
                  : "memory");
 }
 
-// The same where nothing was written for that block: a slot in shared memory that it may fill.
+// The same where nothing was written for that block: a slot of shared memory that it may fill again.
 // Waits for no write of this thread to get anywhere.
 __device__ __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier,
                                                                 unsigned rank) {
@@ -203,8 +203,8 @@ __device__ __forceinline__ void copy_bulk_to_ranks(float* shared, const float* g
 #endif  // AUTOGEMM_EMULATOR
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by row %
-// 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are stride_bytes
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by row % 8
+// as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are stride_bytes
 // apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one k, eight k
 // are stride_bytes apart, and the next 64 elements leading_bytes. Add bytes >> 4 to move it.
 __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared,
@@ -216,8 +216,7 @@ __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* 
            (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
 }
 
-// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup:
-// a is 64 x 16, stored along k;
+// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup: a is 64 x 16, stored along k;
 // b is 16 x 128, stored along k. A thread has of each 8 columns two neighbours in row lane / 4
 // of its warp's 16, and two in row lane / 4 + 8.
 __device__ __forceinline__ void wgmma_f16_kk(float (&d)[64], unsigned long long a,
