@@ -7,7 +7,8 @@ from datetime import date
 
 from autogemm import __version__
 from autogemm.codegen.environment import environment
-from autogemm.codegen.export import SIGNATURE, Host, comment, printable
+from autogemm.codegen.export import SIGNATURE, comment, printable
+from autogemm.codegen.host import Host
 from autogemm.codegen.rendering import render
 from autogemm.config import Config
 from autogemm.device import Device
