@@ -354,9 +354,7 @@ GOLDEN_CASES = (
         family="sgemm_emulated",
         least_arch=80,
     ),
-    GoldenCase(
-        "f16x3", square(4096), {"CLUSTER": 2}, family="sgemm_emulated_wgmma", least_arch=90
-    ),
+    GoldenCase("f16x3", square(4096), {"CLUSTER": 2}, family="sgemm_emulated_wgmma", least_arch=90),
     GoldenCase(
         "f16x3_any_size",
         Problem(1000, 1003, 1017, Layout.TN, lda=1021, ldb=1021, ldc=1021),
