@@ -1,8 +1,8 @@
-// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on the tensor cores of Hopper, row-major.
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B bf16, C bf16, sums in FP32.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
-// One thread lets TMA bring slabs of A and B into a ring in shared memory; warpgroups multiply them.
+// TMA brings slabs of A and B into a ring in shared memory; warpgroups multiply them.
 //
 // Valid for:
 //   M, N, K: any
@@ -11,7 +11,7 @@
 
 // Instructions of Hopper alone, which the plain target sm_90 does not have.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
+#error "this kernel is for compute capability 9.0 alone: compile it with -arch=sm_90a"
 #endif
 
 // The bits of a bf16.
@@ -33,7 +33,7 @@ constexpr int C_BUFFERS = 2;
 constexpr int WARPGROUP = 128;
 constexpr int CONSUMERS = (BM / WM) * (BN / WN);
 constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
-// Depth of a slab: 128 bytes of a stored row, and as many rows of an operand that is stored across k.
+// Depth of a slab: 128 bytes of a stored row, or as many rows of an operand stored across k.
 constexpr int BK = 128 / sizeof(Element);
 // Depth of one instruction.
 constexpr int STEP = 32 / sizeof(Element);
@@ -53,8 +53,8 @@ __device__ __forceinline__ unsigned cluster_rank() {
     return rank;
 }
 
-// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind that.
-// A block whose shared memory others read does not leave before they have arrived behind that.
+// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind the
+// wait. A block whose shared memory others read does not leave before they arrived behind that.
 __device__ __forceinline__ void cluster_arrive_release() {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
@@ -109,7 +109,7 @@ __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsi
                  : "memory");
 }
 
-// By the thread that initialised: for bulk copies and other blocks to see it. A barrier must follow.
+// By the thread that initialised: for bulk copies and other blocks to see it. A barrier follows.
 __device__ __forceinline__ void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -143,8 +143,8 @@ __device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbar
                  : "memory");
 }
 
-// The same where nothing was written for that block: a slot of shared memory that it may fill again.
-// Waits for no write of this thread to get anywhere.
+// The same where nothing was written for that block, as when it may fill shared memory again: waits
+// for no write of this thread to get anywhere.
 __device__ __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier,
                                                                 unsigned rank) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
@@ -194,8 +194,8 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
 }
 
 // Starts a copy of the map's box, its first element in that column and row; what lies outside the
-// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole box,
-// ends when they have come.
+// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
+// box, ends when they have come.
 __device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, int row,
                                           unsigned long long* mbarrier) {
     asm volatile(
@@ -205,8 +205,8 @@ __device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, in
         : "memory");
 }
 
-// To the same place in every block of the cluster whose bit is set in ranks; the mbarrier at the same
-// place in each of them counts its own.
+// To the same place in every block of the cluster whose bit is set in ranks; the mbarrier at the
+// same place in each of them counts its own.
 __device__ __forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap& map, int column,
                                                    int row, unsigned long long* mbarrier,
                                                    unsigned ranks) {
@@ -219,8 +219,8 @@ __device__ __forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap
         : "memory");
 }
 
-// Starts to write a box from shared memory, without what lies outside the matrix. Threads that filled
-// it have called fence_before_bulk_copies() and a barrier before.
+// Starts to write a box from shared memory, without what lies outside the matrix. Threads that
+// filled it have called fence_before_bulk_copies() and a barrier before.
 __device__ __forceinline__ void store_tile(const void* shared, const TensorMap& map, int column,
                                            int row) {
     asm volatile(
@@ -235,8 +235,8 @@ __device__ __forceinline__ void commit_tile_stores() {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Until shared memory has been read, and may be filled again, by all but the last `num_left` groups of
-// this thread (a constant).
+// Until shared memory has been read, and may be filled again, by all but the last `num_left` groups
+// of this thread (a constant).
 #define wait_for_tile_reads(num_left) \
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(num_left) : "memory")
 
@@ -246,10 +246,10 @@ __device__ __forceinline__ void commit_tile_stores() {
 #endif  // AUTOGEMM_EMULATOR
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by row % 8
-// as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are stride_bytes
-// apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one k, eight k
-// are stride_bytes apart, and the next 64 elements leading_bytes. Add bytes >> 4 to move it.
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by
+// row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
+// stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
+// k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
 __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared,
                                                                     unsigned leading_bytes,
                                                                     unsigned stride_bytes) {
@@ -259,9 +259,10 @@ __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* 
            (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
 }
 
-// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup: a is 64 x 16, stored along k;
-// b is 16 x 256, stored across k. A thread has of each 8 columns two neighbours in row lane / 4
-// of its warp's 16, and two in row lane / 4 + 8.
+// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
+//   a: 64 x 16, stored along k
+//   b: 16 x 256, stored across k
+//   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
 __device__ __forceinline__ void wgmma_bf16_km(float (&d)[128], unsigned long long a,
                                               unsigned long long b, unsigned accumulate) {
     // clang-format off
@@ -270,40 +271,39 @@ __device__ __forceinline__ void wgmma_bf16_km(float (&d)[128], unsigned long lon
         ".reg .pred accumulate;\n"
         "setp.ne.b32 accumulate, %130, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n256k16.f32.bf16.bf16 "
-        "{ %0"", %1"", %2"", %3"", %4"", %5"", %6"", %7"", %8"", %9"", %10"", %11"", %12"
-        ", %13"", %14"", %15"", %16"", %17"", %18"", %19"", %20"", %21"", %22"", %23"", %24"
-        ", %25"", %26"", %27"", %28"", %29"", %30"", %31"", %32"", %33"", %34"", %35"", %36"
-        ", %37"", %38"", %39"", %40"", %41"", %42"", %43"", %44"", %45"", %46"", %47"", %48"
-        ", %49"", %50"", %51"", %52"", %53"", %54"", %55"", %56"", %57"", %58"", %59"", %60"
-        ", %61"", %62"", %63"", %64"", %65"", %66"", %67"", %68"", %69"", %70"", %71"", %72"
-        ", %73"", %74"", %75"", %76"", %77"", %78"", %79"", %80"", %81"", %82"", %83"", %84"
-        ", %85"", %86"", %87"", %88"", %89"", %90"", %91"", %92"", %93"", %94"", %95"", %96"
-        ", %97"", %98"", %99"", %100"", %101"", %102"", %103"", %104"", %105"", %106"", %107"", %108"
-        ", %109"", %110"", %111"", %112"", %113"", %114"", %115"", %116"", %117"", %118"", %119"", %120"
-        ", %121"", %122"", %123"", %124"", %125"", %126"", %127"" }, "
+        "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+        "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
+        "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "
+        "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "
+        "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "
+        "%126, %127 }, "
         "%128, %129, accumulate, 1, 1, 0, 1;\n"
         "}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), 
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), 
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), 
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), 
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), 
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), 
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), 
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), 
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), 
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]), 
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]), 
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]), 
-          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]), 
-          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]), 
-          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]), 
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]), 
-          "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]), 
-          "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]), 
-          "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]), 
-          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]), 
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
+          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
+          "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),
+          "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
+          "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
+          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),
           "+f"(d[126]), "+f"(d[127])
         : "l"(a), "l"(b), "r"(accumulate));
     // clang-format on
@@ -410,7 +410,7 @@ struct Ring {
     }
 };
 
-// Tiles that the blocks of a cluster take together, and where in C a block's own part of one begins.
+// Tiles of whole clusters, and where in C a block's own part of one begins.
 struct Tiles {
     int rows, columns;
     int row_in_cluster, column_in_cluster;
@@ -419,7 +419,7 @@ struct Tiles {
         return rows * columns;
     }
 
-    // Down GROUP_M rows of tiles, then one column on, so that what is in flight shares rows of A and
+    // Down GROUP_M rows of tiles, then one column on, so that those in flight share rows of A and
     // columns of B in L2.
     static constexpr int GROUP_M = 8;
 
@@ -442,7 +442,8 @@ __device__ __forceinline__ void fetch_a(unsigned char* slab, const TensorMap& ma
     copy_tile(slab, map, k0, m0, full);
 }
 
-// Rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other; this block's part of them, for all.
+// Rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other.
+// A block's part of them, for all that share them.
 __device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& map,
                                         const Tiles& tiles, int n0, int k0,
                                         unsigned long long* full) {

@@ -1,8 +1,8 @@
-// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on the tensor cores of Hopper, row-major.
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B bf16, C bf16, sums in FP32.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
-// One thread lets TMA bring slabs of A and B into a ring in shared memory; warpgroups multiply them.
+// TMA brings slabs of A and B into a ring in shared memory; warpgroups multiply them.
 //
 // Valid for:
 //   M, N, K: any
@@ -11,7 +11,7 @@
 
 // Instructions of Hopper alone, which the plain target sm_90 does not have.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
+#error "this kernel is for compute capability 9.0 alone: compile it with -arch=sm_90a"
 #endif
 
 // The bits of a bf16.
@@ -31,7 +31,7 @@ constexpr int SPLIT_K = 2;
 constexpr int WARPGROUP = 128;
 constexpr int CONSUMERS = (BM / WM) * (BN / WN);
 constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
-// Depth of a slab: 128 bytes of a stored row, and as many rows of an operand that is stored across k.
+// Depth of a slab: 128 bytes of a stored row, or as many rows of an operand stored across k.
 constexpr int BK = 128 / sizeof(Element);
 // Depth of one instruction.
 constexpr int STEP = 32 / sizeof(Element);
@@ -49,8 +49,8 @@ __device__ __forceinline__ unsigned cluster_rank() {
     return rank;
 }
 
-// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind that.
-// A block whose shared memory others read does not leave before they have arrived behind that.
+// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind the
+// wait. A block whose shared memory others read does not leave before they arrived behind that.
 __device__ __forceinline__ void cluster_arrive_release() {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
@@ -105,7 +105,7 @@ __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsi
                  : "memory");
 }
 
-// By the thread that initialised: for bulk copies and other blocks to see it. A barrier must follow.
+// By the thread that initialised: for bulk copies and other blocks to see it. A barrier follows.
 __device__ __forceinline__ void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -139,8 +139,8 @@ __device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbar
                  : "memory");
 }
 
-// The same where nothing was written for that block: a slot of shared memory that it may fill again.
-// Waits for no write of this thread to get anywhere.
+// The same where nothing was written for that block, as when it may fill shared memory again: waits
+// for no write of this thread to get anywhere.
 __device__ __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier,
                                                                 unsigned rank) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
@@ -190,8 +190,8 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
 }
 
 // Starts a copy of the map's box, its first element in that column and row; what lies outside the
-// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole box,
-// ends when they have come.
+// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
+// box, ends when they have come.
 __device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, int row,
                                           unsigned long long* mbarrier) {
     asm volatile(
@@ -203,10 +203,10 @@ __device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, in
 #endif  // AUTOGEMM_EMULATOR
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by row % 8
-// as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are stride_bytes
-// apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one k, eight k
-// are stride_bytes apart, and the next 64 elements leading_bytes. Add bytes >> 4 to move it.
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by
+// row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
+// stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
+// k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
 __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared,
                                                                     unsigned leading_bytes,
                                                                     unsigned stride_bytes) {
@@ -216,9 +216,10 @@ __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* 
            (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
 }
 
-// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup: a is 64 x 16, stored along k;
-// b is 16 x 64, stored across k. A thread has of each 8 columns two neighbours in row lane / 4
-// of its warp's 16, and two in row lane / 4 + 8.
+// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
+//   a: 64 x 16, stored along k
+//   b: 16 x 64, stored across k
+//   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
 __device__ __forceinline__ void wgmma_bf16_km(float (&d)[32], unsigned long long a,
                                               unsigned long long b, unsigned accumulate) {
     // clang-format off
@@ -227,16 +228,16 @@ __device__ __forceinline__ void wgmma_bf16_km(float (&d)[32], unsigned long long
         ".reg .pred accumulate;\n"
         "setp.ne.b32 accumulate, %34, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{ %0"", %1"", %2"", %3"", %4"", %5"", %6"", %7"", %8"", %9"", %10"", %11"", %12"
-        ", %13"", %14"", %15"", %16"", %17"", %18"", %19"", %20"", %21"", %22"", %23"", %24"
-        ", %25"", %26"", %27"", %28"", %29"", %30"", %31"" }, "
+        "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        "%28, %29, %30, %31 }, "
         "%32, %33, accumulate, 1, 1, 0, 1;\n"
         "}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), 
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), 
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), 
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), 
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
           "+f"(d[30]), "+f"(d[31])
         : "l"(a), "l"(b), "r"(accumulate));
     // clang-format on
@@ -317,7 +318,7 @@ struct Ring {
     }
 };
 
-// Tiles that blocks take, and where in C one begins.
+// Tiles, and where in C they begin.
 struct Tiles {
     int rows, columns;
 
@@ -387,8 +388,7 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row
     }
 }
 
-// Leaves a warpgroup's sums in shared memory, where its slabs were: four sums of a thread are those of
-// eight columns and two rows.
+// Leaves a warpgroup's sums in shared memory, where its slabs were, four of a thread together.
 __device__ __forceinline__ void leave_sums(float4* parts, int warpgroup, int thread,
                                            float (&sums)[ROW_TILES][SUMS]) {
     // Until all warps have done with the slabs.
