@@ -11,7 +11,7 @@
 
 // Instructions of Hopper alone, which the plain target sm_90 does not have.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#error "this kernel is for compute capability 9.0 alone: compile it with -arch=sm_90a"
+#error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
 #endif
 
 // FP32 in memory, rounded to TF32 on the way to shared memory.

@@ -59,8 +59,8 @@ __device__ __forceinline__ unsigned cluster_rank() {
     return rank;
 }
 
-// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind that.
-// A block whose shared memory others read does not leave before they have arrived behind that.
+// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind the
+// wait. A block whose shared memory others read does not leave before they arrived behind that.
 __device__ __forceinline__ void cluster_arrive_release() {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
@@ -115,7 +115,7 @@ __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsi
                  : "memory");
 }
 
-// By the thread that initialised: for bulk copies and other blocks to see it. A barrier must follow.
+// By the thread that initialised: for bulk copies and other blocks to see it. A barrier follows.
 __device__ __forceinline__ void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -149,8 +149,8 @@ __device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbar
                  : "memory");
 }
 
-// The same where nothing was written for that block: a slot of shared memory that it may fill again.
-// Waits for no write of this thread to get anywhere.
+// The same where nothing was written for that block, as when it may fill shared memory again: waits
+// for no write of this thread to get anywhere.
 __device__ __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier,
                                                                 unsigned rank) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
@@ -203,10 +203,10 @@ __device__ __forceinline__ void copy_bulk_to_ranks(float* shared, const float* g
 #endif  // AUTOGEMM_EMULATOR
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by row % 8
-// as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are stride_bytes
-// apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one k, eight k
-// are stride_bytes apart, and the next 64 elements leading_bytes. Add bytes >> 4 to move it.
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by
+// row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
+// stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
+// k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
 __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared,
                                                                     unsigned leading_bytes,
                                                                     unsigned stride_bytes) {
@@ -216,9 +216,10 @@ __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* 
            (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
 }
 
-// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup: a is 64 x 16, stored along k;
-// b is 16 x 128, stored along k. A thread has of each 8 columns two neighbours in row lane / 4
-// of its warp's 16, and two in row lane / 4 + 8.
+// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
+//   a: 64 x 16, stored along k
+//   b: 16 x 128, stored along k
+//   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
 __device__ __forceinline__ void wgmma_f16_kk(float (&d)[64], unsigned long long a,
                                              unsigned long long b, unsigned accumulate) {
     // clang-format off
@@ -227,24 +228,23 @@ __device__ __forceinline__ void wgmma_f16_kk(float (&d)[64], unsigned long long 
         ".reg .pred accumulate;\n"
         "setp.ne.b32 accumulate, %66, 0;\n"
         "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
-        "{ %0"", %1"", %2"", %3"", %4"", %5"", %6"", %7"", %8"", %9"", %10"", %11"", %12"
-        ", %13"", %14"", %15"", %16"", %17"", %18"", %19"", %20"", %21"", %22"", %23"", %24"
-        ", %25"", %26"", %27"", %28"", %29"", %30"", %31"", %32"", %33"", %34"", %35"", %36"
-        ", %37"", %38"", %39"", %40"", %41"", %42"", %43"", %44"", %45"", %46"", %47"", %48"
-        ", %49"", %50"", %51"", %52"", %53"", %54"", %55"", %56"", %57"", %58"", %59"", %60"
-        ", %61"", %62"", %63"" }, "
+        "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+        "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63 }, "
         "%64, %65, accumulate, 1, 1, 0, 0;\n"
         "}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), 
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]), 
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]), 
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]), 
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]), 
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]), 
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]), 
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]), 
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]), 
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]), 
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
           "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
         : "l"(a), "l"(b), "r"(accumulate));
     // clang-format on
