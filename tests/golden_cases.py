@@ -365,7 +365,7 @@ GOLDEN_CASES = (
     GoldenCase(
         "f16x3_edges",
         Problem(1000, 1002, 1028, Layout.NT),
-        {"CLUSTER": 2, "CHUNK": 64},
+        {"CLUSTER": 2, "CHUNK": 128},
         family="sgemm_emulated_wgmma",
         least_arch=90,
     ),

@@ -37,7 +37,7 @@ constexpr int STAGE = (BM + BN) * ROW;
 // Blocks below each other in C that share B's slabs.
 constexpr int CLUSTER = 2;
 // Products that tensor cores add up before their sum goes to FP32.
-constexpr int CHUNK = 128;
+constexpr int CHUNK = 64;
 constexpr int CHUNK_SLABS = CHUNK / DEPTH;
 static_assert(CHUNK % DEPTH == 0, "a chunk is a whole number of slabs");
 // Rows of clusters walked together, so that the blocks in flight share operands in L2.
