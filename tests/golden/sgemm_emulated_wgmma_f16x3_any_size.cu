@@ -274,8 +274,8 @@ struct Line {
     // The least but zero: twice its bits, less 1.
     unsigned least;
     // Of numbers that are neither zero nor subnormal: how many, and the sum of their logarithms in
-    // units of 2^-7. The upper bits of a number are at most 2^7 * (127 + log2 of it), and at most
-    // 12 less than that.
+    // units of 2^-7. The upper bits of a number are at most 2^7 * (127 + log2 of it), and less than
+    // 13 below that.
     int count;
     unsigned logarithms;
     float sum;
@@ -317,8 +317,8 @@ __device__ __forceinline__ float divided(float number, int exponent) {
 
 // Of a line, from what the 32 lanes of a warp found in it, and the largest of all.
 __device__ __forceinline__ Facts facts_of_line(Line line, unsigned most, int K) {
-    // log2 of the largest exceeds its upper bits by up to 12 units.
-    float spread = (float)((unsigned)line.count * ((most >> 16) + 12u) - line.logarithms);
+    // log2 of the largest exceeds its upper bits by less than 13 units.
+    float spread = (float)((unsigned)line.count * ((most >> 16) + 13u) - line.logarithms);
     #pragma unroll
     for (int offset = 16; offset > 0; offset /= 2) {
         line.least = min(line.least, __shfl_xor_sync(0xffffffffu, line.least, offset));
