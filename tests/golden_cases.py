@@ -154,6 +154,11 @@ GOLDEN_CASES = (
         TILE_64 | {"BK": 16, "SPLIT_K": 16, "GROUP_M": 1},
     ),
     GoldenCase(
+        "pipeline_split_any_columns",
+        Problem(256, 252, 16384),
+        TILE_64 | {"BK": 16, "SPLIT_K": 2, "GROUP_M": 1},
+    ),
+    GoldenCase(
         "pipeline_split_sliced_any_size",
         Problem(33, 251, 4099),
         TILE_32

@@ -41,7 +41,7 @@ class Host:
             for name, value in derived.items()
             if name.startswith(("guard_", "vec_")) and isinstance(value, int)
         }
-        self._constants = source.config.as_dict() | specialised_values(problem)
+        self._constants = family.completed(source.config).as_dict() | specialised_values(problem)
         for name, expression in family.derive.items():
             text = _written(expression).to_c(self._constants | self._special)
             if name not in self._special and text.lstrip("-").isdigit():

@@ -77,7 +77,9 @@ def test_a_family_goes_the_whole_way(target: CudaTarget, tmp_path: Path) -> None
     run(*command, "export", "--family", folder, "best.cu")
     nvcc = ["nvcc", "-O3", "-gencode", "arch=compute_90a,code=sm_90a"]
     run(*nvcc, "best.cu", "-o", "best")
-    assert "times the speed of cuBLAS" in run("./best")
+    said = run("./best")
+    assert "baseline cuBLAS" in said
+    assert "times the speed of cuBLAS" in said
     run("./best", "200", "136", "72", "--rounds", "0")  # verifies itself
 
 

@@ -158,16 +158,10 @@ AUTOGEMM_LDMATRIX(load_matrices, kLoad)
 AUTOGEMM_LDMATRIX(load_transposed, kLoadTransposed)
 #undef AUTOGEMM_LDMATRIX
 // Twins of templates/parts/wgmma.cu.jinja, for any number of columns.
-#define AUTOGEMM_DESCRIPTOR(swizzle)                                                            \
-    __forceinline__ unsigned long long matrix_descriptor_##swizzle(                             \
-        const void* shared, unsigned leading_bytes, unsigned stride_bytes) {                    \
-        return autogemm_emulator::matrix_descriptor(shared, leading_bytes, stride_bytes, swizzle); \
-    }
-AUTOGEMM_DESCRIPTOR(0)
-AUTOGEMM_DESCRIPTOR(32)
-AUTOGEMM_DESCRIPTOR(64)
-AUTOGEMM_DESCRIPTOR(128)
-#undef AUTOGEMM_DESCRIPTOR
+__forceinline__ unsigned long long matrix_descriptor_128(const void* shared, unsigned leading_bytes,
+                                                         unsigned stride_bytes) {
+    return autogemm_emulator::matrix_descriptor(shared, leading_bytes, stride_bytes);
+}
 #define AUTOGEMM_WGMMA(name, element, a_along_k, b_along_k)                                   \
     template <int COUNT>                                                                      \
     __forceinline__ void name(float (&d)[COUNT], unsigned long long a, unsigned long long b,  \
