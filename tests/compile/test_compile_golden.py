@@ -58,6 +58,8 @@ def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> Non
     if int(arch.removeprefix("sm_")) < case.least_arch:
         pytest.skip("this card lacks an instruction of the kernel")
     family = load_family(case.family)
+    if family.needs_sm_90a and arch != "sm_90":
+        pytest.skip("this kernel is for Hopper alone")
     compiled = compiler.compile(render(family, case.config, case.problem), arch)
     kernels = {one.kernel: one for one in compiled.resources}
     plan = launch_plan(family, case.config, case.problem)
@@ -76,6 +78,10 @@ SAMPLED_PROBLEMS = {
     "gemm_mma": (
         Problem(1023, 1000, 77, Layout.TT, DType.F16),
         Problem(1024, 1024, 1024, dtype=DType.F16_F32),
+    ),
+    "gemm_wgmma": (
+        Problem(1000, 1000, 72, Layout.TT, DType.F16),
+        Problem(1024, 1024, 1024, dtype=DType.TF32),
     ),
     "sgemm_skinny": (Problem(15, 1000, 777, layout=Layout.TT), Problem(64, 1024, 1024)),
 }
