@@ -1,4 +1,4 @@
-"""Blocks that wait for each other a while, on a card that others use, and that has no room for all."""
+"""Blocks that wait for each other a while: others use the card, or not all of them find room."""
 
 from pathlib import Path
 from typing import Any
