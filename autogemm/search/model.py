@@ -142,12 +142,14 @@ def log_targets(told: Sequence[Told]) -> Floats:
 
 
 def fitted_slope(expected: Floats, logs: Floats) -> float:
-    """How log times grow with the log of the expected ones: 1 where little is known."""
+    """How log times grow with the log of the expected ones: 1 where little is known, 0 rather than
+    the other way round.
+    """
     n = len(expected)
     if n < 2 or (variance := float(expected.var())) < 1e-9:
         return 1.0
     together = float((expected - expected.mean()) @ logs) / variance
-    return (together + EXPECTATION_WORTH) / (n + EXPECTATION_WORTH)
+    return max(0.0, (together + EXPECTATION_WORTH) / (n + EXPECTATION_WORTH))
 
 
 def log_expected_improvement(mean: Floats, spread: Floats, best: float) -> Floats:
