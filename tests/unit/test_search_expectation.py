@@ -66,6 +66,22 @@ def test_a_wrong_expectation_is_overcome() -> None:
     assert np.median([best_after(rough(-1.0), seed, 48) for seed in range(3)]) < 1.05
 
 
+def test_nothing_is_to_gain_where_the_best_is_found_and_expected() -> None:
+    space = Expecting(np.log2(TIMES_US))
+    search = Search(space, "surrogate", 0)
+    gains = []
+    for _ in range(24):
+        proposal = search.ask()
+        assert proposal is not None
+        gains.append(search.expected_improvement)
+        search.tell(proposal, ok(proposal.config, tiles_time_us(proposal.config)))
+    assert search.best is not None
+    assert search.best[1] == TIMES_US.min()
+    assert gains[10] is not None
+    assert gains[-1] is not None
+    assert gains[-1] < 0.01 < gains[10]
+
+
 def test_the_first_configs_are_the_best_expected_of_more_and_more() -> None:
     space = rough(1.0)
     rank = np.argsort(np.argsort(space.features()[1][:, -1]))
