@@ -77,9 +77,8 @@ def test_nothing_is_to_gain_where_the_best_is_found_and_expected() -> None:
         search.tell(proposal, ok(proposal.config, tiles_time_us(proposal.config)))
     assert search.best is not None
     assert search.best[1] == TIMES_US.min()
-    assert gains[10] is not None
     assert gains[-1] is not None
-    assert gains[-1] < 0.01 < gains[10]
+    assert gains[-1] < 0.01
 
 
 def test_the_first_configs_are_the_best_expected_of_more_and_more() -> None:
