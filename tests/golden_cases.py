@@ -154,6 +154,11 @@ GOLDEN_CASES = (
         TILE_64 | {"BK": 16, "SPLIT_K": 16, "GROUP_M": 1},
     ),
     GoldenCase(
+        "pipeline_split_any_columns",
+        Problem(256, 252, 16384),
+        TILE_64 | {"BK": 16, "SPLIT_K": 2, "GROUP_M": 1},
+    ),
+    GoldenCase(
         "pipeline_split_sliced_any_size",
         Problem(33, 251, 4099),
         TILE_32
@@ -272,6 +277,59 @@ GOLDEN_CASES = (
         family="gemm_mma",
         least_arch=80,
     ),
+    GoldenCase("bf16", tensor(4096, DType.BF16), family="gemm_wgmma", least_arch=90),
+    GoldenCase(
+        "f16_in_turns",
+        Problem(4096, 4096, 4096, Layout.NT, DType.F16),
+        {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "turns", "GROUP_M": 1}
+        | {"CLUSTER_M": 1, "CLUSTER_N": 2},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_f32_both_ways",
+        Problem(4096, 4096, 4096, Layout.TN, DType.BF16_F32),
+        {"CLUSTER_N": 2, "GROUP_M": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_alone",
+        Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
+        {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_split",
+        Problem(64, 4096, 4096, dtype=DType.BF16),
+        {"BM": 64, "BN": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32",
+        tensor(4096, DType.TF32),
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_M": 1, "CLUSTER_N": 2},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_rows",
+        Problem(4096, 4096, 4096, Layout.TT, DType.TF32),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_split",
+        Problem(64, 4096, 4096, dtype=DType.TF32),
+        {"BM": 64, "BN": 128, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "SPLIT_K": 4, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
     GoldenCase(
         "tf32x3_chunks",
         square(4096, Layout.TT),
@@ -300,6 +358,21 @@ GOLDEN_CASES = (
         {"SPLIT": "bf16x9", "BK": 16, "CHUNK": 16, "BM": 64, "BN": 64, "WM": 32, "STAGES": 2},
         family="sgemm_emulated",
         least_arch=80,
+    ),
+    GoldenCase("f16x3", square(4096), {"CLUSTER": 2}, family="sgemm_emulated_wgmma", least_arch=90),
+    GoldenCase(
+        "f16x3_any_size",
+        Problem(1000, 1003, 1017, Layout.TN, lda=1021, ldb=1021, ldc=1021),
+        {"BN": 64, "BLOCKS": 0},
+        family="sgemm_emulated_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16x3_edges",
+        Problem(1000, 1002, 1028, Layout.NT),
+        {"CLUSTER": 2, "CHUNK": 128},
+        family="sgemm_emulated_wgmma",
+        least_arch=90,
     ),
     GoldenCase(
         "through_registers_any_size",

@@ -74,12 +74,13 @@ ALL: Columns = (
 def check(
     everything: bool, retune: bool, as_json: bool, as_csv: bool, db: str | None, **options: Any
 ) -> None:
-    """Measure stored winners of this GPU again, where something has changed since.
+    """Measure stored winners again after a new driver, compiler, ...
 
-    That is the driver, CUDA, the compiler, cuBLAS, another version, or the family's template. The
-    stored kernel and cuBLAS run in turn, and what came of it is kept as a run of its own. FAST and
-    SLOW: the winner moved, see `autogemm db compare -h` for the words; one that does not run any
-    more moved too. --retune tunes only these. Without a GPU that is an error.
+    Those of this GPU, where something has changed since: the driver, CUDA, the compiler, cuBLAS,
+    another version, or the family's template. The stored kernel and cuBLAS run in turn, and what
+    came of it is kept as a run of its own. FAST and SLOW: the winner moved, see `autogemm db
+    compare -h` for the words; one that does not run any more moved too. --retune tunes only these.
+    Without a GPU that is an error.
 
     \b
     Examples:

@@ -168,7 +168,10 @@ def newest_ceilings(session: Session, device: Device) -> Ceilings | None:
 def _record(session: Session, bench_id: int) -> BenchRecord:
     found = session.get(BenchRecord, bench_id)
     if found is None:
-        raise NotFoundError(f"no benchmark {bench_id}: autogemm bench --list shows them")
+        raise NotFoundError(
+            f"no benchmark {bench_id}: autogemm db sql 'SELECT id, preset, started_at FROM "
+            "benches' lists them"
+        )
     return found
 
 

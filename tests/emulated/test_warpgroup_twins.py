@@ -22,8 +22,8 @@ def test_each_way_to_store_operands_is_right(emulator: Emulator, problem: Proble
         source, plan = render(family, config, problem), launch_plan(family, config, problem)
         report = emulator.verify(source, plan, problem)
         assert report.ok, report.message
-        fast = emulator.run(source, plan, problem, RunOptions(mode=Mode.FAST))
-        assert fast.ok, fast.message
+    fast = emulator.run(source, plan, problem, RunOptions(mode=Mode.FAST))
+    assert fast.ok, fast.message
 
 
 PROBLEM = Problem(72, 136, 200, Layout.NN, DType.BF16)
@@ -96,6 +96,30 @@ def test_two_groups_in_flight_and_a_fence_of_its_own_are_right(emulator: Emulato
     late = edited(each, WAIT, "        wgmma_wait_1();\n" + WAIT)
     report = emulator.verify(late, launch_plan(family, config, PROBLEM), PROBLEM)
     assert report.ok, report.message
+
+
+FREED = "        if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty);\n"
+
+
+@pytest.mark.parametrize("freed_before_the_wait", [False, True])
+def test_one_lane_frees_the_slab_for_its_warp(
+    emulator: Emulator, freed_before_the_wait: bool
+) -> None:
+    family = tiny_wgmma()
+    config = family.seeds[0]
+    source = render(family, config, PROBLEM)
+    for old, new in (
+        ("unsigned long long full;", "unsigned long long full, empty;"),
+        ("mbarrier_init(&full, 1);", "mbarrier_init(&full, 1); mbarrier_init(&empty, 4);"),
+        ("mbarrier_arrive_expect", "mbarrier_wait(&empty, (slab & 1) ^ 1); mbarrier_arrive_expect"),
+        ("        __syncthreads();  // the slab is free\n", ""),
+        (WAIT, FREED + WAIT if freed_before_the_wait else WAIT + FREED),
+    ):
+        source = edited(source, old, new)
+    # The last slab is free for C only when all warps are done with it.
+    source = edited(source, "    const int warp =", "    __syncthreads();\n    const int warp =")
+    report = emulator.verify(source, launch_plan(family, config, PROBLEM), PROBLEM)
+    assert report.ok != freed_before_the_wait, report.message
 
 
 A_IN_REGISTERS = """

@@ -13,11 +13,13 @@ import hopper
 import pytest
 from hopper import PROBLEMS, tiny_wgmma
 
+import autogemm
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.kernel import Candidate
 from autogemm.outcome import Status
 from autogemm.problem import Problem
+from autogemm.runtime import plans
 from autogemm.space import launch_plan
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
@@ -62,18 +64,39 @@ def test_a_family_goes_the_whole_way(target: CudaTarget, tmp_path: Path) -> None
     folder = str(Path(hopper.__file__).parent)
     environment = os.environ | {"AUTOGEMM_DB": str(tmp_path / "a.db")}
 
-    def run(*command: str) -> str:
+    def run(*words: str) -> str:
         done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+            words, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    autogemm = [sys.executable, "-m", "autogemm"]
+    command = [sys.executable, "-m", "autogemm"]
     options = ["--dtype", "bf16", "--layout", "nt", "--trials", "2"]
-    run(*autogemm, "tune", "--family", folder, "--size", "512", *options, "--gpu", "auto")
-    run(*autogemm, "export", "--family", folder, "best.cu")
+    run(*command, "tune", "--family", folder, "--size", "512", *options, "--gpu", "auto")
+    run(*command, "export", "--family", folder, "best.cu")
     nvcc = ["nvcc", "-O3", "-gencode", "arch=compute_90a,code=sm_90a"]
     run(*nvcc, "best.cu", "-o", "best")
-    assert "times the speed of cuBLAS" in run("./best")
+    said = run("./best")
+    assert "baseline cuBLAS" in said
+    assert "times the speed of cuBLAS" in said
     run("./best", "200", "136", "72", "--rounds", "0")  # verifies itself
+
+
+def test_gemm_of_arrays_that_move(
+    target: CudaTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tensor maps hold addresses: each call has its own, and so has each batch."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "none.db"))
+    monkeypatch.setattr(plans, "default_families", lambda: [tiny_wgmma()])
+    autogemm.forget()
+    for seed in range(3):
+        generator = torch.Generator("cuda").manual_seed(seed)
+        a, b = (
+            torch.randn(3, *shape, device="cuda", dtype=torch.bfloat16, generator=generator)
+            for shape in ((130, 72), (72, 200))
+        )
+        expected = a.double() @ b.double()
+        torch.testing.assert_close(autogemm.gemm(a, b).double(), expected, rtol=2e-2, atol=2e-1)
+    autogemm.forget()

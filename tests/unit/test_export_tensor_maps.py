@@ -74,11 +74,11 @@ def test_the_launcher_makes_the_maps(tiles: Family) -> None:
     text = " ".join(exported(tiles, Problem(256, 256, 256), 1).split())
     assert "#include <cuda.h>" in text
     for wanted in (
-        "{CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, A, K, M, lda, 8, 8, CU_TENSOR_MAP_SWIZZLE_32B}",
-        "{CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, B, N, K, ldb, 32, 8, CU_TENSOR_MAP_SWIZZLE_128B}",
-        "{CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, C, N, M, ldc, 32, 8, CU_TENSOR_MAP_SWIZZLE_NONE}",
-        "{CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, workspace + 256, K, M, padded_k, 64, 8, "
-        "CU_TENSOR_MAP_SWIZZLE_128B}",
+        "{ CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, A, K, M, lda, 8, 8, CU_TENSOR_MAP_SWIZZLE_32B, }",
+        "{ CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, B, N, K, ldb, 32, 8, CU_TENSOR_MAP_SWIZZLE_128B, }",
+        "{ CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, C, N, M, ldc, 32, 8, CU_TENSOR_MAP_SWIZZLE_NONE, }",
+        "{ CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, workspace + 256, K, M, padded_k, 64, 8, "
+        "CU_TENSOR_MAP_SWIZZLE_128B, }",
         "const long long padded_k = ceil_div(K, 8) * 8;",
         # Rows that TMA could not read are refused.
         "lda % 4 != 0 || reinterpret_cast<uintptr_t>(A) % 16 != 0",

@@ -312,10 +312,12 @@ inline void for_each_operand_word(const Product& product, uint32_t first_row, Vi
 }
 
 // A warp's part of a product may read its operands until it is known to be done. It takes the way of bulk
-// copies to shared memory.
+// copies to shared memory. The last lane stands for the warp.
 void shadow_product_issued(const Product& product, uint32_t first_row) {
     Shadow& shadow = shared_shadow(block->slot, Region::kDynamicShared);
     const uint64_t pc = product.pc;
+    Thread* const running = current;
+    current = lane_of_warp(*current, 31);
     for_each_operand_word(product, first_row, [&](uint64_t index) {
         if (index >= shadow.words.size()) {
             report_access(Kind::kOutOfBounds, Region::kDynamicShared, offset_of(index),
@@ -330,15 +332,24 @@ void shadow_product_issued(const Product& product, uint32_t first_row) {
         touch_word(shadow, index, {Region::kDynamicShared, pc, true, false, false});
         ++word.being_read;
     });
+    current = running;
 }
 
+// The wait is the warp's: behind it all lanes know what the last one stands for.
 void shadow_product_done(const Product& product, uint32_t first_row, uint64_t pc) {
     Shadow& shadow = shared_shadow(block->slot, Region::kDynamicShared);
-    const Access reader = this_access({Region::kDynamicShared, pc, true, false, false});
+    Thread& last = *lane_of_warp(*current, 31);
+    const Access reader{((block_number + 1) << kThreadBits) + last.index, epoch, last.clock,
+                        static_cast<uint32_t>(pc)};
     for_each_operand_word(product, first_row, [&](uint64_t index) {
         --shadow.words[index].being_read;
         note_reader(shadow.words[index], reader);
     });
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+        uint32_t& seen = lane_of_warp(last, lane)->seen[last.index];
+        seen = std::max(seen, last.clock);
+    }
+    ++last.clock;
 }
 
 void shadow_tile_store_landed(const TileStore& store, uint64_t pc) {

@@ -123,7 +123,7 @@ void tensor_multiply(Tensor operation, float* d, const unsigned* a, const unsign
 void tensor_load(Tensor operation, unsigned* loaded, const void* row);
 void tensor_store(const unsigned* from, void* row);
 unsigned long long matrix_descriptor(const void* shared, unsigned leading_bytes,
-                                     unsigned stride_bytes, unsigned swizzle_bytes);
+                                     unsigned stride_bytes);
 void multiply_warpgroup(const WarpgroupOperands& what, float* d, const unsigned* a);
 void order_warpgroup(Tensor operation, unsigned num_left);
 float float_of_half(unsigned half);
@@ -314,6 +314,9 @@ __forceinline__ float fabsf(float value) {
 }
 __forceinline__ float fmaxf(float a, float b) {
     return __builtin_fmaxf(a, b);
+}
+__forceinline__ float exp2f(float value) {
+    return __builtin_exp2f(value);
 }
 __forceinline__ float fminf(float a, float b) {
     return __builtin_fminf(a, b);

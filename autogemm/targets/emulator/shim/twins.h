@@ -158,16 +158,10 @@ AUTOGEMM_LDMATRIX(load_matrices, kLoad)
 AUTOGEMM_LDMATRIX(load_transposed, kLoadTransposed)
 #undef AUTOGEMM_LDMATRIX
 // Twins of templates/parts/wgmma.cu.jinja, for any number of columns.
-#define AUTOGEMM_DESCRIPTOR(swizzle)                                                            \
-    __forceinline__ unsigned long long matrix_descriptor_##swizzle(                             \
-        const void* shared, unsigned leading_bytes, unsigned stride_bytes) {                    \
-        return autogemm_emulator::matrix_descriptor(shared, leading_bytes, stride_bytes, swizzle); \
-    }
-AUTOGEMM_DESCRIPTOR(0)
-AUTOGEMM_DESCRIPTOR(32)
-AUTOGEMM_DESCRIPTOR(64)
-AUTOGEMM_DESCRIPTOR(128)
-#undef AUTOGEMM_DESCRIPTOR
+__forceinline__ unsigned long long matrix_descriptor_128(const void* shared, unsigned leading_bytes,
+                                                         unsigned stride_bytes) {
+    return autogemm_emulator::matrix_descriptor(shared, leading_bytes, stride_bytes);
+}
 #define AUTOGEMM_WGMMA(name, element, a_along_k, b_along_k)                                   \
     template <int COUNT>                                                                      \
     __forceinline__ void name(float (&d)[COUNT], unsigned long long a, unsigned long long b,  \
@@ -233,6 +227,12 @@ __forceinline__ unsigned short bf16_from_float(float value) {
     const unsigned bits = __float_as_uint(value);
     const unsigned nearest = bits + 0x7fffu + (bits >> 16 & 1u);
     return value == value ? (unsigned short)(nearest >> 16) : (unsigned short)0x7fff;
+}
+__forceinline__ unsigned f16_pair(float low, float high) {
+    return f16_from_float(low) | (unsigned)f16_from_float(high) << 16;
+}
+__forceinline__ unsigned bf16_pair(float low, float high) {
+    return bf16_from_float(low) | (unsigned)bf16_from_float(high) << 16;
 }
 
 // wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;

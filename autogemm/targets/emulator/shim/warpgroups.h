@@ -60,7 +60,7 @@ inline char* descriptor_base() {
 }
 
 __attribute__((noinline)) unsigned long long matrix_descriptor(const void* shared, unsigned leading,
-                                                               unsigned stride, unsigned swizzle) {
+                                                               unsigned stride) {
     const uint64_t pc = caller(__builtin_return_address(0));
     const auto* at = static_cast<const char*>(shared);
     if (at < smem.dynamic_begin || at >= smem.zone_end || (at - descriptor_base()) % 16 != 0) {
@@ -68,28 +68,20 @@ __attribute__((noinline)) unsigned long long matrix_descriptor(const void* share
         end_process(State::kAborted);
     }
     const auto field = [](uint64_t bytes) { return bytes >> 4 & 0x3fff; };
-    const uint64_t mode = swizzle == 128 ? 1 : swizzle == 64 ? 2 : swizzle == 32 ? 3 : 0;
     return field(static_cast<uint64_t>(at - descriptor_base())) | field(leading) << 16 |
-           field(stride) << 32 | mode << 62;
+           field(stride) << 32 | 1ull << 62;
 }
 
-// Where an element of an operand lies (PTX ISA, shared memory layouts of wgmma): `across` counts rows of A
-// or columns of B, `k` the depth; stored along k, or across it (is_major_k false).
-inline char* element_at(uint64_t descriptor, bool is_major_k, uint32_t across, uint32_t k,
+// Where an element of an operand lies (PTX ISA, shared memory layouts of wgmma with a swizzle of 128 bytes):
+// `across` counts rows of A or columns of B, `k` the depth; stored along k, or across it.
+inline char* element_at(uint64_t descriptor, bool is_along_k, uint32_t across, uint32_t k,
                         uint32_t size) {
     const auto field = [&](int shift) { return (descriptor >> shift & 0x3fff) << 4; };
     const uint64_t start = field(0), leading = field(16), stride = field(32);
-    static constexpr uint32_t kSwizzles[] = {0, 128, 64, 32};
-    const uint32_t swizzle = kSwizzles[descriptor >> 62];
-    const uint32_t along = is_major_k ? k : across, other = is_major_k ? across : k;
-    const uint32_t span = swizzle == 0 ? 16 : swizzle;  // bytes that lie together
-    const uint64_t in_row = along * size % span, spans = along * size / span;
-    // Eight rows of a span, then the next eight; beyond the span there are more of these.
-    const bool swapped = swizzle == 0 && !is_major_k;
-    const uint64_t to_next_eight = swapped ? leading : stride, to_next_span = swapped ? stride : leading;
+    const uint32_t in_row = (is_along_k ? k : across) * size, row = is_along_k ? across : k;
     const uint64_t offset =
-        start + other / 8 * to_next_eight + other % 8 * span + spans * to_next_span + in_row;
-    return swizzled(descriptor_base() + offset, swizzle);
+        start + row / 8 * stride + row % 8 * 128 + in_row / 128 * leading + in_row % 128;
+    return swizzled(descriptor_base() + offset, 128);
 }
 
 inline double number_in(TensorElement element, const char* at) {
