@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -46,7 +46,22 @@ class Config:
     @property
     def label(self) -> str:
         """``BM=128 BN=128 BK=16 ...``"""
-        return " ".join(f"{name}={value}" for name, value in self.values)
+        return label(self.values)
 
     def __str__(self) -> str:
         return self.label
+
+
+def label(values: Iterable[tuple[str, Value]]) -> str:
+    """``BM=128 BN=128 BK=16 ...``"""
+    return " ".join(f"{name}={value}" for name, value in values)
+
+
+def shared_values(configs: Sequence[Config]) -> dict[str, Value]:
+    """What several configs have in common, so that a row shows what differs; nothing of one."""
+    if len(configs) < 2:
+        return {}
+    first, *rest = (config.as_dict() for config in configs)
+    return {
+        name: value for name, value in first.items() if all(one.get(name) == value for one in rest)
+    }

@@ -16,7 +16,8 @@ class StoredKernel:
 
     ``time_us`` is None for a kernel that never ran correctly; the ratio to cuBLAS (above 1 is
     faster) and its interval are None for one that was not in the finals. ``certificate`` is the
-    newest of this kernel on this device, None if it was never certified there.
+    newest of this kernel on this device, None if it was never certified there. Of a kernel that
+    was in no run, only benchmarked or profiled, ``run_id`` is None.
     """
 
     kernel_id: int
@@ -30,7 +31,7 @@ class StoredKernel:
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None
-    run_id: int
+    run_id: int | None
     measured_at: datetime
     verification: Verification | None
     certificate: Certificate | None = None

@@ -106,6 +106,20 @@ GOLDEN_CASES = (
         | {"STAGES": 2, "REG_STAGES": 2, "HANDOVER": 2, "GROUP_M": 1},
     ),
     GoldenCase(
+        "double_buffer_apart_inward",
+        square(1023),
+        {"BM": 64, "BN": 128, "BK": 8, "WM": 32, "WN": 64, "TM": 8, "TN": 8, "STAGES": 2}
+        | {"SLICE_K": 2, "SLICES": "apart", "VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"}
+        | {"POINTERS": "held"},
+    ),
+    GoldenCase(
+        "pipeline_apart_any_size",
+        Problem(250, 251, 1003, layout=Layout.TT, lda=252, ldb=1004, ldc=252),
+        {"BM": 32, "BN": 32, "BK": 8, "WM": 32, "WN": 32, "TM": 4, "TN": 8, "STAGES": 3}
+        | {"SLICE_K": 4, "SLICES": "apart", "PAD_A": 0, "PAD_B": 4, "VEC_LOAD": 4, "VEC_STORE": 4}
+        | {"POINTERS": "held"},
+    ),
+    GoldenCase(
         "double_buffer_inward",
         square(4095),
         {"BM": 128, "BN": 128, "BK": 8, "WM": 32, "WN": 128, "TM": 16, "TN": 8, "STAGES": 2}
@@ -138,6 +152,11 @@ GOLDEN_CASES = (
         "pipeline_split",
         Problem(256, 256, 16384),
         TILE_64 | {"BK": 16, "SPLIT_K": 16, "GROUP_M": 1},
+    ),
+    GoldenCase(
+        "pipeline_split_any_columns",
+        Problem(256, 252, 16384),
+        TILE_64 | {"BK": 16, "SPLIT_K": 2, "GROUP_M": 1},
     ),
     GoldenCase(
         "pipeline_split_sliced_any_size",
@@ -258,6 +277,59 @@ GOLDEN_CASES = (
         family="gemm_mma",
         least_arch=80,
     ),
+    GoldenCase("bf16", tensor(4096, DType.BF16), family="gemm_wgmma", least_arch=90),
+    GoldenCase(
+        "f16_in_turns",
+        Problem(4096, 4096, 4096, Layout.NT, DType.F16),
+        {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "turns", "GROUP_M": 1}
+        | {"CLUSTER_M": 1, "CLUSTER_N": 2},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_f32_both_ways",
+        Problem(4096, 4096, 4096, Layout.TN, DType.BF16_F32),
+        {"CLUSTER_N": 2, "GROUP_M": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_alone",
+        Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
+        {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_split",
+        Problem(64, 4096, 4096, dtype=DType.BF16),
+        {"BM": 64, "BN": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32",
+        tensor(4096, DType.TF32),
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_M": 1, "CLUSTER_N": 2},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_rows",
+        Problem(4096, 4096, 4096, Layout.TT, DType.TF32),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_split",
+        Problem(64, 4096, 4096, dtype=DType.TF32),
+        {"BM": 64, "BN": 128, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "SPLIT_K": 4, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
     GoldenCase(
         "tf32x3_chunks",
         square(4096, Layout.TT),
@@ -286,6 +358,21 @@ GOLDEN_CASES = (
         {"SPLIT": "bf16x9", "BK": 16, "CHUNK": 16, "BM": 64, "BN": 64, "WM": 32, "STAGES": 2},
         family="sgemm_emulated",
         least_arch=80,
+    ),
+    GoldenCase("f16x3", square(4096), {"CLUSTER": 2}, family="sgemm_emulated_wgmma", least_arch=90),
+    GoldenCase(
+        "f16x3_any_size",
+        Problem(1000, 1003, 1017, Layout.TN, lda=1021, ldb=1021, ldc=1021),
+        {"BN": 64, "BLOCKS": 0},
+        family="sgemm_emulated_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16x3_edges",
+        Problem(1000, 1002, 1028, Layout.NT),
+        {"CLUSTER": 2, "CHUNK": 128},
+        family="sgemm_emulated_wgmma",
+        least_arch=90,
     ),
     GoldenCase(
         "through_registers_any_size",

@@ -42,12 +42,12 @@ class Standing:
 def standing(store: Store, kernel_id: int) -> Standing:
     """In the newest run that the kernel ran well in; the fastest neighbours first.
 
-    Times while searching, one after the other. Raises NotFoundError if it never ran well.
+    Times while searching, one after the other. Raises NotFoundError if none of its trials ran well.
     """
     own = next((row for row in store.kernel_trials(kernel_id) if _time_us(row) is not None), None)
     if own is None:
         raise NotFoundError(
-            f"kernel {kernel_id} never ran well: autogemm db show {kernel_id} has its trials"
+            f"no trial of kernel {kernel_id} ran well: autogemm db show {kernel_id} has the rest"
         )
     trials = store.trial_rows(BestQuery(run_id=own.run_id))
     times = sorted(time_us for row in trials if (time_us := _time_us(row)) is not None)

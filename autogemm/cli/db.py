@@ -14,7 +14,13 @@ from autogemm.cli import db_rows
 from autogemm.cli.db_changes import compare, history
 from autogemm.cli.db_check import check
 from autogemm.cli.db_exchange import export, import_
-from autogemm.cli.db_filters import MAX_NUMBER, filter_options, open_database, print_rows_as
+from autogemm.cli.db_filters import (
+    MAX_NUMBER,
+    filter_options,
+    open_database,
+    print_readable,
+    print_rows_as,
+)
 from autogemm.cli.db_pareto import pareto
 from autogemm.cli.db_rows import Columns, FlatRow
 from autogemm.cli.db_sql import sql, stats
@@ -32,7 +38,15 @@ if TYPE_CHECKING:
 TABLE_ROWS = 20
 
 
-@click.group()
+class InOrderOfUse(click.Group):
+    """Lists its commands as they were added, not by the alphabet."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Those asked most first."""
+        return list(self.commands)
+
+
+@click.group(cls=InOrderOfUse)
 def db() -> None:
     """Ask the tuning database: the best kernels, runs, trials.
 
@@ -42,24 +56,18 @@ def db() -> None:
     \b
     Examples:
       autogemm db best --gpu h100
-      autogemm db list
       autogemm db show run:1
+      autogemm db compare gpu:a100 gpu:h100
+      autogemm db check --retune
       autogemm db export --format jsonl -o results.jsonl.gz
-      autogemm db import results.jsonl.gz
-      autogemm db pareto --plot front.png
+      autogemm db import results.jsonl.gz --db shared.db
     """
     # While SQLAlchemy is imported Python looks hundreds of times for garbage in cycles and finds
     # none: a seventh of a short command.
     gc.set_threshold(100_000)
 
 
-for command in (
-    *(history, compare, check, why, stats, sql, merge, prune, vacuum, pareto, export, import_),
-):
-    db.add_command(command)
-
-
-@db.command()
+@click.command()
 @filter_options
 @db_option
 @listing_options
@@ -82,7 +90,7 @@ def best(query: BestQuery, db: str | None, as_json: bool, as_csv: bool) -> None:
     print_rows_as(rows, db_rows.BEST, db_rows.BEST_TABLE, as_json=as_json, as_csv=as_csv)
 
 
-@db.command("list")
+@click.command("list")
 @click.option("--trials", "of_trials", is_flag=True, help="List trials instead of runs.")
 @click.option(
     "--status",
@@ -138,7 +146,7 @@ def list_(  # noqa: PLR0913, PLR0917  # one parameter for each option
         click.echo(f"only the newest {limit} {kind}: --limit shows more", err=True)
 
 
-@db.command()
+@click.command()
 @click.argument("identifier", metavar="ID")
 @db_option
 @listing_options
@@ -170,7 +178,7 @@ def show(db: str | None, identifier: str, as_json: bool, as_csv: bool) -> None:
         _print_found(found)
 
 
-@db.command()
+@click.command()
 @db_option
 def path(db: str | None) -> None:
     """Where the database is, or would be.
@@ -193,6 +201,8 @@ class Found:
     part_name: str = ""
     part: Sequence[FlatRow] = ()
     part_columns: Columns = ()
+    part_table: Columns = ()
+    """Those for people, if they are not the same."""
 
 
 def _find_kernel(store: Store, key: str) -> Found:
@@ -205,7 +215,8 @@ def _find_kernel(store: Store, key: str) -> Found:
 def _find_run(store: Store, key: str) -> Found:
     run = store.run(_number(key, "run"))
     finals = db_rows.finals_rows(run.finals, run.spec.problem) if run.finals else []
-    return Found(db_rows.run_row(run), db_rows.RUN, "finals", finals, db_rows.ENTRY)
+    parts = ("finals", finals, db_rows.ENTRY, db_rows.ENTRY_TABLE)
+    return Found(db_rows.run_row(run), db_rows.RUN, *parts)
 
 
 def _find_trial(store: Store, key: str) -> Found:
@@ -221,11 +232,17 @@ def _print_found(found: Found) -> None:
     print_table(fields, ("field", "value"))
     if found.part:
         click.echo()
-        rows = [db_rows.for_table(row) for row in found.part]
-        print_table(rows, found.part_columns, title=found.part_name)
+        print_readable(found.part, found.part_table or found.part_columns, found.part_name)
 
 
 def _number(key: str, kind: str) -> int:
     if not (key.isascii() and key.isdigit()) or int(key[:11]) > MAX_NUMBER:
         raise UsageError(f"a {kind} has a number, as in {kind}:1; got {key!r}")
     return int(key)
+
+
+for _command in (
+    *(best, list_, show, why, history, compare, check, stats, sql, pareto),
+    *(export, import_, merge, prune, vacuum, path),
+):
+    db.add_command(_command)

@@ -56,9 +56,10 @@ WORDS = (
 @db_option
 @listing_options
 def history(query: BestQuery, db: str | None, as_json: bool, as_csv: bool) -> None:
-    """The best kernel of each environment (driver, compiler, versions), oldest first.
+    """The best kernels over drivers and versions, oldest first.
 
-    Each row is compared with the one before it, see `autogemm db compare -h` for the words.
+    One row for each environment (driver, compiler, versions) that a problem was tuned in. Each row
+    is compared with the one before it, see `autogemm db compare -h` for the words.
 
     \b
     Examples:
@@ -102,12 +103,13 @@ def history(query: BestQuery, db: str | None, as_json: bool, as_csv: bool) -> No
 def compare(  # noqa: PLR0913, PLR0917  # one parameter for each option
     first: str, second: str, by: str | None, db: str | None, as_json: bool, as_csv: bool
 ) -> None:
-    """The best kernels of two runs, GPUs or versions, for each problem that both have.
+    """The best kernels of two runs, GPUs or versions side by side.
 
-    A and B are run:N, gpu:NAME or how a version begins: driver:580, cuda:13.0, nvrtc:, cublas:,
-    cupy:, python:, autogemm:. speed_up is how many times as fast B is, with its 95 % interval from
-    the samples. SAME: the interval lies within 1 % of 1. FAST, SLOW: it lies above or below 1.
-    AMBG: it says neither, or a side has fewer than six samples (a recording has one).
+    One row for each problem that both have. A and B are run:N, gpu:NAME or how a version begins:
+    driver:580, cuda:13.0, nvrtc:, cublas:, cupy:, python:, autogemm:. speed_up is how many times as
+    fast B is, with its 95 % interval from the samples. SAME: the interval lies within 1 % of 1.
+    FAST, SLOW: it lies above or below 1. AMBG: it says neither, or a side has fewer than six
+    samples (a recording has one).
 
     \b
     Examples:

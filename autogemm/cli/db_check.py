@@ -74,12 +74,13 @@ ALL: Columns = (
 def check(
     everything: bool, retune: bool, as_json: bool, as_csv: bool, db: str | None, **options: Any
 ) -> None:
-    """Measure stored winners of this GPU again, where something has changed since.
+    """Measure stored winners again after a new driver, compiler, ...
 
-    That is the driver, CUDA, the compiler, cuBLAS, another version, or the family's template. The
-    stored kernel and cuBLAS run in turn, and what came of it is kept as a run of its own. FAST and
-    SLOW: the winner moved, see `autogemm db compare -h` for the words; one that does not run any
-    more moved too. --retune tunes only these.
+    Those of this GPU, where something has changed since: the driver, CUDA, the compiler, cuBLAS,
+    another version, or the family's template. The stored kernel and cuBLAS run in turn, and what
+    came of it is kept as a run of its own. FAST and SLOW: the winner moved, see `autogemm db
+    compare -h` for the words; one that does not run any more moved too. --retune tunes only these.
+    Without a GPU that is an error.
 
     \b
     Examples:
@@ -122,7 +123,8 @@ def _checker(
 
     shipped = {name: load_family(name) for name in list_families()}
     at_hand = shipped | {family.name: family for family in families}
-    chosen = choose_target(options["gpu"], list(at_hand))
+    # A recording is always what it was: without a card it is replayed only if it is asked for.
+    chosen = choose_target(options["gpu"], list(at_hand), options["gpu"] == "auto")
     target = stack.enter_context(closing(chosen.target))
     if chosen.notice:
         click.secho(chosen.notice, err=True, bold=True)

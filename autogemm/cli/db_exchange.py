@@ -13,12 +13,11 @@ import click
 from autogemm.cli.db_filters import filter_options, open_database
 from autogemm.cli.files import write_output_pieces
 from autogemm.cli.options import db_option
-from autogemm.cli.output import print_table
+from autogemm.cli.output import listing_options, print_rows
 from autogemm.errors import NotFoundError, UsageError
 from autogemm.outcome import Status
 
 if TYPE_CHECKING:
-    from autogemm.exchange import Imported
     from autogemm.store import BestQuery, Store
 
 # Those of autogemm.exchange.Format, which help must not import.
@@ -115,8 +114,15 @@ def _format(format_: str | None, *, as_json: bool, as_csv: bool) -> str:
 @click.option("--size", metavar="SIZE", help="4096 or MxNxK, for a file that does not say it.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken.")
 @db_option
-def import_(
-    db: str | None, file: Path, format_: str | None, size: str | None, dry_run: bool
+@listing_options
+def import_(  # noqa: PLR0913, PLR0917  # one parameter for each option
+    db: str | None,
+    file: Path,
+    format_: str | None,
+    size: str | None,
+    dry_run: bool,
+    as_json: bool,
+    as_csv: bool,
 ) -> None:
     """Take what a file holds and the database does not.
 
@@ -135,7 +141,19 @@ def import_(
     wanted = Format(format_) if format_ else None
     with _opened(db, dry_run) as store:
         done = import_results(store, file, wanted, size=size, dry_run=dry_run)
-    _print_imported(done, file, dry_run=dry_run)
+    for note in done.notes:
+        click.echo(note, err=True)
+    new, known = done.taken.new, done.taken.known
+    rows = [
+        {"what": kind, "new": new.get(kind, 0), "known": known.get(kind, 0)}
+        for kind in dict.fromkeys((*new, *known))
+    ]
+    if not (as_json or as_csv):
+        verb = "would add" if dry_run else "added"
+        num_all = done.taken.num_new + sum(known.values())
+        click.echo(f"{file} ({done.format}): {verb} {done.taken.num_new} of {num_all} records")
+    if rows or as_json or as_csv:
+        print_rows(rows, ("what", "new", "known"), as_json=as_json, as_csv=as_csv)
 
 
 @contextmanager
@@ -154,21 +172,3 @@ def _opened(db: str | None, dry_run: bool) -> Iterator[Store]:
             store = open_store(str(Path(folder) / "empty.db"))
         with store:
             yield store
-
-
-def _print_imported(done: Imported, file: Path, *, dry_run: bool) -> None:
-    for note in done.notes:
-        click.echo(note, err=True)
-    kinds = [*done.taken.new, *(kind for kind in done.taken.known if kind not in done.taken.new)]
-    rows = [
-        {"what": kind, "new": done.taken.new.get(kind, 0), "known": done.taken.known.get(kind, 0)}
-        for kind in kinds
-    ]
-    verb = "would add" if dry_run else "added"
-    click.echo(f"{file} ({done.format}): {verb} {done.taken.num_new} of {_num_all(done)} records")
-    if rows:
-        print_table(rows, ("what", "new", "known"))
-
-
-def _num_all(done: Imported) -> int:
-    return done.taken.num_new + sum(done.taken.known.values())

@@ -10,7 +10,8 @@ import click
 
 from autogemm.cli import db_rows
 from autogemm.cli.db_rows import Columns, FlatRow
-from autogemm.cli.output import print_rows
+from autogemm.cli.output import print_rows, print_table
+from autogemm.config import label, shared_values
 from autogemm.dtypes import DType
 from autogemm.outcome import Provenance
 from autogemm.problem import Layout
@@ -104,4 +105,21 @@ def print_rows_as(
         shape = db_rows.for_csv if as_csv else db_rows.for_json
         print_rows([shape(row) for row in rows], columns, as_json=as_json, as_csv=as_csv)
     elif rows:
-        print_rows([db_rows.for_table(row) for row in rows], table)
+        print_readable(rows, table)
+
+
+def print_readable(rows: Sequence[FlatRow], columns: Columns, title: str | None = None) -> None:
+    """A table for people. What all configs have in common stands below it and not in each row."""
+    configs = [row["config"] for row in rows if row.get("config") is not None]
+    shared = shared_values(configs) if "config" in columns else {}
+    shown = [db_rows.for_table(row) for row in rows]
+    for row, readable in zip(rows, shown, strict=True):
+        if row.get("config") is None:
+            # cuBLAS has a name, and no config.
+            readable["config"] = row.get("name")
+        elif shared:
+            own = label(pair for pair in row["config"] if pair[0] not in shared)
+            readable["config"] = own or "(the same)"
+    print_table(shown, columns, title)
+    if shared:
+        click.echo(f"all of them: {label(shared.items())}")

@@ -46,7 +46,7 @@ def pareto(  # noqa: PLR0913, PLR0917  # one parameter for each option
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Kernels that no other of their run beats in both time and energy.
+    """Kernels that none beats in both time and energy.
 
     Of the newest run that measured energy (`tune --objective energy` or `edp`), or the one that
     --run names; the fastest first, cuBLAS last. Energy is that of the whole card.

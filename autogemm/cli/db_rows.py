@@ -94,6 +94,12 @@ ENTRY: Columns = (
     *("config", "kernel_sha256"),
 )
 
+# A contestant's name is its config; the baseline has no other.
+ENTRY_TABLE: Columns = (
+    *("place", "config", *SPEED, *RATIO, "tied", "spread", "registers", "energy_mj", "family"),
+    "kernel_sha256",
+)
+
 KERNEL: Columns = (
     *("kernel_id", "source_sha256", "template_sha256", "family", "config", *PLACE, *PROBLEM),
     *("l2", *SPEED, *RATIO, *ERRORS, *RESOURCES, "run_id", "measured_at", *ENVIRONMENT),

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MERGED: Columns = ("table", "added", "known")
 PRUNED: Columns = ("run_id", "state", "reason")
+# How many rows a table shows.
+TABLE_ROWS = 20
 DAYS = {"d": 1, "w": 7, "y": 365}
 
 
@@ -27,11 +29,11 @@ DAYS = {"d": 1, "w": 7, "y": 365}
 @db_option
 @listing_options
 def merge(other: str, db: str | None, as_json: bool, as_csv: bool) -> None:
-    """Add what another database has: runs, trials, finals, kernels, certificates, benchmarks.
+    """Add what another database has and this one lacks.
 
-    OTHER is a SQLite file, which is not touched, or a URL. What both have stays once, and merging
-    again adds nothing. All of it is added or, after an error, nothing. Optuna's studies stay where
-    they are.
+    Its runs, trials, finals, kernels, certificates, benchmarks, profiles. OTHER is a SQLite
+    file, which is not touched, or a URL. What both have stays once, and merging again adds nothing.
+    All of it is added or, after an error, nothing. Optuna's studies stay where they are.
 
     \b
     Examples:
@@ -85,11 +87,11 @@ def prune(  # noqa: PLR0913, PLR0917  # one parameter for each option
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Delete runs with their trials, finals, studies and the kernels that nobody else has.
+    """Delete runs that are not needed any more.
 
-    Runs that hold the best kernel of a GPU and problem stay, and so do those that are being written
-    and those with a failed certificate. Asks before it deletes. `autogemm db vacuum` then gives the
-    space back.
+    With them go their trials, finals, studies, and kernels that nobody else has. Runs that hold the
+    best kernel of a GPU and problem stay, and so do those that are being written and those with a
+    failed certificate. Asks before it deletes. `autogemm db vacuum` then gives the space back.
 
     \b
     Examples:
@@ -117,15 +119,19 @@ def prune(  # noqa: PLR0913, PLR0917  # one parameter for each option
         print_rows_as(rows, PRUNED, PRUNED, as_json=as_json, as_csv=as_csv)
         return
     click.echo(f"{done} {what}; {len(found.kept)} that match are kept")
-    kept = [row for row in rows if row["state"] == "kept"]
-    print_rows_as(kept[:20], PRUNED, PRUNED, as_json=False, as_csv=False)
+    shown = rows if dry_run else [row for row in rows if row["state"] == "kept"]
+    print_rows_as(shown[:TABLE_ROWS], PRUNED, PRUNED, as_json=False, as_csv=False)
+    if len(shown) > TABLE_ROWS:
+        click.echo(f"and {len(shown) - TABLE_ROWS} more: --json names all", err=True)
 
 
 @click.command()
 @db_option
 @listing_options
 def vacuum(db: str | None, as_json: bool, as_csv: bool) -> None:
-    """Give back the space of what was deleted, and help queries to find their way.
+    """Give back the space of what was deleted.
+
+    And count anew what is in the tables, so that queries find their way.
 
     \b
     Examples:

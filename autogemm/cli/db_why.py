@@ -32,7 +32,7 @@ NEIGHBOUR_TABLE: Columns = NEIGHBOUR
 @db_option
 @listing_options
 def why(identifier: str, short: bool, db: str | None, as_json: bool, as_csv: bool) -> None:
-    """Why a stored kernel is as fast as it is: its neighbours, and the facts behind its time.
+    """Why a kernel is as fast as it is: neighbours and facts.
 
     ID is the kernel's number or the beginning of its sha256. First its place in its run, and every
     trial there that differs in one parameter (see `autogemm db compare -h` for the words; speed_up
@@ -73,10 +73,11 @@ def why(identifier: str, short: bool, db: str | None, as_json: bool, as_csv: boo
 
 def _print(kernel_id: int, stands: Standing, rows: list[FlatRow]) -> None:
     place = _place(stands)
+    slower = place["times_the_fastest"]
     click.echo(
         f"kernel {kernel_id}: place {stands.place} of {stands.num_ok} that ran well in run "
         f"{place['run_id']} ({stands.provenance}), {place['time_us']:.4g} us, "
-        f"{place['times_the_fastest']:.4g} times the time of the fastest"
+        + ("the fastest" if stands.place == 1 else f"{slower:.4g} times the fastest's")
     )
     click.echo(f"neighbours that were tried there, one parameter changed: {len(rows)}")
     if rows:

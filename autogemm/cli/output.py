@@ -6,7 +6,8 @@ import itertools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import click
@@ -52,28 +53,42 @@ def rows_text(rows: Sequence[Row], columns: Sequence[str], *, as_csv: bool = Fal
 def print_table(rows: Sequence[Row], columns: Sequence[str], title: str | None = None) -> None:
     """An aligned table: numbers to the right, text to the left.
 
-    Folded where the terminal is too narrow; never for pipes and logs.
+    Where the terminal is too narrow cells are folded between words, and where that does not do it
+    each row becomes a few lines of its own; never for pipes and logs.
     """
     cells = [[shown(row.get(name)) for name in columns] for row in rows]
     numeric = [any(isinstance(row.get(name), int | float) for row in rows) for name in columns]
-    widths = [
-        max(_width(line) for cell in column for line in cell.split("\n"))
-        for column in zip(columns, *cells, strict=True)
-    ]
-    needed = sum(widths) + len(_GAP) * (len(columns) - 1)
-    if sys.stdout.isatty() and needed > shutil.get_terminal_size().columns:
-        _print_folded(cells, columns, numeric, title)
-        return
+    header = list(columns)
+    widths = [_broadest(column, "\n") for column in zip(columns, *cells, strict=True)]
+    gaps = len(_GAP) * (len(columns) - 1)
+    there = shutil.get_terminal_size().columns if sys.stdout.isatty() else sum(widths) + gaps
     if title is not None:
         click.secho(title, italic=True)
+    if sum(widths) + gaps > there:
+        header = [name.replace("_", " ") for name in columns]
+        least = [_broadest(column, None) for column in zip(header, *cells, strict=True)]
+        if len(columns) <= FEW_COLUMNS:
+            # A word that is too long for the rest of the line is broken.
+            least[-1] = min(least[-1], max(SHORTEST, there - gaps - sum(least[:-1])))
+        if sum(least) + gaps > there:
+            _print_apart(cells, columns)
+            return
+        widths = _between(least, widths, there - gaps)
+        header, *cells = (
+            [_folded(cell, width) for cell, width in zip(row, widths, strict=True)]
+            for row in (header, *cells)
+        )
     shape = list(zip(widths, numeric, strict=True))
-    click.secho(_aligned(columns, shape), bold=True)
+    click.secho(_aligned(header, shape), bold=True)
     for row in cells:
         click.echo(_aligned(row, shape))
 
 
 # Between two columns.
 _GAP = "  "
+# So many are always folded, the last one to no less than this.
+FEW_COLUMNS = 3
+SHORTEST = 10
 
 
 def _width(line: str) -> int:
@@ -83,6 +98,27 @@ def _width(line: str) -> int:
     from rich.cells import cell_len
 
     return cell_len(line)
+
+
+def _broadest(cells: Iterable[str], separator: str | None) -> int:
+    """Of the cells' lines, or for None words."""
+    return max((_width(part) for cell in cells for part in cell.split(separator)), default=0)
+
+
+def _between(least: Sequence[int], widths: Sequence[int], there: int) -> list[int]:
+    """Widths that sum up to no more than ``there``: what is to share goes where little helps."""
+    found, spare = list(least), there - sum(least)
+    wanting = sorted(range(len(least)), key=lambda place: widths[place] - least[place])
+    for number, place in enumerate(wanting):
+        more = min(max(0, widths[place] - least[place]), spare // (len(wanting) - number))
+        found[place] += more
+        spare -= more
+    return found
+
+
+def _folded(cell: str, width: int) -> str:
+    lines = (textwrap.wrap(line, width, break_on_hyphens=False) for line in cell.split("\n"))
+    return "\n".join(itertools.chain.from_iterable(part or [""] for part in lines))
 
 
 def _aligned(cells: Sequence[str], shape: Sequence[tuple[int, bool]]) -> str:
@@ -97,24 +133,11 @@ def _aligned(cells: Sequence[str], shape: Sequence[tuple[int, bool]]) -> str:
     return "\n".join(lines)
 
 
-def _print_folded(
-    cells: Sequence[Sequence[str]],
-    columns: Sequence[str],
-    numeric: Sequence[bool],
-    title: str | None,
-) -> None:
-    """For a terminal that is narrower than the table."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    # Text(): names from files and databases are shown as they are, never read as markup.
-    heading = Text(title, style="table.title") if title is not None else None
-    table = Table(
-        title=heading, title_justify="left", box=None, pad_edge=False, header_style="bold"
-    )
-    for name, is_number in zip(columns, numeric, strict=True):
-        table.add_column(name, justify="right" if is_number else "left", overflow="fold")
-    for row in cells:
-        table.add_row(*map(Text, row))
-    Console().print(table)
+def _print_apart(cells: Sequence[Sequence[str]], columns: Sequence[str]) -> None:
+    """Each row as lines of name and value."""
+    broadest = max(map(len, columns))
+    for number, row in enumerate(cells):
+        if number:
+            click.echo()
+        for name, value in zip(columns, row, strict=True):
+            click.echo(f"{click.style(name.ljust(broadest), bold=True)}{_GAP}{value}")

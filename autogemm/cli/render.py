@@ -40,7 +40,7 @@ def render(  # noqa: PLR0913, PLR0917  # one parameter for each option
     Examples:
       autogemm render --fix BM=128 --fix BN=128 --fix STAGES=2
       autogemm render --rung tiled
-      autogemm render --size 1000 --layout nt -o kernel.cu
+      autogemm render --size 1000 --layout nt --seed-index 1 -o kernel.cu
       autogemm render --family ./mine --seed-index 1
     """
     from autogemm.codegen import render as render_source

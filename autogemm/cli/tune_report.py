@@ -1,7 +1,7 @@
 """What a tuning run found: a table and a few lines for people, JSON for scripts."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any
 
@@ -9,7 +9,7 @@ import click
 
 from autogemm.certificate import Certificate
 from autogemm.cli.output import print_table
-from autogemm.config import Config
+from autogemm.config import label, shared_values
 from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, StopRule, Verification
 from autogemm.tuning import TuneResult
 
@@ -43,7 +43,7 @@ def print_result(result: TuneResult, database: str, next_command: str | None) ->
 
 def _print_finals(result: TuneResult, finals: Finals) -> None:
     configs = [entry.config for entry in finals.entries if entry.config is not None]
-    shared = _shared_names(configs)
+    shared = shared_values(configs)
     rows = [
         _row(str(place), entry, result, finals, shared)
         for place, entry in enumerate(finals.entries, 1)
@@ -56,20 +56,19 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
     superfluous |= {"energy mJ"} if finals.baseline.energy_mj is None else set()
     superfluous |= {"error"} if result.max_error is None else set()
     print_table(rows, [name for name in COLUMNS if name not in superfluous], title=title)
-    if shared and configs:
-        common = " ".join(f"{name}={configs[0][name]}" for name, _ in configs[0] if name in shared)
-        click.echo(f"all of them: {common}")
+    if shared:
+        click.echo(f"all of them: {label(shared.items())}")
 
 
 def _row(
-    place: str, entry: FinalsEntry, result: TuneResult, finals: Finals, shared: frozenset[str]
+    place: str, entry: FinalsEntry, result: TuneResult, finals: Finals, shared: Collection[str]
 ) -> dict[str, Any]:
     spread = finals.spread_of(entry)
     checked = entry.verification
     config = entry.name
     if entry.config is not None:
-        own = [f"{name}={value}" for name, value in entry.config if name not in shared]
-        config = " ".join(own) or "(the one)"
+        own = label(pair for pair in entry.config if pair[0] not in shared)
+        config = own or "(the one)"
     return {
         "#": place,
         "family": entry.config.family if entry.config is not None else None,
@@ -91,16 +90,6 @@ def _interval(entry: FinalsEntry) -> str | None:
     if entry.ratio_low == entry.ratio_high:
         return None
     return f"{entry.ratio_low:.3f}..{entry.ratio_high:.3f}"
-
-
-def _shared_names(configs: Sequence[Config]) -> frozenset[str]:
-    """Parameters with the same value in all configs, so that a row shows what differs."""
-    if len(configs) < 2:
-        return frozenset()
-    first, *rest = (config.as_dict() for config in configs)
-    return frozenset(
-        name for name, value in first.items() if all(one.get(name) == value for one in rest)
-    )
 
 
 def _print_best(result: TuneResult) -> None:

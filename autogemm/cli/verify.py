@@ -205,6 +205,12 @@ def certify_kernel(
         raise NotFoundError(
             f"kernel {key} was emitted by another version of the family {family.name}: tune again"
         )
+    run_id = kernel.run_id
+    if run_id is None:
+        raise NotFoundError(
+            f"kernel {key} was benchmarked or profiled and never tuned: a certificate belongs to a "
+            "run, tune first"
+        )
     target = choose_target(kernel.device.name, [family.name]).target
     with closing(target), closing(Compiler()) as compiler:
         compiled = compiler.compile(source, target.device.sm)
@@ -214,7 +220,7 @@ def certify_kernel(
         )
         certificate = certifier.certify(Candidate(source, plan, compiled), problem)
     with open_store(db) as store:
-        store.record_certificate(kernel.run_id, source.sha256, certificate)
+        store.record_certificate(run_id, source.sha256, certificate)
     rows = [{name: getattr(check, name) for name in CHECK_COLUMNS} for check in certificate.checks]
     print_rows(rows, CHECK_COLUMNS, as_json=as_json, as_csv=as_csv)
     if certificate.verdict is Verdict.FAILED:

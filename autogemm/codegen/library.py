@@ -7,7 +7,8 @@ from datetime import date
 
 from autogemm import __version__
 from autogemm.codegen.environment import environment
-from autogemm.codegen.export import SIGNATURE, Host, comment, printable
+from autogemm.codegen.export import SIGNATURE, comment, printable
+from autogemm.codegen.host import Host
 from autogemm.codegen.rendering import render
 from autogemm.config import Config
 from autogemm.device import Device
@@ -78,7 +79,7 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         "kernels": library.configs,
         "variants": variants,
         "has_tensor_maps": any(one["tensor_maps"] for one in variants),
-        "suffix": max(str(one["arch_suffix"]) for one in variants),
+        "suffix": max((str(one["arch_suffix"]) for one in variants), default=""),
         "order": list(library.by_merit),
         "conditions": _conditions(library),
         "tuned": [

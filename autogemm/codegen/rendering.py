@@ -23,7 +23,7 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
     """What a kernel template may read, by name (CONTEXT_NAMES)."""
     return {
         "family": family.name,
-        "config": config.as_dict(),
+        "config": family.completed(config).as_dict(),
         "derived": derive_values(family, config, problem),
         "layout": str(problem.layout),
         "trans_a": problem.layout.trans_a,

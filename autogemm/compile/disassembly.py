@@ -29,8 +29,9 @@ _TARGET = re.compile(r"\bBRA\b.*`\((\.L\w+)\)")
 # Mnemonics up to their first dot; a leading U (the uniform datapath) is dropped first.
 _KINDS = {
     "ffma": ("FFMA", "FFMA2"),
+    "tensor": ("HMMA", "HGMMA"),
     "shared_loads": ("LDS", "LDSM"),
-    "global_loads": ("LDG", "LDGSTS"),
+    "global_loads": ("LDG", "LDGSTS", "UTMALDG", "UBLKCP"),
     "shared_stores": ("STS",),
     "local": ("LDL", "STL"),
     "integer": (
@@ -40,7 +41,7 @@ _KINDS = {
     ),
     "control": (
         *("BRA", "BRX", "BAR", "BSSY", "BSYNC", "BREAK", "BMOV", "CALL", "RET", "EXIT", "NOP"),
-        *("WARPSYNC", "DEPBAR", "LDGDEPBAR", "YIELD"),
+        *("WARPSYNC", "DEPBAR", "LDGDEPBAR", "YIELD", "WARPGROUP", "SYNCS", "FENCE", "MEMBAR"),
     ),
 }
 _KIND_OF = {mnemonic: kind for kind, mnemonics in _KINDS.items() for mnemonic in mnemonics}
@@ -50,13 +51,15 @@ _KIND_OF = {mnemonic: kind for kind, mnemonics in _KINDS.items() for mnemonic in
 class InstructionMix:
     """Instructions of one turn of a kernel's main loop, for one warp, by kind.
 
-    ``local`` are loads and stores of spilled registers. ``integer`` are integer arithmetic,
-    addresses, comparisons and moves, also on the uniform datapath; ``control`` branches, barriers
-    and waits. Every path through the loop is counted, also one that is seldom taken.
+    ``tensor`` are products on tensor cores (mma.sync, wgmma); ``local`` are loads and stores of
+    spilled registers. ``integer`` are integer arithmetic, addresses, comparisons and moves, also on
+    the uniform datapath; ``control`` branches, barriers and waits. Every path through the loop is
+    counted, also one that is seldom taken.
     """
 
     instructions: int
     ffma: int
+    tensor: int
     shared_loads: int
     global_loads: int
     shared_stores: int
@@ -65,6 +68,11 @@ class InstructionMix:
     control: int
     other: int
     instructions_per_ffma: float
+
+    @property
+    def products(self) -> int:
+        """Instructions that multiply matrices."""
+        return self.ffma + self.tensor
 
 
 def find_nvdisasm() -> Path | None:
@@ -101,17 +109,20 @@ def main_loop(listing: str, kernel: str) -> InstructionMix | None:
     """The mix of the loop that multiplies, from what `disassemble` gave; None if there is none.
 
     A loop is what lies between a branch backwards and its target. The main loop is the one with
-    the most FFMA; of nested ones the inner one, if it has at least half of them.
+    the most products, FFMA or of tensor cores; of nested ones the inner one, if it has at least
+    half of them.
     """
     instructions, loops = _loops(listing, kernel)
     mixes = [(loop, _mix(instructions[loop.start : loop.stop])) for loop in loops]
     inner_most = [
         mix
         for loop, mix in mixes
-        if not any(_is_inside(other, loop) and 2 * inner.ffma >= mix.ffma for other, inner in mixes)
+        if not any(
+            _is_inside(other, loop) and 2 * inner.products >= mix.products for other, inner in mixes
+        )
     ]
-    best = max(inner_most, key=lambda mix: mix.ffma, default=None)
-    return best if best is not None and best.ffma else None
+    best = max(inner_most, key=lambda mix: mix.products, default=None)
+    return best if best is not None and best.products else None
 
 
 def code_sizes(cubin: bytes) -> dict[str, int]:

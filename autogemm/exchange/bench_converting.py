@@ -105,5 +105,5 @@ def ceilings_form(copy: CeilingsCopy) -> CeilingsForm:
 
 def ceilings_copy(form: CeilingsForm) -> CeilingsCopy:
     """The same, from its line."""
-    reached = Ceilings(**fields_of(form, "fma_tflops copy_gb_s sm_clock_mhz measured_at"))
+    reached = Ceilings(**fields_of(form, " ".join(Ceilings.__dataclass_fields__)))
     return CeilingsCopy(ceilings=reached, **where_of(form.device, form.environment))

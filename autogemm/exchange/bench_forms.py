@@ -96,3 +96,5 @@ class CeilingsForm(Form):
     copy_gb_s: Amount
     sm_clock_mhz: Count | None
     measured_at: Moment
+    l2_gb_s: Amount | None = None
+    smem_gb_s: Amount | None = None

@@ -168,6 +168,8 @@ class _Writing:
             yield "dynamic shared memory: it depends on the config, and T1 takes one number"
         if family.workspace_bytes.text != "0":
             yield "the workspace"
+        if family.tensor_maps:
+            yield f"{len(family.tensor_maps)} tensor maps: their rules are among the constraints"
 
 
 def _parsed(text: str, rule: Constraint) -> Expression:

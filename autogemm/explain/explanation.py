@@ -122,7 +122,7 @@ def explain(request: Request, tools: Tools) -> Explanation:
 
     What needs a tool that is not installed is `Missing`; nothing else fails for it.
     """
-    family, config = request.family, request.config
+    family, config = request.family, request.family.completed(request.config)
     problem, device = request.problem, request.device
     broken = broken_constraints(family, config, problem, device)
     if broken:

@@ -11,7 +11,7 @@ from autogemm.explain.missing import Missing
 Row = dict[str, Any]
 
 LOOP_COLUMNS = (
-    *("kernel", "instructions", "ffma", "shared_loads", "global_loads", "shared_stores"),
+    *("kernel", "instructions", "ffma", "tensor", "shared_loads", "global_loads", "shared_stores"),
     *("local", "integer", "control", "other", "instructions_per_ffma"),
 )
 ACCESS_COLUMNS = (

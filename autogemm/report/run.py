@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from autogemm.analysis import RunTrials, importance, read_run
-from autogemm.config import Config, Value
+from autogemm.config import Value, shared_values
 from autogemm.device import Device
 from autogemm.errors import AutogemmError, NotFoundError
 from autogemm.explain import Explanation, Missing, Request, Times, Tools, explain
@@ -124,7 +124,7 @@ def _finals(trials: RunTrials) -> Section:
     finals = trials.run.finals
     if finals is None:
         return Section("finals", "Finals", ("The run had no finals.",))
-    shared = _shared([entry.config for entry in finals.entries if entry.config])
+    shared = shared_values([entry.config for entry in finals.entries if entry.config])
     rows = [
         {"place": place} | _entry(trials, entry, shared)
         for place, entry in enumerate(finals.entries, 1)
@@ -157,16 +157,6 @@ def _entry(trials: RunTrials, entry: FinalsEntry, shared: dict[str, Value]) -> d
         "registers": entry.registers,
         "energy mJ": entry.energy_mj,
         "tie": "tied" if entry.tied else None,
-    }
-
-
-def _shared(configs: list[Config]) -> dict[str, Value]:
-    """What several configs have in common, so that a row shows what differs."""
-    if len(configs) < 2:
-        return {}
-    first, *rest = (config.as_dict() for config in configs)
-    return {
-        name: value for name, value in first.items() if all(one.get(name) == value for one in rest)
     }
 
 

@@ -38,8 +38,9 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
 ) -> Any:
     """``alpha * a @ b + beta * c``, by the fastest kernel known for these sizes on this GPU.
 
-    ``a`` is [..., M, K] and ``b`` [..., K, N], float32, of CuPy, torch, or any library with DLPack
-    or ``__cuda_array_interface__``; leading dimensions are batches and broadcast. Matrices lie row
+    ``a`` is [..., M, K] and ``b`` [..., K, N], float32, float16 or bfloat16, of CuPy, torch, or any
+    library with DLPack or ``__cuda_array_interface__``; of 16-bit types ``out`` may be float32.
+    Sums are in FP32. Leading dimensions are batches and broadcast. Matrices lie row
     by row or column by column, rows may be apart (a transposed view costs nothing). The result goes
     to ``out``, by default a new array; ``c`` is added to it, by default what ``out`` holds. The
     kernel runs on the library's current stream, on the arrays' device.

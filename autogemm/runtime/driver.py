@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from autogemm.device import Device
 from autogemm.errors import DeviceError
+from autogemm.kernel import DEFAULT_SMEM_BYTES
 from autogemm.targets.cuda.probe import device_facts
 
 # Driver numbers: CUfunction_attribute, CUpointer_attribute, CUstream_flags, CUstreamCaptureMode.
@@ -19,8 +20,6 @@ MAX_DYNAMIC_SMEM = 8
 DEVICE_ORDINAL = 9
 NON_BLOCKING = 1
 RELAXED = 2
-# Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares.
-DEFAULT_SMEM_BYTES = 47 * 1024
 
 Extents = tuple[int, int, int]
 LaunchCall = tuple[Any, ...]

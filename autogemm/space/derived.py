@@ -5,7 +5,7 @@ from contextlib import suppress
 from autogemm.config import Config, Value
 from autogemm.device import Device
 from autogemm.dtypes import DType
-from autogemm.errors import FamilyError, UsageError
+from autogemm.errors import FamilyError
 from autogemm.kernel import Launch, LaunchPlan, TensorMap
 from autogemm.problem import Problem
 from autogemm.space.evaluation import Operand
@@ -117,14 +117,7 @@ def launch_plan(family: Family, config: Config, problem: Problem) -> LaunchPlan:
 
 
 def _given(family: Family, config: Config, problem: Problem) -> dict[str, Operand]:
-    values = config.as_dict()
-    names = [parameter.name for parameter in family.parameters]
-    if config.family != family.name or sorted(values) != sorted(names):
-        raise UsageError(
-            f"{config.label!r} of family {config.family!r} is no config of {family.name!r}, "
-            f"which has the parameters {' '.join(names)}"
-        )
-    return {**problem_values(problem), **values}
+    return {**problem_values(problem), **family.completed(config).as_dict()}
 
 
 def _single(value: Operand) -> Value:

@@ -8,6 +8,7 @@ from pathlib import Path
 from autogemm.config import Config, Value
 from autogemm.device import Device
 from autogemm.dtypes import DType, Element
+from autogemm.errors import UsageError
 from autogemm.problem import Problem
 from autogemm.space.evaluation import Operand
 from autogemm.space.expression import Expression
@@ -127,6 +128,25 @@ class Family:
     tensor_maps: tuple[TensorMapRule, ...] = ()
     needs_sm_90a: bool = False
     """Whether every kernel is for the target sm_90a."""
+
+    def completed(self, config: Config) -> Config:
+        """The config in the family's order, with the defaults of parameters that it does not name:
+        it was made before those were there.
+
+        Raises UsageError for a config that is none of the family's.
+        """
+        values = {
+            parameter.name: parameter.default
+            for parameter in self.parameters
+            if parameter.default is not None
+        } | config.as_dict()
+        names = [parameter.name for parameter in self.parameters]
+        if config.family != self.name or values.keys() != set(names):
+            raise UsageError(
+                f"{config.label!r} of family {config.family!r} is no config of {self.name!r}, "
+                f"which has the parameters {' '.join(names)}"
+            )
+        return Config.of(self.name, {name: values[name] for name in names})
 
     def fits(self, dtype: DType) -> bool:
         """Whether there are kernels for matrices of these element types, as far as is known."""

@@ -1,6 +1,7 @@
 """From NAME.yaml and NAME.cu.jinja to a `Family`. A file is data: bounded, checked, never run."""
 
 import hashlib
+from functools import lru_cache
 from pathlib import Path
 
 import yaml
@@ -117,9 +118,15 @@ def _read(yaml_path: Path) -> bytes:
     return data
 
 
+# A tenth of a second for a large family, and the same families are asked for again and again.
+@lru_cache(maxsize=16)
+def _parsed(data: bytes) -> FamilyForm:
+    return FamilyForm.model_validate(yaml.load(data, FamilyLoader))
+
+
 def _form(yaml_path: Path, data: bytes) -> FamilyForm:
     try:
-        return FamilyForm.model_validate(yaml.load(data, FamilyLoader))
+        return _parsed(data)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""

@@ -20,6 +20,7 @@ def snapped(family: Family, config: Config, problem: Problem, device: Device) ->
 
     None where there is none. Raises UsageError for a config that is none of the family's.
     """
+    config = family.completed(config)
     if not broken_constraints(family, config, problem, device):
         return config
     kept = {name: (value,) for name, value in config if name in KEPT_NAMES}

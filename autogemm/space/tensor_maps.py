@@ -51,30 +51,32 @@ def rules_of(form: TensorMapForm) -> list[ConstraintForm]:
     element = element_of(form)
     own_bytes = "bytes_c" if form.matrix == "C" else "bytes_ab"
     num_bytes = str(element.size_bytes) if element else own_bytes
-    inner, outer = (f"({extent})" for extent in form.box)
-    swizzle, row = f"({form.swizzle})", f"({form.box[0]}) * {num_bytes}"
+    inner, outer = form.box
+    swizzle, row = _factor(form.swizzle), f"{_factor(inner)} * {num_bytes}"
     rules = [
         (
-            f"({form.ld}) * {num_bytes} % {ALIGNMENT_BYTES} == 0",
+            f"{_factor(form.ld or '')} * {num_bytes} % {ALIGNMENT_BYTES} == 0",
             f"TMA moves rows that begin at multiples of {ALIGNMENT_BYTES} bytes",
         ),
         (
-            f"{inner} >= 1 and {inner} <= {MAX_BOX} and {outer} >= 1 and {outer} <= {MAX_BOX}",
+            f"min({inner}, {outer}) >= 1 and max({inner}, {outer}) <= {MAX_BOX}",
             f"a box of TMA has 1 to {MAX_BOX} elements each way",
         ),
         (
             f"{row} % {ALIGNMENT_BYTES} == 0",
             f"a row of a box is a multiple of {ALIGNMENT_BYTES} bytes",
         ),
-        (
-            f"{swizzle} in (0, 32, 64, 128) and ({swizzle} == 0 or {row} == {swizzle})",
-            "a swizzle turns 32, 64 or 128 bytes, which is a row of the box",
-        ),
     ]
+    if form.swizzle != "0":
+        turned = f"{swizzle} in (32, 64, 128) and {row} == {swizzle}"
+        if not form.swizzle.isdigit():
+            turned = f"{swizzle} == 0 or {turned}"
+        because = "a swizzle turns 32, 64 or 128 bytes, which is a row of the box"
+        rules.append((turned, because))
     if form.matrix == "workspace":
         rules.append(
             (
-                f"({form.offset_bytes}) % {ALIGNMENT_BYTES} == 0",
+                f"{_factor(form.offset_bytes)} % {ALIGNMENT_BYTES} == 0",
                 f"what TMA reads begins at a multiple of {ALIGNMENT_BYTES} bytes",
             )
         )
@@ -87,3 +89,8 @@ def rules_of(form: TensorMapForm) -> list[ConstraintForm]:
         ConstraintForm(require=f"{unless}{rule}", because=f"{form.name}: {because}")
         for rule, because in rules
     ]
+
+
+def _factor(text: str) -> str:
+    """In brackets, unless it is a name or a number."""
+    return text if text.isidentifier() or text.isdigit() else f"({text})"

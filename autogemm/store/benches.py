@@ -26,11 +26,13 @@ from autogemm.store.convert import (
     device_of,
     environment_of,
     finite_samples,
+    kernel_of,
     problem_of,
     telemetry_of,
     verification_columns,
     verification_of,
 )
+from autogemm.store.models import KernelRecord
 from autogemm.store.writing import (
     device_record,
     environment_record,
@@ -38,6 +40,7 @@ from autogemm.store.writing import (
     now,
     problem_record,
 )
+from autogemm.stored_kernel import StoredKernel
 
 
 def add_bench(session: Session, spec: BenchSpec, started_at: datetime | None = None) -> BenchRecord:
@@ -165,7 +168,10 @@ def newest_ceilings(session: Session, device: Device) -> Ceilings | None:
 def _record(session: Session, bench_id: int) -> BenchRecord:
     found = session.get(BenchRecord, bench_id)
     if found is None:
-        raise NotFoundError(f"no benchmark {bench_id}: autogemm bench --list shows them")
+        raise NotFoundError(
+            f"no benchmark {bench_id}: autogemm db sql 'SELECT id, preset, started_at FROM "
+            "benches' lists them"
+        )
     return found
 
 
@@ -173,19 +179,23 @@ def bench_of(record: BenchRecord) -> Bench:
     """The benchmark of a row, with its entries."""
     return Bench(
         bench_id=record.id,
-        spec=BenchSpec(
-            device=device_of(record.device),
-            environment=environment_of(record.environment),
-            provenance=Provenance(record.provenance),
-            command=record.command,
-            preset=record.preset,
-            seed=record.seed,
-            l2=CacheState(record.l2),
-            fill=Fill(record.fill),
-        ),
+        spec=_spec_of(record),
         started_at=record.started_at,
         finished_at=record.finished_at,
         entries=tuple(map(_entry_of, record.entries)),
+    )
+
+
+def _spec_of(record: BenchRecord) -> BenchSpec:
+    return BenchSpec(
+        device=device_of(record.device),
+        environment=environment_of(record.environment),
+        provenance=Provenance(record.provenance),
+        command=record.command,
+        preset=record.preset,
+        seed=record.seed,
+        l2=CacheState(record.l2),
+        fill=Fill(record.fill),
     )
 
 
@@ -232,3 +242,54 @@ def ceilings_of(record: CeilingsRecord) -> Ceilings:
     """The ceilings of a row."""
     names = Ceilings.__dataclass_fields__
     return Ceilings(**{name: getattr(record, name) for name in names})
+
+
+def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel | None:
+    """What a benchmark knows of a kernel that was in no run, else a profile; the newest."""
+    entry = session.scalar(
+        select(BenchEntryRecord)
+        .filter_by(kernel_id=kernel.id)
+        .order_by(BenchEntryRecord.median_us.is_(None), BenchEntryRecord.bench_id.desc())
+        .limit(1)
+    )
+    if entry is not None:
+        spec, timed = _spec_of(entry.bench), _entry_of(entry)
+        return StoredKernel(
+            kernel_id=kernel.id,
+            source=kernel_of(kernel),
+            problem=timed.problem,
+            device=spec.device,
+            environment=spec.environment,
+            provenance=spec.provenance,
+            l2=spec.l2,
+            time_us=timed.time_us,
+            ratio=timed.ratio,
+            ratio_low=timed.ratio_low,
+            ratio_high=timed.ratio_high,
+            run_id=None,
+            measured_at=entry.bench.started_at,
+            verification=timed.verification,
+        )
+    profile = session.scalar(
+        select(ProfileRecord).filter_by(kernel_id=kernel.id).order_by(ProfileRecord.id.desc())
+    )
+    if profile is None:
+        return None
+    counted = profile_of(profile)
+    return StoredKernel(
+        kernel_id=kernel.id,
+        source=kernel_of(kernel),
+        problem=counted.problem,
+        device=counted.device,
+        environment=counted.environment,
+        provenance=Provenance.MEASURED,
+        l2=CacheState.WARM,
+        # A time under a profiler is none to compare.
+        time_us=None,
+        ratio=None,
+        ratio_low=None,
+        ratio_high=None,
+        run_id=None,
+        measured_at=counted.made_at,
+        verification=None,
+    )

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from autogemm.config import Config
 from autogemm.errors import NotFoundError, UsageError
 from autogemm.outcome import CacheState, Fill, Objective, Provenance, Status
+from autogemm.store.benches import kernel_outside_runs
 from autogemm.store.certificates import newest_certificate
 from autogemm.store.convert import (
     device_of,
@@ -92,7 +93,9 @@ def best_kernel(session: Session, query: BestQuery) -> StoredKernel:
 
 
 def kernel_by_id(session: Session, kernel_id: int) -> StoredKernel:
-    """A kernel with its newest finals, else its newest trial that ran well, else its newest."""
+    """A kernel with its newest finals, else its newest trial that ran well, else its newest; of one
+    that was in no run what a benchmark or a profile knows.
+    """
     kernel = session.get(KernelRecord, kernel_id)
     if kernel is None:
         raise NotFoundError(f"no kernel {kernel_id}: autogemm db best shows kernels")
@@ -116,9 +119,12 @@ def kernel_by_id(session: Session, kernel_id: int) -> StoredKernel:
         .limit(1)
     )
     timing = session.scalar(in_finals) or session.scalar(tried)
-    if timing is None:
-        raise NotFoundError(f"kernel {kernel_id} was never tried")
-    return _stored_kernel(session, timing, kernel)
+    if timing is not None:
+        return _stored_kernel(session, timing, kernel)
+    outside = kernel_outside_runs(session, kernel)
+    if outside is None:
+        raise NotFoundError(f"kernel {kernel_id} is stored, and nothing that was measured of it")
+    return outside
 
 
 def find_kernel_id(session: Session, text: str) -> int:

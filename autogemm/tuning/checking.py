@@ -125,8 +125,10 @@ class Checker:
             raise UsageError(f"the family {row.family!r} is not at hand: name it with --family")
         if row.kernel_id is None:
             raise UsageError("its source was not kept")
-        if {parameter.name for parameter in family.parameters} != set(row.config.as_dict()):
-            raise UsageError(f"the family {row.family!r} has other parameters now")
+        try:
+            family.completed(row.config)
+        except UsageError as error:
+            raise UsageError(f"the family {row.family!r} has other parameters now") from error
         source = self.store.stored_kernel(row.kernel_id).source
         maker = Maker((family,), row.problem, self.target.device, self.compiler)
         candidate = maker.start(source).candidate()

@@ -61,7 +61,7 @@ def choose_target(gpu: str, families: Collection[str], require_gpu: bool = False
 def _without_gpu(families: Collection[str], require_gpu: bool) -> Chosen:
     why = why_no_device()
     if require_gpu:
-        raise DeviceError(f"--require-gpu: no GPU: {why}")
+        raise DeviceError(f"no GPU: {why}; --gpu recorded replays a recording in place of one")
     try:
         target = RecordedTarget(None, families)
     except (NotFoundError, FileNotFoundError) as error:

@@ -1,9 +1,11 @@
 """Warm start: the winners of the most similar stored results are tried before anything else."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from autogemm.config import Config
+from autogemm.errors import UsageError
 from autogemm.outcome import Environment
 from autogemm.problem import Problem
 from autogemm.similarity import distance
@@ -56,7 +58,7 @@ def warm_starts(
             break
         most = 1 if starts else NUM_OF_NEAREST
         configs = [entry.config for entry in row.finals.entries if entry.config is not None]
-        known = tuple(config for config in configs if _is_known(config, families))[:most]
+        known = tuple(filter(None, (_known(config, families) for config in configs)))[:most]
         if known:
             starts.append(WarmStart(row.spec.problem, row.spec.device.name, row.run_id, known))
     return tuple(starts)
@@ -78,12 +80,11 @@ def _place(spec: RunSpec) -> tuple[Problem, str, Environment]:
     return (spec.problem, spec.device.name, spec.environment)
 
 
-def _is_known(config: Config, families: Sequence[Family]) -> bool:
-    """Whether one of the families has these parameters, with these among their values."""
-    values = config.as_dict()
-    return any(
-        family.name == config.family
-        and values.keys() == {parameter.name for parameter in family.parameters}
-        and all(values[parameter.name] in parameter.values for parameter in family.parameters)
-        for family in families
-    )
+def _known(config: Config, families: Sequence[Family]) -> Config | None:
+    """The config as its family has it today; None where none of them does."""
+    for family in families:
+        with suppress(UsageError):
+            found = family.completed(config)
+            if all(found[parameter.name] in parameter.values for parameter in family.parameters):
+                return found
+    return None

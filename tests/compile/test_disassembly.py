@@ -2,6 +2,7 @@
 
 import pytest
 from golden_cases import GOLDEN_CASES, GoldenCase
+from hopper import PROBLEMS, tiny_wgmma
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
@@ -14,8 +15,8 @@ pytestmark = pytest.mark.compile
 needs_nvdisasm = pytest.mark.skipif(find_nvdisasm() is None, reason="nvdisasm is not installed")
 
 
-def case(name: str) -> GoldenCase:
-    return next(one for one in GOLDEN_CASES if one.name == name)
+def case(name: str, family: str = "sgemm_simt") -> GoldenCase:
+    return next(one for one in GOLDEN_CASES if (one.name, one.family) == (name, family))
 
 
 def cubin_of(golden: GoldenCase, compiler: Compiler) -> bytes:
@@ -40,10 +41,25 @@ def test_the_main_loop_has_the_multiply_adds_of_one_slab(compiler: Compiler, nam
     # One 128-bit load brings four floats of a fragment.
     assert mix.shared_loads == depth * (config["TM"] + config["TN"]) // 4
     assert mix.local == 0
-    kinds = ("ffma", "shared_loads", "global_loads", "shared_stores", "local", "integer")
+    kinds = ("ffma", "tensor", "shared_loads", "global_loads", "shared_stores", "local", "integer")
     counted = sum(getattr(mix, kind) for kind in (*kinds, "control", "other"))
     assert counted == mix.instructions
     assert mix.instructions_per_ffma == pytest.approx(mix.instructions / mix.ffma)
+
+
+@needs_nvdisasm
+def test_the_main_loop_of_tensor_cores_has_their_products(compiler: Compiler) -> None:
+    family = tiny_wgmma()
+    warpgroup = compiler.compile(render(family, family.seeds[0], PROBLEMS[0]), "sm_90")
+    mix = main_loop(disassemble(warpgroup.cubin), "gemm_kernel")
+    assert mix is not None
+    # Four products of a slab, of which one box of each operand is copied.
+    assert (mix.tensor, mix.ffma, mix.global_loads) == (4, 0, 2)
+    golden = case("bf16", "gemm_mma")
+    values = golden.config.as_dict()
+    mix = main_loop(disassemble(cubin_of(golden, compiler)), "gemm_kernel")
+    assert mix is not None
+    assert mix.tensor == values["WM"] // 16 * values["WN"] // 8 * values["BK"] // 16
 
 
 @needs_nvdisasm

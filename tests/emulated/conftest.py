@@ -1,6 +1,6 @@
 """Fixtures for kernels run on the CPU."""
 
-from pathlib import Path
+import os
 
 import pytest
 
@@ -10,8 +10,11 @@ from autogemm.targets.emulator import Emulator
 
 @pytest.fixture(scope="session")
 def emulator(tmp_path_factory: pytest.TempPathFactory) -> Emulator:
-    cache: Path = tmp_path_factory.mktemp("emulator-cache")
+    """Its executables are shared by all processes of a test run."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
     try:
-        return Emulator(cache)
+        return Emulator(folder / "cache")
     except CompilerMissingError as error:
         pytest.skip(str(error))

@@ -91,13 +91,29 @@ BASES: dict[str, Base] = {
         TILE | {"STAGES": 3, "REG_STAGES": 1, "SLICE_K": 2, "VEC_LOAD": 4, "VEC_STORE": 4},
         ragged(Layout.NN, 4),
     ),
+    "slices apart": Base(
+        TILE
+        | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "apart"}
+        | {"STAGES": 2, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"},
+        ragged(Layout.NN, 4),
+    ),
+    "lone warps": Base(
+        TILE
+        | {"BM": 16, "BN": 32, "WN": 32, "TM": 4, "TN": 4, "BK": 8, "SLICE_K": 4, "SLICES": "apart"}
+        | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"},
+        # One problem with a slab for one of the slices.
+        (*ragged(Layout.NN, 4), Problem(33, 65, 7, lda=8, ldb=68, ldc=68)),
+    ),
     "single buffer": Base(
         TILE | {"STAGES": 1, "REG_STAGES": 1, "VEC_LOAD": 1, "VEC_STORE": 1, "GROUP_M": 1},
         ragged(Layout.NN, 1),
     ),
 }
 
-P, F, D, K, S = BASES
+P, F, D, K, A, W, S = BASES
+APART_BARRIER = (
+    "if (k == BK - 1) {\n                named_barrier_sync(1 + place.slice, SLICE_THREADS);"
+)
 BARRIER_AFTER_WAIT = "wait_for_copies();\n        __syncthreads();"
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -120,6 +136,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(D, "stage not switched", "read = STAGE - read;", ""),
     Mutation(D, "stage overlaps", "read = STAGE - read;", "read = STAGE - 1 - read;"),
+    Mutation(A, "stage not switched", "in_register(fragments_a + turn)", "fragments_a"),
+    Mutation(A, "stored to the stage that is read", "copy_to_a + STAGE)", "copy_to_a)"),
+    Mutation(A, "stages switched once", "turn = -turn;", ""),
+    Mutation(A, "stage overlaps", "int turn = STAGE;", "int turn = STAGE - 4;"),
     Mutation(F, "no wait", "wait_for_copies();\n", ""),
     Mutation(F, "no barrier after the wait", BARRIER_AFTER_WAIT, "wait_for_copies();"),
     Mutation(F, "one group too many in flight", "STAGES - 2;", "STAGES - 1;"),
@@ -153,28 +173,34 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         K,
         "no barrier before handing over",
-        "SLICE_THREADS;\n    __syncthreads();",
-        "SLICE_THREADS;",
+        "% SLICE_THREADS;\n    __syncthreads();",
+        "% SLICE_THREADS;",
     ),
     Mutation(
         K,
         "no barrier after handing over",
-        "    __syncthreads();\n    if (slice == 0) {",
-        "    if (slice == 0) {",
+        "    }\n    __syncthreads();\n    #pragma unroll 3",
+        "    }\n    #pragma unroll 3",
     ),
-    Mutation(
-        K,
-        "some leave before the barrier",
-        "    __syncthreads();\n    if (slice == 0) {",
-        "    if (slice == 0) {\n        __syncthreads();",
-    ),
-    Mutation(K, "all slices store", "if (place.slice > 0)", "if (place.slice > 1)"),
+    Mutation(K, "slices store what others store", "first += SLICE_K * VEC_C", "first += VEC_C"),
     Mutation(
         K, "all slices multiply the same part", "place.slice * DEPTH * STRIDE_A", "0 * STRIDE_A"
     ),
-    Mutation(K, "a slice left out", "giver < SLICE_K - 1", "giver < SLICE_K - 2"),
-    Mutation(K, "a slice too many", "giver < SLICE_K - 1", "giver < SLICE_K"),
-    Mutation(K, "handed to the wrong place", "(slice - 1) * TM * TN", "slice * TM * TN"),
+    Mutation(K, "a slice left out", "slice < SLICE_K;", "slice < SLICE_K - 1;"),
+    Mutation(K, "a slice too many", "slice < SLICE_K;", "slice <= SLICE_K;"),
+    Mutation(K, "handed to the wrong place", "(place.slice * SUMS + i)", "(place.slice + i)"),
+    # Slices with slabs and barriers of their own.
+    Mutation(A, "no barrier in the loop", APART_BARRIER, "if (k == BK - 1) {"),
+    Mutation(
+        A, "slices at one barrier", "named_barrier_sync(1 + place.slice", "named_barrier_sync(1"
+    ),
+    Mutation(A, "slabs of slices overlap", "place.slice * 2 * STAGE", "place.slice * STAGE"),
+    Mutation(A, "all slices the same k", "all_slabs * place.slice", "all_slabs * 0"),
+    Mutation(
+        A, "a slab left out", "(place.slice + 1) / SLICE_K", "(place.slice + 1) / SLICE_K - 1"
+    ),
+    Mutation(W, "an empty slice reads", "if (k_extent <= 0)", "if (false)"),
+    Mutation(W, "no barrier of the warp", "__syncwarp();", ""),
     # Edges.
     Mutation(P, "no guard of K in A", "k < k_left ? 1 : 0", "true ? 1 : 0"),
     Mutation(P, "K guard off by one", "k < k_left", "k <= k_left"),

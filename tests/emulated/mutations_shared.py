@@ -22,6 +22,12 @@ ARRIVE, LEAVE = "atomic_add_acq_rel(arrived, 1)", "    if (!__syncthreads_or(is_
 RESET = "        *arrived = 0;\n"
 
 
+# Of SPLIT_K, whose blocks wait for each other.
+SPLIT_ARRIVE = "atomic_add_acq_rel(counter, 1)"
+SPLIT_LEAVE = "atomicCAS(counter, seen, (seen + DEPARTED) | LEFT) == seen"
+SPLIT_RESET = "atomicExch(counter, 0);"
+
+
 def both(name: str, old: str, new: str) -> tuple[Mutation, Mutation]:
     """The same slip in both ways of sharing."""
     return Mutation(K, name, old, new), Mutation(S, name, old, new)
@@ -29,26 +35,29 @@ def both(name: str, old: str, new: str) -> tuple[Mutation, Mutation]:
 
 SHARED_MUTATIONS: tuple[Mutation, ...] = (
     # Handing over.
-    *both("arrival orders nothing", ARRIVE, "atomicAdd(arrived, 1u)"),
-    *both(
+    Mutation(S, "arrival orders nothing", ARRIVE, "atomicAdd(arrived, 1u)"),
+    Mutation(
+        S,
         "arrived before all have stored",
         "    __syncthreads();\n    bool is_last",
         "    bool is_last",
     ),
-    *both("arrival is no atomic", ARRIVE, "(*arrived)++"),
-    *both("nobody waits to be the last", LEAVE, "    if (part > 0) {"),
-    *both("all add up", LEAVE, "    if (false) {"),
-    *both("one arrival too few", "(unsigned)num_parts - 1", "(unsigned)num_parts - 2"),
-    *both("one arrival too many", "(unsigned)num_parts - 1", "(unsigned)num_parts"),
-    *both(
+    Mutation(S, "arrival is no atomic", ARRIVE, "(*arrived)++"),
+    Mutation(S, "nobody waits to be the last", LEAVE, "    if (part > 0) {"),
+    Mutation(S, "all add up", LEAVE, "    if (false) {"),
+    Mutation(S, "one arrival too few", "(unsigned)num_parts - 1", "(unsigned)num_parts - 2"),
+    Mutation(S, "one arrival too many", "(unsigned)num_parts - 1", "(unsigned)num_parts"),
+    Mutation(
+        S,
         "only the thread that counted adds up",
         LEAVE,
         "    if (!is_last) {",
     ),
     # Counters.
-    *both("counter not set back", RESET, ""),
-    *both("counter set back to one", RESET, RESET.replace("0;", "1;")),
-    *both(
+    Mutation(S, "counter not set back", RESET, ""),
+    Mutation(S, "counter set back to one", RESET, RESET.replace("0;", "1;")),
+    Mutation(
+        S,
         "every block sets the counter back",
         LEAVE,
         f"    *arrived = 0;\n{LEAVE}",
@@ -57,17 +66,56 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(K, "one counter for all tiles", "arrived + index", "arrived"),
     Mutation(S, "one counter for all tiles", "arrived + shared_tile", "arrived"),
     # Parts.
-    *both("first part left out", "for (int from = 0; from", "for (int from = 1; from"),
-    *both("last part left out", "from < num_parts", "from < num_parts - 1"),
-    *both(
+    Mutation(S, "first part left out", "for (int from = 0; from", "for (int from = 1; from"),
+    Mutation(S, "last part left out", "from < num_parts", "from < num_parts - 1"),
+    Mutation(
+        S,
         "parts begin at the wrong place",
         "(long long)from * PART + first",
         "(long long)from * STEP + first",
     ),
     *both("alpha in each part", "(own, BN, 1.0f, 0.0f", "(own, BN, alpha, 0.0f"),
     *both("C in each part", "(own, BN, 1.0f, 0.0f", "(own, BN, 1.0f, beta"),
-    *both("rows beyond M stored", "if (m >= tile.rows)", "if (m > tile.rows)"),
+    Mutation(K, "rows beyond M stored", "|| m >= tile.rows", "|| m > tile.rows"),
+    Mutation(S, "rows beyond M stored", "if (m >= tile.rows)", "if (m > tile.rows)"),
     *both("part stored like the edge of C", "    own.rows = BM;\n", ""),
+    # Blocks that wait for each other, and share the adding up.
+    Mutation(K, "arrival orders nothing", SPLIT_ARRIVE, "atomicAdd(counter, 1u)"),
+    Mutation(K, "arrival is no atomic", SPLIT_ARRIVE, "(*counter)++"),
+    Mutation(K, "its own arrival not seen", f"{SPLIT_ARRIVE} + 1", SPLIT_ARRIVE),
+    Mutation(K, "look orders nothing", "load_acquire(counter)", "*(volatile unsigned*)counter"),
+    Mutation(
+        K,
+        "arrived before all have stored",
+        "    __syncthreads();\n    Duty* const duty",
+        "    Duty* const duty",
+    ),
+    Mutation(
+        K,
+        "duty read before it is known",
+        "    __syncthreads();\n    constexpr int ALL_FOURS",
+        "    constexpr int ALL_FOURS",
+    ),
+    Mutation(K, "one arrival too few", "< (unsigned)num_parts", "< (unsigned)num_parts - 1"),
+    Mutation(K, "one arrival too many", "< (unsigned)num_parts", "< (unsigned)num_parts + 1"),
+    Mutation(K, "left without a word", "(seen + DEPARTED) | LEFT", "seen + DEPARTED"),
+    Mutation(K, "left though a part arrived", SPLIT_LEAVE, f"({SPLIT_LEAVE} || true)"),
+    Mutation(K, "all that waited add up all", "is_last ? EVERYTHING : NOTHING", "EVERYTHING"),
+    Mutation(K, "nobody adds up all", "is_last ? EVERYTHING : NOTHING", "NOTHING"),
+    Mutation(K, "shares though one left", "if (!(seen & LEFT))", "if (true)"),
+    Mutation(K, "counter not set back", SPLIT_RESET, ""),
+    Mutation(K, "counter set back to one", SPLIT_RESET, SPLIT_RESET.replace("0)", "1)")),
+    Mutation(K, "counter set back by the first", "(unsigned)num_parts - 1;", "0u;"),
+    Mutation(K, "first part left out", "for (int part = 0; part", "for (int part = 1; part"),
+    Mutation(K, "last part left out", "part + p < num_parts", "part + p < num_parts - 1"),
+    Mutation(K, "parts begin at the wrong place", "(part + p) * PART", "(part + p) * THREADS"),
+    Mutation(K, "shares overlap", "ALL_FOURS * part / num_parts", "ALL_FOURS * part / PART"),
+    Mutation(
+        K,
+        "a four of a share left out",
+        "ALL_FOURS * (part + 1) / num_parts",
+        "ALL_FOURS * (part + 1) / num_parts - 1",
+    ),
     Mutation(K, "parts of two tiles overlap", "index * SPLIT_K * PART", "index * PART"),
     Mutation(
         K, "a slab left out", "(part + 1) / num_parts) * BK", "(part + 1) / num_parts - 1) * BK"
@@ -81,7 +129,7 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(S, "one part fewer expected", "last_owner - owner + 1", "last_owner - owner"),
     Mutation(P, "slices not added up", "        add_slices(shared, sums);\n", ""),
-    Mutation(P, "all slices store", "if (place.slice > 0)", "if (place.slice > 1)"),
+    Mutation(P, "slices store rows of others", "if (place.slice != i / SHARE)", "if (false)"),
     Mutation(P, "two pieces of three", "n += LANES_B * VEC_B", "n += 2 * LANES_B * VEC_B"),
     Mutation(P, "each piece to the same place", "k * STRIDE_B + n,", "k * STRIDE_B,"),
     Mutation(P, "the first piece three times", "* ldb + n,", "* ldb,"),

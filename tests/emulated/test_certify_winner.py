@@ -20,7 +20,7 @@ from autogemm.outcome import Finals, Outcome, Status
 from autogemm.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery, RunState, Store, open_store
-from autogemm.targets.emulator import EmulatorReport
+from autogemm.targets.emulator import Emulator, EmulatorReport
 from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
 from autogemm.tuning import certify as certify_module
 from autogemm.tuning.certify import without_winner
@@ -98,10 +98,9 @@ class Sanitizing(FakeTarget):
 
 
 @pytest.fixture(autouse=True)
-def quickly(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def quickly(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certify_module, "MATRIX_S", 120.0)
-    cache = tmp_path_factory.getbasetemp() / "certify-cache"
-    monkeypatch.setenv("AUTOGEMM_CACHE", str(cache))
+    monkeypatch.setenv("AUTOGEMM_CACHE", str(emulator.folder.parent))
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from autogemm.config import Config
 from autogemm.ladder import find_rung
 from autogemm.resources import data_folder
 from autogemm.space import load_family
+from autogemm.targets.emulator import Emulator
 from autogemm.tuning.verifying import Case, CaseResult, Check
 
 pytestmark = pytest.mark.emulated
@@ -23,14 +24,9 @@ ONE_CONFIG = [
 ]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
-def verify(cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # noqa: ANN201
-    monkeypatch.setenv("AUTOGEMM_CACHE", str(cache))
+def verify(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # noqa: ANN201
+    monkeypatch.setenv("AUTOGEMM_CACHE", str(emulator.folder.parent))
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "none.db"))
 
     def call(*arguments: str) -> Result:

@@ -1,5 +1,6 @@
 """What happens where g++ is missing, too old, another compiler, or the kernel does not compile."""
 
+import copy
 import os
 import shutil
 import subprocess
@@ -65,10 +66,17 @@ def test_a_compiler_that_splits_vectors_is_refused(
         Emulator(tmp_path / "cache")
 
 
-def test_a_kernel_that_does_not_compile_keeps_its_source(emulator: Emulator) -> None:
+def test_a_kernel_that_does_not_compile_keeps_its_source(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    # In a folder that no other test leaves anything in.
+    own = copy.copy(emulator)
+    own.folder = tmp_path
+    for runtime in emulator.folder.glob("runtime-*"):
+        shutil.copy(runtime, tmp_path)
     tiny = Tiny("C[0] = undeclared;")
     with pytest.raises(KernelCompileError, match="undeclared") as caught:
-        emulator.run(tiny.source, tiny.plan, tiny.problem)
+        own.run(tiny.source, tiny.plan, tiny.problem)
     assert caught.value.source_path is not None
     assert caught.value.source_path.read_text() == tiny.source.text
     assert "error" in caught.value.log

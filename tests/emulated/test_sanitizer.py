@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from test_cuda_worker_on_cpu import candidate
 
 from autogemm.certificate import Verdict
+from autogemm.dtypes import Element
+from autogemm.kernel import TensorMap
 from autogemm.problem import Layout, Problem
 from autogemm.targets.cuda import sanitizer, toolkit
 from autogemm.targets.cuda.sanitizer import TOOLS, Job, judged, sanitize
@@ -110,6 +113,47 @@ def test_what_a_kernel_must_not_read_is_not_written(
         assert check.verdict is verdict, check
     assert "did not run to its end" in check.what
     assert "illegal memory access" in check.what
+
+
+# As the driver's, which looks at what it is asked for and writes what nobody reads.
+ENCODER = r"""
+extern "C" int cuTensorMapEncodeTiled(void *map, int type, unsigned rank, void *address,
+                                      const unsigned long *extent, const unsigned long *ld_bytes,
+                                      const unsigned *box, const unsigned *step, int interleave,
+                                      int swizzle, int l2, int outside) {
+    const bool good = type == 7 && rank == 2 && address && extent[0] == 31 && extent[1] == 40 &&
+                      ld_bytes[0] == 4 * 36 && box[0] == 32 && box[1] == 8 && step[0] == 1 &&
+                      step[1] == 1 && interleave == 0 && swizzle == 3 && l2 == 3 && outside == 0;
+    memset(map, 1, 128);
+    return good && (unsigned long)map % 64 == 0 ? 0 : 1;
+}
+"""
+
+
+@pytest.mark.parametrize(("swizzle_bytes", "verdict"), [(128, Verdict.PASSED), (0, None)])
+def test_c_that_tma_writes_holds_nan_before(
+    install: Install,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    swizzle_bytes: int,
+    verdict: Verdict | None,
+) -> None:
+    """initcheck does not see TMA's stores: what it says of C then is no finding."""
+    monkeypatch.setattr(sanitizer, "TOOLS", ("memcheck", "initcheck"))
+    install()
+    command = ["g++", "-shared", "-fPIC", "-include", "cstring", "-xc++", "-", "-o"]
+    subprocess.run([*command, tmp_path / "libcuda.so.1"], input=ENCODER, text=True, check=True)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    problem = replace(PROBLEM, beta=0.0)
+    right = job(problem, BEFORE="if (C[0] == C[0]) return 1;")
+    c = TensorMap("map_c", "C", Element.F32, (31, 40), 36, (32, 8), swizzle_bytes)
+    candidate = right.candidate
+    plan = replace(candidate.plan, tensor_maps=(c,))
+    checks = sanitize(replace(right, candidate=replace(candidate, plan=plan)), 60)
+    assert [check.verdict for check in checks] == [verdict or Verdict.NOT_DONE] * 2, checks
+    assert ["TMA" in check.what for check in checks] == [False, True]
+    if verdict is None:
+        assert "makes no tensor map of C" in checks[0].what
 
 
 def test_what_is_found_fails(install: Install) -> None:

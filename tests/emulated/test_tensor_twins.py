@@ -120,6 +120,44 @@ def test_matrices_are_loaded_lane_by_lane(emulator: Emulator, name: str) -> None
     assert not emulator.run(wrong.source, wrong.plan, wrong.problem).ok
 
 
+# Lane i has the address of row i % 8 of matrix i / 8.
+STORED = """
+unsigned* const m = reinterpret_cast<unsigned*>(smem);
+unsigned r[4];
+for (int i = 0; i < 4; ++i) {
+    const int first = i * 64 + t / 4 * 8 + t % 4 * 2;
+    r[i] = first | (first + 1) << 16;
+}
+store_matrices(m + t * 4, r);
+__syncwarp();
+bool good = true;
+for (int i = t; i < 128; i += 32) good = good && m[i] == (unsigned)(2 * i | (2 * i + 1) << 16);
+if (!good) atomicAdd(workspace, 1.0f);
+__syncthreads();
+if (t == 0) C[0] = A[0] * B[0] + 100 * workspace[0];
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("", "", None),
+        ("m + t * 4", "m + (t ^ 1) * 4", FindingKind.WRONG_VALUE),
+        ("t / 4 * 8 + t % 4 * 2", "t % 4 * 16 + t / 4", FindingKind.WRONG_VALUE),
+        ("__syncwarp();", "", FindingKind.RACE),
+        ("m + t * 4", "m + t * 4 + 1", FindingKind.MISALIGNED),
+        ("store_matrices(m", "if (t < 16) store_matrices(m", FindingKind.WARP_DIVERGENCE),
+    ],
+)
+def test_matrices_are_stored_row_by_row(
+    emulator: Emulator, old: str, new: str, kind: FindingKind | None
+) -> None:
+    assert old in STORED
+    kernel = tiny(STORED.replace(old, new, 1) if old else STORED)
+    report = emulator.run(kernel.source, kernel.plan, kernel.problem)
+    assert kind is None if report.ok else kind in {one.kind for one in report.findings}
+
+
 # One product of tf32, with what is in the accumulator: to the last bit.
 ROUNDING = """
 unsigned a[4] = {0, 0, 0, 0}, b[2] = {0, 0};

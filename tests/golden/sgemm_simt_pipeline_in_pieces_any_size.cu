@@ -27,8 +27,8 @@ constexpr int DEPTH = BK / SLICE_K;
 
 // Warps across the block tile, lanes across the warp tile.
 constexpr int WARPS_N = BN / WN;
-constexpr int WARPS = BM / WM * WARPS_N;
-constexpr int THREADS = 32 * WARPS * SLICE_K;
+constexpr int SLICE_THREADS = 32 * (BM / WM) * WARPS_N;
+constexpr int THREADS = SLICE_THREADS * SLICE_K;
 constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
@@ -195,20 +195,20 @@ struct Tile {
     int columns;
 };
 
-// Where this thread's part of a tile begins, and the slice of each slab that it multiplies.
+// Where this thread's part of a tile begins, and the slice that it multiplies.
 struct Place {
     int m, n, slice;
 };
 
 __device__ __forceinline__ Place place_of_thread() {
-    const int warp = (int)threadIdx.x / 32;
+    const int warp = (int)threadIdx.x % SLICE_THREADS / 32;
     const int lane = (int)threadIdx.x % 32;
     const int lane_m = lane / LANES_N;
     const int lane_n = lane % LANES_N;
     Place place;
-    place.m = warp % WARPS / WARPS_N * WM + lane_m * PIECE_M;
+    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
     place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
-    place.slice = warp / WARPS;
+    place.slice = (int)threadIdx.x / SLICE_THREADS;
     return place;
 }
 
@@ -287,24 +287,37 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
 }
 
-// Adds up the sums of all slices in the threads of the first; the others' are of no more use.
+// Rows of a thread's tile that each slice adds up and stores.
+constexpr int SHARE = (TM + SLICE_K - 1) / SLICE_K;
+
+// Adds up the sums of all slices; each slice then has its share of the rows of every thread's tile.
+// Float by float: vectors would bind the sums to registers that the main loop finds worse.
 __device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN]) {
-    constexpr int SLICE_THREADS = 32 * WARPS;
+    constexpr int GIVERS = SLICE_K - 1;
     const int slice = (int)threadIdx.x / SLICE_THREADS;
-    float* const handed = shared + threadIdx.x % SLICE_THREADS;
+    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
     __syncthreads();
-    if (slice > 0) {
-        #pragma unroll
-        for (int i = 0; i < TM * TN; ++i) {
-            handed[((slice - 1) * TM * TN + i) * SLICE_THREADS] = sums[i / TN][i % TN];
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int owner = i / SHARE;
+        if (slice != owner) {
+            const int giver = slice - (slice > owner);
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS] = sums[i][j];
+            }
         }
     }
     __syncthreads();
-    if (slice == 0) {
-        for (int giver = 0; giver < SLICE_K - 1; ++giver) {
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        if (slice == i / SHARE) {
             #pragma unroll
-            for (int i = 0; i < TM * TN; ++i) {
-                sums[i / TN][i % TN] += handed[(giver * TM * TN + i) * SLICE_THREADS];
+            for (int giver = 0; giver < GIVERS; ++giver) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    sums[i][j] += handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS];
+                }
             }
         }
     }
@@ -328,15 +341,15 @@ __device__ __forceinline__ int owner_of(long long slab, long long shared_slabs, 
     return (int)(((slab + 1) * sharers + shared_slabs - 1) / shared_slabs) - 1;
 }
 
-// The tile of C from its sums, which the threads of the first slice have.
+// The tile of C from its sums, of which every slice has a share.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
                                            const float (&sums)[TM][TN]) {
     const Place place = place_of_thread();
-    if (place.slice > 0) {
-        return;
-    }
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
+        if (place.slice != i / SHARE) {
+            continue;
+        }
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
         if (m >= tile.rows) {
             continue;

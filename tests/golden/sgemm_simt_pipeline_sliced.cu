@@ -26,8 +26,8 @@ constexpr int DEPTH = BK / SLICE_K;
 
 // Warps across the block tile, lanes across the warp tile.
 constexpr int WARPS_N = BN / WN;
-constexpr int WARPS = BM / WM * WARPS_N;
-constexpr int THREADS = 32 * WARPS * SLICE_K;
+constexpr int SLICE_THREADS = 32 * (BM / WM) * WARPS_N;
+constexpr int THREADS = SLICE_THREADS * SLICE_K;
 constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
@@ -172,20 +172,20 @@ struct Tile {
     float* C;
 };
 
-// Where this thread's part of a tile begins, and the slice of each slab that it multiplies.
+// Where this thread's part of a tile begins, and the slice that it multiplies.
 struct Place {
     int m, n, slice;
 };
 
 __device__ __forceinline__ Place place_of_thread() {
-    const int warp = (int)threadIdx.x / 32;
+    const int warp = (int)threadIdx.x % SLICE_THREADS / 32;
     const int lane = (int)threadIdx.x % 32;
     const int lane_m = lane / LANES_N;
     const int lane_n = lane % LANES_N;
     Place place;
-    place.m = warp % WARPS / WARPS_N * WM + lane_m * PIECE_M;
+    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
     place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
-    place.slice = warp / WARPS;
+    place.slice = (int)threadIdx.x / SLICE_THREADS;
     return place;
 }
 
@@ -260,29 +260,6 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
 }
 
-// Adds up the sums of all slices in the threads of the first; the others' are of no more use.
-__device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN]) {
-    constexpr int SLICE_THREADS = 32 * WARPS;
-    const int slice = (int)threadIdx.x / SLICE_THREADS;
-    float* const handed = shared + threadIdx.x % SLICE_THREADS;
-    __syncthreads();
-    if (slice > 0) {
-        #pragma unroll
-        for (int i = 0; i < TM * TN; ++i) {
-            handed[((slice - 1) * TM * TN + i) * SLICE_THREADS] = sums[i / TN][i % TN];
-        }
-    }
-    __syncthreads();
-    if (slice == 0) {
-        for (int giver = 0; giver < SLICE_K - 1; ++giver) {
-            #pragma unroll
-            for (int i = 0; i < TM * TN; ++i) {
-                sums[i / TN][i % TN] += handed[(giver * TM * TN + i) * SLICE_THREADS];
-            }
-        }
-    }
-}
-
 // VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
 __device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
     float result[VEC_C] = {};
@@ -296,22 +273,36 @@ __device__ __forceinline__ void update(float* c, const float* sums, float alpha,
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from its sums, which the threads of the first slice have.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TM][TN]) {
+// The tile of C from the sums of all slices. They meet in shared memory, and each slice adds up and
+// stores its share of the vectors of every thread's tile: in a loop, since code that runs only once
+// takes as long as it takes to be fetched.
+__device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc, float alpha,
+                                           float beta, const float (&sums)[TM][TN]) {
+    constexpr int SUMS = TM * TN;
     const Place place = place_of_thread();
-    if (place.slice > 0) {
-        return;
-    }
+    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
+    __syncthreads();
     #pragma unroll
-    for (int i = 0; i < TM; ++i) {
-        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+    for (int i = 0; i < SUMS; ++i) {
+        handed[(place.slice * SUMS + i) * SLICE_THREADS] = sums[i / TN][i % TN];
+    }
+    __syncthreads();
+    #pragma unroll 3
+    for (int first = place.slice * VEC_C; first < SUMS; first += SLICE_K * VEC_C) {
+        float totals[VEC_C] = {};
         #pragma unroll
-        for (int j = 0; j < TN; j += VEC_C) {
-            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = tile.C + (long long)m * ldc + n;
-            update(c, &sums[i][j], alpha, beta);
+        for (int slice = 0; slice < SLICE_K; ++slice) {
+            #pragma unroll
+            for (int e = 0; e < VEC_C; ++e) {
+                totals[e] += handed[(slice * SUMS + first + e) * SLICE_THREADS];
+            }
         }
+        const int i = first / TN;
+        const int j = first % TN;
+        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+        float* const c = tile.C + (long long)m * ldc + n;
+        update(c, totals, alpha, beta);
     }
 }
 
@@ -330,6 +321,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tile.C = C + (long long)m0 * ldc + n0;
     float sums[TM][TN] = {};
     multiply_tile(shared, tile, lda, ldb, K, sums);
-    add_slices(shared, sums);
-    store_tile(tile, ldc, alpha, beta, sums);
+    store_tile(shared, tile, ldc, alpha, beta, sums);
 }

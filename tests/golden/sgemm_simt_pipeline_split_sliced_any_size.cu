@@ -27,8 +27,8 @@ constexpr int DEPTH = BK / SLICE_K;
 
 // Warps across the block tile, lanes across the warp tile.
 constexpr int WARPS_N = BN / WN;
-constexpr int WARPS = BM / WM * WARPS_N;
-constexpr int THREADS = 32 * WARPS * SLICE_K;
+constexpr int SLICE_THREADS = 32 * (BM / WM) * WARPS_N;
+constexpr int THREADS = SLICE_THREADS * SLICE_K;
 constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
@@ -126,6 +126,15 @@ __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsign
 }
 #endif  // AUTOGEMM_EMULATOR
 
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Reads ahead of all that comes after: who finds a value finds what was ordered before it.
+__device__ __forceinline__ unsigned load_acquire(const unsigned* counter) {
+    unsigned value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+    return value;
+}
+#endif  // AUTOGEMM_EMULATOR
+
 // Starts copying the slab of op(A) to shared memory, transposed.
 // `a` and `shared` point to what this thread copies first; past the edges comes zero.
 __device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int lda, int m_left,
@@ -192,20 +201,20 @@ struct Tile {
     int columns;
 };
 
-// Where this thread's part of a tile begins, and the slice of each slab that it multiplies.
+// Where this thread's part of a tile begins, and the slice that it multiplies.
 struct Place {
     int m, n, slice;
 };
 
 __device__ __forceinline__ Place place_of_thread() {
-    const int warp = (int)threadIdx.x / 32;
+    const int warp = (int)threadIdx.x % SLICE_THREADS / 32;
     const int lane = (int)threadIdx.x % 32;
     const int lane_m = lane / LANES_N;
     const int lane_n = lane % LANES_N;
     Place place;
-    place.m = warp % WARPS / WARPS_N * WM + lane_m * PIECE_M;
+    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
     place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
-    place.slice = warp / WARPS;
+    place.slice = (int)threadIdx.x / SLICE_THREADS;
     return place;
 }
 
@@ -284,24 +293,37 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
 }
 
-// Adds up the sums of all slices in the threads of the first; the others' are of no more use.
+// Rows of a thread's tile that each slice adds up and stores.
+constexpr int SHARE = (TM + SLICE_K - 1) / SLICE_K;
+
+// Adds up the sums of all slices; each slice then has its share of the rows of every thread's tile.
+// Float by float: vectors would bind the sums to registers that the main loop finds worse.
 __device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN]) {
-    constexpr int SLICE_THREADS = 32 * WARPS;
+    constexpr int GIVERS = SLICE_K - 1;
     const int slice = (int)threadIdx.x / SLICE_THREADS;
-    float* const handed = shared + threadIdx.x % SLICE_THREADS;
+    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
     __syncthreads();
-    if (slice > 0) {
-        #pragma unroll
-        for (int i = 0; i < TM * TN; ++i) {
-            handed[((slice - 1) * TM * TN + i) * SLICE_THREADS] = sums[i / TN][i % TN];
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int owner = i / SHARE;
+        if (slice != owner) {
+            const int giver = slice - (slice > owner);
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS] = sums[i][j];
+            }
         }
     }
     __syncthreads();
-    if (slice == 0) {
-        for (int giver = 0; giver < SLICE_K - 1; ++giver) {
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        if (slice == i / SHARE) {
             #pragma unroll
-            for (int i = 0; i < TM * TN; ++i) {
-                sums[i / TN][i % TN] += handed[(giver * TM * TN + i) * SLICE_THREADS];
+            for (int giver = 0; giver < GIVERS; ++giver) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    sums[i][j] += handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS];
+                }
             }
         }
     }
@@ -320,15 +342,15 @@ __device__ __forceinline__ void update(float* c, const float* sums, float alpha,
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from its sums, which the threads of the first slice have.
+// The tile of C from its sums, of which every slice has a share.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
                                            const float (&sums)[TM][TN]) {
     const Place place = place_of_thread();
-    if (place.slice > 0) {
-        return;
-    }
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
+        if (place.slice != i / SHARE) {
+            continue;
+        }
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
         if (m >= tile.rows) {
             continue;
@@ -344,54 +366,49 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alph
     }
 }
 
-// Leaves this block's sums among the parts of its tile. The block that arrives last adds up all of
-// them, in their order whoever is last, so that the same call gives the same bits; it writes the
-// tile of C, and sets the counter back to zero for the next launch.
-__device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* parts,
-                                           unsigned* arrived, int part, int num_parts, float alpha,
-                                           float beta, const float (&sums)[TM][TN]) {
-    Tile own = tile;
-    own.C = parts + (long long)part * PART;
-    own.rows = BM;
-    own.columns = BN;
-    store_tile(own, BN, 1.0f, 0.0f, sums);
-    // The whole block's part must be there before it counts as arrived.
-    __syncthreads();
-    bool is_last = false;
-    if (threadIdx.x == 0) {
-        is_last = atomic_add_acq_rel(arrived, 1) == (unsigned)num_parts - 1;
-    }
-    if (!__syncthreads_or(is_last)) {
-        return;
-    }
-    if (threadIdx.x == 0) {
-        *arrived = 0;
-    }
+// Parts, and fours of floats, that a thread reads at once when it adds up a tile's parts.
+constexpr int PARTS = 4;
+constexpr int FOURS = 1;
 
-    // Each thread takes fours of neighbours, AT_ONCE of them so that their loads overlap.
-    constexpr int AT_ONCE = 1;
-    constexpr int STEP = 4 * THREADS;
-    static_assert(PART % (AT_ONCE * STEP) == 0, "whole passes cover a tile");
-    for (int first = (int)threadIdx.x * 4; first < PART; first += AT_ONCE * STEP) {
-        float totals[AT_ONCE][4] = {};
-        #pragma unroll 4
-        for (int from = 0; from < num_parts; ++from) {
-            const float* const source = parts + (long long)from * PART + first;
+// Adds up the fours of floats from `begin` to `end` of a tile's parts, in the order of the parts,
+// and writes them to C.
+__device__ __forceinline__ void add_parts(const Tile& tile, int ldc, const float* parts,
+                                          int num_parts, int begin, int end, float alpha,
+                                          float beta) {
+    for (int first = begin + (int)threadIdx.x; first < end; first += FOURS * THREADS) {
+        float totals[FOURS][4] = {};
+        for (int part = 0; part < num_parts; part += PARTS) {
+            // Zero where there is no such four or part, so that no load waits for another.
+            float4 given[PARTS][FOURS] = {};
             #pragma unroll
-            for (int i = 0; i < AT_ONCE; ++i) {
-                const float4 four = __ldcg(reinterpret_cast<const float4*>(source + i * STEP));
-                totals[i][0] += four.x;
-                totals[i][1] += four.y;
-                totals[i][2] += four.z;
-                totals[i][3] += four.w;
+            for (int p = 0; p < PARTS; ++p) {
+                const float* const from = parts + (long long)(part + p) * PART;
+                #pragma unroll
+                for (int i = 0; i < FOURS; ++i) {
+                    const int four = first + i * THREADS;
+                    if (part + p < num_parts && four < end) {
+                        given[p][i] = __ldcg(reinterpret_cast<const float4*>(from) + four);
+                    }
+                }
+            }
+            #pragma unroll
+            for (int p = 0; p < PARTS; ++p) {
+                #pragma unroll
+                for (int i = 0; i < FOURS; ++i) {
+                    totals[i][0] += given[p][i].x;
+                    totals[i][1] += given[p][i].y;
+                    totals[i][2] += given[p][i].z;
+                    totals[i][3] += given[p][i].w;
+                }
             }
         }
         #pragma unroll
-        for (int i = 0; i < AT_ONCE; ++i) {
-            const int m = (first + i * STEP) / BN;
-            const int n = (first + i * STEP) % BN;
-            if (m >= tile.rows) {
-                break;
+        for (int i = 0; i < FOURS; ++i) {
+            const int four = first + i * THREADS;
+            const int m = four / (BN / 4);
+            const int n = four % (BN / 4) * 4;
+            if (four >= end || m >= tile.rows) {
+                continue;
             }
             float* const c = tile.C + (long long)m * ldc + n;
             #pragma unroll
@@ -400,6 +417,76 @@ __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* par
                     update(c + j, &totals[i][j], alpha, beta);
                 }
             }
+        }
+    }
+}
+
+// What a block of a tile has to add up once all parts are there.
+enum Duty { NOTHING, OWN_SHARE, EVERYTHING };
+
+// The counter of a tile: below, parts that arrived; above them, blocks that have stopped waiting;
+// the highest bit says that one of these left before all parts were there.
+constexpr unsigned ARRIVED = 0xffff;
+constexpr unsigned DEPARTED = 1u << 16;
+constexpr unsigned LEFT = 1u << 31;
+// How often a block looks whether all parts are there before it leaves: about 0.1 ms. Not for ever,
+// since a part may be that of a block which has no place on the card yet.
+constexpr int PATIENCE = 200;
+
+// Whether this block is the last to stop waiting, which sets the counter back for the next launch.
+__device__ __forceinline__ bool departs_last(unsigned* counter, int num_parts) {
+    const unsigned before = atomicAdd(counter, DEPARTED) & ~LEFT;
+    return before / DEPARTED == (unsigned)num_parts - 1;
+}
+
+// Counts this block's part in and waits for the others, not for ever. By one thread of a block.
+__device__ __forceinline__ Duty wait_for_parts(unsigned* counter, int num_parts) {
+    unsigned seen = atomic_add_acq_rel(counter, 1) + 1;
+    const bool is_last = (seen & ARRIVED) == (unsigned)num_parts;
+    for (int look = 0; (seen & ARRIVED) < (unsigned)num_parts; ++look) {
+        // Out of patience: leave, unless another part has arrived meanwhile.
+        if (look >= PATIENCE && atomicCAS(counter, seen, (seen + DEPARTED) | LEFT) == seen) {
+            return NOTHING;
+        }
+        seen = load_acquire(counter);
+    }
+    if (!(seen & LEFT)) {
+        return OWN_SHARE;
+    }
+    if (departs_last(counter, num_parts)) {
+        atomicExch(counter, 0);
+    }
+    return is_last ? EVERYTHING : NOTHING;
+}
+
+// Leaves this block's sums among the parts of its tile and waits for the others; then each block
+// adds up its share of the tile. If one of them did not wait so long, the block that arrived last
+// adds up all of it. Parts are added in their order whoever does it, so that the same call gives
+// the same bits.
+__device__ __forceinline__ void join_parts(float* shared, const Tile& tile, int ldc, float* parts,
+                                           unsigned* counter, int part, int num_parts, float alpha,
+                                           float beta, const float (&sums)[TM][TN]) {
+    Tile own = tile;
+    own.C = parts + (long long)part * PART;
+    own.rows = BM;
+    own.columns = BN;
+    store_tile(own, BN, 1.0f, 0.0f, sums);
+    // The whole block's part must be there before it counts as arrived.
+    __syncthreads();
+    Duty* const duty = reinterpret_cast<Duty*>(shared);
+    if (threadIdx.x == 0) {
+        *duty = wait_for_parts(counter, num_parts);
+    }
+    __syncthreads();
+    constexpr int ALL_FOURS = PART / 4;
+    if (*duty == EVERYTHING) {
+        add_parts(tile, ldc, parts, num_parts, 0, ALL_FOURS, alpha, beta);
+    } else if (*duty == OWN_SHARE) {
+        const bool resets = threadIdx.x == 0 && departs_last(counter, num_parts);
+        add_parts(tile, ldc, parts, num_parts, ALL_FOURS * part / num_parts,
+                  ALL_FOURS * (part + 1) / num_parts, alpha, beta);
+        if (resets) {
+            atomicExch(counter, 0);
         }
     }
 }
@@ -438,6 +525,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     float sums[TM][TN] = {};
     multiply_tile(shared, tile, lda, ldb, k_end - k_begin, sums);
     add_slices(shared, sums);
-    join_parts(tile, ldc, parts + (long long)index * SPLIT_K * PART, arrived + index, part,
+    join_parts(shared, tile, ldc, parts + (long long)index * SPLIT_K * PART, arrived + index, part,
                num_parts, alpha, beta, sums);
 }

@@ -117,6 +117,17 @@ def test_other_element_types(name: str, layout: str) -> None:
         autogemm.gemm(a, b.float())
 
 
+@pytest.mark.skipif("cupy" not in LIBRARIES, reason="CuPy is not installed")
+def test_float16_of_cupy() -> None:
+    import cupy
+
+    a, b = (cupy.asarray(random(*shape)).astype(cupy.float16) for shape in ((300, 128), (128, 264)))
+    expected = cupy.asnumpy(a).astype(np.float64) @ cupy.asnumpy(b)
+    result = autogemm.gemm(a, b)
+    assert result.dtype == cupy.float16
+    np.testing.assert_allclose(cupy.asnumpy(result), expected, rtol=2e-3, atol=2e-2)
+
+
 def test_added_and_batched(library: Any) -> None:
     a, b, c = random(3, 1, 65, 40), random(2, 40, 33), random(33)
     expected = a.astype(np.float64) @ b

@@ -72,7 +72,10 @@ RIGHT: dict[str, Edit] = {
     ),
     "cleared before, behind a proxy fence": Edit(
         FENCE,
-        FENCE.replace("mbarrier", "slabs[0] = slabs[700] = 0.0f;\n        mbarrier"),
+        FENCE.replace(
+            "mbarrier",
+            "slabs[0] = slabs[700] = 0.0f;\n        fence_before_bulk_copies();\n        mbarrier",
+        ),
     ),
     "all clear before, each behind its proxy fence": Edit(
         "    __syncthreads();\n",
@@ -161,6 +164,9 @@ WRONG: dict[str, Edit] = {
     ),
     "a barrier's words as data": Edit(
         "C[n + thread] =", "if (empty[0] == 7) sum = 0;\n    C[n + thread] =", "used as data"
+    ),
+    "cleared before, behind the fence of the barriers only": Edit(
+        FENCE, FENCE.replace("mbarrier", "slabs[0] = slabs[700] = 0.0f;\n        mbarrier"), "proxy"
     ),
     "cleared before, without a proxy fence": Edit(
         "    __syncthreads();\n", "    slabs[thread] = 0.0f;\n    __syncthreads();\n", "proxy"

@@ -159,4 +159,4 @@ WRONG: dict[str, Edit] = {
     ),
 }
 
-SPLIT_K = Kernel(TEXT, PROBLEM, PLAN, RIGHT, WRONG, ("gpu_counter", "gpu_flag"))
+SPLIT_K = Kernel(TEXT, PROBLEM, PLAN, RIGHT, WRONG, ("gpu_counter", "gpu_flag", "gpu_load"))

@@ -164,7 +164,14 @@ def test_show_run(database: Path) -> None:
     assert run["fix"] == {"BM": [128, 256], "FMA_ORDER": ["snake"]}
     assert [entry["name"] for entry in run["finals"]] == ["BM=128", "BM=64", "cuBLAS"]  # type: ignore[attr-defined]
     text = db("show", "run:1").stdout
-    assert "cuBLAS" in text
+    # What the configs have in common stands below them; cuBLAS has a name, and no config.
+    finals = text[text.index("\nfinals\n") :].splitlines()[2:]
+    assert [line.split()[:2] for line in finals[1:4]] == [
+        ["1", "BM=128"],
+        ["2", "BM=64"],
+        ["0", "cuBLAS"],
+    ]
+    assert finals[4] == "all of them: BK=16 FMA_ORDER=snake"
     assert "BM=128,256" in text
     (header, row) = csv.reader(io.StringIO(db("show", "run:3", "--csv").stdout))
     assert dict(zip(header, row, strict=True))["state"] == "interrupted"

@@ -50,6 +50,8 @@ def test_out_and_in_again(database: Path, tmp_path: Path) -> None:
     assert content_of(other) == content_of(database)
     again = db("import", file, "--db", other)
     assert "added 0 of 18 records" in again.stdout
+    told = db("import", file, "--db", other, "--json")
+    assert {"what": "benchmarks", "new": 0, "known": 1} in json.loads(told.stdout)
     assert [line.split() for line in again.stdout.splitlines()[1:3]] == [
         ["what", "new", "known"],
         ["runs", "0", "3"],

@@ -40,17 +40,45 @@ def test_a_title_stands_above(capsys: pytest.CaptureFixture[str]) -> None:
     assert printed(capsys, title="[bold]trials")[0] == "[bold]trials"
 
 
-@pytest.mark.parametrize("columns", [80, 400])
-def test_a_terminal_that_is_too_narrow_folds(
+def on_terminal(
     columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+) -> list[str]:
+    rows = [
+        {"kernel": "BM=128 " * 20, "time_us": 2543.0, "measured_at": "2026-11-21 13:24"},
+        {"kernel": "cuBLAS", "time_us": 49.95, "measured_at": "2026-11-21 13:25"},
+    ]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
-    monkeypatch.setenv("COLUMNS", str(columns))
-    lines = printed(capsys)
-    assert (len(lines) > 5) == (columns == 80)
+    print_table(rows, ("kernel", "time_us", "measured_at"))
+    return click.unstyle(capsys.readouterr().out).splitlines()
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_a_terminal_that_is_too_narrow_folds_between_words(
+    columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = on_terminal(columns, capsys, monkeypatch)
     assert all(len(line) <= columns for line in lines)
-    assert "".join(lines).count("x") == 150, "nothing is cut"
+    assert "\n".join(lines).count("BM=128") == 20
+    assert any(line.split()[:2] == ["cuBLAS", "49.95"] for line in lines)
+
+
+def test_a_terminal_that_is_broad_enough_folds_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(on_terminal(180, capsys, monkeypatch)) == 3
+
+
+def test_where_no_folding_helps_each_row_has_lines_of_its_own(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 24)))
+    columns = [f"measurement{i}" for i in range(5)]
+    print_table([dict.fromkeys(columns, 1.5), dict.fromkeys(columns, "two words")], columns)
+    lines = click.unstyle(capsys.readouterr().out).splitlines()
+    assert lines[:2] == ["measurement0  1.5", "measurement1  1.5"]
+    assert lines[5:7] == ["", "measurement0  two words"]
 
 
 def test_asking_a_database_imports_no_numpy() -> None:

@@ -273,7 +273,7 @@ def test_a_missing_compiler_does_not_stop_a_replay(
 
 
 ERRORS = [
-    (("--require-gpu",), 1, "--require-gpu: no GPU: no driver is loaded"),
+    (("--require-gpu",), 1, "no GPU: no driver is loaded; --gpu recorded replays"),
     (("--gpu", "rtx9999"), 2, "no attached GPU is 'rtx9999'; attached: none (no driver is loaded"),
     (("--gpu", "3"), 2, "no attached GPU is '3'"),
     (("--gpu", ""), 2, "no attached GPU is ''"),

@@ -161,7 +161,7 @@ def test_why_shows_the_neighbours_that_were_tried(store: Store) -> None:
     assert "illegal address" in shown
     never = db("why", "4", "--short")
     assert never.exit_code == 2
-    assert "kernel 4 never ran well" in never.stderr
+    assert "no trial of kernel 4 ran well" in never.stderr
 
 
 def test_stats_counts_by_gpu_and_provenance(store: Store) -> None:

@@ -14,6 +14,7 @@ from fake_target import BEST, PROBLEM, FakeCompiler, FakeTarget, tiny_family
 
 import autogemm.compile
 import autogemm.tuning
+import autogemm.tuning.choice
 from autogemm.cli import main
 from autogemm.config import Config
 from autogemm.errors import DeviceError
@@ -222,6 +223,16 @@ def test_another_gpu_is_not_measured(check: Callable[..., Result]) -> None:
     result = check(target, "--all", "--json")
     assert rows(result) == []
     assert "no winner of Tesla T4 is stored" in result.stderr
+
+
+def test_without_a_gpu_nothing_is_said_to_be_unchanged(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autogemm.tuning.choice, "attached_devices", list)
+    monkeypatch.setattr(autogemm.tuning.choice, "why_no_device", lambda: "no driver is loaded")
+    result = CliRunner().invoke(main, ["db", "check"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no GPU: no driver is loaded; --gpu recorded replays a recording" in result.stderr
 
 
 def test_on_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

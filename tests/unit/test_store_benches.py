@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from bench_samples import CEILINGS, PROFILE, SPEC, entries, fill_bench
-from store_samples import H100, T4, new_store, source
+from store_samples import H100, T4, new_store, ok, source
+from store_samples import SPEC as RUN
 
 from autogemm.errors import NotFoundError
 from autogemm.store import Store
@@ -54,3 +55,20 @@ def test_ceilings_of_a_device(store: Store) -> None:
     fill_bench(store)
     assert store.ceilings(H100) == CEILINGS
     assert store.ceilings(T4) is None
+
+
+def test_a_kernel_that_was_only_benchmarked_or_profiled(store: Store) -> None:
+    own = source(64)
+    store.record_profile(PROFILE, own)
+    profiled = store.stored_kernel(own.sha256)
+    assert (profiled.time_us, profiled.run_id) == (None, None)
+    assert (profiled.problem, profiled.device) == (PROFILE.problem, H100)
+    bench_id = store.begin_bench(SPEC)
+    store.record_entries(bench_id, entries("1024"), {own.sha256: own})
+    kernel = store.stored_kernel(own.sha256)
+    assert (kernel.time_us, kernel.ratio, kernel.run_id) == (80.0, 1.25, None)
+    assert (kernel.source, kernel.device, kernel.provenance) == (own, H100, "measured")
+    # A run says more.
+    run = store.begin_run(RUN)
+    store.record_trial(run, 0, ok(64, 75.0), own)
+    assert (store.stored_kernel(own.sha256).run_id, kernel.kernel_id) == (run, 1)

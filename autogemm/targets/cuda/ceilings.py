@@ -31,12 +31,9 @@ COPY_STEP_BYTES = 16 * 4 * THREADS
 # Vectors of 16 bytes that a thread reads in one step of l2_kernel and smem_kernel.
 READS_PER_STEP = 4
 READ_STEPS = 1024
-# Parts of L2 that are read, of which the faster counts: some cards keep twice what SMs of both
-# halves read.
-L2_PARTS = (2 / 3, 1 / 3)
-# Few blocks, so that less is on its way than is read in all: what several SMs ask for at the same
-# moment, newer cards fetch from L2 once.
-L2_BLOCKS_PER_SM = 2
+# The part of L2 that is read: far more than is on its way at a time, since newer cards fetch once
+# what several SMs ask for at the same moment, and less than what would drive something out.
+L2_PART = 2 / 3
 SMEM_VECTORS = 256
 # Each word of what is read, which memset makes byte by byte.
 WORD = 0x01010101
@@ -90,22 +87,18 @@ def _copy_gb_s(card: Card, compiled: CompiledKernel) -> float:
 
 
 def _l2_gb_s(card: Card, compiled: CompiledKernel) -> float:
-    """The fastest of several sizes, each a power of two, as the kernel wants them."""
-    blocks = L2_BLOCKS_PER_SM * card.device.num_sms
-    vectors = [2 ** int(math.log2(card.device.l2_bytes * part / 16)) for part in L2_PARTS]
-    return max(
-        _read_gb_s(card, compiled, "l2_kernel", blocks, num_vectors) for num_vectors in vectors
-    )
+    """A power of two vectors, as the kernel wants them."""
+    num_vectors = 2 ** int(math.log2(L2_PART * card.device.l2_bytes / 16))
+    return _read_gb_s(card, compiled, "l2_kernel", num_vectors)
 
 
 def _smem_gb_s(card: Card, compiled: CompiledKernel) -> float:
-    return _read_gb_s(card, compiled, "smem_kernel", _blocks(card.device), SMEM_VECTORS)
+    return _read_gb_s(card, compiled, "smem_kernel", SMEM_VECTORS)
 
 
-def _read_gb_s(
-    card: Card, compiled: CompiledKernel, kernel: str, blocks: int, num_vectors: int
-) -> float:
+def _read_gb_s(card: Card, compiled: CompiledKernel, kernel: str, num_vectors: int) -> float:
     """What all threads together read; every sum must be that of all words."""
+    blocks = _blocks(card.device)
     found = np.empty(blocks * THREADS, np.uint32)
     source, sums = card.allocate(16 * num_vectors), card.allocate(found.nbytes)
     card.runtime.memsetAsync(source.ptr, WORD & 0xFF, 16 * num_vectors, card.stream.ptr)

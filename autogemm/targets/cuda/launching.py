@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from autogemm.errors import DeviceError
-from autogemm.kernel import Candidate, Launch, LaunchPlan
+from autogemm.kernel import DEFAULT_SMEM_BYTES, Candidate, Launch, LaunchPlan
 from autogemm.outcome import Status
 from autogemm.problem import Problem
 from autogemm.targets.cuda.tensor_maps import RawMap, encode, room_for_map
-
-# Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares.
-DEFAULT_SMEM_BYTES = 47 * 1024
 
 # Errors by which the driver refuses a launch and leaves the context as it was. Any other one may
 # be the late report of a crash.

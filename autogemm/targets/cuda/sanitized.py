@@ -2,7 +2,8 @@
 
 ``python -m autogemm.targets.cuda.sanitized JOB`` prints ``right`` or ``wrong: ...``. Each matrix is
 an allocation of its own of exactly its size, so that one element beyond it is out of bounds; and
-nothing is written to what a kernel must not read: C at beta = 0, and workspace.
+nothing is written to what a kernel must not read: C at beta = 0, unless TMA writes it, which
+initcheck does not see: then it holds NaN.
 """
 
 import pickle
@@ -72,7 +73,11 @@ def run(job: Job) -> str:
     a_address = placed(card, stored(a, dtype.ab), problem.lda, dtype.ab)
     b_address = placed(card, stored(b, dtype.ab), problem.ldb, dtype.ab)
     got = stored(c, dtype.c)
-    c_address = placed(card, got, problem.ldc, dtype.c, blank=beta == 0)
+    before = got
+    if beta == 0 and job.writes_c_by_tma:
+        before = not_a_number(got.size, dtype.c).reshape(got.shape)
+    blank = beta == 0 and not job.writes_c_by_tma
+    c_address = placed(card, before, problem.ldc, dtype.c, blank=blank)
     places = Places(a_address, b_address, c_address, zeroed_workspace(card, job))
     card.free_guards()
     kernel = LoadedKernel(card, job.candidate)

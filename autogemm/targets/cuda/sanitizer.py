@@ -35,6 +35,11 @@ class Job:
     problem: Problem
     device_index: int
 
+    @property
+    def writes_c_by_tma(self) -> bool:
+        """Whether C may be written by TMA, whose stores initcheck does not see."""
+        return any(one.matrix == "C" for one in self.candidate.plan.tensor_maps)
+
 
 def sanitize(job: Job, deadline_s: float) -> tuple[Check, ...]:
     """One check for each tool; they run side by side, each within the deadline.
@@ -52,7 +57,7 @@ def sanitize(job: Job, deadline_s: float) -> tuple[Check, ...]:
         running = [_Running(tool, name, path) for name in TOOLS]
         try:
             end = time.monotonic() + deadline_s
-            return tuple(one.check(end, job.problem) for one in running)
+            return tuple(one.check(end, job) for one in running)
         finally:
             # Also on Ctrl-C.
             for one in running:
@@ -88,7 +93,7 @@ class _Running:
         except OSError as error:
             self._error = f"{tool} cannot be run: {error.strerror}"
 
-    def check(self, end: float, problem: Problem) -> Check:
+    def check(self, end: float, job: Job) -> Check:
         """Wait for it, until ``end`` (of `time.monotonic`), and judge."""
         if self._process is None:
             verdict, what = Verdict.NOT_DONE, self._error
@@ -96,7 +101,9 @@ class _Running:
             try:
                 exit_code = self._process.wait(max(0.0, end - time.monotonic()))
                 output = self._output.read_text(errors="replace")
-                verdict, what = judged(exit_code, output, problem)
+                verdict, what = judged(exit_code, output, job.problem)
+                if self._name == "initcheck" and job.writes_c_by_tma:
+                    what += "; it does not see TMA's stores, so C held NaN before"
             except subprocess.TimeoutExpired:
                 verdict, what = Verdict.NOT_DONE, "it did not end in time"
         seconds = time.monotonic() - self._begin

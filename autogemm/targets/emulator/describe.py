@@ -28,6 +28,7 @@ KINDS = (
     FindingKind.DEADLOCK,
     FindingKind.LOST_COPY,
     FindingKind.NO_PROXY_FENCE,
+    FindingKind.NO_REGISTER_FENCE,
 )
 
 # In the order of `Misuse` there.
@@ -61,6 +62,7 @@ SEVERITY = (
     FindingKind.ENDED_BLOCK,
     FindingKind.LOST_COPY,
     FindingKind.NO_PROXY_FENCE,
+    FindingKind.NO_REGISTER_FENCE,
     FindingKind.IN_FLIGHT,
     FindingKind.RACE,
     FindingKind.UNINITIALISED,
@@ -167,6 +169,8 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
     others_wait = f"others wait{at_other}" if other_line else "others have left the kernel"
     if kind is FindingKind.OUT_OF_BOUNDS and finding.region == Region.ELSEWHERE:
         return f"index outside its array {who}"
+    if kind is FindingKind.IN_FLIGHT and finding.region == Region.ELSEWHERE:
+        return f"{verb} {who} of sums that a product still adds to"
     details = {
         FindingKind.RACE: f"{verb} {who}, not ordered with an access by {earlier}{at_other}",
         FindingKind.IN_FLIGHT: f"{verb} {who}, while a copy by {earlier}{at_other} is in flight",
@@ -183,6 +187,7 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
         FindingKind.NO_PROXY_FENCE: (
             f"bulk copy {who} {'over' if finding.write else 'of'} what {earlier} stored{at_other}"
         ),
+        FindingKind.NO_REGISTER_FENCE: f"{who}: it may come before what was written to registers",
         FindingKind.LOST_COPY: f"{who}: its block ends before it lands",
         FindingKind.ENDED_BLOCK: f"{who}, which may have left the kernel",
         FindingKind.DEADLOCK: f"{who}: what it waits for never comes",

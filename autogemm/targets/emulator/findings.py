@@ -26,6 +26,7 @@ class FindingKind(StrEnum):
     ENDED_BLOCK = "use of an ended block's shared memory"
     DEADLOCK = "deadlock"
     NO_PROXY_FENCE = "no proxy fence before a bulk copy"
+    NO_REGISTER_FENCE = "no wgmma_fence before a product"
     LOST_COPY = "copy that nobody waits for"
     WRONG_VALUE = "wrong value"
     CRASHED = "crashed"

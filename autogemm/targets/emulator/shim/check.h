@@ -3,6 +3,7 @@
 
 #include "copies.h"
 #include "shadow.h"
+#include "warpgroups.h"
 
 namespace autogemm_emulator {
 
@@ -36,6 +37,31 @@ inline bool is_stack(const char* at) {
     return at >= stacks && at < stacks + stacks_bytes;
 }
 
+// The kernel touches a local variable: one that products add to, or one that the next must be told of.
+inline void touch_registers(const char* at, uint32_t size, bool write, uint64_t pc) {
+    const auto found = warp_products.find(lane_of_warp(*current, 0));
+    if (found == warp_products.end()) {
+        return;
+    }
+    WarpProducts& products = found->second;
+    for (const Range& range : products.known[current->lane]) {
+        if (at + size <= range.begin || at >= range.end) {
+            continue;
+        }
+        products.fenced &= !write;
+        const auto adds = [&](const Product& product) {
+            return reinterpret_cast<char*>(product.sums->of_lane[current->lane]) == range.begin;
+        };
+        bool in_flight = std::any_of(products.open.begin(), products.open.end(), adds);
+        for (const ProductGroup& group : products.groups) {
+            in_flight |= std::any_of(group.products.begin(), group.products.end(), adds);
+        }
+        if (in_flight) {
+            report_access(Kind::kInFlight, Region::kElsewhere, 0, size, write, pc);
+        }
+    }
+}
+
 struct Kinds {
     bool read, write, atomic, aligned;
 };
@@ -49,6 +75,9 @@ inline void access(const void* address, uint32_t size, const Kinds& kinds, uint6
     const bool write = kinds.write;
     const auto* at = static_cast<const char*>(address);
     if (is_stack(at)) {
+        if (!warp_products.empty()) {
+            touch_registers(at, size, write, pc);
+        }
         return;
     }
     ++exchange->num_accesses;
@@ -206,14 +235,14 @@ void shadow_copy_landed(const Copy& copy, uint64_t pc) {
     set_in_flight(copy, false, {Region::kElsewhere, pc, false, true, false});
 }
 
-// ldmatrix reads shared memory only.
-void shadow_matrix_row(const void* row, uint64_t pc) {
+// ldmatrix and stmatrix are for shared memory only.
+void shadow_matrix_row(const void* row, bool write, uint64_t pc) {
     const Place place = place_of(row);
     if (place.region != Region::kDynamicShared && place.region != Region::kStaticShared) {
-        report_access(Kind::kOutOfBounds, place.region, place.offset, 16, false, pc);
+        report_access(Kind::kOutOfBounds, place.region, place.offset, 16, write, pc);
         end_process(State::kAborted);
     }
-    access(row, 16, kRead, pc);
+    access(row, 16, write ? kWrite : kRead, pc);
 }
 
 void shadow_atomic(void* address, uint64_t pc) {

@@ -291,6 +291,72 @@ void shadow_tile_store_has_read(const TileStore& store, uint64_t pc) {
     });
 }
 
+// Calls visit(word of dynamic shared memory) for all that the warp's part of a product reads.
+template <class Visit>
+inline void for_each_operand_word(const Product& product, uint32_t first_row, Visit&& visit) {
+    const WarpgroupOperands& what = product.what;
+    const uint32_t size = is_tf32(what) ? 4 : 2, step = size < exchange->word_bytes ? 2 : 1;
+    const auto visit_operand = [&](uint64_t descriptor, bool along_k, uint32_t first, uint32_t count) {
+        const uint32_t step_k = along_k ? step : 1, step_across = along_k ? 1 : step;
+        for (uint32_t across = first; across < first + count; across += step_across) {
+            for (uint32_t k = 0; k < depth_of(what); k += step_k) {
+                const char* at = element_at(descriptor, along_k, across, k, size);
+                visit(word_of(static_cast<uint64_t>(at - smem.dynamic_begin)));
+            }
+        }
+    };
+    if (product.registers.empty()) {
+        visit_operand(what.a, what.a_along_k, first_row, 16);
+    }
+    visit_operand(what.b, what.b_along_k, 0, 2 * product.sums->count);
+}
+
+// A warp's part of a product may read its operands until it is known to be done. It takes the way of bulk
+// copies to shared memory. The last lane stands for the warp.
+void shadow_product_issued(const Product& product, uint32_t first_row) {
+    Shadow& shadow = shared_shadow(block->slot, Region::kDynamicShared);
+    const uint64_t pc = product.pc;
+    Thread* const running = current;
+    current = lane_of_warp(*current, 31);
+    for_each_operand_word(product, first_row, [&](uint64_t index) {
+        if (index >= shadow.words.size()) {
+            report_access(Kind::kOutOfBounds, Region::kDynamicShared, offset_of(index),
+                          exchange->word_bytes, false, pc);
+            end_process(State::kAborted);
+        }
+        Word& word = shadow.words[index];
+        if (!word.in_flight && may_overtake(word.writer, shadow.floor)) {
+            report_access(Kind::kNoProxyFence, Region::kDynamicShared, offset_of(index),
+                          exchange->word_bytes, false, pc, &word.writer);
+        }
+        touch_word(shadow, index, {Region::kDynamicShared, pc, true, false, false});
+        ++word.being_read;
+    });
+    current = running;
+}
+
+// The warp's last lane stands for what was read: up to which of its clocks.
+uint32_t shadow_product_done(const Product& product, const Thread& lane_0, uint64_t pc) {
+    Shadow& shadow = shared_shadow(block->slot, Region::kDynamicShared);
+    Thread& last = *lane_of_warp(lane_0, 31);
+    const Access reader{((block_number + 1) << kThreadBits) + last.index, epoch, last.clock,
+                        static_cast<uint32_t>(pc)};
+    for_each_operand_word(product, first_row(lane_0), [&](uint64_t index) {
+        --shadow.words[index].being_read;
+        note_reader(shadow.words[index], reader);
+    });
+    return last.clock++;
+}
+
+// Who has waited for a product knows that all warps of its group are done with it.
+void shadow_knows_products(const Thread& lane_0, const uint32_t* done) {
+    knows_other_warps = true;
+    for (uint32_t lane = 0; lane < 32; ++lane) {
+        uint32_t& seen = current->seen[lane_0.index + lane];
+        seen = std::max(seen, done[lane]);
+    }
+}
+
 void shadow_tile_store_landed(const TileStore& store, uint64_t pc) {
     for_each_global_word(store, [&](Word& word) {
         word.in_flight = false;

@@ -73,8 +73,31 @@ __attribute__((const)) uint3 block_index();
 __attribute__((const)) uint3 block_extent();
 __attribute__((const)) uint3 grid_extent();
 
-// The first two load matrices (ldmatrix), the others multiply (mma.sync), by element type and depth.
-enum class Tensor : unsigned { kLoad, kLoadTransposed, kF16K8, kF16K16, kBf16K16, kTf32K8 };
+// What a whole warp does: loads matrices (ldmatrix), stores them (stmatrix), multiplies (mma.sync, by element
+// type and depth), starts products of its warpgroup (wgmma) and waits for them.
+enum class Tensor : unsigned {
+    kLoad,
+    kLoadTransposed,
+    kStore,
+    kF16K8,
+    kF16K16,
+    kBf16K16,
+    kTf32K8,
+    kStartProduct,
+    kFenceRegisters,
+    kCommitProducts,
+    kMeet,
+};
+enum class TensorElement : unsigned { kF32, kTf32, kF16, kBf16 };
+
+// Descriptors of A, unless it is in registers, and of B; how they are stored.
+struct WarpgroupOperands {
+    TensorElement element;
+    unsigned long long a, b;
+    bool a_along_k, b_along_k;
+    bool accumulate;
+    unsigned num_sums;  // of a thread
+};
 enum class Vote : unsigned { kAny, kAll, kBallot };
 enum class Shuffle : unsigned { kIndex, kUp, kDown, kXor };
 enum class Atomic : unsigned {
@@ -98,6 +121,12 @@ void sync_warp(unsigned mask);
 int sync_block(int line, int predicate);
 void tensor_multiply(Tensor operation, float* d, const unsigned* a, const unsigned* b);
 void tensor_load(Tensor operation, unsigned* loaded, const void* row);
+void tensor_store(const unsigned* from, void* row);
+unsigned long long matrix_descriptor(const void* shared, unsigned leading_bytes,
+                                     unsigned stride_bytes);
+void multiply_warpgroup(const WarpgroupOperands& what, float* d, const unsigned* a);
+void order_warpgroup(Tensor operation);
+void wait_for_products(unsigned num_left);
 float float_of_half(unsigned half);
 unsigned half_of_float(float value);
 unsigned active_mask();
@@ -286,6 +315,9 @@ __forceinline__ float fabsf(float value) {
 }
 __forceinline__ float fmaxf(float a, float b) {
     return __builtin_fmaxf(a, b);
+}
+__forceinline__ float exp2f(float value) {
+    return __builtin_exp2f(value);
 }
 __forceinline__ float fminf(float a, float b) {
     return __builtin_fminf(a, b);

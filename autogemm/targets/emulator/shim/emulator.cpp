@@ -26,6 +26,7 @@
 #include "named_barriers.h"
 #include "tensor_cores.h"
 #include "tiles.h"
+#include "warpgroups.h"
 #ifdef AUTOGEMM_CHECK
 #include "hooks.h"
 #endif
@@ -36,7 +37,7 @@ namespace autogemm_emulator {
 void shadow_begin_block() {}
 void shadow_switch_block(uint32_t, uint32_t) {}
 void shadow_end_block() {}
-void shadow_matrix_row(const void*, uint64_t) {}
+void shadow_matrix_row(const void*, bool, uint64_t) {}
 void shadow_copy_issued(const Copy&, uint64_t) {}
 void shadow_copy_landed(const Copy&, uint64_t) {}
 void shadow_atomic(void*, uint64_t) {}
@@ -61,6 +62,11 @@ void shadow_bulk_copy_landed(const BulkCopy&) {}
 void shadow_tile_store_issued(const TileStore&) {}
 void shadow_tile_store_has_read(const TileStore&, uint64_t) {}
 void shadow_tile_store_landed(const TileStore&, uint64_t) {}
+void shadow_product_issued(const Product&, uint32_t) {}
+uint32_t shadow_product_done(const Product&, const Thread&, uint64_t) {
+    return 0;
+}
+void shadow_knows_products(const Thread&, const uint32_t*) {}
 static void shadow_begin_pass() {}
 static void shadow_begin_launch() {}
 

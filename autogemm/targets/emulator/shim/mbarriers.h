@@ -69,7 +69,6 @@ void fence_mbarrier_init() {
     for (Mbarrier& mbarrier : block->mbarriers) {
         mbarrier.fenced |= mbarrier.init_thread == current->index;
     }
-    shadow_proxy_fence();
 }
 
 void fence_proxy() {

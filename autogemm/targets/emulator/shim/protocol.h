@@ -33,6 +33,7 @@ enum class Kind : uint32_t {
     kDeadlock,
     kLostCopy,
     kNoProxyFence,
+    kNoRegisterFence,
 };
 
 // What is wrong with the use of a barrier: in Finding::size.
@@ -77,12 +78,10 @@ struct LaunchSpec {
     uint32_t reserved;
 };
 
-enum class TensorElement : uint32_t { kF32, kTf32, kF16, kBf16 };
-
 // A matrix and the tiles of it that TMA moves; columns and rows in elements.
 struct TensorMapSpec {
     uint32_t region;  // A, B, C or the workspace
-    TensorElement element;
+    uint32_t element;  // a TensorElement
     uint64_t offset_bytes;
     uint64_t ld_bytes;
     uint32_t columns, rows;

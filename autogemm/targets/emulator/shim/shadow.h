@@ -29,7 +29,7 @@ struct Word {
     uint8_t valid;
     uint8_t in_flight;
     uint8_t is_mbarrier;
-    uint8_t being_read;  // by tiles on their way out
+    uint16_t being_read;  // by tiles on their way out, by products of warpgroups
 };
 
 struct Shadow {

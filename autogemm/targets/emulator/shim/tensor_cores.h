@@ -43,7 +43,13 @@ struct LaneOperands {
     const unsigned *a, *b;
     const char* row;
     unsigned* loaded;
+    const WarpgroupOperands* warpgroup;
 };
+
+// warpgroups.h
+void start_product(const Thread& thread, const LaneOperands* const* lanes);
+void fence_registers(const Thread& thread);
+void commit_products(const Thread& thread);
 
 inline double number_of(Element element, unsigned bits) {
     if (element == Element::kBf16) {
@@ -118,6 +124,16 @@ inline void load_matrices(bool transposed, const LaneOperands* const* lanes) {
     }
 }
 
+// The other way round: stmatrix.
+inline void store_matrices(const LaneOperands* const* lanes) {
+    for (int lane = 0; lane < 32; ++lane) {
+        for (int i = 0; i < 4; ++i) {
+            const LaneOperands& to = *lanes[8 * i + lane / 4];
+            memcpy(const_cast<char*>(to.row) + 4 * (lane % 4), lanes[lane]->a + i, 4);
+        }
+    }
+}
+
 void finish_tensor(const Thread& thread) {
     const LaneOperands* lanes[32];
     for (uint32_t lane = 0; lane < 32; ++lane) {
@@ -134,6 +150,20 @@ void finish_tensor(const Thread& thread) {
             break;
         case Tensor::kLoadTransposed:
             load_matrices(true, lanes);
+            break;
+        case Tensor::kStore:
+            store_matrices(lanes);
+            break;
+        case Tensor::kStartProduct:
+            start_product(thread, lanes);
+            break;
+        case Tensor::kFenceRegisters:
+            fence_registers(thread);
+            break;
+        case Tensor::kCommitProducts:
+            commit_products(thread);
+            break;
+        case Tensor::kMeet:
             break;
         case Tensor::kF16K8:
             multiply_warp(Element::kF16, 8, lanes);
@@ -157,14 +187,21 @@ inline void with_whole_warp(Tensor operation, const LaneOperands& own, uint64_t 
 
 __attribute__((noinline)) void tensor_multiply(Tensor operation, float* d, const unsigned* a,
                                                const unsigned* b) {
-    with_whole_warp(operation, {d, a, b, nullptr, nullptr}, caller(__builtin_return_address(0)));
+    with_whole_warp(operation, {d, a, b, nullptr, nullptr, nullptr}, caller(__builtin_return_address(0)));
 }
 
 __attribute__((noinline)) void tensor_load(Tensor operation, unsigned* loaded, const void* row) {
     const uint64_t pc = caller(__builtin_return_address(0));
-    shadow_matrix_row(row, pc);
-    with_whole_warp(operation, {nullptr, nullptr, nullptr, static_cast<const char*>(row), loaded},
-                    pc);
+    shadow_matrix_row(row, false, pc);
+    const auto* at = static_cast<const char*>(row);
+    with_whole_warp(operation, {nullptr, nullptr, nullptr, at, loaded, nullptr}, pc);
+}
+
+__attribute__((noinline)) void tensor_store(const unsigned* from, void* row) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    shadow_matrix_row(row, true, pc);
+    const auto* at = static_cast<const char*>(row);
+    with_whole_warp(Tensor::kStore, {nullptr, from, nullptr, at, nullptr, nullptr}, pc);
 }
 
 }  // namespace autogemm_emulator

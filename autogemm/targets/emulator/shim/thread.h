@@ -41,6 +41,7 @@ enum class Status : uint8_t {
     kAtClusterBarrier,
     kAtMbarrier,
     kAtNamedBarrier,
+    kAtProducts,
     kDone,
 };
 
@@ -181,7 +182,7 @@ inline uint32_t num_clocks() {
 void shadow_begin_block();
 void shadow_switch_block(uint32_t from_slot, uint32_t to_slot);
 void shadow_end_block();
-void shadow_matrix_row(const void* row, uint64_t pc);
+void shadow_matrix_row(const void* row, bool write, uint64_t pc);
 void shadow_copy_issued(const Copy& copy, uint64_t pc);
 void shadow_copy_landed(const Copy& copy, uint64_t pc);
 void shadow_atomic(void* address, uint64_t pc);
@@ -203,6 +204,10 @@ void shadow_bulk_copy_landed(const BulkCopy& copy);
 void shadow_tile_store_issued(const TileStore& store);
 void shadow_tile_store_has_read(const TileStore& store, uint64_t pc);
 void shadow_tile_store_landed(const TileStore& store, uint64_t pc);
+struct Product;
+void shadow_product_issued(const Product& product, uint32_t first_row);
+uint32_t shadow_product_done(const Product& product, const Thread& lane_0, uint64_t pc);
+void shadow_knows_products(const Thread& lane_0, const uint32_t* done);
 
 inline void report_here(Kind kind, uint64_t pc, uint64_t other_pc = 0, uint32_t size = 0) {
     Finding finding{};
@@ -254,6 +259,8 @@ inline Block& block_of_own_cluster(uint32_t rank) {
 
 void leave_cluster_barrier();
 void end_tile_stores_of_thread();
+void end_products_of_thread();
+void forget_products(const Thread& lane_0);
 
 inline void run_thread() {
     const Exchange& e = *exchange;
@@ -272,6 +279,7 @@ inline void run_thread() {
                                                map(6), map(7));
     }
     end_tile_stores_of_thread();
+    end_products_of_thread();
     current->status = Status::kDone;
     leave_cluster_barrier();
     leave();

@@ -13,8 +13,12 @@ inline const TensorMapSpec& spec_of(const ::TensorMap& map) {
     return exchange->tensor_maps[map.words[0]];
 }
 
+inline TensorElement element_of(const TensorMapSpec& map) {
+    return static_cast<TensorElement>(map.element);
+}
+
 inline uint32_t element_bytes(const TensorMapSpec& map) {
-    return map.element == TensorElement::kF32 || map.element == TensorElement::kTf32 ? 4 : 2;
+    return element_of(map) == TensorElement::kF32 || element_of(map) == TensorElement::kTf32 ? 4 : 2;
 }
 
 inline uint32_t tile_bytes(const TensorMapSpec& map) {
@@ -64,7 +68,7 @@ void load_tile(const Tile& tile, Block& owner, char* shared) {
         char* const to =
             static_cast<char*>(shared_memory_of(owner, swizzled(shared + offset, map.swizzle_bytes)));
         from == nullptr ? memset(to, 0, size) : memcpy(to, from, size);
-        if (map.element == TensorElement::kTf32) {
+        if (element_of(map) == TensorElement::kTf32) {
             round_to_tf32(to);
         }
     };

@@ -35,11 +35,20 @@ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads)
     autogemm_emulator::sync_named(number, num_threads, false);
 }
 
+// Twin of templates/parts/shared_pointer.cu.jinja.
+__forceinline__ float* in_register(const float* shared) {
+    return const_cast<float*>(shared);
+}
+
 // Twins of templates/parts/cluster.cu.jinja.
 __forceinline__ unsigned cluster_rank() {
     return autogemm_emulator::rank_in_cluster();
 }
 __forceinline__ void cluster_arrive_release() {
+    autogemm_emulator::arrive_at_cluster();
+}
+// What is relaxed on a card orders here as the other form does.
+__forceinline__ void cluster_arrive_relaxed() {
     autogemm_emulator::arrive_at_cluster();
 }
 __forceinline__ void cluster_wait_acquire() {
@@ -73,6 +82,9 @@ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier, unsign
     autogemm_emulator::arrive_mbarrier(mbarrier, num_bytes);
 }
 __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier, unsigned rank) {
+    autogemm_emulator::arrive_mbarrier_of_rank(mbarrier, rank);
+}
+__forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier, unsigned rank) {
     autogemm_emulator::arrive_mbarrier_of_rank(mbarrier, rank);
 }
 __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsigned parity) {
@@ -145,6 +157,62 @@ __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
 AUTOGEMM_LDMATRIX(load_matrices, kLoad)
 AUTOGEMM_LDMATRIX(load_transposed, kLoadTransposed)
 #undef AUTOGEMM_LDMATRIX
+// Twins of templates/parts/wgmma.cu.jinja, for any number of columns.
+__forceinline__ unsigned long long matrix_descriptor_128(const void* shared, unsigned leading_bytes,
+                                                         unsigned stride_bytes) {
+    return autogemm_emulator::matrix_descriptor(shared, leading_bytes, stride_bytes);
+}
+#define AUTOGEMM_WGMMA(name, element, a_along_k, b_along_k)                                   \
+    template <int COUNT>                                                                      \
+    __forceinline__ void name(float (&d)[COUNT], unsigned long long a, unsigned long long b,  \
+                              unsigned accumulate) {                                          \
+        using namespace autogemm_emulator;                                                    \
+        multiply_warpgroup({TensorElement::element, a, b, a_along_k, b_along_k,               \
+                            accumulate != 0, COUNT}, d, nullptr);                             \
+    }
+#define AUTOGEMM_WGMMA_REGISTERS(name, element, b_along_k)                                    \
+    template <int COUNT>                                                                      \
+    __forceinline__ void name(float (&d)[COUNT], const unsigned (&a)[4], unsigned long long b, \
+                              unsigned accumulate) {                                          \
+        using namespace autogemm_emulator;                                                    \
+        multiply_warpgroup({TensorElement::element, 0, b, true, b_along_k, accumulate != 0,   \
+                            COUNT}, d, a);                                                    \
+    }
+AUTOGEMM_WGMMA(wgmma_f16_kk, kF16, true, true)
+AUTOGEMM_WGMMA(wgmma_f16_km, kF16, true, false)
+AUTOGEMM_WGMMA(wgmma_f16_mk, kF16, false, true)
+AUTOGEMM_WGMMA(wgmma_f16_mm, kF16, false, false)
+AUTOGEMM_WGMMA(wgmma_bf16_kk, kBf16, true, true)
+AUTOGEMM_WGMMA(wgmma_bf16_km, kBf16, true, false)
+AUTOGEMM_WGMMA(wgmma_bf16_mk, kBf16, false, true)
+AUTOGEMM_WGMMA(wgmma_bf16_mm, kBf16, false, false)
+AUTOGEMM_WGMMA(wgmma_tf32_kk, kTf32, true, true)
+AUTOGEMM_WGMMA_REGISTERS(wgmma_f16_rk, kF16, true)
+AUTOGEMM_WGMMA_REGISTERS(wgmma_f16_rm, kF16, false)
+AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rk, kBf16, true)
+AUTOGEMM_WGMMA_REGISTERS(wgmma_bf16_rm, kBf16, false)
+AUTOGEMM_WGMMA_REGISTERS(wgmma_tf32_rk, kTf32, true)
+#undef AUTOGEMM_WGMMA
+#undef AUTOGEMM_WGMMA_REGISTERS
+__forceinline__ void wgmma_fence() {
+    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kFenceRegisters);
+}
+__forceinline__ void wgmma_commit() {
+    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kCommitProducts);
+}
+__forceinline__ void wgmma_wait_0() {
+    autogemm_emulator::wait_for_products(0);
+}
+__forceinline__ void wgmma_wait_1() {
+    autogemm_emulator::wait_for_products(1);
+}
+template <int COUNT>
+__forceinline__ void keep_in_place(float (&)[COUNT]) {}
+__forceinline__ void give_up_registers() {}
+__forceinline__ void take_registers() {}
+__forceinline__ void store_matrices(void* row, const unsigned (&from)[4]) {
+    autogemm_emulator::tensor_store(from, row);
+}
 // Twin of a function of templates/sgemm_emulated.cu.jinja.
 __forceinline__ unsigned rest_of(unsigned number, unsigned part) {
     return __float_as_uint(__uint_as_float(number) - __uint_as_float(part));
@@ -159,6 +227,12 @@ __forceinline__ unsigned short bf16_from_float(float value) {
     const unsigned bits = __float_as_uint(value);
     const unsigned nearest = bits + 0x7fffu + (bits >> 16 & 1u);
     return value == value ? (unsigned short)(nearest >> 16) : (unsigned short)0x7fff;
+}
+__forceinline__ unsigned f16_pair(float low, float high) {
+    return f16_from_float(low) | (unsigned)f16_from_float(high) << 16;
+}
+__forceinline__ unsigned bf16_pair(float low, float high) {
+    return bf16_from_float(low) | (unsigned)bf16_from_float(high) << 16;
 }
 
 // wait_for_copies() leaves MAX_PENDING_COPIES groups in flight, a constant of the kernel's own text;

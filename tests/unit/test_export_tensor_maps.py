@@ -1,0 +1,142 @@
+"""Exported kernels with tensor maps and for sm_90a: what files say, and that nvcc takes them."""
+
+import shutil
+import subprocess
+from datetime import date
+from pathlib import Path
+
+import pytest
+from export_samples import stored_kernel
+from handover.tiles import SMEM_BYTES, TILES
+from hopper import tiny_wgmma
+from store_samples import H100
+
+from autogemm.codegen import Library, Variant, export_cuda, export_library
+from autogemm.dtypes import DType
+from autogemm.problem import Layout, Problem
+from autogemm.rule import Nearest
+from autogemm.space import Family, load_family
+
+TODAY = date(2026, 11, 21)
+
+# The kernel that the emulator proves, as a family; one map is of a workspace, which nobody reads.
+TILES_YAML = f"""
+family: tiles
+summary: Tiles moved by TMA, multiplied on CUDA cores.
+dtypes: {{a: f32, b: f32, c: f32, accumulate: f32}}
+architectures: ">=90"
+parameters:
+  BM: {{values: [8], doc: rows of C per thread block}}
+  BN: {{values: [32], doc: columns of C per thread block}}
+  BK: {{values: [8], doc: depth of a slab}}
+  PART: {{values: [0, 1], doc: whether there is a workspace}}
+derive:
+  padded_k: ceil_div(K, 8) * 8
+tensor_maps:
+  - {{name: map_a, matrix: A, box: [BK, BM], swizzle: 32}}
+  - {{name: map_b, matrix: B, box: [BN, BK], swizzle: 128}}
+  - {{name: map_c, matrix: C, box: [BN, BM]}}
+  - {{name: map_part, matrix: workspace, element: bf16, extent: [K, M], ld: padded_k, box: [64, 8],
+     swizzle: 128, offset_bytes: 256, when: PART}}
+workspace_bytes: "256 + 2 * M * padded_k if PART else 0"
+launch:
+  - {{kernel: gemm_kernel, threads: 64, grid: ["ceil_div(N, BN)", "ceil_div(M, BM)"],
+     smem_bytes: {SMEM_BYTES}}}
+seeds:
+  - {{BM: 8, BN: 32, BK: 8, PART: 0}}
+  - {{BM: 8, BN: 32, BK: 8, PART: 1}}
+"""
+
+
+@pytest.fixture
+def tiles(tmp_path: Path) -> Family:
+    parts = "{% set in_cluster, stores = false, true %}\n"
+    parts += "".join(f'{{% include "parts/{part}.cu.jinja" %}}\n' for part in TILES.parts)
+    text = TILES.text.replace(
+        "int ldc, const", "int ldc, {{ 'float* workspace, ' if config.PART }}const"
+    ).replace(
+        "TensorMap map_c)",
+        "TensorMap map_c{{ ', const __grid_constant__ TensorMap map_part' if config.PART }})",
+    )
+    folder = tmp_path / "tiles"
+    folder.mkdir()
+    (folder / "tiles.yaml").write_text(TILES_YAML)
+    (folder / "tiles.cu.jinja").write_text(parts + text)
+    return load_family(folder)
+
+
+def exported(family: Family, problem: Problem, seed: int = 0) -> str:
+    kernel = stored_kernel(family, problem, family.seeds[seed])
+    return export_cuda(kernel, family, "best.cu", TODAY)
+
+
+def test_the_launcher_makes_the_maps(tiles: Family) -> None:
+    text = " ".join(exported(tiles, Problem(256, 256, 256), 1).split())
+    assert "#include <cuda.h>" in text
+    for wanted in (
+        "{ CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, A, K, M, lda, 8, 8, CU_TENSOR_MAP_SWIZZLE_32B, }",
+        "{ CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, B, N, K, ldb, 32, 8, CU_TENSOR_MAP_SWIZZLE_128B, }",
+        "{ CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, C, N, M, ldc, 32, 8, CU_TENSOR_MAP_SWIZZLE_NONE, }",
+        "{ CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, workspace + 256, K, M, padded_k, 64, 8, "
+        "CU_TENSOR_MAP_SWIZZLE_128B, }",
+        "const long long padded_k = ceil_div(K, 8) * 8;",
+        # Rows that TMA could not read are refused.
+        "lda % 4 != 0 || reinterpret_cast<uintptr_t>(A) % 16 != 0",
+        "ldc % 4 != 0 || reinterpret_cast<uintptr_t>(C) % 16 != 0",
+    ):
+        assert wanted in text, wanted
+
+
+def test_the_file_says_how_it_is_compiled_for_sm_90a() -> None:
+    text = exported(tiny_wgmma(), Problem(256, 256, 256, Layout.NT, DType.BF16))
+    assert "nvcc -O3 -gencode arch=compute_90a,code=sm_90a best.cu -o best" in text
+    assert "-arch=sm_90 " not in text
+    assert "lda % 8 != 0 || reinterpret_cast<uintptr_t>(A) % 16 != 0" in text
+
+
+def library_of(family: Family) -> dict[str, str]:
+    problem = Problem(256, 256, 256)
+    variants = tuple(
+        Variant(number, family, config, problem, "no edges")
+        for number, config in enumerate(family.seeds)
+    )
+    rule = Nearest(((256, 256, 256),), (0,))
+    library = Library(H100, rule, family.seeds, variants, (0, 1), ((256, 256, 256),), (0,), ())
+    return export_library(library, TODAY, torch=True)
+
+
+def test_a_library_names_its_architecture(tiles: Family) -> None:
+    plain = library_of(tiles)
+    assert "set(CMAKE_CUDA_ARCHITECTURES 90)" in plain["CMakeLists.txt"]
+    template = tiles.template_path
+    assert template is not None
+    template.write_text('{% include "parts/sm_90a.cu.jinja" %}\n' + template.read_text())
+    special = library_of(tiles)
+    assert "set(CMAKE_CUDA_ARCHITECTURES 90a)" in special["CMakeLists.txt"]
+    assert '"TORCH_CUDA_ARCH_LIST", "9.0a"' in special["autogemm_torch.py"]
+
+
+needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="nvcc is not installed")
+SM_90A = ["-gencode", "arch=compute_90a,code=sm_90a"]
+
+
+def nvcc(folder: Path, *arguments: str) -> str:
+    command = ["nvcc", "-Werror", "all-warnings", "-Xcompiler", "-Wall", "-c", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stderr
+
+
+@pytest.mark.compile
+@needs_nvcc
+def test_nvcc_compiles_a_kernel_for_sm_90a(tmp_path: Path) -> None:
+    text = exported(tiny_wgmma(), Problem(256, 256, 256, Layout.NT, DType.BF16))
+    (tmp_path / "best.cu").write_text(text)
+    assert not nvcc(tmp_path, *SM_90A, "-DAUTOGEMM_LIBRARY", "best.cu")
+    assert "for compute capability 9.0 alone" in nvcc(tmp_path, "-arch=sm_90", "best.cu")
+
+
+@pytest.mark.compile
+@needs_nvcc
+def test_nvcc_compiles_a_library_with_tensor_maps(tiles: Family, tmp_path: Path) -> None:
+    for name, text in library_of(tiles).items():
+        (tmp_path / name).write_text(text)
+    assert not nvcc(tmp_path, "-arch=sm_90", "autogemm.cu")

@@ -1,0 +1,60 @@
+"""A parameter that a family got later has its default in configs that were made before."""
+
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+
+import pytest
+from export_samples import SPLIT_YAML, split_family, stored_kernel
+from store_samples import H100, SPEC
+
+from autogemm.codegen import export_cuda, render
+from autogemm.config import Config
+from autogemm.errors import UsageError
+from autogemm.outcome import Finals, FinalsEntry, Provenance
+from autogemm.problem import Problem
+from autogemm.space import Family, broken_constraints, launch_plan, load_family, snapped
+from autogemm.store import DecidedRow
+from autogemm.tuning.warm import warm_starts
+
+PROBLEM = Problem(64, 64, 64)
+OLD = Config.of("split", {"BM": 16, "VEC": 4})
+TODAY = Config.of("split", {"BM": 16, "SPLIT": 4, "VEC": 4})
+
+
+@pytest.fixture
+def family(tmp_path: Path) -> Family:
+    split_family(tmp_path / "split")
+    yaml = SPLIT_YAML.replace("SPLIT: {values: [1, 4],", "SPLIT: {values: [1, 4], default: 4,")
+    (tmp_path / "split" / "split.yaml").write_text(yaml)
+    return load_family(tmp_path / "split")
+
+
+def test_the_default_stands_where_the_family_has_it(family: Family) -> None:
+    assert family.completed(OLD) == TODAY
+    turned_round = Config.of("split", dict(reversed(TODAY.values)))
+    assert family.completed(turned_round) == TODAY
+    for other in (Config.of("split", {"BM": 16}), Config.of("mine", OLD.as_dict())):
+        with pytest.raises(UsageError, match="is no config of 'split'"):
+            family.completed(other)
+
+
+def test_it_is_rendered_launched_and_exported_like_todays(family: Family) -> None:
+    assert render(family, OLD, PROBLEM).text == render(family, TODAY, PROBLEM).text
+    assert launch_plan(family, OLD, PROBLEM) == launch_plan(family, TODAY, PROBLEM)
+    assert broken_constraints(family, OLD, PROBLEM, H100) == []
+    assert snapped(family, OLD, PROBLEM, H100) == TODAY
+    old, today = (
+        export_cuda(stored_kernel(family, PROBLEM, config), family, "a.cu", date(2026, 1, 1))
+        for config in (OLD, TODAY)
+    )
+    behind = "// autogemm:kernel:begin"
+    assert old.partition(behind)[2] == today.partition(behind)[2]
+
+
+def test_a_search_starts_from_it(family: Family) -> None:
+    entry = FinalsEntry("", OLD, "", (1.0,), 1.0, 1.0, 1.0, tied=False, verification=None)
+    finals = Finals((entry,), entry, 1, Provenance.MEASURED)
+    row = DecidedRow(1, replace(SPEC, problem=Problem(32, 64, 64)), finals)
+    (start,) = warm_starts([row], replace(SPEC, problem=PROBLEM), (family,), run_id=2)
+    assert start.configs == (TODAY,)

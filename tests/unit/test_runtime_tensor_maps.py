@@ -1,0 +1,63 @@
+"""Tensor maps in ``autogemm.gemm``: encoded for where matrices lie, again only when they move."""
+
+import ctypes
+from typing import Any
+
+import pytest
+from runtime_fakes import FakeDriver
+
+from autogemm.dtypes import Element
+from autogemm.kernel import TensorMap
+from autogemm.problem import Problem
+from autogemm.runtime import plans
+from autogemm.runtime.operands import Call
+from autogemm.runtime.plans import Card, Kernel, Plan
+
+MAPS = (
+    TensorMap("map_a", "A", Element.F32, (64, 64), 64, (32, 64), 128),
+    TensorMap("map_c", "C", Element.F32, (64, 64), 64, (32, 64), 128),
+)
+
+
+class Launches(FakeDriver):
+    """Keeps the last arguments of each launch, from where the maps begin."""
+
+    def launch(self, *call: Any) -> int:
+        pointers = (ctypes.c_void_p * 14).from_address(call[-1])
+        first = 12 if self.memory else 11
+        addresses = pointers[first : first + len(MAPS)]
+        self.seen = [ctypes.c_uint64.from_address(address or 0).value for address in addresses]
+        return 0
+
+
+@pytest.mark.parametrize("workspace_bytes", [0, 256])
+def test_maps_follow_their_matrices(monkeypatch: pytest.MonkeyPatch, workspace_bytes: int) -> None:
+    encoded: list[tuple[str, int]] = []
+
+    def encode(tensor_map: TensorMap, address: int, into: Any) -> None:
+        encoded.append((tensor_map.name, address))
+        into[0] = address
+
+    monkeypatch.setattr(plans, "encode", encode)
+    driver = Launches()
+    call = Call(Problem(64, 64, 64), False, ((0, 0, 0), (4096, 0, 4096)))
+    kernel = Kernel(((0, (1, 1, 1), (128, 1, 1), 0),), workspace_bytes, MAPS)
+    plan = Plan(Card(driver, 0), call, kernel, (2, 64, 64))
+
+    def run(a: int, c: int) -> list[tuple[str, int]]:
+        encoded.clear()
+        plan.run(a, 4096, c, 1.0, 0.0, 0)
+        return list(encoded)
+
+    step = 4 * 4096
+    first = [("map_a", 1024), ("map_c", 2048), ("map_a", 1024 + step), ("map_c", 2048 + step)]
+    assert run(1024, 2048) == first
+    assert driver.seen == [1024 + step, 2048 + step]
+    # The last batch lay elsewhere: the first one's maps are made anew.
+    assert run(1024, 2048) == first
+    single = Call(Problem(64, 64, 64), False, ((0, 0, 0),))
+    plan = Plan(Card(driver, 0), single, kernel, (64, 64))
+    assert run(1024, 2048) == first[:2]
+    assert run(1024, 2048) == []
+    assert run(1024, 8192) == [("map_c", 8192)]
+    assert driver.seen == [1024, 8192]
