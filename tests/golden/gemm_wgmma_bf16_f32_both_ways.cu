@@ -30,6 +30,7 @@ constexpr int CLUSTER_M = 2;
 // Blocks of a cluster, side by side, each of which fetches its part of A's slab for all.
 constexpr int CLUSTER_N = 2;
 // Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
+constexpr int BOX_M = 64;
 constexpr int C_BUFFERS = 2;
 
 constexpr int WARPGROUP = 128;
@@ -45,7 +46,9 @@ constexpr int SLOT_BYTES = (BM + BN) * 128;
 constexpr int ROW_TILES = WM / 64;
 constexpr int SUMS = WN / 2;
 constexpr int BOX_N = 128 / sizeof(Result);
-constexpr int BOX_BYTES = 64 * 128;
+constexpr int BOX_BYTES = BOX_M * 128;
+// Of a warpgroup's boxes.
+constexpr int C_BYTES = C_BUFFERS * 64 * 128;
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // The rank of this block among the blocks of its cluster.
@@ -541,8 +544,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(THREADS, 
                 const __grid_constant__ TensorMap map_c) {
     extern __shared__ __align__(1024) unsigned char shared[];
     unsigned char* const boxes = shared + STAGES * SLOT_BYTES;
-    unsigned long long* const barriers =
-        (unsigned long long*)(boxes + CONSUMERS * C_BUFFERS * BOX_BYTES);
+    unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
     Ring ring = {shared, barriers, barriers + STAGES};
     const int warpgroup = threadIdx.x / WARPGROUP;
     const int thread = threadIdx.x % WARPGROUP;
@@ -594,9 +596,8 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(THREADS, 
         const int column = warpgroup % (BN / WN) * WN;
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
             multiply_tile(ring, num_slabs, row, column, thread, sums);
-            store_sums(boxes + warpgroup * C_BUFFERS * BOX_BYTES, map_c, warpgroup,
-                       tiles.row(tile) + row, tiles.column(tile) + column,
-                       {M, N, alpha, beta, C, ldc}, sums);
+            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, tiles.row(tile) + row,
+                       tiles.column(tile) + column, {M, N, alpha, beta, C, ldc}, sums);
         }
         if (thread == 0) {
             wait_for_tile_reads(0);

@@ -28,6 +28,7 @@ constexpr int STAGES = 6;
 // Blocks of a cluster, side by side, each of which fetches its part of A's slab for all.
 constexpr int CLUSTER_N = 2;
 // Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
+constexpr int BOX_M = 64;
 constexpr int C_BUFFERS = 2;
 
 constexpr int WARPGROUP = 128;
@@ -43,7 +44,9 @@ constexpr int SLOT_BYTES = (BM + BN) * 128;
 constexpr int ROW_TILES = WM / 64;
 constexpr int SUMS = WN / 2;
 constexpr int BOX_N = 128 / sizeof(Result);
-constexpr int BOX_BYTES = 64 * 128;
+constexpr int BOX_BYTES = BOX_M * 128;
+// Of a warpgroup's boxes.
+constexpr int C_BYTES = C_BUFFERS * 64 * 128;
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // The rank of this block among the blocks of its cluster.
@@ -529,8 +532,9 @@ __device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap
                 const unsigned words[4] = {
                     f16_pair(mine[at], mine[at + 1]), f16_pair(mine[at + 2], mine[at + 3]),
                     f16_pair(mine[at + 4], mine[at + 5]), f16_pair(mine[at + 6], mine[at + 7])};
+                const int row = 16 * warp + lane % 16;
                 const int piece = (at / 4 + lane / 16) ^ lane % 8;
-                store_matrices(box + (16 * warp + lane % 16) * 128 + piece * 16, words);
+                store_matrices(box + row * 128 + piece * 16, words);
             }
             fence_before_bulk_copies();
             named_barrier_sync(1 + warpgroup, WARPGROUP);
@@ -550,8 +554,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
                 const __grid_constant__ TensorMap map_c) {
     extern __shared__ __align__(1024) unsigned char shared[];
     unsigned char* const boxes = shared + STAGES * SLOT_BYTES;
-    unsigned long long* const barriers =
-        (unsigned long long*)(boxes + CONSUMERS * C_BUFFERS * BOX_BYTES);
+    unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
     Ring ring = {shared, barriers, barriers + STAGES};
     unsigned long long* const turns = barriers + 2 * STAGES;
     const int warpgroup = threadIdx.x / WARPGROUP;
@@ -611,7 +614,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
             turn ^= 1;
             multiply_tile(ring, num_slabs, 0, 0, thread, turns + 1 - warpgroup, sums);
             ring.skip(num_slabs);
-            store_sums(boxes + warpgroup * C_BUFFERS * BOX_BYTES, map_c, warpgroup, tiles.row(tile),
+            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, tiles.row(tile),
                        tiles.column(tile), {M, N, alpha, beta, C, ldc}, sums);
         }
         if (thread == 0) {
