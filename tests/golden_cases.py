@@ -359,6 +359,21 @@ GOLDEN_CASES = (
         family="sgemm_emulated",
         least_arch=80,
     ),
+    GoldenCase("f16x3", square(4096), {"CLUSTER": 2}, family="sgemm_emulated_wgmma", least_arch=90),
+    GoldenCase(
+        "f16x3_any_size",
+        Problem(1000, 1003, 1017, Layout.TN, lda=1021, ldb=1021, ldc=1021),
+        {"BN": 64, "BLOCKS": 0},
+        family="sgemm_emulated_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16x3_edges",
+        Problem(1000, 1002, 1028, Layout.NT),
+        {"CLUSTER": 2, "CHUNK": 128},
+        family="sgemm_emulated_wgmma",
+        least_arch=90,
+    ),
     GoldenCase(
         "through_registers_any_size",
         Problem(5, 4093, 4094, ldb=4096, ldc=4096),

@@ -79,7 +79,7 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         "kernels": library.configs,
         "variants": variants,
         "has_tensor_maps": any(one["tensor_maps"] for one in variants),
-        "suffix": max(str(one["arch_suffix"]) for one in variants),
+        "suffix": max((str(one["arch_suffix"]) for one in variants), default=""),
         "order": list(library.by_merit),
         "conditions": _conditions(library),
         "tuned": [

@@ -3,22 +3,12 @@
 The emitted kernels run on the CPU with inputs of this file's own.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
-import numpy.typing as npt
 import pytest
+from fp32_runner import Runner, exact, in_fp32, relative_error
 
-from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.kernel import KernelSource
 from autogemm.problem import Layout, Problem
-from autogemm.space import launch_plan, load_family
-from autogemm.targets.emulator import Emulator, Mode
-from autogemm.targets.emulator.exchange import RawExchange, run_process
-from autogemm.targets.emulator.inputs import Inputs
-from autogemm.targets.emulator.toolchain import build
+from autogemm.targets.emulator import Emulator
 
 pytestmark = pytest.mark.emulated
 
@@ -26,72 +16,20 @@ SPLITS = ("tf32x3", "bf16x6", "bf16x9")
 PROBLEM = Problem(64, 64, 256, Layout.NN)
 FALLBACK = "store_tile_in_fp32(tile, lda, ldb, ldc, K, alpha, beta);"
 
-Matrix = npt.NDArray[np.float32]
 
-
-@dataclass(frozen=True)
-class Runner:
-    """Runs one config's kernel on given matrices."""
-
-    emulator: Emulator
-    split: str
-    chunk: int = 0
-
-    @property
-    def source(self) -> KernelSource:
-        family = load_family("sgemm_emulated")
-        values = {
-            **{"SPLIT": self.split, "BM": 64, "BN": 64, "BK": 32},
-            "CHUNK": self.chunk or (8 if self.split == "tf32x3" else 16),
-            **{"WM": 32, "WN": 32, "STAGES": 2, "REG_STAGES": 1, "SWIZZLE": 1},
-            **{"GROUP_M": 1, "MIN_BLOCKS": 1},
-        }
-        return render(family, Config.of(family.name, values), PROBLEM)
-
-    def __call__(self, a: Matrix, b: Matrix, edit: Callable[[str], str] = str) -> Matrix:
-        source = self.source
-        built = build(edit(source.text), Mode.FAST, self.emulator.toolchain, self.emulator.folder)
-        plan = launch_plan(load_family("sgemm_emulated"), source.config, PROBLEM)
-        c = np.full(PROBLEM.m * PROBLEM.n, np.nan, np.float32)
-        nothing = np.zeros((PROBLEM.m, PROBLEM.n))
-        inputs = Inputs(a.reshape(-1), b.reshape(-1), c, nothing, nothing)
-        header = RawExchange(
-            **{"m": 64, "n": 64, "k": 256, "lda": 256, "ldb": 64, "ldc": 64},
-            **{"alpha": 1.0, "beta": 0.0, "deadline_s": 60, "resident_blocks": 1},
-        )
-        raw = run_process(built.executable, header, plan, inputs.buffers(PROBLEM, 0, 0))
-        assert raw.state.completed
-        return raw.c.reshape(PROBLEM.m, PROBLEM.n)
+def runner(emulator: Emulator, split: str, chunk: int = 0) -> Runner:
+    values = {
+        **{"SPLIT": split, "BM": 64, "BN": 64, "BK": 32},
+        **{"CHUNK": chunk or (8 if split == "tf32x3" else 16)},
+        **{"WM": 32, "WN": 32, "STAGES": 2, "REG_STAGES": 1, "SWIZZLE": 1},
+        **{"GROUP_M": 1, "MIN_BLOCKS": 1},
+    }
+    return Runner(emulator, "sgemm_emulated", values, PROBLEM)
 
 
 @pytest.fixture(params=SPLITS)
 def run(emulator: Emulator, request: pytest.FixtureRequest) -> Runner:
-    return Runner(emulator, request.param)
-
-
-def matrices(scale: float = 1.0, seed: int = 0) -> tuple[Matrix, Matrix]:
-    rng = np.random.default_rng(seed)
-    a = rng.standard_normal((PROBLEM.m, PROBLEM.k)) * scale
-    b = rng.standard_normal((PROBLEM.k, PROBLEM.n))
-    return a.astype(np.float32), b.astype(np.float32)
-
-
-def exact(a: Matrix, b: Matrix) -> npt.NDArray[np.float64]:
-    return a.astype(np.float64) @ b.astype(np.float64)
-
-
-def in_fp32(a: Matrix, b: Matrix) -> Matrix:
-    """One product after the other, as a plain FP32 kernel adds them up (fused)."""
-    sums = np.zeros((PROBLEM.m, PROBLEM.n), np.float32)
-    for k in range(PROBLEM.k):
-        product = a[:, k : k + 1].astype(np.float64) * b[k : k + 1].astype(np.float64)
-        sums = (sums + product).astype(np.float32)
-    return sums
-
-
-def relative_error(c: Matrix, a: Matrix, b: Matrix) -> float:
-    """The largest error of an element, relative to its sum of sizes."""
-    return float(np.max(np.abs(c - exact(a, b)) / (np.abs(a) @ np.abs(b)).astype(np.float64)))
+    return runner(emulator, request.param)
 
 
 def without_fallback(text: str) -> str:
@@ -99,20 +37,9 @@ def without_fallback(text: str) -> str:
     return text.replace(FALLBACK, "")
 
 
-def inputs_of(kind: str) -> tuple[Matrix, Matrix]:
-    rng = np.random.default_rng(5)
-    a, b = matrices()
-    if kind == "uniform":
-        return np.abs(a) % 1, np.abs(b) % 1
-    if kind == "wide":
-        spread = [2.0 ** rng.integers(-12, 13, x.shape) for x in (a, b)]
-        return (a * spread[0]).astype(np.float32), (b * spread[1]).astype(np.float32)
-    return a, b
-
-
 @pytest.mark.parametrize("kind", ["normal", "uniform", "wide"])
 def test_errors_are_those_of_fp32_or_smaller(run: Runner, kind: str) -> None:
-    a, b = inputs_of(kind)
+    a, b = run.inputs_of(kind)
     mine = relative_error(run(a, b, without_fallback), a, b)
     plain = relative_error(in_fp32(a, b), a, b)
     assert 0 < mine <= plain
@@ -120,26 +47,26 @@ def test_errors_are_those_of_fp32_or_smaller(run: Runner, kind: str) -> None:
 
 def test_sums_drift_without_chunks(emulator: Emulator) -> None:
     # What tensor cores cut off has one sign where all products do.
-    a, b = inputs_of("uniform")
-    short, long = (Runner(emulator, "bf16x6", chunk)(a, b) for chunk in (64, 256))
+    a, b = runner(emulator, "bf16x6").inputs_of("uniform")
+    short, long = (runner(emulator, "bf16x6", chunk)(a, b) for chunk in (64, 256))
     reference = exact(a, b)
     assert np.all(long <= reference)
     assert np.abs(short - reference).mean() < 0.5 * np.abs(long - reference).mean()
 
 
 def test_plain_fp32_takes_over_only_where_it_must(run: Runner) -> None:
-    a, b = matrices()
+    a, b = run.normal()
     assert np.array_equal(run(a, b), run(a, b, without_fallback))
     # Near the ends of what is split: no harm yet.
     for scale in (2.0**-80, 2.0**100):
-        large, _ = matrices(scale)
+        large, _ = run.normal(scale)
         result = run(large, b, without_fallback)
         assert relative_error(result, large, b) < 2.0**-21
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_infinity_and_nan_come_out_as_ieee_has_them(run: Runner, value: float) -> None:
-    a, b = matrices()
+    a, b = run.normal()
     a[3, 7] = value
     b[11, 5] = value
     with np.errstate(invalid="ignore"):
@@ -151,7 +78,7 @@ def test_infinity_and_nan_come_out_as_ieee_has_them(run: Runner, value: float) -
 
 
 def test_infinity_times_zero_is_nan(run: Runner) -> None:
-    a, b = matrices()
+    a, b = run.normal()
     a[0, 0], b[0, :] = np.inf, 0.0
     result = run(a, b)
     assert np.isnan(result[0]).all()
@@ -168,7 +95,7 @@ def test_tiny_numbers_keep_their_bits(run: Runner, exponent: int) -> None:
 
 def test_numbers_near_overflow(run: Runner) -> None:
     largest = float(np.finfo(np.float32).max)
-    a, b = matrices()
+    a, b = run.normal()
     a[:, :] = 0.0
     a[np.arange(64), np.arange(64)] = largest
     b = np.where(np.arange(PROBLEM.k)[:, None] < 64, np.sign(b), b).astype(np.float32)
@@ -183,7 +110,7 @@ def test_numbers_near_overflow(run: Runner) -> None:
 
 def test_cancellation_leaves_what_fp32_leaves(run: Runner) -> None:
     # The second half of k takes back the first; what stays is a small, exact rest.
-    a, b = matrices()
+    a, b = run.normal()
     half = PROBLEM.k // 2
     a[:, half:], b[half:] = -a[:, :half], b[:half]
     a[:, 0] += np.float32(2.0**-10)
@@ -193,16 +120,16 @@ def test_cancellation_leaves_what_fp32_leaves(run: Runner) -> None:
 
 
 def test_a_lost_lower_part_shows(run: Runner) -> None:
-    a, b = matrices()
+    a, b = run.normal()
 
     def coarse(text: str) -> str:
         lower = (
             "low = __float_as_uint(__uint_as_float(number) - __uint_as_float(high));"
-            if run.split == "tf32x3"
+            if run.values["SPLIT"] == "tf32x3"
             else "hazard.left_over |= first | second;"
         )
         assert lower in text
-        lost = "low = 0u;" if run.split == "tf32x3" else "parts[stride] = 0u;"
+        lost = "low = 0u;" if run.values["SPLIT"] == "tf32x3" else "parts[stride] = 0u;"
         return text.replace(lower, lost)
 
     assert relative_error(run(a, b, coarse), a, b) > relative_error(in_fp32(a, b), a, b)

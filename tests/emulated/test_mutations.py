@@ -7,6 +7,7 @@ from mutations import BASES, MUTATIONS, Mutation
 from mutations_edges import EDGE_BASES, EDGE_MUTATIONS
 from mutations_shared import SHARED_BASES, SHARED_MUTATIONS
 from mutations_skinny import SKINNY_BASES, SKINNY_MUTATIONS
+from mutations_split import SPLIT_BASES, SPLIT_MUTATIONS
 from mutations_tensor import TENSOR_BASES, TENSOR_MUTATIONS
 
 from autogemm.codegen import render
@@ -14,8 +15,11 @@ from autogemm.targets.emulator import Emulator, EmulatorReport
 
 pytestmark = pytest.mark.emulated
 
-ALL_BASES = BASES | EDGE_BASES | SHARED_BASES | SKINNY_BASES | TENSOR_BASES
-ALL_MUTATIONS = MUTATIONS + EDGE_MUTATIONS + SHARED_MUTATIONS + SKINNY_MUTATIONS + TENSOR_MUTATIONS
+ALL_BASES = BASES | EDGE_BASES | SHARED_BASES | SKINNY_BASES | SPLIT_BASES | TENSOR_BASES
+ALL_MUTATIONS = (
+    *(*MUTATIONS, *EDGE_MUTATIONS, *SHARED_MUTATIONS, *SKINNY_MUTATIONS),
+    *(*SPLIT_MUTATIONS, *TENSOR_MUTATIONS),
+)
 
 
 def reports(

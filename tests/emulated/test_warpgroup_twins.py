@@ -22,8 +22,8 @@ def test_each_way_to_store_operands_is_right(emulator: Emulator, problem: Proble
         source, plan = render(family, config, problem), launch_plan(family, config, problem)
         report = emulator.verify(source, plan, problem)
         assert report.ok, report.message
-        fast = emulator.run(source, plan, problem, RunOptions(mode=Mode.FAST))
-        assert fast.ok, fast.message
+    fast = emulator.run(source, plan, problem, RunOptions(mode=Mode.FAST))
+    assert fast.ok, fast.message
 
 
 PROBLEM = Problem(72, 136, 200, Layout.NN, DType.BF16)

@@ -315,6 +315,9 @@ __forceinline__ float fabsf(float value) {
 __forceinline__ float fmaxf(float a, float b) {
     return __builtin_fmaxf(a, b);
 }
+__forceinline__ float exp2f(float value) {
+    return __builtin_exp2f(value);
+}
 __forceinline__ float fminf(float a, float b) {
     return __builtin_fminf(a, b);
 }

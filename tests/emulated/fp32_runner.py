@@ -1,0 +1,94 @@
+"""Kernels that make FP32 of tensor-core products, run on the CPU with inputs of a test's own."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from autogemm.codegen import render
+from autogemm.config import Config, Value
+from autogemm.kernel import KernelSource
+from autogemm.problem import Problem
+from autogemm.space import launch_plan, load_family
+from autogemm.targets.emulator import Emulator, Mode
+from autogemm.targets.emulator.exchange import RawExchange, run_process
+from autogemm.targets.emulator.inputs import Inputs
+from autogemm.targets.emulator.toolchain import build
+
+Matrix = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs one config's kernel on given matrices."""
+
+    emulator: Emulator
+    family: str
+    values: Mapping[str, Value]
+    problem: Problem
+
+    @property
+    def source(self) -> KernelSource:
+        family = load_family(self.family)
+        return render(family, Config.of(family.name, dict(self.values)), self.problem)
+
+    def __call__(self, a: Matrix, b: Matrix, edit: Callable[[str], str] = str) -> Matrix:
+        source, problem = self.source, self.problem
+        built = build(edit(source.text), Mode.FAST, self.emulator.toolchain, self.emulator.folder)
+        plan = launch_plan(load_family(self.family), source.config, problem)
+        c = np.full(problem.m * problem.n, np.nan, np.float32)
+        nothing = np.zeros((problem.m, problem.n))
+        inputs = Inputs(a.reshape(-1), b.reshape(-1), c, nothing, nothing)
+        header = RawExchange(
+            **{"m": problem.m, "n": problem.n, "k": problem.k},
+            **{"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc},
+            **{"alpha": 1.0, "beta": 0.0, "deadline_s": 60, "resident_blocks": 1},
+        )
+        raw = run_process(
+            built.executable, header, plan, inputs.buffers(problem, plan.workspace_bytes, 0)
+        )
+        assert raw.state.completed
+        return raw.c.reshape(problem.m, problem.n)
+
+    def normal(self, scale: float = 1.0, seed: int = 0) -> tuple[Matrix, Matrix]:
+        """Normal numbers, those of A times ``scale``."""
+        rng = np.random.default_rng(seed)
+        a = rng.standard_normal((self.problem.m, self.problem.k)) * scale
+        b = rng.standard_normal((self.problem.k, self.problem.n))
+        return a.astype(np.float32), b.astype(np.float32)
+
+    def inputs_of(self, kind: str) -> tuple[Matrix, Matrix]:
+        """Normal, uniform, or normal with exponents within +-12."""
+        rng = np.random.default_rng(5)
+        a, b = self.normal()
+        if kind == "uniform":
+            return np.abs(a) % 1, np.abs(b) % 1
+        if kind == "wide":
+            spread = [2.0 ** rng.integers(-12, 13, x.shape) for x in (a, b)]
+            return (a * spread[0]).astype(np.float32), (b * spread[1]).astype(np.float32)
+        return a, b
+
+
+def exact(a: Matrix, b: Matrix) -> npt.NDArray[np.float64]:
+    return a.astype(np.float64) @ b.astype(np.float64)
+
+
+def in_fp32(a: Matrix, b: Matrix) -> Matrix:
+    """One product after the other, as a plain FP32 kernel adds them up (fused)."""
+    sums = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for k in range(a.shape[1]):
+        product = a[:, k : k + 1].astype(np.float64) * b[k : k + 1].astype(np.float64)
+        sums = (sums + product).astype(np.float32)
+    return sums
+
+
+def relative_errors(c: Matrix, a: Matrix, b: Matrix) -> npt.NDArray[np.float64]:
+    """Of each element, relative to its sum of sizes; 0 where there is none."""
+    error = np.abs(c - exact(a, b))
+    return np.divide(error, exact(np.abs(a), np.abs(b)), out=error, where=error != 0)
+
+
+def relative_error(c: Matrix, a: Matrix, b: Matrix) -> float:
+    """The largest error of an element, relative to its sum of sizes."""
+    return float(relative_errors(c, a, b).max())

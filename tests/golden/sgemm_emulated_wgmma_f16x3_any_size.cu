@@ -1,0 +1,798 @@
+// Instructions of Hopper alone, which the plain target sm_90 does not have.
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
+#endif
+
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], row-major, FP32 made of tensor-core
+// products of lower precision.
+// Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
+//
+// A line is a row of op(A) or a column of op(B). Its numbers are brought near 2^14 by a power of
+// two, and split into two of F16: the upper 11 bits, and the next 11 times 2^11. Of four products
+// the three largest are added: the upper ones in one sum, the two mixed ones in another. Tensor
+// cores cut sums off, so that the upper one lasts for CHUNK products only and then goes to FP32.
+//
+// What is lost by splitting is below 2^-20 of |A||B|, in every element of C. Where that is not
+// certain, since numbers are too far below their line's largest, and where numbers are infinite or
+// NaN, a tile is computed in plain FP32 instead.
+//
+// Three launches: measure_kernel, split_kernel, gemm_kernel.
+//
+// Valid for:
+//   M: any, N: any, K: any
+//   A: any leading dimension; accessed element by element
+//   B: any leading dimension; accessed element by element
+//   C: any leading dimension; accessed element by element
+
+// Tile of C owned by one thread block: two warpgroups with 64 rows each.
+constexpr int BM = 128;
+constexpr int BN = 64;
+// Numbers of a line in one slab of K. Their upper parts, then their lower parts, make a row of 128
+// bytes, whose pieces of 16 bytes are turned from row to row as wgmma reads them.
+constexpr int DEPTH = 32;
+// Floats that take as much room as a row.
+constexpr int ROW = 32;
+constexpr int STAGES = 6;
+constexpr int STAGE = (BM + BN) * ROW;
+// Blocks below each other in C that share B's slabs.
+constexpr int CLUSTER = 1;
+// Products that tensor cores add up before their sum goes to FP32.
+constexpr int CHUNK = 64;
+constexpr int CHUNK_SLABS = CHUNK / DEPTH;
+static_assert(CHUNK % DEPTH == 0, "a chunk is a whole number of slabs");
+// Rows of clusters walked together, so that the blocks in flight share operands in L2.
+constexpr int GROUP_M = 8;
+// Sums of one thread.
+constexpr int SUMS = BN / 2;
+// A warpgroup of which one thread copies, then two that multiply.
+constexpr int PRODUCERS = 128;
+constexpr int THREADS = PRODUCERS + 256;
+// In descriptors, which count in 16 bytes: to the next 16 of K, and to the lower parts.
+constexpr int NEXT_K = 2;
+constexpr int LOWER = 4;
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// A barrier in shared memory, for num_arrivals arrivals in each phase.
+__device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(num_arrivals)
+                 : "memory");
+}
+
+// By the thread that initialised: for bulk copies and other blocks to see it. A barrier follows.
+__device__ __forceinline__ void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// What this thread and those ordered before it stored, before bulk copies that overwrite it.
+__device__ __forceinline__ void fence_before_bulk_copies() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// What came before is seen by who waits for this phase.
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long* mbarrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier))
+                 : "memory");
+}
+
+// The same, and the phase does not end before bulk copies have brought num_bytes.
+__device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier,
+                                                       unsigned num_bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(num_bytes)
+                 : "memory");
+}
+
+// Waits for the end of the phase of that parity; the first phase has parity 0.
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsigned parity) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(mbarrier);
+    unsigned done;
+    do {
+        asm volatile(
+            "{\n"
+            ".reg .pred done;\n"
+            "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, done;\n"
+            "}"
+            : "=r"(done)
+            : "r"(address), "r"(parity)
+            : "memory");
+    } while (done == 0);
+}
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Starts one copy of num_bytes, a multiple of 16, between addresses that are multiples of 16. The
+// phase of the mbarrier, which was told to expect as many bytes, ends when they have come.
+__device__ __forceinline__ void copy_bulk(float* shared, const float* global, unsigned num_bytes,
+                                          unsigned long long* mbarrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(global), "r"(num_bytes), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        : "memory");
+}
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by
+// row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
+// stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
+// k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
+__device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared,
+                                                                    unsigned leading_bytes,
+                                                                    unsigned stride_bytes) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    return (unsigned long long)(address >> 4 & 0x3fffu) |
+           (unsigned long long)(leading_bytes >> 4) << 16 |
+           (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
+}
+
+// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
+//   a: 64 x 16, stored along k
+//   b: 16 x 64, stored along k
+//   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
+__device__ __forceinline__ void wgmma_f16_kk(float (&d)[32], unsigned long long a,
+                                             unsigned long long b, unsigned accumulate) {
+    // clang-format off
+    asm volatile(
+        "{\n"
+        ".reg .pred accumulate;\n"
+        "setp.ne.b32 accumulate, %34, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 "
+        "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        "%28, %29, %30, %31 }, "
+        "%32, %33, accumulate, 1, 1, 0, 0;\n"
+        "}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+          "+f"(d[30]), "+f"(d[31])
+        : "l"(a), "l"(b), "r"(accumulate));
+    // clang-format on
+}
+
+// Before the first product that reads registers which this thread wrote.
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// The products started since the last call are one group.
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Until all groups are done, or all but the last.
+__device__ __forceinline__ void wgmma_wait_0() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_wait_1() {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
+// Behind a wait: the compiler must not read these sums earlier.
+__device__ __forceinline__ void keep_in_place(float (&sums)[32]) {
+    #pragma unroll
+    for (int i = 0; i < 32; ++i) {
+        asm volatile("" : "+f"(sums[i])::"memory");
+    }
+}
+
+// A warpgroup leaves registers to others, or takes what they left; by all of its threads.
+__device__ __forceinline__ void give_up_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+}
+
+__device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+}
+
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+__device__ __forceinline__ float float_from_f16(unsigned short bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+}
+
+// Rounded to nearest.
+__device__ __forceinline__ unsigned short f16_from_float(float value) {
+    unsigned short bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    return bits;
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// op(A)[m][k]; zero past the edges.
+__device__ __forceinline__ float element_a(const float* A, int lda, int m, int k, int M, int K) {
+    return m >= M || k >= K ? 0.0f : A[(long long)k * lda + m];
+}
+
+// op(B)[k][n]; zero past the edges.
+__device__ __forceinline__ float element_b(const float* B, int ldb, int k, int n, int K, int N) {
+    return k >= K || n >= N ? 0.0f : B[(long long)k * ldb + n];
+}
+
+// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, float sum, float alpha, float beta) {
+    *c = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
+}
+
+// What measuring 32 lines finds: the most of each over them.
+struct __align__(16) Facts {
+    // Numbers that are zero or subnormal.
+    float zeros;
+    // Over the others, the sum of log2(largest / |number|).
+    float spread;
+    // The sum of |number| / largest.
+    float size;
+    // 1 if there is a number that may lose more than 2^-22 of itself, else 0.
+    float loses;
+};
+
+__device__ __forceinline__ Facts most_of(const Facts& one, const Facts& other) {
+    return {fmaxf(one.zeros, other.zeros), fmaxf(one.spread, other.spread),
+            fmaxf(one.size, other.size), fmaxf(one.loses, other.loses)};
+}
+
+// What the launches hand over in the workspace. Lines are those of A, then those of B, each padded
+// to whole tiles.
+struct Workspace {
+    int num_slabs;
+    int lines_a;
+    int lines_b;
+    // Slab by slab, rows of all lines.
+    float* parts_a;
+    float* parts_b;
+    // Numbers were multiplied by two to the power of this.
+    int* exponents;
+    Facts* facts;
+
+    __device__ Workspace(int M, int N, int K, float* workspace) {
+        num_slabs = (K + DEPTH - 1) / DEPTH;
+        lines_a = (M + BM * CLUSTER - 1) / (BM * CLUSTER) * (BM * CLUSTER);
+        lines_b = (N + BN - 1) / BN * BN;
+        parts_a = workspace;
+        parts_b = parts_a + (long long)num_slabs * lines_a * ROW;
+        float* const behind = parts_b + (long long)num_slabs * lines_b * ROW;
+        exponents = reinterpret_cast<int*>(behind);
+        facts = reinterpret_cast<Facts*>(exponents + lines_a + lines_b);
+    }
+};
+
+// What is found out about a line. Sizes are FP32 numbers without sign, as bits.
+struct Line {
+    unsigned most;
+    // The least but zero: twice its bits, less 1.
+    unsigned least;
+    // Of numbers that are neither zero nor subnormal: how many, and the sum of their logarithms in
+    // units of 2^-7. The upper bits of a number are at most 2^7 * (127 + log2 of it), and less than
+    // 13 below that.
+    int count;
+    unsigned logarithms;
+    float sum;
+
+    __device__ __forceinline__ void add(float number) {
+        const unsigned bits = __float_as_uint(number) & 0x7fffffffu;
+        const bool is_normal = bits >= 0x00800000u;
+        most = max(most, bits);
+        least = min(least, 2u * bits - 1u);
+        count += is_normal ? 1 : 0;
+        logarithms += is_normal ? bits >> 16 : 0u;
+        sum += fabsf(number);
+    }
+};
+
+constexpr float LARGEST = 3.402823466e38f;
+constexpr int MEASURE_THREADS = 1024;
+constexpr int SPLIT_THREADS = 256;
+// Slabs that a block splits of 32 lines.
+constexpr int SPLIT_SLABS = 8;
+// Of 16 bytes, in a row.
+constexpr int PIECES = 8;
+
+// The power of two that brings a line's largest number into 2^14 to 2^15, or, where that is tiny,
+// as near as FP32 has it.
+__device__ __forceinline__ int exponent_for(unsigned most) {
+    return most == 0 ? 0 : min(14 + 127 - (int)(most >> 23), 126);
+}
+
+__device__ __forceinline__ float power_of_two(int exponent) {
+    return __int_as_float((exponent + 127) << 23);
+}
+
+// By two to the power of the exponent, which may be larger than FP32 has.
+__device__ __forceinline__ float divided(float number, int exponent) {
+    const int half = -exponent / 2;
+    return number * power_of_two(half) * power_of_two(-exponent - half);
+}
+
+// Of a line, from what the 32 lanes of a warp found in it, and the largest of all.
+__device__ __forceinline__ Facts facts_of_line(Line line, unsigned most, int K) {
+    // log2 of the largest exceeds its upper bits by less than 13 units.
+    float spread = (float)((unsigned)line.count * ((most >> 16) + 13u) - line.logarithms);
+    #pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+        line.least = min(line.least, __shfl_xor_sync(0xffffffffu, line.least, offset));
+        line.count += __shfl_xor_sync(0xffffffffu, line.count, offset);
+        line.sum += __shfl_xor_sync(0xffffffffu, line.sum, offset);
+        spread += __shfl_xor_sync(0xffffffffu, spread, offset);
+    }
+    if (most == 0) {
+        return {0.0f, 0.0f, 0.0f, 0.0f};
+    }
+    if (most >= 0x7f800000u) {
+        return {0.0f, LARGEST, (float)K, 1.0f};
+    }
+    const bool loses = (int)(line.least >> 24) <= (int)(most >> 23) - 28;
+    const float size = fminf(line.sum / __uint_as_float(most), (float)K);
+    return {(float)(K - line.count), spread / 128.0f, size, loses ? 1.0f : 0.0f};
+}
+
+// Eight numbers times a power of two: their upper parts, and what is left of each times 2^11.
+__device__ __forceinline__ void split_eight(const float (&numbers)[8], float power, uint4& upper,
+                                            uint4& lower) {
+    unsigned uppers[4];
+    unsigned lowers[4];
+    #pragma unroll
+    for (int i = 0; i < 8; ++i) {
+        const float number = numbers[i] * power;
+        const unsigned half = f16_from_float(number);
+        const float left = number - float_from_f16((unsigned short)half);
+        const unsigned other_half = f16_from_float(left * 2048.0f);
+        uppers[i / 2] = i % 2 == 0 ? half : uppers[i / 2] | half << 16;
+        lowers[i / 2] = i % 2 == 0 ? other_half : lowers[i / 2] | other_half << 16;
+    }
+    upper = make_uint4(uppers[0], uppers[1], uppers[2], uppers[3]);
+    lower = make_uint4(lowers[0], lowers[1], lowers[2], lowers[3]);
+}
+
+// This thread's share of 32 rows of op(A), from `first` on.
+// A lane has one, and the warps take k's in turn.
+__device__ __forceinline__ Line measure_a(const float* A, int lda, int M, int K, int first) {
+    const int lane = (int)threadIdx.x % 32;
+    const int warp = (int)threadIdx.x / 32;
+    const int m = first + lane;
+    Line line = {0u, 0xffffffffu, 0, 0u, 0.0f};
+    if (m >= M) {
+        return line;
+    }
+    #pragma unroll 8
+    for (int k = warp; k < K; k += 32) {
+        line.add(element_a(A, lda, m, k, M, K));
+    }
+    return line;
+}
+
+// Eight neighbours along k; zero past the edges.
+__device__ __forceinline__ void read_eight_a(const float* A, int lda, int M, int K, int m, int k,
+                                             float (&numbers)[8]) {
+    #pragma unroll
+    for (int i = 0; i < 8; ++i, ++k) {
+        numbers[i] = element_a(A, lda, m, k, M, K);
+    }
+}
+
+// The parts of 32 rows of op(A), from `first` on, in SPLIT_SLABS slabs: pieces of 16 bytes in
+// shared memory, as they lie in the workspace.
+__device__ __forceinline__ void split_a(const float* A, int lda, int M, int K, int first,
+                                        int first_slab, int num_slabs, const int* exponents,
+                                        uint4* pieces) {
+    const int lane = (int)threadIdx.x % 32;
+    const int warp = (int)threadIdx.x / 32;
+    const int line = lane;
+    const int piece = warp % 4;
+    const float power = power_of_two(exponents[line]);
+    float numbers[SPLIT_SLABS / 2][8];
+    #pragma unroll
+    for (int i = 0; i < SPLIT_SLABS / 2; ++i) {
+        const int slab = first_slab + 2 * i + warp / 4;
+        if (slab < num_slabs) {
+            read_eight_a(A, lda, M, K, first + line, slab * DEPTH + piece * 8, numbers[i]);
+        }
+    }
+    #pragma unroll
+    for (int i = 0; i < SPLIT_SLABS / 2; ++i) {
+        if (first_slab + 2 * i + warp / 4 < num_slabs) {
+            uint4* const row = pieces + ((2 * i + warp / 4) * 32 + line) * PIECES;
+            split_eight(numbers[i], power, row[piece ^ line % 8], row[(piece + 4) ^ line % 8]);
+        }
+    }
+}
+
+// This thread's share of 32 columns of op(B), from `first` on.
+// A lane has one, and the warps take k's in turn.
+__device__ __forceinline__ Line measure_b(const float* B, int ldb, int N, int K, int first) {
+    const int lane = (int)threadIdx.x % 32;
+    const int warp = (int)threadIdx.x / 32;
+    const int n = first + lane;
+    Line line = {0u, 0xffffffffu, 0, 0u, 0.0f};
+    if (n >= N) {
+        return line;
+    }
+    #pragma unroll 8
+    for (int k = warp; k < K; k += 32) {
+        line.add(element_b(B, ldb, k, n, K, N));
+    }
+    return line;
+}
+
+// Eight neighbours along k; zero past the edges.
+__device__ __forceinline__ void read_eight_b(const float* B, int ldb, int N, int K, int n, int k,
+                                             float (&numbers)[8]) {
+    #pragma unroll
+    for (int i = 0; i < 8; ++i, ++k) {
+        numbers[i] = element_b(B, ldb, k, n, K, N);
+    }
+}
+
+// The parts of 32 columns of op(B), from `first` on, in SPLIT_SLABS slabs: pieces of 16 bytes in
+// shared memory, as they lie in the workspace.
+__device__ __forceinline__ void split_b(const float* B, int ldb, int N, int K, int first,
+                                        int first_slab, int num_slabs, const int* exponents,
+                                        uint4* pieces) {
+    const int lane = (int)threadIdx.x % 32;
+    const int warp = (int)threadIdx.x / 32;
+    const int line = lane;
+    const int piece = warp % 4;
+    const float power = power_of_two(exponents[line]);
+    float numbers[SPLIT_SLABS / 2][8];
+    #pragma unroll
+    for (int i = 0; i < SPLIT_SLABS / 2; ++i) {
+        const int slab = first_slab + 2 * i + warp / 4;
+        if (slab < num_slabs) {
+            read_eight_b(B, ldb, N, K, first + line, slab * DEPTH + piece * 8, numbers[i]);
+        }
+    }
+    #pragma unroll
+    for (int i = 0; i < SPLIT_SLABS / 2; ++i) {
+        if (first_slab + 2 * i + warp / 4 < num_slabs) {
+            uint4* const row = pieces + ((2 * i + warp / 4) * 32 + line) * PIECES;
+            split_eight(numbers[i], power, row[piece ^ line % 8], row[(piece + 4) ^ line % 8]);
+        }
+    }
+}
+
+// Lines from the lanes of all warps to the warps: warp i gets what was found in line i.
+__device__ __forceinline__ Line turn_lines(const Line& line) {
+    __shared__ Line all[32][33];
+    const int lane = (int)threadIdx.x % 32;
+    const int warp = (int)threadIdx.x / 32;
+    all[warp][lane] = line;
+    __syncthreads();
+    return all[lane][warp];
+}
+
+// Measures 32 lines: the power of two for each, and facts that say how well they can be split.
+extern "C" __global__ void __launch_bounds__(MEASURE_THREADS)
+    measure_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                   const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
+                   float* __restrict__ workspace) {
+    __shared__ Facts of_lines[32];
+    const Workspace space(M, N, K, workspace);
+    const int lane = (int)threadIdx.x % 32;
+    const int warp = (int)threadIdx.x / 32;
+    const int first = (int)blockIdx.x * 32;
+    Line line;
+    if (first < space.lines_a) {
+        line = measure_a(A, lda, M, K, first);
+        line = turn_lines(line);
+    } else {
+        line = measure_b(B, ldb, N, K, first - space.lines_a);
+        line = turn_lines(line);
+    }
+    unsigned most = line.most;
+    #pragma unroll
+    for (int offset = 16; offset > 0; offset /= 2) {
+        most = max(most, __shfl_xor_sync(0xffffffffu, most, offset));
+    }
+    const Facts facts = facts_of_line(line, most, K);
+    if (lane == 0) {
+        space.exponents[first + warp] = exponent_for(most);
+        of_lines[warp] = facts;
+    }
+    __syncthreads();
+    if (warp == 0) {
+        Facts all = of_lines[lane];
+        #pragma unroll
+        for (int offset = 16; offset > 0; offset /= 2) {
+            const Facts other = {__shfl_xor_sync(0xffffffffu, all.zeros, offset),
+                                 __shfl_xor_sync(0xffffffffu, all.spread, offset),
+                                 __shfl_xor_sync(0xffffffffu, all.size, offset),
+                                 __shfl_xor_sync(0xffffffffu, all.loses, offset)};
+            all = most_of(all, other);
+        }
+        if (lane == 0) {
+            space.facts[blockIdx.x] = all;
+        }
+    }
+}
+
+// Splits SPLIT_SLABS slabs of 32 lines. What was measured last comes first: it is still in L2.
+extern "C" __global__ void __launch_bounds__(SPLIT_THREADS)
+    split_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
+                 float* __restrict__ workspace) {
+    __shared__ uint4 pieces[SPLIT_SLABS][32 * PIECES];
+    const Workspace space(M, N, K, workspace);
+    const int groups = (space.lines_a + space.lines_b) / 32;
+    const int first = (int)blockIdx.x % groups * 32;
+    const int first_slab = ((int)gridDim.x - 1 - (int)blockIdx.x) / groups * SPLIT_SLABS;
+    const bool is_a = first < space.lines_a;
+    const int lines = is_a ? space.lines_a : space.lines_b;
+    const int first_line = is_a ? first : first - space.lines_a;
+    if (is_a) {
+        split_a(A, lda, M, K, first_line, first_slab, space.num_slabs, space.exponents + first,
+                pieces[0]);
+    } else {
+        split_b(B, ldb, N, K, first_line, first_slab, space.num_slabs, space.exponents + first,
+                pieces[0]);
+    }
+    __syncthreads();
+    const int num_slabs = min(SPLIT_SLABS, space.num_slabs - first_slab);
+    float* const parts = is_a ? space.parts_a : space.parts_b;
+    for (int i = 0; i < num_slabs; ++i) {
+        float* const rows = parts + ((long long)(first_slab + i) * lines + first_line) * ROW;
+        reinterpret_cast<uint4*>(rows)[threadIdx.x] = pieces[i][threadIdx.x];
+    }
+}
+
+// Where a block works: its tile of C, by the number of its cluster's tiles.
+struct Place {
+    int m;
+    int n;
+
+    __device__ Place(int index, int M, int N, int rank) {
+        const int tiles_m = (M + BM * CLUSTER - 1) / (BM * CLUSTER);
+        const int tiles_n = (N + BN - 1) / BN;
+        const int first_m = index / (GROUP_M * tiles_n) * GROUP_M;
+        const int rows = min(GROUP_M, tiles_m - first_m);
+        const int in_group = index % (GROUP_M * tiles_n);
+        m = ((first_m + in_group % rows) * CLUSTER + rank) * BM;
+        n = in_group / rows * BN;
+    }
+};
+
+// Slabs in shared memory: which comes next, and how often all have been used.
+struct Ring {
+    int stage = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1u;
+        }
+    }
+};
+
+// By one thread: copies the slabs of one tile to shared memory as they become free.
+__device__ __forceinline__ void copy_slabs(float* shared, unsigned long long* filled,
+                                           unsigned long long* freed, const Workspace& space,
+                                           const Place& place, int rank, Ring& ring) {
+    const float* a = space.parts_a + (long long)place.m * ROW;
+    const float* b = space.parts_b + (long long)(place.n + rank * (BN / CLUSTER)) * ROW;
+    for (int slab = 0; slab < space.num_slabs; ++slab) {
+        mbarrier_wait(freed + ring.stage, ring.parity ^ 1u);
+        float* const stage = shared + ring.stage * STAGE;
+        mbarrier_arrive_expect(filled + ring.stage, STAGE * 4);
+        copy_bulk(stage, a, BM * ROW * 4, filled + ring.stage);
+        copy_bulk(stage + BM * ROW, b, BN * ROW * 4, filled + ring.stage);
+        a += (long long)space.lines_a * ROW;
+        b += (long long)space.lines_b * ROW;
+        ring.advance();
+    }
+}
+
+// A warp reads a stage no more: the producer may copy to it when all say so.
+__device__ __forceinline__ void free_stage(unsigned long long* freed, int stage) {
+    if (threadIdx.x % 32 == 0) {
+        mbarrier_arrive(freed + stage);
+    }
+}
+
+// By a warpgroup: sums of its 64 rows of a tile, times two to the power of the lines' exponents.
+__device__ __forceinline__ void multiply_slabs(const float* shared, unsigned long long* filled,
+                                               unsigned long long* freed, int num_slabs,
+                                               int first_row, Ring& ring, float (&sums)[SUMS]) {
+    float uppers[SUMS];
+    float mixed[SUMS];
+    #pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+        mixed[i] = 0.0f;
+    }
+    int stage = 0;
+    for (int slab = 0; slab < num_slabs; slab += CHUNK_SLABS) {
+        const int in_chunk = min(CHUNK_SLABS, num_slabs - slab);
+        for (int i = 0; i < in_chunk; ++i) {
+            mbarrier_wait(filled + ring.stage, ring.parity);
+            const float* const at = shared + ring.stage * STAGE;
+            const unsigned long long a = matrix_descriptor_128(at + first_row * ROW, 16, 1024);
+            const unsigned long long b = matrix_descriptor_128(at + BM * ROW, 16, 1024);
+            wgmma_fence();
+            wgmma_f16_kk(uppers, a, b, i > 0);
+            wgmma_f16_kk(uppers, a + NEXT_K, b + NEXT_K, 1);
+            wgmma_commit();
+            wgmma_f16_kk(mixed, a, b + LOWER, 1);
+            wgmma_f16_kk(mixed, a + NEXT_K, b + LOWER + NEXT_K, 1);
+            wgmma_f16_kk(mixed, a + LOWER, b, 1);
+            wgmma_f16_kk(mixed, a + LOWER + NEXT_K, b + NEXT_K, 1);
+            wgmma_commit();
+            // All but the mixed products of this slab are done, so that nobody reads the last one.
+            wgmma_wait_1();
+            if (slab + i > 0) {
+                free_stage(freed, stage);
+            }
+            stage = ring.stage;
+            ring.advance();
+        }
+        // Meanwhile the tensor cores have the mixed products to go on with.
+        keep_in_place(uppers);
+        #pragma unroll
+        for (int i = 0; i < SUMS; ++i) {
+            sums[i] += uppers[i];
+        }
+    }
+    wgmma_wait_0();
+    free_stage(freed, stage);
+    keep_in_place(mixed);
+    #pragma unroll
+    for (int i = 0; i < SUMS; ++i) {
+        sums[i] = fmaf(mixed[i], 1.0f / 2048.0f, sums[i]);
+    }
+}
+
+// Whether numbers far below their line's largest lost no more than 2^-22 of |A||B|.
+//
+// Of each at most 2^-50 of its line's largest is lost, which in an element of C makes at most
+// 2^-50 * largest * largest * size, with the size of the other line. And |A||B| is at least, by the
+// inequality of arithmetic and geometric means over the k where neither number is zero,
+// largest * largest * (how many) * 2^-(mean of both spreads over them).
+__device__ __forceinline__ bool is_exact(const Facts& a, const Facts& b, int K) {
+    const float lost = a.loses * b.size + b.loses * a.size;
+    const float spread = a.spread + b.spread;
+    const float many = (float)K - a.zeros - b.zeros;
+    const bool is_small = many > 0.0f && lost * exp2f(spread / many) <= 268435456.0f * many;
+    return spread < LARGEST && (lost == 0.0f || is_small);
+}
+
+// Of a tile's rows of A and columns of B.
+__device__ __forceinline__ bool is_exact(const Workspace& space, const Place& place, int K) {
+    const Facts* const facts_a = space.facts + place.m / 32;
+    const Facts* const facts_b = space.facts + (space.lines_a + place.n) / 32;
+    Facts a = facts_a[0];
+    #pragma unroll
+    for (int i = 1; i < BM / 32; ++i) {
+        a = most_of(a, facts_a[i]);
+    }
+    Facts b = facts_b[0];
+    #pragma unroll
+    for (int i = 1; i < BN / 32; ++i) {
+        b = most_of(b, facts_b[i]);
+    }
+    return is_exact(a, b, K);
+}
+
+// The tile of C from its sums: of each 8 columns a lane has two neighbours in two rows.
+__device__ __forceinline__ void store_tile(const Workspace& space, const Place& place, int M, int N,
+                                           float alpha, float beta, float* C, int ldc,
+                                           const float (&sums)[SUMS]) {
+    const int lane = (int)threadIdx.x % 32;
+    const int first_m = place.m + ((int)threadIdx.x - PRODUCERS) / 32 * 16 + lane / 4;
+    const int first_n = place.n + lane % 4 * 2;
+    const int* const exponents_b = space.exponents + space.lines_a;
+    #pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int m = first_m + half * 8;
+        if (m >= M) {
+            break;
+        }
+        const int exponent_a = space.exponents[m];
+        float* const row = C + (long long)m * ldc;
+        #pragma unroll
+        for (int j = 0; j < BN / 8; ++j) {
+            const int n = first_n + j * 8;
+            float two[2];
+            #pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                two[e] = divided(sums[4 * j + 2 * half + e], exponent_a + exponents_b[n + e]);
+            }
+            #pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                if (n + e < N) {
+                    update(row + n + e, two[e], alpha, beta);
+                }
+            }
+        }
+    }
+}
+
+// The tile of C from the matrices themselves, in plain FP32: right whatever the numbers are.
+__device__ __forceinline__ void store_tile_in_fp32(const float* A, int lda, const float* B, int ldb,
+                                                   const Place& place, int M, int N, int K,
+                                                   float alpha, float beta, float* C, int ldc) {
+    constexpr int SIDE = 16;
+    static_assert(SIDE * SIDE == THREADS - PRODUCERS, "the consumers stand in a square");
+    const int first_m = place.m + ((int)threadIdx.x - PRODUCERS) / SIDE;
+    const int first_n = place.n + (int)threadIdx.x % SIDE;
+    float sums[BM / SIDE][BN / SIDE] = {};
+    for (int k = 0; k < K; ++k) {
+        float b[BN / SIDE];
+        #pragma unroll
+        for (int j = 0; j < BN / SIDE; ++j) {
+            b[j] = element_b(B, ldb, k, first_n + j * SIDE, K, N);
+        }
+        #pragma unroll
+        for (int i = 0; i < BM / SIDE; ++i) {
+            const float a = element_a(A, lda, first_m + i * SIDE, k, M, K);
+            #pragma unroll
+            for (int j = 0; j < BN / SIDE; ++j) {
+                sums[i][j] = fmaf(a, b[j], sums[i][j]);
+            }
+        }
+    }
+    #pragma unroll
+    for (int i = 0; i < BM / SIDE; ++i) {
+        const int m = first_m + i * SIDE;
+        #pragma unroll
+        for (int j = 0; j < BN / SIDE; ++j) {
+            const int n = first_n + j * SIDE;
+            if (m < M && n < N) {
+                update(C + (long long)m * ldc + n, sums[i][j], alpha, beta);
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
+                float* __restrict__ workspace) {
+    extern __shared__ __align__(1024) float shared[];
+    auto* const filled = reinterpret_cast<unsigned long long*>(shared + STAGES * STAGE);
+    unsigned long long* const freed = filled + STAGES;
+    const Workspace space(M, N, K, workspace);
+    const int num_tiles = (M + BM * CLUSTER - 1) / (BM * CLUSTER) * ((N + BN - 1) / BN);
+    const int clusters = (int)gridDim.x / CLUSTER;
+    const int cluster = (int)blockIdx.x / CLUSTER;
+    const int rank = 0;
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(filled + stage, 1);
+            // The consumers' warps of each block.
+            mbarrier_init(freed + stage, (THREADS - PRODUCERS) / 32 * CLUSTER);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    Ring ring;
+    if (threadIdx.x < PRODUCERS) {
+        give_up_registers();
+        if (threadIdx.x == 0) {
+            for (int tile = cluster; tile < num_tiles; tile += clusters) {
+                copy_slabs(shared, filled, freed, space, Place(tile, M, N, rank), rank, ring);
+            }
+        }
+    } else {
+        take_registers();
+        const int first_row = ((int)threadIdx.x - PRODUCERS) / 128 * 64;
+        for (int tile = cluster; tile < num_tiles; tile += clusters) {
+            const Place place(tile, M, N, rank);
+            float sums[SUMS] = {};
+            multiply_slabs(shared, filled, freed, space.num_slabs, first_row, ring, sums);
+            if (is_exact(space, place, K)) {
+                store_tile(space, place, M, N, alpha, beta, C, ldc, sums);
+            } else {
+                store_tile_in_fp32(A, lda, B, ldb, place, M, N, K, alpha, beta, C, ldc);
+            }
+        }
+    }
+}
