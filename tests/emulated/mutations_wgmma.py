@@ -62,15 +62,11 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(R, "sums not waited for", "wgmma_wait_0();", ""),
     Mutation(R, "half a step along k", "step * 32;", "step * 16;"),
     Mutation(
-        R,
-        "stripes at the wrong distance",
-        "column * 128, BK * 128, 1024",
-        "column * 128, 1024, 1024",
+        R, "eight rows too far", "column * 128, BK * 128, 1024", "column * 128, BK * 128, 2048"
     ),
     Mutation(R, "the first product adds", "slab > 0 || step > 0);", "true);"),
     Mutation(W, "k's of a register", "4 * (at / 2);", "4 * (at % 2);"),
     Mutation(W, "pieces not turned back", "row % BK / 4 ^ k % 8;", "row % BK / 4;"),
-    Mutation(W, "one set of fragments", "before, odd, sums", "before, even, sums"),
     # C.
     Mutation(R, "pieces of C not turned", "^ lane % 8;", ";"),
     Mutation(R, "TMA is not told of what was stored", "fence_before_bulk_copies();", ""),
@@ -89,7 +85,7 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(T, "slots of the other's tile", "ring.skip(num_slabs);\n            store", "store"),
     Mutation(W, "columns of C by the wrong lanes", "warp / 2 * BOX_BYTES", "warp % 2 * BOX_BYTES"),
     # Clusters.
-    Mutation(M, "slots let go at home only", "thread < CLUSTER_M * CLUSTER_N", "thread < 1"),
+    Mutation(M, "slots let go at home only", "lane < CLUSTER_M * CLUSTER_N", "lane < 1"),
     Mutation(M, "the wrong part for all", "tiles.row_in_cluster * ROWS", "0 * ROWS"),
     Mutation(M, "to the wrong blocks", "0x5u << tiles.row_in_cluster", "0x3u"),
     Mutation(M, "a block leaves early", END_OF_CLUSTER, "}"),
