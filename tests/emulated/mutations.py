@@ -111,8 +111,6 @@ BASES: dict[str, Base] = {
 }
 
 P, F, D, K, A, W, S = BASES
-HANDED = "        }\n    }\n"
-BARRIER_AFTER_HANDING = f"{HANDED}    __syncthreads();\n"
 APART_BARRIER = (
     "if (k == BK - 1) {\n                named_barrier_sync(1 + place.slice, SLICE_THREADS);"
 )
@@ -178,21 +176,19 @@ MUTATIONS: tuple[Mutation, ...] = (
         "% SLICE_THREADS;\n    __syncthreads();",
         "% SLICE_THREADS;",
     ),
-    Mutation(K, "no barrier after handing over", BARRIER_AFTER_HANDING, HANDED),
     Mutation(
         K,
-        "some leave before the barrier",
-        BARRIER_AFTER_HANDING,
-        f"{HANDED}    if (slice > 0) {{\n        __syncthreads();\n    }}\n",
+        "no barrier after handing over",
+        "    }\n    __syncthreads();\n    #pragma unroll 3",
+        "    }\n    #pragma unroll 3",
     ),
-    Mutation(K, "slices store rows of others", "if (place.slice != i / SHARE)", "if (false)"),
+    Mutation(K, "slices store what others store", "first += SLICE_K * VEC_C", "first += VEC_C"),
     Mutation(
         K, "all slices multiply the same part", "place.slice * DEPTH * STRIDE_A", "0 * STRIDE_A"
     ),
-    Mutation(K, "a slice left out", "giver < GIVERS", "giver < GIVERS - 1"),
-    Mutation(K, "a slice too many", "giver < GIVERS", "giver < SLICE_K"),
-    Mutation(K, "handed to the wrong place", "slice - (slice > owner)", "slice"),
-    Mutation(K, "shares too small", "(TM + SLICE_K - 1) / SLICE_K", "TM / SLICE_K - 1"),
+    Mutation(K, "a slice left out", "slice < SLICE_K;", "slice < SLICE_K - 1;"),
+    Mutation(K, "a slice too many", "slice < SLICE_K;", "slice <= SLICE_K;"),
+    Mutation(K, "handed to the wrong place", "(place.slice * SUMS + i)", "(place.slice + i)"),
     # Slices with slabs and barriers of their own.
     Mutation(A, "no barrier in the loop", APART_BARRIER, "if (k == BK - 1) {"),
     Mutation(
