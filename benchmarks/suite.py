@@ -1,10 +1,11 @@
-"""Tunes and measures the suite of FP32 shapes on a GPU, and draws what came out.
+"""Tunes and measures a suite of shapes on a GPU, and draws what came out.
 
 Every shape is tuned from an empty database by `autogemm tune` as a person would run it; its ratio
 is that of the finals: paired with cuBLAS, interleaved, in random order. Stopped early, the same
 command goes on with the shapes that are missing.
 
     benchmarks/gpu_box.sh run python3 benchmarks/suite.py --commit COMMIT --out OUT
+    benchmarks/gpu_box.sh run python3 benchmarks/suite.py --dtype bf16 --out OUT/bf16
     python benchmarks/suite.py --draw benchmarks/results/suite_h100.json --out docs/img
 """
 
@@ -28,10 +29,16 @@ SHAPES = (
     *("1000", "1023", "4095", "4096x256x1024", "16x4096x4096", "64x4096x4096", "4096x4096x64"),
     *("256x256x16384", "8192x128x8192", "3072x768x768", "32x32x65536", "2048x8192x512"),
 )
+# Where tensor cores are compared: squares, and the layers of a language model.
+TENSOR_SHAPES = (
+    *("1024", "2048", "4096", "8192"),
+    *("8192x1024x8192", "4096x14336x4096", "64x4096x4096"),
+)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--shapes", default=",".join(SHAPES), help="M=N=K or MxNxK, by commas.")
+@click.option("--shapes", default="", help="M=N=K or MxNxK, by commas. Default: the suite.")
+@click.option("--dtype", default="f32", help="As of autogemm tune.")
 @click.option("--trials", default=150, help="Trials a shape.")
 @click.option("--budget", default="20s", help="Search time a shape.")
 @click.option("--max-error", default="", help="As of autogemm tune: a number, or cublas.")
@@ -40,6 +47,7 @@ SHAPES = (
 @click.option("--out", required=True, type=click.Path(file_okay=False), help="Folder of results.")
 def main(  # noqa: PLR0913, PLR0917  # the options of a command
     shapes: str,
+    dtype: str,
     trials: int,
     budget: str,
     max_error: str,
@@ -54,11 +62,12 @@ def main(  # noqa: PLR0913, PLR0917  # the options of a command
         plot(json.loads(Path(draw).read_text()), folder / f"{Path(draw).stem}.svg")
         return
     state = folder / "suite.json"
-    results = json.loads(state.read_text()) if state.exists() else _headed(commit)
+    results = json.loads(state.read_text()) if state.exists() else _headed(commit, dtype)
     done = {row["shape"] for row in results["rows"]}
-    search = ["--trials", str(trials), "--budget", budget]
+    search = ["--trials", str(trials), "--budget", budget, "--dtype", dtype]
     search += ["--max-error", max_error] if max_error else []
-    for shape in [shape for shape in shapes.split(",") if shape not in done]:
+    wanted = shapes.split(",") if shapes else SHAPES if dtype == "f32" else TENSOR_SHAPES
+    for shape in [shape for shape in wanted if shape not in done]:
         results["rows"].append(_tuned(shape, search, folder))
         write_atomically(state, (json.dumps(results, indent=1) + "\n").encode())
         click.echo(_line(results["rows"][-1]))
@@ -67,13 +76,14 @@ def main(  # noqa: PLR0913, PLR0917  # the options of a command
     click.echo(text)
 
 
-def _headed(commit: str) -> dict[str, Any]:
+def _headed(commit: str, dtype: str) -> dict[str, Any]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     card = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
     return {
         "gpu": card.splitlines()[0],
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit,
+        "dtype": dtype,
         "command": shlex.join(["benchmarks/suite.py", *sys.argv[1:]]),
         "rows": [],
     }
@@ -133,7 +143,7 @@ def table(results: dict[str, Any]) -> str:
         [
             f"{results['gpu']}, {results['date']}, commit {results['commit']}",
             f"command: {results['command']}",
-            "ratio: speed over cuBLAS SGEMM (FP32, TF32 off), paired and interleaved; error:",
+            f"ratio: speed over {_baseline(results)}, paired and interleaved; error:",
             "relative Frobenius against float64; s: search, compilation and finals of the shape",
             "",
             head,
@@ -144,6 +154,14 @@ def table(results: dict[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _baseline(results: dict[str, Any]) -> str:
+    # Files of before had FP32 alone.
+    dtype = results.get("dtype", "f32")
+    if dtype == "f32":
+        return "cuBLAS SGEMM (FP32, TF32 off)"
+    return f"the fastest of cuBLAS and cuBLASLt in {dtype}"
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
@@ -160,7 +178,7 @@ def plot(results: dict[str, Any], path: Path) -> None:
     axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
     axes.axvline(1.0, color="black", linewidth=1)
     axes.invert_yaxis()
-    axes.set_xlabel(f"speed over cuBLAS SGEMM, FP32 ({results['gpu']}, {results['date']})")
+    axes.set_xlabel(f"speed over {_baseline(results)}\n{results['gpu']}, {results['date']}")
     axes.margins(x=0.1)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
