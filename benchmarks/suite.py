@@ -99,13 +99,16 @@ def _tuned(shapes: Sequence[str], database: Path, options: dict[str, Any]) -> li
         command += ["--max-error", options["max_error"]]
     # Certification says nothing of speed: `tune` does it, this need not.
     command += ["--json", "--no-certify", "--db", str(database)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-    if done.returncode:
-        raise click.ClickException(f"autogemm tune ended with {done.returncode}")
-    problems = json.loads(done.stdout)["problems"]
-    for failed in [one for one in problems if one["config"] is None]:
-        raise click.ClickException(f"{failed['size']}: {failed['error']}")
-    return [_row(shape, one) for shape, one in zip(shapes, problems, strict=True)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tuning:
+        try:
+            text, _ = tuning.communicate()
+        except KeyboardInterrupt:
+            # It was told too, and ends with what there is.
+            text, _ = tuning.communicate()
+    if not text:
+        raise click.ClickException(f"autogemm tune ended with {tuning.returncode}")
+    problems = json.loads(text)["problems"]
+    return [_row(shape, one) for shape, one in zip(shapes, problems, strict=False) if one["config"]]
 
 
 def _row(shape: str, tuned: dict[str, Any]) -> dict[str, Any]:
