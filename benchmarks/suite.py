@@ -105,10 +105,11 @@ def _tuned(shapes: Sequence[str], database: Path, options: dict[str, Any]) -> li
         except KeyboardInterrupt:
             # It was told too, and ends with what there is.
             text, _ = tuning.communicate()
-    if not text:
-        raise click.ClickException(f"autogemm tune ended with {tuning.returncode}")
-    problems = json.loads(text)["problems"]
-    return [_row(shape, one) for shape, one in zip(shapes, problems, strict=False) if one["config"]]
+    problems = json.loads(text)["problems"] if text else []
+    rows = [_row(shape, one) for shape, one in zip(shapes, problems, strict=False) if one["config"]]
+    if not rows:
+        raise click.ClickException(f"autogemm tune ended with {tuning.returncode} and no winner")
+    return rows
 
 
 def _row(shape: str, tuned: dict[str, Any]) -> dict[str, Any]:
