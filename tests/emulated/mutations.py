@@ -1,6 +1,6 @@
 """Bugs to plant in emitted kernels: each is one text edit that a slip of the pen could make."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autogemm.config import Config, Value
 from autogemm.kernel import KernelSource, LaunchPlan
@@ -12,12 +12,14 @@ from autogemm.space import Family, launch_plan, load_family
 class Base:
     """A config of a family, and problems that need the same text.
 
-    A parameter that is not named has the first of its values.
+    A parameter that is not named has the first of its values. ``num_blocks`` are launched where it
+    is not 0: kernels that walk over tiles need not have a block for each.
     """
 
     values: dict[str, Value]
     problems: tuple[Problem, ...]
     family_name: str = "sgemm_simt"
+    num_blocks: int = 0
 
     @property
     def family(self) -> Family:
@@ -29,7 +31,11 @@ class Base:
         return Config.of(self.family_name, names | self.values)
 
     def plan(self, problem: Problem) -> LaunchPlan:
-        return launch_plan(self.family, self.config, problem)
+        plan = launch_plan(self.family, self.config, problem)
+        if not self.num_blocks:
+            return plan
+        grid = (self.num_blocks, 1, 1)
+        return replace(plan, launches=tuple(replace(one, grid=grid) for one in plan.launches))
 
 
 @dataclass(frozen=True)
@@ -111,8 +117,6 @@ BASES: dict[str, Base] = {
 }
 
 P, F, D, K, A, W, S = BASES
-HANDED = "        }\n    }\n"
-BARRIER_AFTER_HANDING = f"{HANDED}    __syncthreads();\n"
 APART_BARRIER = (
     "if (k == BK - 1) {\n                named_barrier_sync(1 + place.slice, SLICE_THREADS);"
 )
@@ -178,21 +182,19 @@ MUTATIONS: tuple[Mutation, ...] = (
         "% SLICE_THREADS;\n    __syncthreads();",
         "% SLICE_THREADS;",
     ),
-    Mutation(K, "no barrier after handing over", BARRIER_AFTER_HANDING, HANDED),
     Mutation(
         K,
-        "some leave before the barrier",
-        BARRIER_AFTER_HANDING,
-        f"{HANDED}    if (slice > 0) {{\n        __syncthreads();\n    }}\n",
+        "no barrier after handing over",
+        "    }\n    __syncthreads();\n    #pragma unroll 3",
+        "    }\n    #pragma unroll 3",
     ),
-    Mutation(K, "slices store rows of others", "if (place.slice != i / SHARE)", "if (false)"),
+    Mutation(K, "slices store what others store", "first += SLICE_K * VEC_C", "first += VEC_C"),
     Mutation(
         K, "all slices multiply the same part", "place.slice * DEPTH * STRIDE_A", "0 * STRIDE_A"
     ),
-    Mutation(K, "a slice left out", "giver < GIVERS", "giver < GIVERS - 1"),
-    Mutation(K, "a slice too many", "giver < GIVERS", "giver < SLICE_K"),
-    Mutation(K, "handed to the wrong place", "slice - (slice > owner)", "slice"),
-    Mutation(K, "shares too small", "(TM + SLICE_K - 1) / SLICE_K", "TM / SLICE_K - 1"),
+    Mutation(K, "a slice left out", "slice < SLICE_K;", "slice < SLICE_K - 1;"),
+    Mutation(K, "a slice too many", "slice < SLICE_K;", "slice <= SLICE_K;"),
+    Mutation(K, "handed to the wrong place", "(place.slice * SUMS + i)", "(place.slice + i)"),
     # Slices with slabs and barriers of their own.
     Mutation(A, "no barrier in the loop", APART_BARRIER, "if (k == BK - 1) {"),
     Mutation(

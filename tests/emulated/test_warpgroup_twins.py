@@ -46,11 +46,6 @@ SLIPS = {
         "of sums that a product still adds to",
     ),
     "the slab not waited for": (FULL, "", "in flight"),
-    "copied over what others still read": (
-        "__syncthreads();  // the slab is free",
-        ";",
-        "",
-    ),
     "written by threads, not fenced": (
         FULL,
         FULL + "        ((unsigned*)slab_a)[threadIdx.x] = 0;\n        __syncthreads();\n",
@@ -98,28 +93,46 @@ def test_two_groups_in_flight_and_a_fence_of_its_own_are_right(emulator: Emulato
     assert report.ok, report.message
 
 
-FREED = "        if (threadIdx.x % 32 == 0) mbarrier_arrive(&empty);\n"
+def test_one_warp_waits_for_the_products_of_all_four(emulator: Emulator) -> None:
+    """What one thread frees behind its wait is free of the whole group's reads."""
+    family = tiny_wgmma()
+    config = family.seeds[0]
+    source = edited(
+        render(family, config, PROBLEM), "        __syncthreads();  // the slab is free\n", ""
+    )
+    source = edited(source, "    const int warp =", "    __syncthreads();\n    const int warp =")
+    report = emulator.verify(source, launch_plan(family, config, PROBLEM), PROBLEM)
+    assert report.ok, report.message
 
 
-@pytest.mark.parametrize("freed_before_the_wait", [False, True])
-def test_one_lane_frees_the_slab_for_its_warp(
-    emulator: Emulator, freed_before_the_wait: bool
-) -> None:
+def test_lanes_may_leave_right_behind_the_last_wait(emulator: Emulator) -> None:
+    """In one block after the other: nothing of a warp that has left keeps the others."""
     family = tiny_wgmma()
     config = family.seeds[0]
     source = render(family, config, PROBLEM)
     for old, new in (
-        ("unsigned long long full;", "unsigned long long full, empty;"),
-        ("mbarrier_init(&full, 1);", "mbarrier_init(&full, 1); mbarrier_init(&empty, 4);"),
-        ("mbarrier_arrive_expect", "mbarrier_wait(&empty, (slab & 1) ^ 1); mbarrier_arrive_expect"),
         ("        __syncthreads();  // the slab is free\n", ""),
-        (WAIT, FREED + WAIT if freed_before_the_wait else WAIT + FREED),
+        ("tile_c[row * BN + column] =", "if (m < M && n < N) C[(long long)m * ldc + n] ="),
+        (
+            "    fence_before_bulk_copies();\n    __syncthreads();  // the tile is full\n",
+            "return;\n",
+        ),
     ):
         source = edited(source, old, new)
-    # The last slab is free for C only when all warps are done with it.
-    source = edited(source, "    const int warp =", "    __syncthreads();\n    const int warp =")
     report = emulator.verify(source, launch_plan(family, config, PROBLEM), PROBLEM)
-    assert report.ok != freed_before_the_wait, report.message
+    assert report.ok, report.message
+
+
+def test_a_warp_that_multiplies_alone_waits_forever(emulator: Emulator) -> None:
+    family = tiny_wgmma()
+    config = family.seeds[0]
+    source = edited(
+        render(family, config, PROBLEM),
+        "        wgmma_fence();\n",
+        "        wgmma_fence();\n        if (threadIdx.x >= 32) continue;\n",
+    )
+    report = emulator.verify(source, launch_plan(family, config, PROBLEM), PROBLEM)
+    assert "deadlock" in str(report.findings)
 
 
 A_IN_REGISTERS = """

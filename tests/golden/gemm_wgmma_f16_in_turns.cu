@@ -395,11 +395,12 @@ struct Ring {
         next = (next + num_slabs) % STAGES;
     }
 
-    // By all threads of a warpgroup, whose products with that slot are done.
-    __device__ __forceinline__ void let_go(int slot, int thread) const {
+    // By each warp, whose products with that slot are done.
+    __device__ __forceinline__ void let_go(int slot) const {
+        const int lane = threadIdx.x % 32;
         // Other blocks of the cluster fill this slot, too.
-        if (thread < CLUSTER_N) {
-            mbarrier_arrive_relaxed_at_rank(empty + slot, thread);
+        if (lane < CLUSTER_N) {
+            mbarrier_arrive_relaxed_at_rank(empty + slot, lane);
         }
     }
 };
@@ -441,7 +442,7 @@ __device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& ma
 
 // sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
 __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              int thread, unsigned long long* next_turn,
+                                              unsigned long long* next_turn,
                                               float (&sums)[ROW_TILES][SUMS]) {
     int before = 0;
     for (int slab = 0; slab < num_slabs; ++slab) {
@@ -464,14 +465,14 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row
         // Products with this slab are under way while the next one is waited for.
         if (slab > 0) {
             wgmma_wait_1();
-            ring.let_go(before, thread);
+            ring.let_go(before);
         }
         before = ring.next;
         ring.advance();
     }
     mbarrier_arrive(next_turn);
     wgmma_wait_0();
-    ring.let_go(before, thread);
+    ring.let_go(before);
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         keep_in_place(sums[i]);
@@ -565,7 +566,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         prefetch_tensor_map(map_b);
         for (int slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(ring.full + slot, 1);
-            mbarrier_init(ring.empty + slot, 1 * 2);
+            // The warps that let go of it.
+            mbarrier_init(ring.empty + slot, 4 * 2);
         }
         mbarrier_init(turns, WARPGROUP);
         mbarrier_init(turns + 1, WARPGROUP);
@@ -612,7 +614,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         for (int tile = first_tile + warpgroup * stride; tile < tiles.count(); tile += 2 * stride) {
             mbarrier_wait(turns + warpgroup, turn);
             turn ^= 1;
-            multiply_tile(ring, num_slabs, 0, 0, thread, turns + 1 - warpgroup, sums);
+            multiply_tile(ring, num_slabs, 0, 0, turns + 1 - warpgroup, sums);
             ring.skip(num_slabs);
             store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, tiles.row(tile),
                        tiles.column(tile), {M, N, alpha, beta, C, ldc}, sums);

@@ -3,9 +3,11 @@
 //
 // Valid for:
 //   M: any, N: any, K: any
-//   A: any leading dimension; accessed float by float
+//   A: aligned to 16 bytes, lda a multiple of 4
 //   B: any leading dimension; accessed float by float
-//   C: any leading dimension; accessed float by float
+//   C: aligned to 16 bytes, ldc a multiple of 4
+// VEC_LOAD = 4 was asked for. Scalar path for B: rows not aligned for
+// vectors, or transposed on the way to shared memory by copies of single floats.
 
 // Tile of C owned by one thread block, and the depth of one shared-memory slab.
 constexpr int BM = 32;
@@ -38,7 +40,7 @@ using PieceN = float4;
 
 // A slab of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
 constexpr int STRIDE_A = BM + 0;
-constexpr int STRIDE_B = BN + 0;
+constexpr int STRIDE_B = BN + 4;
 constexpr int SLAB_A = BK * STRIDE_A;
 constexpr int SLAB_B = BK * STRIDE_B;
 static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are aligned vectors");
@@ -51,23 +53,15 @@ static_assert(MAX_PENDING_COPIES >= 1, "a pipeline has three stages or more");
 
 // Floats per access to global memory. The threads of a slice stand LANES side by side along a
 // stored row, and cover ROWS stored rows in one pass.
-constexpr int VEC_A = 1;
+constexpr int VEC_A = 4;
 constexpr int VEC_B = 1;
-constexpr int VEC_C = 1;
-constexpr int LANES_A = 32;
+constexpr int VEC_C = 4;
+constexpr int LANES_A = 8;
 constexpr int LANES_B = 8;
 constexpr int ROWS_A = SLICE_THREADS / LANES_A;
 constexpr int ROWS_B = SLICE_THREADS / LANES_B;
 static_assert(BK % ROWS_A == 0 && BN % ROWS_B == 0, "whole passes cover a slab");
-using VectorC = float;
-
-__device__ __forceinline__ void unpack(float from, float* to) {
-    to[0] = from;
-}
-
-__device__ __forceinline__ void pack(const float* from, float& to) {
-    to = from[0];
-}
+using VectorC = float4;
 
 __device__ __forceinline__ void unpack(float4 from, float* to) {
     to[0] = from.x;
@@ -89,6 +83,19 @@ __device__ __forceinline__ void copy_async_4(float* shared, const float* global,
                  "r"(valid_bytes));
 #else  // built for an older card: copied at once
     for (int i = 0; i < 1; ++i) {
+        shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
+    }
+#endif
+}
+
+// Starts copying 16 bytes from global to shared memory; those past valid_bytes become zero.
+__device__ __forceinline__ void copy_async_16(float* shared, const float* global, int valid_bytes) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+                 "r"(valid_bytes));
+#else  // built for an older card: copied at once
+    for (int i = 0; i < 4; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
 #endif
@@ -126,7 +133,7 @@ __device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int l
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_A) {
         const int num_valid = k < k_left ? min(max(m_left, 0), VEC_A) : 0;
-        copy_async_4(shared + k * STRIDE_A, a + (long long)k * lda, 4 * num_valid);
+        copy_async_16(shared + k * STRIDE_A, a + (long long)k * lda, 4 * num_valid);
     }
 }
 
@@ -287,42 +294,6 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
 }
 
-// Rows of a thread's tile that each slice adds up and stores.
-constexpr int SHARE = (TM + SLICE_K - 1) / SLICE_K;
-
-// Adds up the sums of all slices; each slice then has its share of the rows of every thread's tile.
-// Float by float: vectors would bind the sums to registers that the main loop finds worse.
-__device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN]) {
-    constexpr int GIVERS = SLICE_K - 1;
-    const int slice = (int)threadIdx.x / SLICE_THREADS;
-    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
-    __syncthreads();
-    #pragma unroll
-    for (int i = 0; i < TM; ++i) {
-        const int owner = i / SHARE;
-        if (slice != owner) {
-            const int giver = slice - (slice > owner);
-            #pragma unroll
-            for (int j = 0; j < TN; ++j) {
-                handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS] = sums[i][j];
-            }
-        }
-    }
-    __syncthreads();
-    #pragma unroll
-    for (int i = 0; i < TM; ++i) {
-        if (slice == i / SHARE) {
-            #pragma unroll
-            for (int giver = 0; giver < GIVERS; ++giver) {
-                #pragma unroll
-                for (int j = 0; j < TN; ++j) {
-                    sums[i][j] += handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS];
-                }
-            }
-        }
-    }
-}
-
 // VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
 __device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
     float result[VEC_C] = {};
@@ -336,25 +307,46 @@ __device__ __forceinline__ void update(float* c, const float* sums, float alpha,
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from its sums, of which every slice has a share.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TM][TN]) {
+// The tile of C from the sums of all slices. They meet in shared memory, and each slice adds up and
+// stores its share of the vectors of every thread's tile: in a loop, since code that runs only once
+// takes as long as it takes to be fetched.
+__device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc, float alpha,
+                                           float beta, const float (&sums)[TM][TN]) {
+    constexpr int SUMS = TM * TN;
     const Place place = place_of_thread();
+    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
+    __syncthreads();
     #pragma unroll
-    for (int i = 0; i < TM; ++i) {
-        if (place.slice != i / SHARE) {
-            continue;
+    for (int i = 0; i < SUMS; ++i) {
+        handed[(place.slice * SUMS + i) * SLICE_THREADS] = sums[i / TN][i % TN];
+    }
+    __syncthreads();
+    #pragma unroll 3
+    for (int first = place.slice * VEC_C; first < SUMS; first += SLICE_K * VEC_C) {
+        float totals[VEC_C] = {};
+        #pragma unroll
+        for (int slice = 0; slice < SLICE_K; ++slice) {
+            #pragma unroll
+            for (int e = 0; e < VEC_C; ++e) {
+                totals[e] += handed[(slice * SUMS + first + e) * SLICE_THREADS];
+            }
         }
+        const int i = first / TN;
+        const int j = first % TN;
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
         if (m >= tile.rows) {
             continue;
         }
-        #pragma unroll
-        for (int j = 0; j < TN; j += VEC_C) {
-            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = tile.C + (long long)m * ldc + n;
-            if (n + VEC_C <= tile.columns) {
-                update(c, &sums[i][j], alpha, beta);
+        float* const c = tile.C + (long long)m * ldc + n;
+        if (n + VEC_C <= tile.columns) {
+            update(c, totals, alpha, beta);
+        } else {
+            #pragma unroll
+            for (int e = 0; e < VEC_C; ++e) {
+                if (n + e < tile.columns) {
+                    c[e] = beta == 0.0f ? alpha * totals[e] : fmaf(alpha, totals[e], beta * c[e]);
+                }
             }
         }
     }
@@ -377,6 +369,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tile.columns = N - n0;
     float sums[TM][TN] = {};
     multiply_tile(shared, tile, lda, ldb, K, sums);
-    add_slices(shared, sums);
-    store_tile(tile, ldc, alpha, beta, sums);
+    store_tile(shared, tile, ldc, alpha, beta, sums);
 }

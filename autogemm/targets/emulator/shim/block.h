@@ -16,6 +16,7 @@ inline void begin_thread(Thread& thread, uint32_t index, Block& of) {
     thread.groups.clear();
     thread.open_stores.clear();
     thread.store_groups.clear();
+    forget_products(thread);
     thread.arrived = false;
     ++thread.clock;
     thread.seen = of.seen.data() + static_cast<uint64_t>(index) * (num_threads + kMaxBarriers);

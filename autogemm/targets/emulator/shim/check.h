@@ -49,13 +49,14 @@ inline void touch_registers(const char* at, uint32_t size, bool write, uint64_t 
             continue;
         }
         products.fenced &= !write;
-        const auto adds = [&](const std::vector<Product>& group) {
-            return std::any_of(group.begin(), group.end(), [&](const Product& product) {
-                return reinterpret_cast<char*>(product.sums->of_lane[current->lane]) == range.begin;
-            });
+        const auto adds = [&](const Product& product) {
+            return reinterpret_cast<char*>(product.sums->of_lane[current->lane]) == range.begin;
         };
-        if (adds(products.open) ||
-            std::any_of(products.groups.begin(), products.groups.end(), adds)) {
+        bool in_flight = std::any_of(products.open.begin(), products.open.end(), adds);
+        for (const ProductGroup& group : products.groups) {
+            in_flight |= std::any_of(group.products.begin(), group.products.end(), adds);
+        }
+        if (in_flight) {
             report_access(Kind::kInFlight, Region::kElsewhere, 0, size, write, pc);
         }
     }

@@ -335,21 +335,26 @@ void shadow_product_issued(const Product& product, uint32_t first_row) {
     current = running;
 }
 
-// The wait is the warp's: behind it all lanes know what the last one stands for.
-void shadow_product_done(const Product& product, uint32_t first_row, uint64_t pc) {
+// The warp's last lane stands for what was read: up to which of its clocks.
+uint32_t shadow_product_done(const Product& product, const Thread& lane_0, uint64_t pc) {
     Shadow& shadow = shared_shadow(block->slot, Region::kDynamicShared);
-    Thread& last = *lane_of_warp(*current, 31);
+    Thread& last = *lane_of_warp(lane_0, 31);
     const Access reader{((block_number + 1) << kThreadBits) + last.index, epoch, last.clock,
                         static_cast<uint32_t>(pc)};
-    for_each_operand_word(product, first_row, [&](uint64_t index) {
+    for_each_operand_word(product, first_row(lane_0), [&](uint64_t index) {
         --shadow.words[index].being_read;
         note_reader(shadow.words[index], reader);
     });
+    return last.clock++;
+}
+
+// Who has waited for a product knows that all warps of its group are done with it.
+void shadow_knows_products(const Thread& lane_0, const uint32_t* done) {
+    knows_other_warps = true;
     for (uint32_t lane = 0; lane < 32; ++lane) {
-        uint32_t& seen = lane_of_warp(last, lane)->seen[last.index];
-        seen = std::max(seen, last.clock);
+        uint32_t& seen = current->seen[lane_0.index + lane];
+        seen = std::max(seen, done[lane]);
     }
-    ++last.clock;
 }
 
 void shadow_tile_store_landed(const TileStore& store, uint64_t pc) {

@@ -86,7 +86,7 @@ enum class Tensor : unsigned {
     kStartProduct,
     kFenceRegisters,
     kCommitProducts,
-    kWaitForProducts,
+    kMeet,
 };
 enum class TensorElement : unsigned { kF32, kTf32, kF16, kBf16 };
 
@@ -125,7 +125,8 @@ void tensor_store(const unsigned* from, void* row);
 unsigned long long matrix_descriptor(const void* shared, unsigned leading_bytes,
                                      unsigned stride_bytes);
 void multiply_warpgroup(const WarpgroupOperands& what, float* d, const unsigned* a);
-void order_warpgroup(Tensor operation, unsigned num_left);
+void order_warpgroup(Tensor operation);
+void wait_for_products(unsigned num_left);
 float float_of_half(unsigned half);
 unsigned half_of_float(float value);
 unsigned active_mask();

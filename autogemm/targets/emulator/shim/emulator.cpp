@@ -63,7 +63,10 @@ void shadow_tile_store_issued(const TileStore&) {}
 void shadow_tile_store_has_read(const TileStore&, uint64_t) {}
 void shadow_tile_store_landed(const TileStore&, uint64_t) {}
 void shadow_product_issued(const Product&, uint32_t) {}
-void shadow_product_done(const Product&, uint32_t, uint64_t) {}
+uint32_t shadow_product_done(const Product&, const Thread&, uint64_t) {
+    return 0;
+}
+void shadow_knows_products(const Thread&, const uint32_t*) {}
 static void shadow_begin_pass() {}
 static void shadow_begin_launch() {}
 

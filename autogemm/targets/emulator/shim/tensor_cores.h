@@ -50,7 +50,6 @@ struct LaneOperands {
 void start_product(const Thread& thread, const LaneOperands* const* lanes);
 void fence_registers(const Thread& thread);
 void commit_products(const Thread& thread);
-void finish_products(const Thread& thread, uint32_t num_left);
 
 inline double number_of(Element element, unsigned bits) {
     if (element == Element::kBf16) {
@@ -164,8 +163,7 @@ void finish_tensor(const Thread& thread) {
         case Tensor::kCommitProducts:
             commit_products(thread);
             break;
-        case Tensor::kWaitForProducts:
-            finish_products(thread, lanes[0]->warpgroup->num_sums);
+        case Tensor::kMeet:
             break;
         case Tensor::kF16K8:
             multiply_warp(Element::kF16, 8, lanes);

@@ -41,6 +41,7 @@ enum class Status : uint8_t {
     kAtClusterBarrier,
     kAtMbarrier,
     kAtNamedBarrier,
+    kAtProducts,
     kDone,
 };
 
@@ -205,7 +206,8 @@ void shadow_tile_store_has_read(const TileStore& store, uint64_t pc);
 void shadow_tile_store_landed(const TileStore& store, uint64_t pc);
 struct Product;
 void shadow_product_issued(const Product& product, uint32_t first_row);
-void shadow_product_done(const Product& product, uint32_t first_row, uint64_t pc);
+uint32_t shadow_product_done(const Product& product, const Thread& lane_0, uint64_t pc);
+void shadow_knows_products(const Thread& lane_0, const uint32_t* done);
 
 inline void report_here(Kind kind, uint64_t pc, uint64_t other_pc = 0, uint32_t size = 0) {
     Finding finding{};
@@ -258,6 +260,7 @@ inline Block& block_of_own_cluster(uint32_t rank) {
 void leave_cluster_barrier();
 void end_tile_stores_of_thread();
 void end_products_of_thread();
+void forget_products(const Thread& lane_0);
 
 inline void run_thread() {
     const Exchange& e = *exchange;

@@ -195,16 +195,16 @@ AUTOGEMM_WGMMA_REGISTERS(wgmma_tf32_rk, kTf32, true)
 #undef AUTOGEMM_WGMMA
 #undef AUTOGEMM_WGMMA_REGISTERS
 __forceinline__ void wgmma_fence() {
-    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kFenceRegisters, 0);
+    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kFenceRegisters);
 }
 __forceinline__ void wgmma_commit() {
-    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kCommitProducts, 0);
+    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kCommitProducts);
 }
 __forceinline__ void wgmma_wait_0() {
-    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kWaitForProducts, 0);
+    autogemm_emulator::wait_for_products(0);
 }
 __forceinline__ void wgmma_wait_1() {
-    autogemm_emulator::order_warpgroup(autogemm_emulator::Tensor::kWaitForProducts, 1);
+    autogemm_emulator::wait_for_products(1);
 }
 template <int COUNT>
 __forceinline__ void keep_in_place(float (&)[COUNT]) {}

@@ -1,9 +1,10 @@
 // Products of a warpgroup (wgmma): operands in shared memory by descriptor, sums in registers, done later.
 //
-// A warp computes its 16 of the 64 rows by itself; that the four warps of a group issue the same is not
-// checked. From its issue to the wait for its group a product reads shared memory whenever it likes, and its
-// sums are nobody's: they hold NaN meanwhile. It is multiplied at once, or as late as can be, like copies.
-// Products are exact, the sum of one instruction as for mma.sync (tensor_cores.h).
+// A warp computes its 16 of the 64 rows by itself; that the four warps issue the same is not checked, but
+// a product is done only when all have issued it, and done for all when one of them has waited for it. From
+// its issue to then it reads shared memory whenever it likes, and its sums are nobody's until their warp has
+// waited: they hold NaN meanwhile. It is multiplied at once, or as late as can be, like copies. Products are
+// exact, the sum of one instruction as for mma.sync (tensor_cores.h).
 #pragma once
 
 #include "tensor_cores.h"
@@ -24,6 +25,7 @@ struct Product {
     WarpgroupOperands what;
     std::shared_ptr<WarpSums> sums;
     std::vector<unsigned> registers;  // A of the lanes, [lane][4], where it is not in shared memory
+    std::vector<uint32_t> issued;     // clocks of the lanes that brought them
     uint64_t pc;
 };
 
@@ -31,10 +33,17 @@ struct Range {
     const char *begin, *end;
 };
 
+struct ProductGroup {
+    std::vector<Product> products;
+    bool done;
+};
+
 // What a warp's products are at. Lane 0 speaks for all.
 struct WarpProducts {
     std::vector<Product> open;
-    std::vector<std::vector<Product>> groups;
+    std::vector<ProductGroup> groups;  // that this warp has not waited for
+    uint32_t num_waited = 0;           // groups before these
+    uint32_t done[32] = {};            // clocks of the lanes, up to which their accesses are over
     std::vector<Range> known[32];  // sums and registers of A that products had, by lane
     bool fenced = false;           // since the kernel last wrote to these
 };
@@ -42,6 +51,17 @@ inline std::unordered_map<const Thread*, WarpProducts> warp_products;  // by lan
 
 inline WarpProducts& products_of(const Thread& thread) {
     return warp_products[lane_of_warp(thread, 0)];
+}
+
+constexpr uint32_t kWarpsOfGroup = 4;
+
+// Calls visit(lane 0) for each warp of the thread's warpgroup.
+template <class Visit>
+inline void for_each_warp(const Thread& thread, Visit&& visit) {
+    const uint32_t first = thread.index / (32 * kWarpsOfGroup) * kWarpsOfGroup;
+    for (uint32_t warp = first; warp < first + kWarpsOfGroup && 32 * warp < num_threads; ++warp) {
+        visit(threads[32 * warp]);
+    }
 }
 
 inline bool is_tf32(const WarpgroupOperands& what) {
@@ -151,7 +171,7 @@ inline std::shared_ptr<WarpSums> sums_of(WarpProducts& products, const LaneOpera
     };
     std::shared_ptr<WarpSums> found = find(products.open);
     for (size_t i = 0; i < products.groups.size() && !found; ++i) {
-        found = find(products.groups[i]);
+        found = find(products.groups[i].products);
     }
     if (found) {
         return found;
@@ -184,7 +204,7 @@ inline void remember(WarpProducts& products, const LaneOperands* const* lanes, u
 
 void start_product(const Thread& thread, const LaneOperands* const* lanes) {
     WarpProducts& products = products_of(thread);
-    Product product{*lanes[0]->warpgroup, nullptr, {}, thread.pc};
+    Product product{*lanes[0]->warpgroup, nullptr, {}, {}, thread.pc};
     if (!products.fenced) {
         report_here(Kind::kNoRegisterFence, thread.pc);
         products.fenced = true;
@@ -192,6 +212,7 @@ void start_product(const Thread& thread, const LaneOperands* const* lanes) {
     product.sums = sums_of(products, lanes, product.what.num_sums);
     for (uint32_t lane = 0; lane < 32 && lanes[0]->a != nullptr; ++lane) {
         product.registers.insert(product.registers.end(), lanes[lane]->a, lanes[lane]->a + 4);
+        product.issued.push_back(lane_of_warp(thread, lane)->clock++);
     }
     remember(products, lanes, product.what.num_sums);
     shadow_product_issued(product, first_row(thread));
@@ -201,40 +222,62 @@ void start_product(const Thread& thread, const LaneOperands* const* lanes) {
     products.open.push_back(std::move(product));
 }
 
-void finish_products(const Thread& thread, uint32_t num_left) {
-    WarpProducts& products = products_of(thread);
-    const size_t count = products.groups.size();
-    const size_t num_done = count > num_left ? count - num_left : 0;
+// The groups before that number of one warp are done.
+inline void finish_products(const Thread& lane_0, uint32_t end, uint64_t pc) {
+    WarpProducts& products = products_of(lane_0);
+    for (size_t i = 0; i < products.groups.size() && products.num_waited + i < end; ++i) {
+        ProductGroup& group = products.groups[i];
+        for (size_t j = 0; j < group.products.size() && !group.done; ++j) {
+            if (exchange->late_copies) {
+                multiply(group.products[j], first_row(lane_0));
+            }
+            const Product& product = group.products[j];
+            // What lanes loaded to registers was there when the product began.
+            std::copy(product.issued.begin(), product.issued.end(), products.done);
+            products.done[31] = shadow_product_done(product, lane_0, pc);
+        }
+        group.done = true;
+    }
+}
+
+// The sums of the groups before that number are the warp's again, unless later ones add to them.
+inline void take_sums_back(WarpProducts& products, uint32_t end) {
+    const size_t num_done = end - products.num_waited;
     std::vector<std::shared_ptr<WarpSums>> done;
     for (size_t i = 0; i < num_done; ++i) {
-        for (const Product& product : products.groups[i]) {
-            if (exchange->late_copies) {
-                multiply(product, first_row(thread));
-            }
-            shadow_product_done(product, first_row(thread), thread.pc);
+        for (const Product& product : products.groups[i].products) {
             done.push_back(product.sums);
         }
     }
+    products.num_waited = end;
     products.groups.erase(products.groups.begin(),
                           products.groups.begin() + static_cast<ptrdiff_t>(num_done));
     for (auto& sums : done) {
-        const auto adds = [&](const std::vector<Product>& group) {
-            return std::any_of(group.begin(), group.end(),
-                               [&](const Product& product) { return product.sums == sums; });
-        };
-        if (!adds(products.open) &&
-            std::none_of(products.groups.begin(), products.groups.end(), adds)) {
-            for (uint32_t lane = 0; lane < 32; ++lane) {
-                memcpy(sums->of_lane[lane], &sums->values[lane * sums->count], 4 * sums->count);
-            }
+        const auto adds = [&](const Product& product) { return product.sums == sums; };
+        bool in_use = std::any_of(products.open.begin(), products.open.end(), adds);
+        for (const ProductGroup& group : products.groups) {
+            in_use |= std::any_of(group.products.begin(), group.products.end(), adds);
+        }
+        for (uint32_t lane = 0; lane < 32 && !in_use; ++lane) {
+            memcpy(sums->of_lane[lane], &sums->values[lane * sums->count], 4 * sums->count);
         }
     }
 }
 
+inline uint32_t num_committed(const Thread& lane_0) {
+    const WarpProducts& products = products_of(lane_0);
+    return products.num_waited + static_cast<uint32_t>(products.groups.size());
+}
+
 void commit_products(const Thread& thread) {
     WarpProducts& products = products_of(thread);
-    products.groups.push_back(std::move(products.open));
+    products.groups.push_back({std::move(products.open), false});
     products.open.clear();
+    for (uint32_t i = 0; i < num_threads; ++i) {
+        if (threads[i].status == Status::kAtProducts) {
+            threads[i].status = Status::kReady;
+        }
+    }
 }
 
 void fence_registers(const Thread& thread) {
@@ -247,27 +290,59 @@ __attribute__((noinline)) void multiply_warpgroup(const WarpgroupOperands& what,
     with_whole_warp(Tensor::kStartProduct, {d, a, nullptr, nullptr, nullptr, &what}, pc);
 }
 
-__attribute__((noinline)) void order_warpgroup(Tensor operation, unsigned num_left) {
+__attribute__((noinline)) void order_warpgroup(Tensor operation) {
     const uint64_t pc = caller(__builtin_return_address(0));
-    const WarpgroupOperands left{{}, 0, 0, false, false, false, num_left};
-    with_whole_warp(operation, {nullptr, nullptr, nullptr, nullptr, nullptr, &left}, pc);
+    with_whole_warp(operation, {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}, pc);
 }
 
-// The last thread of a warp leaves: nothing may still be on its way to it.
+// All lanes pass here, the first of them does the work.
+__attribute__((noinline)) void wait_for_products(unsigned num_left) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    WarpProducts& products = products_of(*current);
+    const uint32_t committed = num_committed(*lane_of_warp(*current, 0));
+    const uint32_t end = committed - std::min(committed, num_left);
+    with_whole_warp(Tensor::kMeet, {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}, pc);
+    const auto all_have_issued = [&] {
+        bool all = true;
+        for_each_warp(*current, [&](const Thread& lane_0) { all &= num_committed(lane_0) >= end; });
+        return all;
+    };
+    while (!all_have_issued()) {
+        current->pc = pc;
+        current->status = Status::kAtProducts;
+        leave();
+    }
+    for_each_warp(*current, [&](const Thread& lane_0) {
+        finish_products(lane_0, end, pc);
+        shadow_knows_products(lane_0, products_of(lane_0).done);
+    });
+    if (end > products.num_waited) {
+        take_sums_back(products, end);
+    }
+}
+
+// The first thread of a warp leaves: nothing may still be on its way to it.
 void end_products_of_thread() {
     const auto found = warp_products.find(lane_of_warp(*current, 0));
-    if (found == warp_products.end()) {
+    if (found == warp_products.end() ||
+        (found->second.open.empty() && found->second.groups.empty())) {
         return;
     }
     WarpProducts& products = found->second;
-    products.groups.push_back(std::move(products.open));
-    for (const auto& group : products.groups) {
-        for (const Product& product : group) {
-            report_here(Kind::kLostCopy, product.pc);
-            shadow_product_done(product, first_row(*current), product.pc);
+    products.groups.push_back({std::move(products.open), false});
+    products.open.clear();
+    for (const ProductGroup& group : products.groups) {
+        if (!group.products.empty()) {
+            report_here(Kind::kLostCopy, group.products[0].pc);
         }
     }
-    warp_products.erase(found);
+    const uint32_t end = num_committed(*found->first);
+    finish_products(*found->first, end, 0);
+    take_sums_back(products, end);
+}
+
+void forget_products(const Thread& lane_0) {
+    warp_products.erase(&lane_0);
 }
 
 }  // namespace autogemm_emulator
