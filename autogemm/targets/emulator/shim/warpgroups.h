@@ -329,8 +329,11 @@ void end_products_of_thread() {
         return;
     }
     WarpProducts& products = found->second;
-    products.groups.push_back({std::move(products.open), false});
-    products.open.clear();
+    // No group where there is nothing: other lanes may still be in the wait for the last one.
+    if (!products.open.empty()) {
+        products.groups.push_back({std::move(products.open), false});
+        products.open.clear();
+    }
     for (const ProductGroup& group : products.groups) {
         if (!group.products.empty()) {
             report_here(Kind::kLostCopy, group.products[0].pc);
