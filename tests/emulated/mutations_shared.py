@@ -128,8 +128,8 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
         S, "range of slabs begins too late", "min(sharer, sharers)", "min(sharer + 1, sharers)"
     ),
     Mutation(S, "one part fewer expected", "last_owner - owner + 1", "last_owner - owner"),
-    Mutation(P, "a slice left out", "slice < SLICE_K;", "slice < SLICE_K - 1;"),
-    Mutation(P, "slices store what others store", "first += SLICE_K * VEC_C", "first += VEC_C"),
+    Mutation(P, "slices not added up", "        add_slices(shared, sums);\n", ""),
+    Mutation(P, "slices store rows of others", "if (place.slice != i / SHARE)", "if (false)"),
     Mutation(P, "two pieces of three", "n += LANES_B * VEC_B", "n += 2 * LANES_B * VEC_B"),
     Mutation(P, "each piece to the same place", "k * STRIDE_B + n,", "k * STRIDE_B,"),
     Mutation(P, "the first piece three times", "* ldb + n,", "* ldb,"),

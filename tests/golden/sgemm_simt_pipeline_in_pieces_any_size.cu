@@ -287,6 +287,42 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
 }
 
+// Rows of a thread's tile that each slice adds up and stores.
+constexpr int SHARE = (TM + SLICE_K - 1) / SLICE_K;
+
+// Adds up the sums of all slices; each slice then has its share of the rows of every thread's tile.
+// Float by float: vectors would bind the sums to registers that the main loop finds worse.
+__device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN]) {
+    constexpr int GIVERS = SLICE_K - 1;
+    const int slice = (int)threadIdx.x / SLICE_THREADS;
+    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int owner = i / SHARE;
+        if (slice != owner) {
+            const int giver = slice - (slice > owner);
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS] = sums[i][j];
+            }
+        }
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        if (slice == i / SHARE) {
+            #pragma unroll
+            for (int giver = 0; giver < GIVERS; ++giver) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    sums[i][j] += handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS];
+                }
+            }
+        }
+    }
+}
+
 // VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
 __device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
     float result[VEC_C] = {};
@@ -305,40 +341,26 @@ __device__ __forceinline__ int owner_of(long long slab, long long shared_slabs, 
     return (int)(((slab + 1) * sharers + shared_slabs - 1) / shared_slabs) - 1;
 }
 
-// The tile of C from the sums of all slices. They meet in shared memory, and each slice adds up and
-// stores its share of the vectors of every thread's tile: in a loop, since code that runs only once
-// takes as long as it takes to be fetched.
-__device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc, float alpha,
-                                           float beta, const float (&sums)[TM][TN]) {
-    constexpr int SUMS = TM * TN;
+// The tile of C from its sums, of which every slice has a share.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
+                                           const float (&sums)[TM][TN]) {
     const Place place = place_of_thread();
-    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
-    __syncthreads();
     #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-        handed[(place.slice * SUMS + i) * SLICE_THREADS] = sums[i / TN][i % TN];
-    }
-    __syncthreads();
-    #pragma unroll 3
-    for (int first = place.slice * VEC_C; first < SUMS; first += SLICE_K * VEC_C) {
-        float totals[VEC_C] = {};
-        #pragma unroll
-        for (int slice = 0; slice < SLICE_K; ++slice) {
-            #pragma unroll
-            for (int e = 0; e < VEC_C; ++e) {
-                totals[e] += handed[(slice * SUMS + first + e) * SLICE_THREADS];
-            }
+    for (int i = 0; i < TM; ++i) {
+        if (place.slice != i / SHARE) {
+            continue;
         }
-        const int i = first / TN;
-        const int j = first % TN;
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
-        const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
         if (m >= tile.rows) {
             continue;
         }
-        float* const c = tile.C + (long long)m * ldc + n;
-        if (n + VEC_C <= tile.columns) {
-            update(c, totals, alpha, beta);
+        #pragma unroll
+        for (int j = 0; j < TN; j += VEC_C) {
+            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+            float* c = tile.C + (long long)m * ldc + n;
+            if (n + VEC_C <= tile.columns) {
+                update(c, &sums[i][j], alpha, beta);
+            }
         }
     }
 }
@@ -346,14 +368,14 @@ __device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int 
 // Leaves this block's sums among the parts of its tile. The block that arrives last adds up all of
 // them, in their order whoever is last, so that the same call gives the same bits; it writes the
 // tile of C, and sets the counter back to zero for the next launch.
-__device__ __forceinline__ void join_parts(float* shared, const Tile& tile, int ldc, float* parts,
+__device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* parts,
                                            unsigned* arrived, int part, int num_parts, float alpha,
                                            float beta, const float (&sums)[TM][TN]) {
     Tile own = tile;
     own.C = parts + (long long)part * PART;
     own.rows = BM;
     own.columns = BN;
-    store_tile(shared, own, BN, 1.0f, 0.0f, sums);
+    store_tile(own, BN, 1.0f, 0.0f, sums);
     // The whole block's part must be there before it counts as arrived.
     __syncthreads();
     bool is_last = false;
@@ -447,15 +469,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         tile.columns = N - n0;
         float sums[TM][TN] = {};
         multiply_tile(shared, tile, lda, ldb, k_end - k_begin, sums);
+        add_slices(shared, sums);
         if (last - first == num_slabs) {
-            store_tile(shared, tile, ldc, alpha, beta, sums);
+            store_tile(tile, ldc, alpha, beta, sums);
         } else {
             // Its parts are those of the blocks that have its first slab, its last, and between.
             const int shared_tile = index - whole;
             const long long before = (long long)shared_tile * num_slabs;
             const int owner = owner_of(before, shared_slabs, sharers);
             const int last_owner = owner_of(before + num_slabs - 1, shared_slabs, sharers);
-            join_parts(shared, tile, ldc, parts + (long long)(owner + shared_tile) * PART,
+            join_parts(tile, ldc, parts + (long long)(owner + shared_tile) * PART,
                        arrived + shared_tile, sharer - owner, last_owner - owner + 1, alpha, beta,
                        sums);
         }

@@ -293,6 +293,42 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
 }
 
+// Rows of a thread's tile that each slice adds up and stores.
+constexpr int SHARE = (TM + SLICE_K - 1) / SLICE_K;
+
+// Adds up the sums of all slices; each slice then has its share of the rows of every thread's tile.
+// Float by float: vectors would bind the sums to registers that the main loop finds worse.
+__device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN]) {
+    constexpr int GIVERS = SLICE_K - 1;
+    const int slice = (int)threadIdx.x / SLICE_THREADS;
+    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int owner = i / SHARE;
+        if (slice != owner) {
+            const int giver = slice - (slice > owner);
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS] = sums[i][j];
+            }
+        }
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        if (slice == i / SHARE) {
+            #pragma unroll
+            for (int giver = 0; giver < GIVERS; ++giver) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    sums[i][j] += handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS];
+                }
+            }
+        }
+    }
+}
+
 // VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
 __device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
     float result[VEC_C] = {};
@@ -306,40 +342,26 @@ __device__ __forceinline__ void update(float* c, const float* sums, float alpha,
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from the sums of all slices. They meet in shared memory, and each slice adds up and
-// stores its share of the vectors of every thread's tile: in a loop, since code that runs only once
-// takes as long as it takes to be fetched.
-__device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc, float alpha,
-                                           float beta, const float (&sums)[TM][TN]) {
-    constexpr int SUMS = TM * TN;
+// The tile of C from its sums, of which every slice has a share.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
+                                           const float (&sums)[TM][TN]) {
     const Place place = place_of_thread();
-    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
-    __syncthreads();
     #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-        handed[(place.slice * SUMS + i) * SLICE_THREADS] = sums[i / TN][i % TN];
-    }
-    __syncthreads();
-    #pragma unroll 3
-    for (int first = place.slice * VEC_C; first < SUMS; first += SLICE_K * VEC_C) {
-        float totals[VEC_C] = {};
-        #pragma unroll
-        for (int slice = 0; slice < SLICE_K; ++slice) {
-            #pragma unroll
-            for (int e = 0; e < VEC_C; ++e) {
-                totals[e] += handed[(slice * SUMS + first + e) * SLICE_THREADS];
-            }
+    for (int i = 0; i < TM; ++i) {
+        if (place.slice != i / SHARE) {
+            continue;
         }
-        const int i = first / TN;
-        const int j = first % TN;
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
-        const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
         if (m >= tile.rows) {
             continue;
         }
-        float* const c = tile.C + (long long)m * ldc + n;
-        if (n + VEC_C <= tile.columns) {
-            update(c, totals, alpha, beta);
+        #pragma unroll
+        for (int j = 0; j < TN; j += VEC_C) {
+            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+            float* c = tile.C + (long long)m * ldc + n;
+            if (n + VEC_C <= tile.columns) {
+                update(c, &sums[i][j], alpha, beta);
+            }
         }
     }
 }
@@ -448,7 +470,7 @@ __device__ __forceinline__ void join_parts(float* shared, const Tile& tile, int 
     own.C = parts + (long long)part * PART;
     own.rows = BM;
     own.columns = BN;
-    store_tile(shared, own, BN, 1.0f, 0.0f, sums);
+    store_tile(own, BN, 1.0f, 0.0f, sums);
     // The whole block's part must be there before it counts as arrived.
     __syncthreads();
     Duty* const duty = reinterpret_cast<Duty*>(shared);
@@ -502,6 +524,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tile.columns = N - n0;
     float sums[TM][TN] = {};
     multiply_tile(shared, tile, lda, ldb, k_end - k_begin, sums);
+    add_slices(shared, sums);
     join_parts(shared, tile, ldc, parts + (long long)index * SPLIT_K * PART, arrived + index, part,
                num_parts, alpha, beta, sums);
 }
