@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Sequence
 from itertools import combinations, product
 from typing import Any, Protocol
@@ -14,6 +15,9 @@ from autogemm.config import Config, Value
 Codes = NDArray[Any]
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
+
+# The derived quantity by which a family says what it expects.
+EXPECTED_TIME = "expected_time"
 
 
 class Parameter(Protocol):
@@ -55,7 +59,8 @@ class EnumeratedSpace(Protocol):
     def features(self, rows: Indices | None = None, /) -> tuple[list[str], Floats]:
         """Names and columns, of shape [rows, features], on which times vary smoothly.
 
-        ``rows`` are indices of legal configs, None for all.
+        ``rows`` are indices of legal configs, None for all. A column named `EXPECTED_TIME` is log2
+        of what the times are thought to be proportional to before any is measured.
         """
 
 
@@ -89,6 +94,9 @@ class UnitFeatures:
     ``directions``, of shape [columns, directions], are the columns themselves and, of each two
     numeric parameters, the sum and the difference of the columns: a product and a ratio, where
     columns are logarithms. These too have spread 1, and none is constant.
+
+    Columns times ``expectation`` are the natural log of the expected times, up to a constant; 0
+    where the space expects nothing. That column is no direction.
     """
 
     def __init__(self, space: EnumeratedSpace, most_kept: int) -> None:
@@ -101,8 +109,12 @@ class UnitFeatures:
         scaled = self._scaled(columns)
         self._kept = scaled if len(rows) == len(space) else None
         numeric = {parameter.name for parameter in space.parameters}
-        paired = [i for i, name in enumerate(np.array(names)[self._varying]) if name in numeric]
-        self.directions = _with_pairs(scaled, self._spread, paired)
+        varying = np.array(names)[self._varying]
+        is_expected = varying == EXPECTED_TIME
+        self.expectation: Floats = is_expected * self._spread * math.log(2.0)
+        paired = [i for i, name in enumerate(varying) if name in numeric]
+        single = np.eye(len(varying))[:, ~is_expected]
+        self.directions = np.hstack([single, _pairs(scaled, self._spread, paired)])
 
     def __len__(self) -> int:
         """Number of columns."""
@@ -120,8 +132,8 @@ class UnitFeatures:
         return scaled
 
 
-def _with_pairs(columns: Floats, unit: Floats, paired: Sequence[int]) -> Floats:
-    """The identity and a column for each a + b and a - b of the paired ones in their own units."""
+def _pairs(columns: Floats, unit: Floats, paired: Sequence[int]) -> Floats:
+    """A column for each a + b and a - b of the paired ones in their own units."""
     pairs = list(combinations(paired, 2))
     mixed = np.zeros((columns.shape[1], 2 * len(pairs)))
     for position, (a, b) in enumerate(pairs):
@@ -129,4 +141,5 @@ def _with_pairs(columns: Floats, unit: Floats, paired: Sequence[int]) -> Floats:
         mixed[[a, b], 2 * position + 1] = unit[a], -unit[b]
     spread = (columns @ mixed).std(axis=0)
     varying = spread > 1e-9
-    return np.hstack([np.eye(columns.shape[1]), mixed[:, varying] / spread[varying]])
+    result: Floats = mixed[:, varying] / spread[varying]
+    return result

@@ -112,7 +112,10 @@ class ExhaustiveSampler(EnumeratedSampler):
 
 
 class SurrogateSampler(EnumeratedSampler):
-    """Expected improvement by a Gaussian process, after a few random configs."""
+    """Expected improvement by a Gaussian process, after a few configs that are drawn at random.
+
+    Where the space says which times it expects, each of these is the best expected of some.
+    """
 
     def __init__(self, space: EnumeratedSpace, seed: int) -> None:
         super().__init__(space, seed)
@@ -126,7 +129,13 @@ class SurrogateSampler(EnumeratedSampler):
     def pick(self, study: Study, trial: FrozenTrial, rng: np.random.Generator) -> int:
         """See EnumeratedSampler."""
         num_asked = len(self.history.told) + len(self.history.pending)
-        if num_asked < NUM_INITIAL or self.history.best is None or self._surrogate.is_blind:
+        if self._surrogate.is_blind:
+            return self.pick_any(rng)
+        if num_asked < NUM_INITIAL:
+            # Bolder from one to the next: the space may be wrong in what it expects.
+            some = [self.pick_any(rng) for _ in range(2 ** (1 + num_asked // 2))]
+            return self._surrogate.most_promising(some)
+        if self.history.best is None:
             return self.pick_any(rng)
         return self._surrogate.propose(self.history)
 

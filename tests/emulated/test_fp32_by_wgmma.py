@@ -19,7 +19,10 @@ BOUND = 2.0**-20 + 2.0**-19
 
 
 def runner(emulator: Emulator, chunk: int = 64) -> Runner:
-    values = {"CHUNK": chunk, "BN": 64, "CLUSTER": 1, "STAGES": 3, "GROUP_M": 1, "BLOCKS": 0}
+    values = {
+        **{"CHUNK": chunk, "BM": 128, "BN": 64, "BK": 32, "CLUSTER": 1, "STAGES": 3},
+        **{"GROUP_M": 1, "BLOCKS": 0},
+    }
     return Runner(emulator, "sgemm_emulated_wgmma", values, PROBLEM)
 
 

@@ -19,7 +19,7 @@
 // Three launches: measure_kernel, split_kernel, gemm_kernel.
 //
 // Valid for:
-//   M: any, N: any, K: any
+//   M: any, N: any, K: multiples of 4
 //   A: aligned to 16 bytes, lda a multiple of 4
 //   B: aligned to 16 bytes, ldb a multiple of 4
 //   C: any leading dimension; accessed element by element
@@ -27,9 +27,9 @@
 // Tile of C owned by one thread block: two warpgroups with 64 rows each.
 constexpr int BM = 128;
 constexpr int BN = 128;
-// Numbers of a line in one slab of K. Their upper parts, then their lower parts, make a row of 128
+// Numbers of a line in one slab. Their upper parts, then their lower parts, make a row of 128
 // bytes, whose pieces of 16 bytes are turned from row to row as wgmma reads them.
-constexpr int DEPTH = 32;
+constexpr int BK = 32;
 // Floats that take as much room as a row.
 constexpr int ROW = 32;
 constexpr int STAGES = 6;
@@ -38,8 +38,8 @@ constexpr int STAGE = (BM + BN) * ROW;
 constexpr int CLUSTER = 2;
 // Products that tensor cores add up before their sum goes to FP32.
 constexpr int CHUNK = 128;
-constexpr int CHUNK_SLABS = CHUNK / DEPTH;
-static_assert(CHUNK % DEPTH == 0, "a chunk is a whole number of slabs");
+constexpr int CHUNK_SLABS = CHUNK / BK;
+static_assert(CHUNK % BK == 0, "a chunk is a whole number of slabs");
 // Rows of clusters walked together, so that the blocks in flight share operands in L2.
 constexpr int GROUP_M = 8;
 // Sums of one thread.
@@ -349,7 +349,7 @@ struct Workspace {
     Facts* facts;
 
     __device__ Workspace(int M, int N, int K, float* workspace) {
-        num_slabs = (K + DEPTH - 1) / DEPTH;
+        num_slabs = (K + BK - 1) / BK;
         lines_a = (M + BM * CLUSTER - 1) / (BM * CLUSTER) * (BM * CLUSTER);
         lines_b = (N + BN - 1) / BN * BN;
         parts_a = workspace;
@@ -499,7 +499,7 @@ __device__ __forceinline__ void split_a(const float* A, int lda, int M, int K, i
     for (int i = 0; i < SPLIT_SLABS / 2; ++i) {
         const int slab = first_slab + 2 * i + warp / 4;
         if (slab < num_slabs) {
-            read_eight_a(A, lda, M, K, first + line, slab * DEPTH + piece * 8, numbers[i]);
+            read_eight_a(A, lda, M, K, first + line, slab * BK + piece * 8, numbers[i]);
         }
     }
     #pragma unroll
@@ -563,7 +563,7 @@ __device__ __forceinline__ void split_b(const float* B, int ldb, int N, int K, i
     for (int i = 0; i < SPLIT_SLABS / 2; ++i) {
         const int slab = first_slab + 2 * i + warp / 4;
         if (slab < num_slabs) {
-            read_eight_b(B, ldb, N, K, first + line, slab * DEPTH + piece * 8, numbers[i]);
+            read_eight_b(B, ldb, N, K, first + line, slab * BK + piece * 8, numbers[i]);
         }
     }
     #pragma unroll

@@ -178,6 +178,25 @@ def test_a_described_kernel_has_engineered_features(cache: Path) -> None:
     assert target.family.parameters[0].doc == "rows of C per thread block"
 
 
+def test_what_is_expected_of_a_described_kernel_rewards_reuse_until_registers_end(
+    cache: Path,
+) -> None:
+    derive = ListedTarget(cache).family.derive
+
+    def expected(rows: int, columns: int) -> int:
+        """With so many results per thread, in tiles of 16 x 8 threads."""
+        tile = {"MWG": 16 * rows, "NWG": 8 * columns, "MDIMC": 16, "NDIMC": 8}
+        values: dict[str, object] = {"M": 4096, "N": 4096, "K": 4096, **tile}
+        for name in ("rows_per_thread", "columns_per_thread", "work_per_thread"):
+            values[name] = derive[name].evaluate(values)  # type: ignore[arg-type]
+        for name in ("operands_per_thread", "tile_area", "tile_edges", "registers"):
+            values[name] = derive[name].evaluate(values)  # type: ignore[arg-type]
+        return derive["expected_time"].evaluate(values)  # type: ignore[arg-type, return-value]
+
+    assert expected(1, 1) > 2 * expected(4, 4) > 2 * expected(8, 8) > 2 * expected(8, 16)
+    assert expected(16, 16) > 2 * expected(8, 8)
+
+
 def test_what_a_file_cannot_give_is_left_out(tmp_path: Path) -> None:
     rows = content()["cache"]
     for row in rows.values():

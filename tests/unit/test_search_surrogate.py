@@ -11,7 +11,7 @@ from autogemm.config import Config
 from autogemm.search import Search, surrogate
 from autogemm.search.enumerated import UnitFeatures
 from autogemm.search.gp import Kernel, Posterior, fit
-from autogemm.search.surrogate import log_expected_improvement, relative_improvement
+from autogemm.search.model import log_expected_improvement, relative_improvement
 
 Fails = Callable[[Config], bool]
 TILES = tiles()

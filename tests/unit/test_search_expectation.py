@@ -1,0 +1,129 @@
+"""What a space expects of its times leads the search, as far as it turns out to be right."""
+
+import math
+
+import numpy as np
+import pytest
+from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
+
+from autogemm.config import Config
+from autogemm.search import Search
+from autogemm.search.enumerated import EXPECTED_TIME, UnitFeatures
+from autogemm.search.model import fitted_slope
+
+TILES = tiles()
+TIMES_US = np.array([tiles_time_us(TILES.config(i)) for i in range(len(TILES))])
+
+
+class Expecting:
+    """The tiles, and log2 of an expected time for each."""
+
+    def __init__(self, log2_times: np.ndarray) -> None:
+        self._log2_times = log2_times
+        self.parameters, self.codes, self.seeds = TILES.parameters, TILES.codes, TILES.seeds
+
+    def __len__(self) -> int:
+        return len(TILES)
+
+    def config(self, index: int) -> Config:
+        return TILES.config(index)
+
+    def index(self, config: Config) -> int | None:
+        return TILES.index(config)
+
+    def features(self, rows: np.ndarray | None = None) -> tuple[list[str], np.ndarray]:
+        names, columns = TILES.features(rows)
+        expected = self._log2_times if rows is None else self._log2_times[rows]
+        return [*names, EXPECTED_TIME], np.column_stack([columns, expected])
+
+
+def rough(sign: float) -> Expecting:
+    """Right but for a third or so, or the other way round."""
+    noise = np.random.default_rng(0).normal(0.0, 0.4, len(TILES))
+    return Expecting(sign * (np.log2(TIMES_US) + noise))
+
+
+def best_after(space: Expecting | GridSpace, seed: int, evaluations: int, batch: int = 1) -> float:
+    """Best time as a multiple of the optimum."""
+    search = Search(space, "surrogate", seed)
+    for _ in range(evaluations // batch):
+        for proposal in [search.ask() for _ in range(batch)]:
+            assert proposal is not None
+            search.tell(proposal, ok(proposal.config, tiles_time_us(proposal.config)))
+    assert search.best is not None
+    return search.best[1] / float(TIMES_US.min())
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_a_rough_expectation_saves_evaluations(batch: int) -> None:
+    seeds = range(7)
+    led = np.median([best_after(rough(1.0), seed, 16, batch) for seed in seeds])
+    alone = np.median([best_after(TILES, seed, 16, batch) for seed in seeds])
+    assert led < 1.0 + 0.6 * (alone - 1.0)
+
+
+def test_a_wrong_expectation_is_overcome() -> None:
+    assert np.median([best_after(rough(-1.0), seed, 48) for seed in range(3)]) < 1.05
+
+
+def test_nothing_is_to_gain_where_the_best_is_found_and_expected() -> None:
+    space = Expecting(np.log2(TIMES_US))
+    search = Search(space, "surrogate", 0)
+    gains = []
+    for _ in range(24):
+        proposal = search.ask()
+        assert proposal is not None
+        gains.append(search.expected_improvement)
+        search.tell(proposal, ok(proposal.config, tiles_time_us(proposal.config)))
+    assert search.best is not None
+    assert search.best[1] == TIMES_US.min()
+    assert gains[-1] is not None
+    assert gains[-1] < 0.01
+
+
+def test_the_first_configs_are_the_best_expected_of_more_and_more() -> None:
+    space = rough(1.0)
+    rank = np.argsort(np.argsort(space.features()[1][:, -1]))
+    first = []
+    for seed in range(20):
+        search = Search(space, "surrogate", seed)
+        asked = [search.ask() for _ in range(10)]
+        first.append([rank[one.index] for one in asked if one is not None])
+    share = np.median(first, axis=0) / len(TILES)
+    assert share[:2].mean() > 0.15
+    assert share[-2:].mean() < 0.05
+
+
+def test_failures_alone_are_no_trouble() -> None:
+    search = Search(rough(1.0), "surrogate", 0)
+    for turn in range(30):
+        proposal = search.ask()
+        assert proposal is not None
+        search.tell(
+            proposal,
+            failed(proposal.config) if turn < 24 else ok(proposal.config, 7.0 - 0.1 * turn),
+        )
+    assert search.best is not None
+
+
+def test_an_expectation_is_no_direction_of_the_kernel() -> None:
+    space = rough(1.0)
+    features = UnitFeatures(space, 20_000)
+    plain = UnitFeatures(TILES, 20_000)
+    assert features.directions.shape == (len(plain) + 1, plain.directions.shape[1])
+    assert not features.directions[-1].any()
+    every = np.arange(len(TILES))
+    expected = features(every) @ features.expectation
+    difference = expected - math.log(2.0) * space.features()[1][:, -1]
+    assert np.ptp(difference) < 1e-9
+    assert not plain.expectation.any()
+
+
+def test_the_slope_is_one_until_measured() -> None:
+    expected = np.linspace(0.0, 2.0, 60)
+    assert fitted_slope(expected[:0], expected[:0]) == 1.0
+    assert fitted_slope(expected[:1], expected[:1]) == 1.0
+    assert fitted_slope(np.ones(5), np.arange(5.0)) == 1.0
+    assert fitted_slope(expected, 3.0 + 0.5 * expected) == pytest.approx(0.5, abs=0.03)
+    assert 0.6 < fitted_slope(expected[:6], 0.5 * expected[:6]) < 0.7
+    assert fitted_slope(expected, -expected) == 0.0
