@@ -297,7 +297,7 @@ GOLDEN_CASES = (
         "bf16_alone",
         Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
         {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
-        | {"GROUP_M": 1, "BLOCKS": 0},
+        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0},
         family="gemm_wgmma",
         least_arch=90,
     ),

@@ -9,16 +9,18 @@ from mutations_shared import SHARED_BASES, SHARED_MUTATIONS
 from mutations_skinny import SKINNY_BASES, SKINNY_MUTATIONS
 from mutations_split import SPLIT_BASES, SPLIT_MUTATIONS
 from mutations_tensor import TENSOR_BASES, TENSOR_MUTATIONS
+from mutations_wgmma import WGMMA_BASES, WGMMA_MUTATIONS
 
 from autogemm.codegen import render
 from autogemm.targets.emulator import Emulator, EmulatorReport
 
 pytestmark = pytest.mark.emulated
 
-ALL_BASES = BASES | EDGE_BASES | SHARED_BASES | SKINNY_BASES | SPLIT_BASES | TENSOR_BASES
+ALL_BASES = BASES | EDGE_BASES | SHARED_BASES | SKINNY_BASES | SPLIT_BASES
+ALL_BASES |= TENSOR_BASES | WGMMA_BASES
 ALL_MUTATIONS = (
     *(*MUTATIONS, *EDGE_MUTATIONS, *SHARED_MUTATIONS, *SKINNY_MUTATIONS),
-    *(*SPLIT_MUTATIONS, *TENSOR_MUTATIONS),
+    *(*SPLIT_MUTATIONS, *TENSOR_MUTATIONS, *WGMMA_MUTATIONS),
 )
 
 

@@ -28,6 +28,7 @@ constexpr int STAGES = 4;
 // Blocks of a cluster, one below the other, each of which fetches its part of B's slab for all.
 constexpr int CLUSTER_M = 2;
 // Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
+constexpr int BOX_M = 64;
 constexpr int C_BUFFERS = 2;
 
 constexpr int WARPGROUP = 128;
@@ -43,7 +44,9 @@ constexpr int SLOT_BYTES = (BM + BN) * 128;
 constexpr int ROW_TILES = WM / 64;
 constexpr int SUMS = WN / 2;
 constexpr int BOX_N = 128 / sizeof(Result);
-constexpr int BOX_BYTES = 64 * 128;
+constexpr int BOX_BYTES = BOX_M * 128;
+// Of a warpgroup's boxes.
+constexpr int C_BYTES = C_BUFFERS * 64 * 128;
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // The rank of this block among the blocks of its cluster.
@@ -401,11 +404,12 @@ struct Ring {
         }
     }
 
-    // By all threads of a warpgroup, whose products with that slot are done.
-    __device__ __forceinline__ void let_go(int slot, int thread) const {
+    // By each warp, whose products with that slot are done.
+    __device__ __forceinline__ void let_go(int slot) const {
+        const int lane = threadIdx.x % 32;
         // Other blocks of the cluster fill this slot, too.
-        if (thread < CLUSTER_M) {
-            mbarrier_arrive_relaxed_at_rank(empty + slot, thread);
+        if (lane < CLUSTER_M) {
+            mbarrier_arrive_relaxed_at_rank(empty + slot, lane);
         }
     }
 };
@@ -458,7 +462,7 @@ __device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& ma
 
 // sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
 __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              int thread, float (&sums)[ROW_TILES][SUMS]) {
+                                              float (&sums)[ROW_TILES][SUMS]) {
     int before = 0;
     for (int slab = 0; slab < num_slabs; ++slab) {
         mbarrier_wait(ring.full + ring.next, ring.parity);
@@ -480,13 +484,13 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row
         // Products with this slab are under way while the next one is waited for.
         if (slab > 0) {
             wgmma_wait_1();
-            ring.let_go(before, thread);
+            ring.let_go(before);
         }
         before = ring.next;
         ring.advance();
     }
     wgmma_wait_0();
-    ring.let_go(before, thread);
+    ring.let_go(before);
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         keep_in_place(sums[i]);
@@ -547,8 +551,9 @@ __device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap
                 const unsigned words[4] = {
                     bf16_pair(mine[at], mine[at + 1]), bf16_pair(mine[at + 2], mine[at + 3]),
                     bf16_pair(mine[at + 4], mine[at + 5]), bf16_pair(mine[at + 6], mine[at + 7])};
+                const int row = 16 * warp + lane % 16;
                 const int piece = (at / 4 + lane / 16) ^ lane % 8;
-                store_matrices(box + (16 * warp + lane % 16) * 128 + piece * 16, words);
+                store_matrices(box + row * 128 + piece * 16, words);
             }
             fence_before_bulk_copies();
             named_barrier_sync(1 + warpgroup, WARPGROUP);
@@ -568,8 +573,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
                 const __grid_constant__ TensorMap map_c) {
     extern __shared__ __align__(1024) unsigned char shared[];
     unsigned char* const boxes = shared + STAGES * SLOT_BYTES;
-    unsigned long long* const barriers =
-        (unsigned long long*)(boxes + CONSUMERS * C_BUFFERS * BOX_BYTES);
+    unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
     Ring ring = {shared, barriers, barriers + STAGES};
     const int warpgroup = threadIdx.x / WARPGROUP;
     const int thread = threadIdx.x % WARPGROUP;
@@ -579,7 +583,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         prefetch_tensor_map(map_b);
         for (int slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(ring.full + slot, 1);
-            mbarrier_init(ring.empty + slot, CONSUMERS * 2);
+            // The warps that let go of it.
+            mbarrier_init(ring.empty + slot, 4 * CONSUMERS * 2);
         }
         mbarrier_fence_init();
     }
@@ -620,10 +625,9 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
-            multiply_tile(ring, num_slabs, row, column, thread, sums);
-            store_sums(boxes + warpgroup * C_BUFFERS * BOX_BYTES, map_c, warpgroup,
-                       tiles.row(tile) + row, tiles.column(tile) + column,
-                       {M, N, alpha, beta, C, ldc}, sums);
+            multiply_tile(ring, num_slabs, row, column, sums);
+            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, tiles.row(tile) + row,
+                       tiles.column(tile) + column, {M, N, alpha, beta, C, ldc}, sums);
         }
         if (thread == 0) {
             wait_for_tile_reads(0);

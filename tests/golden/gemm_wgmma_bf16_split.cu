@@ -310,9 +310,10 @@ struct Ring {
         }
     }
 
-    // By all threads of a warpgroup, whose products with that slot are done.
-    __device__ __forceinline__ void let_go(int slot, int thread) const {
-        if (thread == 0) {
+    // By each warp, whose products with that slot are done.
+    __device__ __forceinline__ void let_go(int slot) const {
+        const int lane = threadIdx.x % 32;
+        if (lane == 0) {
             mbarrier_arrive(empty + slot);
         }
     }
@@ -353,7 +354,7 @@ __device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& ma
 
 // sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
 __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              int thread, float (&sums)[ROW_TILES][SUMS]) {
+                                              float (&sums)[ROW_TILES][SUMS]) {
     int before = 0;
     for (int slab = 0; slab < num_slabs; ++slab) {
         mbarrier_wait(ring.full + ring.next, ring.parity);
@@ -375,13 +376,13 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row
         // Products with this slab are under way while the next one is waited for.
         if (slab > 0) {
             wgmma_wait_1();
-            ring.let_go(before, thread);
+            ring.let_go(before);
         }
         before = ring.next;
         ring.advance();
     }
     wgmma_wait_0();
-    ring.let_go(before, thread);
+    ring.let_go(before);
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         keep_in_place(sums[i]);
@@ -466,7 +467,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         prefetch_tensor_map(map_b);
         for (int slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(ring.full + slot, 1);
-            mbarrier_init(ring.empty + slot, CONSUMERS);
+            // The warps that let go of it.
+            mbarrier_init(ring.empty + slot, 4 * CONSUMERS);
         }
         mbarrier_fence_init();
     }
@@ -505,7 +507,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
-            multiply_tile(ring, num_slabs, row, column, thread, sums);
+            multiply_tile(ring, num_slabs, row, column, sums);
             leave_sums((float4*)shared, warpgroup, thread, sums);
         }
     }

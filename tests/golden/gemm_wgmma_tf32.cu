@@ -28,6 +28,7 @@ constexpr int STAGES = 4;
 // Blocks of a cluster, side by side, each of which fetches its part of A's slab for all.
 constexpr int CLUSTER_N = 2;
 // Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
+constexpr int BOX_M = 64;
 constexpr int C_BUFFERS = 2;
 
 constexpr int WARPGROUP = 128;
@@ -42,7 +43,9 @@ constexpr int SLOT_BYTES = (BM + BN) * 128;
 // Tensor cores make C^T: B is the operand with the rows, 64 at a time, and A has the columns.
 constexpr int ROW_TILES = WN / 64;
 constexpr int SUMS = WM / 2;
-constexpr int BOX_BYTES = 64 * 128;
+constexpr int BOX_BYTES = BOX_M * 128;
+// Of a warpgroup's boxes.
+constexpr int C_BYTES = C_BUFFERS * 64 * 128;
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // The rank of this block among the blocks of its cluster.
@@ -371,11 +374,14 @@ struct Ring {
         }
     }
 
-    // By all threads of a warpgroup, whose products with that slot are done.
-    __device__ __forceinline__ void let_go(int slot, int thread) const {
+    // By each warp, whose products with that slot are done.
+    __device__ __forceinline__ void let_go(int slot) const {
+        const int lane = threadIdx.x % 32;
+        // All lanes have loaded their fragments.
+        __syncwarp();
         // Other blocks of the cluster fill this slot, too.
-        if (thread < CLUSTER_N) {
-            mbarrier_arrive_relaxed_at_rank(empty + slot, thread);
+        if (lane < CLUSTER_N) {
+            mbarrier_arrive_relaxed_at_rank(empty + slot, lane);
         }
     }
 };
@@ -431,10 +437,10 @@ struct Fragments {
     unsigned of[BK / STEP][ROW_TILES][4];
 };
 
-__device__ __forceinline__ void load_fragments(const unsigned char* slab, int first, int thread,
+__device__ __forceinline__ void load_fragments(const unsigned char* slab, int first,
                                                Fragments& fragments) {
-    const int warp = thread / 32;
-    const int lane = thread % 32;
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
     #pragma unroll
     for (int step = 0; step < BK / STEP; ++step) {
         #pragma unroll
@@ -454,10 +460,10 @@ __device__ __forceinline__ void load_fragments(const unsigned char* slab, int fi
 
 // Products with the slab in the ring's next slot are under way behind this, those before are done.
 __device__ __forceinline__ void multiply_slab(Ring& ring, bool is_first, int row, int column,
-                                              int thread, int& before, Fragments& fragments,
+                                              int& before, Fragments& fragments,
                                               float (&sums)[ROW_TILES][SUMS]) {
     mbarrier_wait(ring.full + ring.next, ring.parity);
-    load_fragments(ring.slab_b(), column, thread, fragments);
+    load_fragments(ring.slab_b(), column, fragments);
     const unsigned long long other = matrix_descriptor_128(ring.slab_a() + row * 128, 0, 1024);
     wgmma_fence();
     #pragma unroll
@@ -471,7 +477,7 @@ __device__ __forceinline__ void multiply_slab(Ring& ring, bool is_first, int row
     wgmma_commit();
     wgmma_wait_1();
     if (!is_first) {
-        ring.let_go(before, thread);
+        ring.let_go(before);
     }
     before = ring.next;
     ring.advance();
@@ -480,19 +486,19 @@ __device__ __forceinline__ void multiply_slab(Ring& ring, bool is_first, int row
 // sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs. Fragments
 // in turns: those of one slab are read while the next ones are loaded.
 __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              int thread, float (&sums)[ROW_TILES][SUMS]) {
+                                              float (&sums)[ROW_TILES][SUMS]) {
     int before = 0;
     Fragments even, odd;
     int slab = 0;
     for (; slab + 1 < num_slabs; slab += 2) {
-        multiply_slab(ring, slab == 0, row, column, thread, before, even, sums);
-        multiply_slab(ring, false, row, column, thread, before, odd, sums);
+        multiply_slab(ring, slab == 0, row, column, before, even, sums);
+        multiply_slab(ring, false, row, column, before, odd, sums);
     }
     if (slab < num_slabs) {
-        multiply_slab(ring, slab == 0, row, column, thread, before, even, sums);
+        multiply_slab(ring, slab == 0, row, column, before, even, sums);
     }
     wgmma_wait_0();
-    ring.let_go(before, thread);
+    ring.let_go(before);
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         keep_in_place(sums[i]);
@@ -578,8 +584,7 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
                 const __grid_constant__ TensorMap map_c) {
     extern __shared__ __align__(1024) unsigned char shared[];
     unsigned char* const boxes = shared + STAGES * SLOT_BYTES;
-    unsigned long long* const barriers =
-        (unsigned long long*)(boxes + CONSUMERS * C_BUFFERS * BOX_BYTES);
+    unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
     Ring ring = {shared, barriers, barriers + STAGES};
     const int warpgroup = threadIdx.x / WARPGROUP;
     const int thread = threadIdx.x % WARPGROUP;
@@ -589,7 +594,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         prefetch_tensor_map(map_b);
         for (int slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(ring.full + slot, 1);
-            mbarrier_init(ring.empty + slot, CONSUMERS * 2);
+            // The warps that let go of it.
+            mbarrier_init(ring.empty + slot, 4 * CONSUMERS * 2);
         }
         mbarrier_fence_init();
     }
@@ -630,10 +636,9 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
-            multiply_tile(ring, num_slabs, row, column, thread, sums);
-            store_sums(boxes + warpgroup * C_BUFFERS * BOX_BYTES, map_c, warpgroup,
-                       tiles.row(tile) + row, tiles.column(tile) + column,
-                       {M, N, alpha, beta, C, ldc}, sums);
+            multiply_tile(ring, num_slabs, row, column, sums);
+            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, tiles.row(tile) + row,
+                       tiles.column(tile) + column, {M, N, alpha, beta, C, ldc}, sums);
         }
         if (thread == 0) {
             wait_for_tile_reads(0);

@@ -306,9 +306,12 @@ struct Ring {
         }
     }
 
-    // By all threads of a warpgroup, whose products with that slot are done.
-    __device__ __forceinline__ void let_go(int slot, int thread) const {
-        if (thread == 0) {
+    // By each warp, whose products with that slot are done.
+    __device__ __forceinline__ void let_go(int slot) const {
+        const int lane = threadIdx.x % 32;
+        // All lanes have loaded their fragments.
+        __syncwarp();
+        if (lane == 0) {
             mbarrier_arrive(empty + slot);
         }
     }
@@ -353,10 +356,10 @@ struct Fragments {
     unsigned of[BK / STEP][ROW_TILES][4];
 };
 
-__device__ __forceinline__ void load_fragments(const unsigned char* slab, int first, int thread,
+__device__ __forceinline__ void load_fragments(const unsigned char* slab, int first,
                                                Fragments& fragments) {
-    const int warp = thread / 32;
-    const int lane = thread % 32;
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
     #pragma unroll
     for (int step = 0; step < BK / STEP; ++step) {
         #pragma unroll
@@ -376,10 +379,10 @@ __device__ __forceinline__ void load_fragments(const unsigned char* slab, int fi
 
 // Products with the slab in the ring's next slot are under way behind this, those before are done.
 __device__ __forceinline__ void multiply_slab(Ring& ring, bool is_first, int row, int column,
-                                              int thread, int& before, Fragments& fragments,
+                                              int& before, Fragments& fragments,
                                               float (&sums)[ROW_TILES][SUMS]) {
     mbarrier_wait(ring.full + ring.next, ring.parity);
-    load_fragments(ring.slab_b(), column, thread, fragments);
+    load_fragments(ring.slab_b(), column, fragments);
     const unsigned long long other = matrix_descriptor_128(ring.slab_a() + row * 128, 0, 1024);
     wgmma_fence();
     #pragma unroll
@@ -393,7 +396,7 @@ __device__ __forceinline__ void multiply_slab(Ring& ring, bool is_first, int row
     wgmma_commit();
     wgmma_wait_1();
     if (!is_first) {
-        ring.let_go(before, thread);
+        ring.let_go(before);
     }
     before = ring.next;
     ring.advance();
@@ -402,19 +405,19 @@ __device__ __forceinline__ void multiply_slab(Ring& ring, bool is_first, int row
 // sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs. Fragments
 // in turns: those of one slab are read while the next ones are loaded.
 __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              int thread, float (&sums)[ROW_TILES][SUMS]) {
+                                              float (&sums)[ROW_TILES][SUMS]) {
     int before = 0;
     Fragments even, odd;
     int slab = 0;
     for (; slab + 1 < num_slabs; slab += 2) {
-        multiply_slab(ring, slab == 0, row, column, thread, before, even, sums);
-        multiply_slab(ring, false, row, column, thread, before, odd, sums);
+        multiply_slab(ring, slab == 0, row, column, before, even, sums);
+        multiply_slab(ring, false, row, column, before, odd, sums);
     }
     if (slab < num_slabs) {
-        multiply_slab(ring, slab == 0, row, column, thread, before, even, sums);
+        multiply_slab(ring, slab == 0, row, column, before, even, sums);
     }
     wgmma_wait_0();
-    ring.let_go(before, thread);
+    ring.let_go(before);
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         keep_in_place(sums[i]);
@@ -499,7 +502,8 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(THREADS, 
         prefetch_tensor_map(map_b);
         for (int slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(ring.full + slot, 1);
-            mbarrier_init(ring.empty + slot, CONSUMERS);
+            // The warps that let go of it.
+            mbarrier_init(ring.empty + slot, 4 * CONSUMERS);
         }
         mbarrier_fence_init();
     }
@@ -540,7 +544,7 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(THREADS, 
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
-            multiply_tile(ring, num_slabs, row, column, thread, sums);
+            multiply_tile(ring, num_slabs, row, column, sums);
             leave_sums((float4*)shared, warpgroup, thread, sums);
         }
     }

@@ -1,0 +1,101 @@
+"""Bugs to plant in the emitted kernels of gemm_wgmma; see mutations.py."""
+
+from mutations import Base, Mutation
+from mutations_tensor import problems
+
+from autogemm.config import Value
+from autogemm.dtypes import DType
+from autogemm.problem import Layout
+
+TILE: dict[str, Value] = {
+    **{"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 3, "SCHEDULE": "together"},
+    **{"CLUSTER_M": 1, "CLUSTER_N": 1, "SPLIT_K": 1, "BOX_M": 64, "C_BUFFERS": 1},
+    **{"GROUP_M": 4, "BLOCKS": 0},
+}
+
+# Few blocks, so that each walks over several tiles and its ring goes round.
+WGMMA_BASES: dict[str, Base] = {
+    "wgmma": Base(
+        TILE | {"BN": 128}, problems(Layout.NN, 8, DType.BF16), "gemm_wgmma", num_blocks=2
+    ),
+    "wgmma in turns": Base(
+        TILE | {"SCHEDULE": "turns", "BOX_M": 16, "GROUP_M": 1},
+        problems(Layout.NT, 8, DType.F16_F32),
+        "gemm_wgmma",
+        num_blocks=2,
+    ),
+    "wgmma in clusters": Base(
+        TILE | {"CLUSTER_M": 2, "CLUSTER_N": 2},
+        problems(Layout.TT, 8, DType.BF16),
+        "gemm_wgmma",
+        num_blocks=4,
+    ),
+    "wgmma by registers": Base(
+        TILE | {"C_BUFFERS": 2}, problems(Layout.NN, 4, DType.TF32), "gemm_wgmma", num_blocks=2
+    ),
+    "wgmma in parts": Base(TILE | {"SPLIT_K": 2}, problems(Layout.TN, 8, DType.F16), "gemm_wgmma"),
+}
+
+R, T, M, W, P = WGMMA_BASES
+
+END_OF_CLUSTER = "    cluster_arrive_relaxed();\n    cluster_wait_acquire();\n}"
+
+WGMMA_MUTATIONS: tuple[Mutation, ...] = (
+    # The ring.
+    Mutation(
+        R,
+        "a slot let go while tensor cores read it",
+        "wgmma_wait_1();\n            ring.let_go",
+        "ring.let_go",
+    ),
+    Mutation(R, "too few bytes expected", "expect(full, SLOT_BYTES)", "expect(full, A_BYTES)"),
+    Mutation(R, "the ring's parity stays", "parity ^= 1;", "parity ^= 0;"),
+    Mutation(R, "slabs not waited for", "mbarrier_wait(ring.full + ring.next, ring.parity);", ""),
+    Mutation(
+        R,
+        "slots not waited for",
+        "mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);",
+        "",
+    ),
+    Mutation(R, "the last slot kept", "wgmma_wait_0();\n    ring.let_go(before", "before += (0"),
+    # Products.
+    Mutation(R, "sums not waited for", "wgmma_wait_0();", ""),
+    Mutation(R, "half a step along k", "step * 32;", "step * 16;"),
+    Mutation(
+        R, "eight rows too far", "column * 128, BK * 128, 1024", "column * 128, BK * 128, 2048"
+    ),
+    Mutation(R, "the first product adds", "slab > 0 || step > 0);", "true);"),
+    Mutation(W, "k's of a register", "4 * (at / 2);", "4 * (at % 2);"),
+    Mutation(W, "pieces not turned back", "row % BK / 4 ^ k % 8;", "row % BK / 4;"),
+    # C.
+    Mutation(R, "pieces of C not turned", "^ lane % 8;", ";"),
+    Mutation(R, "TMA is not told of what was stored", "fence_before_bulk_copies();", ""),
+    Mutation(R, "a box filled while TMA reads it", "wait_for_tile_reads(C_BUFFERS - 1);", ""),
+    Mutation(
+        R,
+        "a box written before all have filled it",
+        "named_barrier_sync(1 + warpgroup, WARPGROUP);\n            if (thread == 0) {\n"
+        "                store",
+        "if (thread == 0) {\n                store",
+    ),
+    Mutation(R, "C read past its edge", "if (row >= M || column >= N) {", "if (row >= M) {"),
+    Mutation(
+        T, "a warp does not wait for its lanes", "__syncwarp();\n            if (lane", "if (lane"
+    ),
+    Mutation(T, "slots of the other's tile", "ring.skip(num_slabs);\n            store", "store"),
+    Mutation(W, "columns of C by the wrong lanes", "warp / 2 * BOX_BYTES", "warp % 2 * BOX_BYTES"),
+    # Clusters.
+    Mutation(M, "slots let go at home only", "lane < CLUSTER_M * CLUSTER_N", "lane < 1"),
+    Mutation(M, "the wrong part for all", "tiles.row_in_cluster * ROWS", "0 * ROWS"),
+    Mutation(M, "to the wrong blocks", "0x5u << tiles.row_in_cluster", "0x3u"),
+    Mutation(M, "a block leaves early", END_OF_CLUSTER, "}"),
+    Mutation(P, "parts read before they are there", "    cluster_sync();\n    if", "    if"),
+    Mutation(P, "a share added twice", "rank * SHARE + own;", "own;"),
+    Mutation(P, "one range of k for all", "(first_slab + slab) * BK", "slab * BK"),
+    Mutation(
+        P,
+        "sums left where others still read slabs",
+        "named_barrier_sync(1, CONSUMERS * WARPGROUP);",
+        "",
+    ),
+)
