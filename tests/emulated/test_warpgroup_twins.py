@@ -105,6 +105,24 @@ def test_one_warp_waits_for_the_products_of_all_four(emulator: Emulator) -> None
     assert report.ok, report.message
 
 
+def test_lanes_may_leave_right_behind_the_last_wait(emulator: Emulator) -> None:
+    """In one block after the other: nothing of a warp that has left keeps the others."""
+    family = tiny_wgmma()
+    config = family.seeds[0]
+    source = render(family, config, PROBLEM)
+    for old, new in (
+        ("        __syncthreads();  // the slab is free\n", ""),
+        ("tile_c[row * BN + column] =", "if (m < M && n < N) C[(long long)m * ldc + n] ="),
+        (
+            "    fence_before_bulk_copies();\n    __syncthreads();  // the tile is full\n",
+            "return;\n",
+        ),
+    ):
+        source = edited(source, old, new)
+    report = emulator.verify(source, launch_plan(family, config, PROBLEM), PROBLEM)
+    assert report.ok, report.message
+
+
 def test_a_warp_that_multiplies_alone_waits_forever(emulator: Emulator) -> None:
     family = tiny_wgmma()
     config = family.seeds[0]

@@ -19,7 +19,7 @@
 // Three launches: measure_kernel, split_kernel, gemm_kernel.
 //
 // Valid for:
-//   M: any, N: any, K: any
+//   M: any, N: any, K: multiples of 4
 //   A: aligned to 16 bytes, lda a multiple of 4
 //   B: aligned to 16 bytes, ldb a multiple of 4
 //   C: any leading dimension; accessed element by element

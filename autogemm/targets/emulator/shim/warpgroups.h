@@ -298,10 +298,10 @@ __attribute__((noinline)) void order_warpgroup(Tensor operation) {
 // All lanes pass here, the first of them does the work.
 __attribute__((noinline)) void wait_for_products(unsigned num_left) {
     const uint64_t pc = caller(__builtin_return_address(0));
-    with_whole_warp(Tensor::kMeet, {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}, pc);
     WarpProducts& products = products_of(*current);
     const uint32_t committed = num_committed(*lane_of_warp(*current, 0));
-    const uint32_t end = std::max(products.num_waited, committed - std::min(committed, num_left));
+    const uint32_t end = committed - std::min(committed, num_left);
+    with_whole_warp(Tensor::kMeet, {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr}, pc);
     const auto all_have_issued = [&] {
         bool all = true;
         for_each_warp(*current, [&](const Thread& lane_0) { all &= num_committed(lane_0) >= end; });
@@ -316,18 +316,24 @@ __attribute__((noinline)) void wait_for_products(unsigned num_left) {
         finish_products(lane_0, end, pc);
         shadow_knows_products(lane_0, products_of(lane_0).done);
     });
-    take_sums_back(products, end);
+    if (end > products.num_waited) {
+        take_sums_back(products, end);
+    }
 }
 
 // The first thread of a warp leaves: nothing may still be on its way to it.
 void end_products_of_thread() {
     const auto found = warp_products.find(lane_of_warp(*current, 0));
-    if (found == warp_products.end()) {
+    if (found == warp_products.end() ||
+        (found->second.open.empty() && found->second.groups.empty())) {
         return;
     }
     WarpProducts& products = found->second;
-    products.groups.push_back({std::move(products.open), false});
-    products.open.clear();
+    // No group where there is nothing: other lanes may still be in the wait for the last one.
+    if (!products.open.empty()) {
+        products.groups.push_back({std::move(products.open), false});
+        products.open.clear();
+    }
     for (const ProductGroup& group : products.groups) {
         if (!group.products.empty()) {
             report_here(Kind::kLostCopy, group.products[0].pc);
