@@ -1,11 +1,12 @@
 """Tunes and measures a suite of shapes on a GPU, and draws what came out.
 
-Every shape is tuned from an empty database by `autogemm tune` as a person would run it; its ratio
-is that of the finals: paired with cuBLAS, interleaved, in random order. Stopped early, the same
-command goes on with the shapes that are missing.
+`autogemm tune` does it as a person would run it, from an empty database in the folder of results;
+a ratio is that of the finals: paired with cuBLAS, interleaved, in random order. Stopped early, the
+same command goes on with the shapes that are missing.
 
     benchmarks/gpu_box.sh run python3 benchmarks/suite.py --commit COMMIT --out OUT
-    benchmarks/gpu_box.sh run python3 benchmarks/suite.py --dtype bf16 --out OUT/bf16
+    benchmarks/gpu_box.sh run python3 benchmarks/suite.py --dtype bf16 --out OUT
+    benchmarks/gpu_box.sh run python3 benchmarks/suite.py --emulation --out OUT
     python benchmarks/suite.py --draw benchmarks/results/suite_h100.json --out docs/img
 """
 
@@ -14,8 +15,7 @@ import math
 import shlex
 import subprocess
 import sys
-import tempfile
-import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -36,44 +36,43 @@ TENSOR_SHAPES = (
 )
 
 
+# Where FP32 made of tensor-core products is compared.
+EMULATED_SHAPES = ("1024", "2048", "4096", "8192")
+
+
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--shapes", default="", help="M=N=K or MxNxK, by commas. Default: the suite.")
 @click.option("--dtype", default="f32", help="As of autogemm tune.")
+@click.option("--emulation", is_flag=True, help="With --allow-emulation, and --max-error cublas.")
 @click.option("--trials", default=150, help="Trials a shape.")
 @click.option("--budget", default="20s", help="Search time a shape.")
+@click.option("--rounds", default=30, help="Rounds of the finals.")
 @click.option("--max-error", default="", help="As of autogemm tune: a number, or cublas.")
 @click.option("--commit", default="", help="Which commit this is, for the record.")
 @click.option("--draw", type=click.Path(dir_okay=False, exists=True), help="Only draw this file.")
 @click.option("--out", required=True, type=click.Path(file_okay=False), help="Folder of results.")
-def main(  # noqa: PLR0913, PLR0917  # the options of a command
-    shapes: str,
-    dtype: str,
-    trials: int,
-    budget: str,
-    max_error: str,
-    commit: str,
-    draw: str | None,
-    out: str,
-) -> None:
+def main(shapes: str, commit: str, draw: str | None, out: str, **options: Any) -> None:
     """Ratio to cuBLAS over the suite."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     if draw:
         plot(json.loads(Path(draw).read_text()), folder / f"{Path(draw).stem}.svg")
         return
-    state = folder / "suite.json"
-    results = json.loads(state.read_text()) if state.exists() else _headed(commit, dtype)
-    done = {row["shape"] for row in results["rows"]}
-    search = ["--trials", str(trials), "--budget", budget, "--dtype", dtype]
-    search += ["--max-error", max_error] if max_error else []
-    wanted = shapes.split(",") if shapes else SHAPES if dtype == "f32" else TENSOR_SHAPES
-    for shape in [shape for shape in wanted if shape not in done]:
-        results["rows"].append(_tuned(shape, search, folder))
-        write_atomically(state, (json.dumps(results, indent=1) + "\n").encode())
-        click.echo(_line(results["rows"][-1]))
+    dtype, emulation = options["dtype"], options["emulation"]
+    name = "suite" if dtype == "f32" else f"suite_{dtype}"
+    name = "suite_emulated" if emulation else name
+    wanted = shapes.split(",") if shapes else _shapes(dtype, emulation)
+    results = _headed(commit, dtype) | {"rows": _tuned(wanted, folder / f"{name}.db", options)}
+    write_atomically(folder / f"{name}.json", (json.dumps(results, indent=1) + "\n").encode())
     text = table(results)
-    write_atomically(folder / "suite.txt", text.encode())
+    write_atomically(folder / f"{name}.txt", text.encode())
     click.echo(text)
+
+
+def _shapes(dtype: str, emulation: bool) -> tuple[str, ...]:
+    if emulation:
+        return EMULATED_SHAPES
+    return SHAPES if dtype == "f32" else TENSOR_SHAPES
 
 
 def _headed(commit: str, dtype: str) -> dict[str, Any]:
@@ -85,38 +84,51 @@ def _headed(commit: str, dtype: str) -> dict[str, Any]:
         "commit": commit,
         "dtype": dtype,
         "command": shlex.join(["benchmarks/suite.py", *sys.argv[1:]]),
-        "rows": [],
     }
 
 
-def _tuned(shape: str, search: list[str], folder: Path) -> dict[str, Any]:
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [sys.executable, "-m", "autogemm", "tune", "--require-gpu", "--size", shape]
-        # Certification says nothing of speed: `tune` does it, this need not.
-        command += [*search, "--json", "-q", "--no-certify"]
-        command += ["--db", str(Path(scratch) / "suite.db")]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise click.ClickException(f"{shape}: {done.stderr.strip()[-300:]}")
-    result = json.loads(done.stdout)
-    write_atomically(folder / f"tune_{shape}.json", done.stdout.encode())
-    winner, baseline = result["finals"]["entries"][0], result["finals"]["baseline"]
+def _tuned(shapes: Sequence[str], database: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
+    command = [sys.executable, "-m", "autogemm", "tune", "--require-gpu"]
+    for shape in shapes:
+        command += ["--size", shape]
+    command += ["--dtype", options["dtype"], "--trials", str(options["trials"])]
+    command += ["--budget", options["budget"], "--rounds", str(options["rounds"])]
+    if options["emulation"]:
+        command += ["--allow-emulation", "--max-error", "cublas"]
+    elif options["max_error"]:
+        command += ["--max-error", options["max_error"]]
+    # Certification says nothing of speed: `tune` does it, this need not.
+    command += ["--json", "--no-certify", "--db", str(database)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tuning:
+        try:
+            text, _ = tuning.communicate()
+        except KeyboardInterrupt:
+            # It was told too, and ends with what there is.
+            text, _ = tuning.communicate()
+    problems = json.loads(text)["problems"] if text else []
+    rows = [_row(shape, one) for shape, one in zip(shapes, problems, strict=False) if one["config"]]
+    if not rows:
+        raise click.ClickException(f"autogemm tune ended with {tuning.returncode} and no winner")
+    return rows
+
+
+def _row(shape: str, tuned: dict[str, Any]) -> dict[str, Any]:
+    cublas_us = tuned["baseline_us"]
     return {
         "shape": shape,
-        "family": winner.get("family", result.get("family", "")),
-        "config": winner["config"],
-        "time_us": winner["time_us"],
-        "tflops": winner["tflops"],
-        "ratio": winner["ratio"],
-        "ratio_low": winner["ratio_low"],
-        "ratio_high": winner["ratio_high"],
-        "error": winner["relative_frobenius"],
-        "cublas_us": baseline["time_us"],
-        "cublas_tflops": baseline["tflops"],
-        "cublas_error": baseline["relative_frobenius"],
-        "trials": result["trials"],
-        "seconds": time.monotonic() - began,
+        "family": tuned["family"],
+        "config": tuned["config"],
+        "time_us": tuned["time us"],
+        "tflops": tuned["TFLOP/s"],
+        "ratio": tuned["x cuBLAS"],
+        "ratio_low": tuned["ratio_low"],
+        "ratio_high": tuned["ratio_high"],
+        "error": tuned["relative_frobenius"],
+        "cublas_us": cublas_us,
+        "cublas_tflops": tuned["TFLOP/s"] * tuned["time us"] / cublas_us,
+        "cublas_error": tuned["baseline_relative_frobenius"],
+        "trials": tuned["trials"],
+        "seconds": tuned["seconds"],
     }
 
 
@@ -125,7 +137,7 @@ def _line(row: dict[str, Any]) -> str:
         f"{row['shape']:>14} {row['ratio']:6.3f} {row['ratio_low']:6.3f}..{row['ratio_high']:.3f} "
         f"{row['time_us']:10.2f} {row['tflops']:6.2f} {row['cublas_us']:10.2f} "
         f"{row['cublas_tflops']:6.2f} {row['error']:8.1e} {row['cublas_error']:8.1e} "
-        f"{row['trials']:5d} {row['seconds']:5.0f}  {row['family']} "
+        f"{row['trials']:>5} {row['seconds']:5.0f}  {row['family']} "
         + " ".join(f"{name}={value}" for name, value in row["config"].items())
     )
 

@@ -11,7 +11,7 @@ import click
 
 from autogemm.cli.output import print_table
 from autogemm.cli.tune_progress import progress_listener
-from autogemm.outcome import Provenance
+from autogemm.outcome import FinalsEntry, Provenance
 from autogemm.tuning import Event, Notice, Step, Sweep, Swept, TuneRequest
 
 COLUMNS = ("size", "layout", "dtype", "time us", "TFLOP/s", "x cuBLAS", "family", "run", "trials")
@@ -108,11 +108,20 @@ def _row(swept: Swept) -> dict[str, Any]:
 
 
 def _more(swept: Swept) -> dict[str, Any]:
-    winner = swept.finals.winner if swept.finals is not None else None
+    finals = swept.finals
+    winner = finals.winner if finals is not None else None
     config = winner.config if winner is not None else None
     return {
         "config": config.as_dict() if config is not None else None,
         "ratio_low": winner.ratio_low if winner is not None else None,
         "ratio_high": winner.ratio_high if winner is not None else None,
+        "relative_frobenius": _error(winner) if winner is not None else None,
+        "baseline_us": finals.baseline.median_us if finals is not None else None,
+        "baseline_relative_frobenius": _error(finals.baseline) if finals is not None else None,
+        "seconds": swept.seconds,
         "error": swept.error,
     }
+
+
+def _error(entry: FinalsEntry) -> float | None:
+    return entry.verification.relative_frobenius if entry.verification is not None else None

@@ -3,6 +3,7 @@ of the others.
 """
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -40,13 +41,15 @@ _ONE_PROBLEM = (EmptySpaceError, UsageError, CertificationError, NotFoundError)
 class Swept:
     """One problem of a sweep. ``finals`` is None where there are none; ``error`` says why.
 
-    ``num_trials`` is 0 for a result that was there before (``is_known``).
+    ``num_trials`` and ``seconds``, of search and finals, are 0 for a result that was there before
+    (``is_known``).
     """
 
     problem: Problem
     run_id: int | None = None
     finals: Finals | None = None
     num_trials: int = 0
+    seconds: float = 0.0
     is_known: bool = False
     error: str = ""
 
@@ -141,13 +144,19 @@ class Sweeper:
             raise UsageError("crossing times kernels at sizes that no recording holds: use a GPU")
 
     def _tuned(self, request: TuneRequest, on_event: Callable[[Event], None]) -> tuple[Swept, bool]:
+        begin = time.monotonic()
         try:
             result = tune(request, self._target, self._compiler, self._store, on_event)
         except _ONE_PROBLEM as error:
             return Swept(request.problem, error=str(error)), False
         failure = "" if result.best is not None else "no candidate ran correctly"
         swept = Swept(
-            request.problem, result.run_id, result.finals, result.num_trials, error=failure
+            request.problem,
+            result.run_id,
+            result.finals,
+            result.num_trials,
+            time.monotonic() - begin,
+            error=failure,
         )
         return swept, result.stopped_by is StopRule.INTERRUPTED
 
@@ -166,8 +175,8 @@ class Sweeper:
                 and (is_replay or (spec.environment, dict(spec.fix)) == (environment, fix))
             )
             same_request = (
-                (spec.l2, spec.fill, spec.objective)
-                == (measure.l2, measure.fill, measure.objective)
+                (spec.l2, spec.fill, spec.objective, spec.max_error)
+                == (measure.l2, measure.fill, measure.objective, request.max_error)
                 and (spec.sampler, spec.seed) == (request.sampler, request.seed)
                 and spec.family_sha256 == _sha256_of(request.families, spec.families)
             )

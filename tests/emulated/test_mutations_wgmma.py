@@ -29,8 +29,8 @@ END = "    // No block leaves while others arrive at its barriers.\n    cluster_
 # Name: what becomes of which text, and part of what is said of it.
 SLIPS = {
     "slots let go before their products are done": (
-        "wgmma_wait_1();\n            ring.let_go(before, thread);",
-        "ring.let_go(before, thread);\n            wgmma_wait_1();",
+        "wgmma_wait_1();\n            ring.let_go(before);",
+        "ring.let_go(before);\n            wgmma_wait_1();",
         "data race",
     ),
     "slots filled that are not empty": (
@@ -39,7 +39,7 @@ SLIPS = {
         "",
     ),
     "slots let go to the own block only": (
-        "mbarrier_arrive_relaxed_at_rank(empty + slot, thread);",
+        "mbarrier_arrive_relaxed_at_rank(empty + slot, lane);",
         "mbarrier_arrive_relaxed_at_rank(empty + slot, cluster_rank());",
         "",
     ),

@@ -49,7 +49,10 @@ def test_each_problem_is_tuned_once(tmp_path: Path, store: Store) -> None:
     assert anew.problems[0].run_id not in {one.run_id for one in sweep.problems}
 
 
-@pytest.mark.parametrize("change", [{"seed": 7}, {"sampler": "random"}, {"fix": {"U": (1, 4)}}])
+@pytest.mark.parametrize(
+    "change",
+    [{"seed": 7}, {"sampler": "random"}, {"fix": {"U": (1, 4)}}, {"max_error": "0.001"}],
+)
 def test_another_request_is_not_known(
     tmp_path: Path, store: Store, change: dict[str, object]
 ) -> None:
