@@ -3,7 +3,7 @@
 #
 #   gpu_box.sh wheels      where pip works: download what the box lacks into .wheels/
 #   gpu_box.sh setup       on the box: install those, once; prints nothing when all is well
-#   gpu_box.sh test [ARG]  on the box: the GPU tests; arguments go to pytest
+#   gpu_box.sh test [ARG]  on the box: the GPU tests, or those of the files named; arguments go to pytest
 #   gpu_box.sh run CMD...  on the box: any command, with `autogemm` on the PATH
 #
 # The box has Python 3.12 on x86-64 Linux with CuPy, cuda-bindings, NVRTC, nvidia-ml-py, NumPy,
@@ -84,7 +84,8 @@ setup) setup ;;
 test)
     setup
     cd "$repo"
-    exec "$python" -m pytest -m gpu tests/gpu "$@"
+    [[ " $*" == *" tests/gpu/"* ]] || set -- tests/gpu "$@"
+    exec "$python" -m pytest -m gpu "$@"
     ;;
 run)
     setup

@@ -12,7 +12,7 @@ from autogemm.store.bench_models import BenchRecord
 from autogemm.store.models import CertificateRecord, RunRecord, TrialRecord
 from autogemm.store.queries import conditions
 from autogemm.store.records import BestQuery
-from autogemm.store.timings import best_places
+from autogemm.store.timings import best_places, in_chunks
 
 # Rows that several others share, and that go with the last of them; kernels first, then what a run
 # is made of.
@@ -54,15 +54,17 @@ def prunable(
         **{run.id: "is being written" for run in matching if is_written(run)},
     }
     going = tuple(run.id for run in matching if run.id not in reasons)
-    counts = select(func.count()).select_from(TrialRecord).where(TrialRecord.run_id.in_(going))
+    count = select(func.count()).select_from(TrialRecord)
+    counts = (session.scalar(count.where(TrialRecord.run_id.in_(ids))) for ids in in_chunks(going))
     kept = tuple((run.id, reasons[run.id]) for run in matching if run.id in reasons)
-    return Prunable(going, session.scalar(counts) or 0, kept)
+    return Prunable(going, sum(number or 0 for number in counts), kept)
 
 
 def delete_runs(session: Session, run_ids: Collection[int]) -> None:
     """Runs with all that belongs to them, kernels that nobody else has, and Optuna's studies."""
     metadata = BenchRecord.metadata
-    _delete(session, metadata, metadata.tables["runs"], RunRecord.__table__.c.id.in_(run_ids))
+    for ids in in_chunks(run_ids):
+        _delete(session, metadata, metadata.tables["runs"], RunRecord.__table__.c.id.in_(ids))
     for name in _SHARED:
         table = metadata.tables[name]
         session.execute(delete(table).where(*_unreferenced(metadata, table)))

@@ -132,6 +132,11 @@ def test_no_filter_is_no_request(store: Store) -> None:
     assert states("--older-than", "1d", "--yes") == {}
 
 
+def test_more_runs_than_one_statement_takes(store: Store) -> None:
+    store.prune(range(4, 70_000))
+    assert sorted(row.run_id for row in store.runs()) == [1, 2, 3]
+
+
 def test_vacuum_gives_space_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
     with new_store(tmp_path) as store:
