@@ -69,11 +69,6 @@ class InstructionMix:
     other: int
     instructions_per_ffma: float
 
-    @property
-    def products(self) -> int:
-        """Instructions that multiply matrices."""
-        return self.ffma + self.tensor
-
 
 def find_nvdisasm() -> Path | None:
     """nvdisasm from its Python package, on PATH, or in a CUDA toolkit; None if there is none."""
@@ -109,20 +104,27 @@ def main_loop(listing: str, kernel: str) -> InstructionMix | None:
     """The mix of the loop that multiplies, from what `disassemble` gave; None if there is none.
 
     A loop is what lies between a branch backwards and its target. The main loop is the one with
-    the most products, FFMA or of tensor cores; of nested ones the inner one, if it has at least
-    half of them.
+    the most products, of tensor cores where any are used and FFMA elsewhere; of nested ones the
+    inner one, if it has at least half of them.
     """
     instructions, loops = _loops(listing, kernel)
     mixes = [(loop, _mix(instructions[loop.start : loop.stop])) for loop in loops]
+    # Beside tensor cores FFMA scale sums that are stored, a loop around the one that multiplies.
+    by_tensor_cores = any(mix.tensor for _, mix in mixes)
+
+    def products(mix: InstructionMix) -> int:
+        return mix.tensor if by_tensor_cores else mix.ffma
+
     inner_most = [
         mix
         for loop, mix in mixes
         if not any(
-            _is_inside(other, loop) and 2 * inner.products >= mix.products for other, inner in mixes
+            _is_inside(other, loop) and 2 * products(inner) >= products(mix)
+            for other, inner in mixes
         )
     ]
-    best = max(inner_most, key=lambda mix: mix.products, default=None)
-    return best if best is not None and best.products else None
+    best = max(inner_most, key=lambda mix: (products(mix), -mix.instructions), default=None)
+    return best if best is not None and products(best) else None
 
 
 def code_sizes(cubin: bytes) -> dict[str, int]:

@@ -55,6 +55,10 @@ def test_the_main_loop_of_tensor_cores_has_their_products(compiler: Compiler) ->
     assert mix is not None
     # Four products of a slab, of which one box of each operand is copied.
     assert (mix.tensor, mix.ffma, mix.global_loads) == (4, 0, 2)
+    # Its loop over tiles has the same products, and 128 FFMA where it stores.
+    walking = main_loop(disassemble(cubin_of(case("bf16", "gemm_wgmma"), compiler)), "gemm_kernel")
+    assert walking is not None
+    assert (walking.tensor, walking.ffma) == (4, 0)
     golden = case("bf16", "gemm_mma")
     values = golden.config.as_dict()
     mix = main_loop(disassemble(cubin_of(golden, compiler)), "gemm_kernel")
