@@ -255,7 +255,7 @@ def test_a_recording_by_name(family: str, recording: Path) -> None:
     assert winner["ratio_low"] == winner["ratio"] == winner["ratio_high"]
 
 
-def test_a_missing_compiler_does_not_stop_a_replay(
+def test_a_replay_compiles_nothing(
     family: str, recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing() -> None:
@@ -265,7 +265,7 @@ def test_a_missing_compiler_does_not_stop_a_replay(
     arguments = ("--family", family, "--size", "1024", "--trials", "5")
     result = invoke(*arguments, "--gpu", f"recorded:{recording}")
     assert result.exit_code == 0, result.output
-    assert "kernels are not compiled: NVRTC is not installed" in result.stderr
+    assert "NVRTC" not in result.output
     monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(FakeTarget()))
     result = invoke(*arguments)
     assert result.exit_code == 1
