@@ -100,7 +100,6 @@ class Sanitizing(FakeTarget):
 @pytest.fixture(autouse=True)
 def quickly(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certify_module, "MATRIX_S", 120.0)
-    monkeypatch.setenv("AUTOGEMM_CACHE", str(emulator.folder.parent))
 
 
 @pytest.fixture(scope="module")
