@@ -233,6 +233,18 @@ GOLDEN_CASES = (
         family="sgemm_skinny",
     ),
     GoldenCase(
+        "half_warps_chains",
+        Problem(16, 4096, 4096),
+        {"BM": 8, "BN": 64, "TM": 8, "SLICE_K": 8, "CHAIN_K": 64},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "chains_any_size",
+        Problem(15, 4093, 4094, layout=Layout.NT, ldb=4096, ldc=4096),
+        {"BM": 8, "BN": 64, "TM": 4, "SLICE_K": 8, "CHAIN_K": 64},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
         "wide_any_columns",
         Problem(64, 4098, 4096, layout=Layout.TN),
         {"BM": 64, "TM": 16, "TN": 8, "SLICE_K": 8, "STAGES": 2},

@@ -218,9 +218,8 @@ __device__ __forceinline__ Place place_of_thread() {
     return place;
 }
 
-// Chains that have ended leave their sums in shared memory, where every thread has a float for each
-// of its elements of C: float by float, since vectors would bind the sums to registers that the
-// main loop finds worse.
+// The sums of chains that have ended have a float of shared memory for each of a thread's sums: one
+// by one and column by column, which leaves the main loop its registers.
 __device__ __forceinline__ void begin_chains(float* finished) {
     #pragma unroll
     for (int i = 0; i < TM * TN; ++i) {
@@ -231,15 +230,15 @@ __device__ __forceinline__ void begin_chains(float* finished) {
 __device__ __forceinline__ void end_chain(float* finished, float (&sums)[TM][TN]) {
     #pragma unroll
     for (int i = 0; i < TM * TN; ++i) {
-        finished[i * THREADS] += sums[i / TN][i % TN];
-        sums[i / TN][i % TN] = 0.0f;
+        finished[i * THREADS] += sums[i % TM][i / TM];
+        sums[i % TM][i / TM] = 0.0f;
     }
 }
 
 __device__ __forceinline__ void take_finished(const float* finished, float (&sums)[TM][TN]) {
     #pragma unroll
     for (int i = 0; i < TM * TN; ++i) {
-        sums[i / TN][i % TN] = finished[i * THREADS];
+        sums[i % TM][i / TM] = finished[i * THREADS];
     }
 }
 
