@@ -62,7 +62,14 @@ def main(shapes: str, commit: str, draw: str | None, out: str, **options: Any) -
     name = "suite" if dtype == "f32" else f"suite_{dtype}"
     name = "suite_emulated" if emulation else name
     wanted = shapes.split(",") if shapes else _shapes(dtype, emulation)
-    results = _headed(commit, dtype) | {"rows": _tuned(wanted, folder / f"{name}.db", options)}
+    database = folder / f"{name}.db"
+    rows = _tuned(wanted, database, options)
+    reached = [row["shape"] for row in rows]
+    results = _headed(commit, dtype, out) | {
+        "versions": _versions(database),
+        "not_measured": [shape for shape in wanted if shape not in reached],
+        "rows": rows,
+    }
     write_atomically(folder / f"{name}.json", (json.dumps(results, indent=1) + "\n").encode())
     text = table(results)
     write_atomically(folder / f"{name}.txt", text.encode())
@@ -75,7 +82,7 @@ def _shapes(dtype: str, emulation: bool) -> tuple[str, ...]:
     return SHAPES if dtype == "f32" else TENSOR_SHAPES
 
 
-def _headed(commit: str, dtype: str) -> dict[str, Any]:
+def _headed(commit: str, dtype: str, out: str) -> dict[str, Any]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     card = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
     return {
@@ -83,8 +90,32 @@ def _headed(commit: str, dtype: str) -> dict[str, Any]:
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit,
         "dtype": dtype,
-        "command": shlex.join(["benchmarks/suite.py", *sys.argv[1:]]),
+        "command": _command(out),
     }
+
+
+def _command(out: str) -> str:
+    # Where the results lay on that machine says nothing.
+    arguments = ["OUT" if argument == out else argument for argument in sys.argv[1:]]
+    return shlex.join(["benchmarks/suite.py", *arguments])
+
+
+def _versions(database: Path) -> str:
+    """Of the compiler and of cuBLAS, as the database has them."""
+    query = "select distinct compiler, cublas from environments"
+    command = [
+        sys.executable,
+        "-m",
+        "autogemm",
+        "db",
+        "sql",
+        query,
+        "--json",
+        "--db",
+        str(database),
+    ]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return "; ".join(f"{row['compiler']}, cuBLAS {row['cublas']}" for row in json.loads(answer))
 
 
 def _tuned(shapes: Sequence[str], database: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
@@ -151,9 +182,11 @@ def table(results: dict[str, Any]) -> str:
         f"{'MxNxK':>14} {'ratio':>6} {'95 %':^14} {'us':>10} {'TFLOP':>6} {'cuBLAS us':>10} "
         f"{'TFLOP':>6} {'error':>8} {'cuBLAS':>8} {'tried':>5} {'s':>5}  winner"
     )
+    missing = results.get("not_measured", [])
     return "\n".join(
         [
             f"{results['gpu']}, {results['date']}, commit {results['commit']}",
+            *([results["versions"]] if results.get("versions") else []),
             f"command: {results['command']}",
             f"ratio: speed over {_baseline(results)}, paired and interleaved; error:",
             "relative Frobenius against float64; s: search, compilation and finals of the shape",
@@ -163,6 +196,7 @@ def table(results: dict[str, Any]) -> str:
             "",
             f"geometric mean of {len(rows)} ratios: {mean:.3f}",
             f"below 1: {' '.join(below) or 'none'}",
+            *([f"not measured, the time ended: {' '.join(missing)}"] if missing else []),
             "",
         ]
     )

@@ -1,6 +1,7 @@
 """``autogemm verify``: what passes, what fails and how it is told, what cannot be asked."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,12 +44,15 @@ def fixes(texts: list[str]) -> list[str]:
 def broken_family(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """sgemm_simt with one slip: vectors are stored over the right edge of C."""
     folder = tmp_path_factory.mktemp("broken")
-    yaml = data_folder("search_spaces") / "sgemm_simt.yaml"
-    template = (data_folder("templates") / "sgemm_simt.cu.jinja").read_text()
-    assert "n + VEC_C <= tile.columns" in template
-    (folder / "sgemm_simt.yaml").write_text(yaml.read_text())
-    (folder / "sgemm_simt.cu.jinja").write_text(
-        template.replace("n + VEC_C <= tile.columns", "n < tile.columns")
+    templates = data_folder("templates")
+    shutil.copy(data_folder("search_spaces") / "sgemm_simt.yaml", folder)
+    shutil.copy(templates / "sgemm_simt.cu.jinja", folder)
+    # A part of the family's own stands in for the shipped one of this name.
+    edge = (templates / "parts" / "update_at_edge.cu.jinja").read_text()
+    assert " + VEC_C <= {{ columns }}" in edge
+    (folder / "parts").mkdir()
+    (folder / "parts" / "update_at_edge.cu.jinja").write_text(
+        edge.replace(" + VEC_C <= {{ columns }}", " < {{ columns }}")
     )
     return folder
 
