@@ -87,7 +87,9 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
         T, "a warp does not wait for its lanes", "__syncwarp();\n            if (lane", "if (lane"
     ),
     Mutation(T, "slots of the other's tile", "ring.skip(num_slabs);\n            store", "store"),
-    Mutation(W, "columns in another order", "lane, at / 2 % 2) % 32", "lane ^ 16, at / 2 % 2) % 32"),
+    Mutation(
+        W, "columns in another order", "lane, at / 2 % 2) % 32", "lane ^ 16, at / 2 % 2) % 32"
+    ),
     Mutation(W, "columns of C by the wrong lanes", "warp / 2 * BOX_BYTES", "warp % 2 * BOX_BYTES"),
     # Clusters.
     Mutation(M, "slots let go at home only", "lane < CLUSTER_M * CLUSTER_N", "lane < 1"),
@@ -95,7 +97,7 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(M, "to the wrong blocks", "0x5u << tiles.row_in_cluster", "0x3u"),
     Mutation(M, "a block leaves early", END_OF_CLUSTER, "}"),
     Mutation(P, "parts read before they are there", "mbarrier_wait(arrived, 0);", ""),
-    Mutation(P, "a share added twice", "n0, rank * SHARE + at / 4, at % 4);", "n0, at / 4, at % 4);"),
+    Mutation(P, "a share added twice", "n0, rank * SHARE + at / 4,", "n0, at / 4,"),
     Mutation(P, "one range of k for all", "(first_slab + slab) * BK", "slab * BK"),
     Mutation(P, "the own part sent, too", "if (to == rank) {", "if (false) {"),
     Mutation(P, "fewer bytes expected", "expect(arrived, PARTS_BYTES)", "expect(arrived, 8192)"),
