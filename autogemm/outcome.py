@@ -128,11 +128,12 @@ class Measurement:
 class Verification:
     """Largest errors against the float64-accumulated reference.
 
-    ``max_error_ratio`` is the largest |C - reference| / bound over all elements (at most 1 passes),
-    ``relative_frobenius`` is ||C - reference||_F / ||reference||_F.
+    ``max_abs_error`` is None where it was not kept, as in a recording, ``max_error_ratio`` the
+    largest |C - reference| / bound over all elements (at most 1 passes), ``relative_frobenius``
+    ||C - reference||_F / ||reference||_F.
     """
 
-    max_abs_error: float
+    max_abs_error: float | None
     max_error_ratio: float
     relative_frobenius: float
 
@@ -184,8 +185,9 @@ class FinalsEntry:
     """One contestant of the finals: ``samples_us[i]`` was taken in round i, beside all others.
 
     ``ratio`` is baseline time / own time, from the paired rounds (above 1 is faster than cuBLAS),
-    with its interval. ``tied`` says that no difference to the winner was shown: the interval of
-    its ratio over the winner contains 1. ``registers`` are those of the source's largest kernel.
+    with its interval, NaN where none was measured. ``tied`` says that no difference to the winner
+    was shown: the interval of its ratio over the winner contains 1. ``registers`` are those of the
+    source's largest kernel.
     ``samples_mj`` are millijoules for one GEMM, empty if energy was not measured.
     """
 
@@ -205,6 +207,11 @@ class FinalsEntry:
     def median_us(self) -> float:
         """Median over the rounds, in microseconds."""
         return statistics.median(self.samples_us)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the ratio; None for a recording, which has one median, and the baseline itself."""
+        return (self.ratio_low, self.ratio_high) if self.ratio_low < self.ratio_high else None
 
     @property
     def energy_mj(self) -> float | None:

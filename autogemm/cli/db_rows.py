@@ -128,7 +128,7 @@ def run_row(row: RunRow) -> FlatRow:
     return {
         **_place(spec.device, spec.problem, spec.provenance),
         **_speed(spec.problem, row.best_us),
-        **(_ratio(winner.ratio, winner.ratio_low, winner.ratio_high) if winner else {}),
+        **(_ratio(winner.ratio, *(winner.interval or (None, None))) if winner else {}),
         **asdict(spec.environment),
         **{
             name: getattr(spec, name)
@@ -320,7 +320,7 @@ def _entry_row(entry: FinalsEntry, place: int, problem: Problem) -> FlatRow:
     return {
         "place": place,
         **_speed(problem, entry.median_us),
-        **_ratio(entry.ratio, entry.ratio_low, entry.ratio_high),
+        **_ratio(entry.ratio, *(entry.interval or (None, None))),
         **{name: getattr(entry, name) for name in ("name", "tied", "config", "kernel_sha256")},
         **{name: getattr(entry, name) for name in ("registers", "energy_mj")},
         "family": entry.config.family if entry.config is not None else None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.files import write_output
+from autogemm.cli.files import require_output, write_output
 from autogemm.cli.options import db_option, dtype_option
 from autogemm.errors import CompilerMissingError, ExportError, NotFoundError, UsageError
 from autogemm.outcome import Provenance
@@ -89,11 +89,12 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
       autogemm export --library out/ --format torch
     """
     if folder is not None:
-        others = {"FILE": path, "--size": size, "--run": run_id, "--kernel": kernel_key}
+        others = {"FILE": path, "--size": size, "--dtype": dtype, "--run": run_id}
+        others["--kernel"] = kernel_key
         given = [name for name, value in others.items() if value is not None]
         if given or file_format not in LIBRARY_FORMATS:
             left_out = " ".join(given or [f"--format {file_format}"])
-            raise UsageError(f"--library holds all sizes: leave out {left_out}")
+            raise UsageError(f"--library holds all sizes of f32: leave out {left_out}")
         from autogemm.cli.export_library import write_library
 
         torch = file_format == "torch"
@@ -116,13 +117,15 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
     with open_store(db, create=False) as store:
         kernel = store.stored_kernel(query if kernel_key is None else kernel_key)
     loaded = loaded or family_of(kernel)
+    # A cubin cannot be told from any other program.
+    ours = BEGINNINGS.get(file_format)
+    require_output(path, force=force, ours=ours)
     content = exported(kernel, loaded, file_format, Path(path).name)
     if kernel.provenance is Provenance.RECORDED:
         click.echo("RECORDED: this kernel's time was not measured on this machine", err=True)
         if not no_verify:
             click.echo(verified_on_cpu(kernel, loaded), err=True)
-    # A cubin cannot be told from any other program.
-    write_output(path, content, force=force, ours=BEGINNINGS.get(file_format))
+    write_output(path, content, force=force, ours=ours)
     if path != "-":
         click.echo(f"{path}: {summary(kernel)}")
 

@@ -111,10 +111,11 @@ def _more(swept: Swept) -> dict[str, Any]:
     finals = swept.finals
     winner = finals.winner if finals is not None else None
     config = winner.config if winner is not None else None
+    interval = winner.interval if winner is not None else None
     return {
         "config": config.as_dict() if config is not None else None,
-        "ratio_low": winner.ratio_low if winner is not None else None,
-        "ratio_high": winner.ratio_high if winner is not None else None,
+        "ratio_low": interval[0] if interval is not None else None,
+        "ratio_high": interval[1] if interval is not None else None,
         "relative_frobenius": _error(winner) if winner is not None else None,
         "baseline_us": finals.baseline.median_us if finals is not None else None,
         "baseline_relative_frobenius": _error(finals.baseline) if finals is not None else None,

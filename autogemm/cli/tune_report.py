@@ -86,10 +86,10 @@ def _row(
 
 
 def _interval(entry: FinalsEntry) -> str | None:
-    """None where it was not measured: a recording has one median only."""
-    if entry.ratio_low == entry.ratio_high:
+    if entry.interval is None:
         return None
-    return f"{entry.ratio_low:.3f}..{entry.ratio_high:.3f}"
+    low, high = entry.interval
+    return f"{low:.3f}..{high:.3f}"
 
 
 def _print_best(result: TuneResult) -> None:
@@ -280,8 +280,8 @@ def _entry_as_dict(result: TuneResult, finals: Finals, entry: FinalsEntry) -> di
         "time_us": entry.median_us,
         "tflops": result.problem.tflops(entry.median_us),
         "ratio": entry.ratio,
-        "ratio_low": entry.ratio_low,
-        "ratio_high": entry.ratio_high,
+        "ratio_low": entry.interval[0] if entry.interval else None,
+        "ratio_high": entry.interval[1] if entry.interval else None,
         "tied": entry.tied,
         "spread": finals.spread_of(entry),
         "registers": entry.registers,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autogemm.errors import CompilerMissingError, UsageError
+from autogemm.errors import UsageError
 from autogemm.outcome import Objective
 from autogemm.search import SAMPLERS
 
@@ -51,8 +51,7 @@ def opened(stack: ExitStack, problem: "Problem", options: dict[str, Any], db: st
         request = _as_recorded(request, chosen, options)
     if chosen.notice:
         click.secho(chosen.notice, err=True, bold=True)
-    has_kernel = request.families[0].template_path is not None
-    compiler = compiler_for(target) if has_kernel else None
+    compiler = compiler_for(target)
     if compiler is not None:
         stack.enter_context(closing(compiler))
     return Opened(request, target, compiler, store)
@@ -166,13 +165,7 @@ def command_line() -> str:
 
 
 def compiler_for(target: "Target") -> "Compiler | None":
-    """A compiler; None where the target does not need one and there is none."""
+    """A compiler; None for recorded times, which no kernel of this machine is run for."""
     from autogemm.compile import Compiler
 
-    try:
-        return Compiler()
-    except CompilerMissingError as error:
-        if target.needs_cubin:
-            raise
-        click.echo(f"kernels are not compiled: {error}", err=True)
-        return None
+    return Compiler() if target.needs_cubin else None

@@ -217,9 +217,11 @@ def _speed(kernel: StoredKernel) -> str:
 def _error(verification: Verification | None) -> str:
     if verification is None:
         return "not verified"
+    absolute = verification.max_abs_error
+    largest = "largest" if absolute is None else f"largest {absolute:.3g},"
     return (
-        f"largest {verification.max_abs_error:.3g}, {verification.max_error_ratio:.3g} of the "
-        f"bound; relative (Frobenius) {verification.relative_frobenius:.3g}"
+        f"{largest} {verification.max_error_ratio:.3g} of the bound; "
+        f"relative (Frobenius) {verification.relative_frobenius:.3g}"
     )
 
 

@@ -95,7 +95,7 @@ class EnvironmentForm(Form):
 class VerificationForm(Form):
     """Largest errors against the reference."""
 
-    max_abs_error: Error
+    max_abs_error: Error | None
     max_error_ratio: Error
     relative_frobenius: Error
 

@@ -210,7 +210,7 @@ def _trial_fields(row: Mapping[str, str]) -> Row:
     measured |= {"l2": row["measured_l2"], "provenance": row["measured_provenance"]}
     return fields | {
         "run": row["run_id"],
-        "verification": errors if errors["max_abs_error"] is not None else None,
+        "verification": errors if errors["max_error_ratio"] is not None else None,
         "measurement": measured if measured["samples_us"] is not None else None,
     }
 

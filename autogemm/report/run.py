@@ -145,7 +145,7 @@ def _finals(trials: RunTrials) -> Section:
 
 
 def _entry(trials: RunTrials, entry: FinalsEntry, shared: dict[str, Value]) -> dict[str, Any]:
-    low, high, config = entry.ratio_low, entry.ratio_high, entry.config
+    config = entry.config
     own = [f"{name}={value}" for name, value in config or () if name not in shared]
     return {
         "family": config.family if config else entry.name,
@@ -153,7 +153,7 @@ def _entry(trials: RunTrials, entry: FinalsEntry, shared: dict[str, Value]) -> d
         "time us": entry.median_us,
         "TFLOP/s": trials.run.spec.problem.tflops(entry.median_us),
         "x cuBLAS": f"{entry.ratio:.3f}",
-        "interval": f"{low:.3f} to {high:.3f}" if low < high else None,
+        "interval": "{:.3f} to {:.3f}".format(*entry.interval) if entry.interval else None,
         "registers": entry.registers,
         "energy mJ": entry.energy_mj,
         "tie": "tied" if entry.tied else None,

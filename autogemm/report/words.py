@@ -54,7 +54,7 @@ def _margin(winner: FinalsEntry, baseline: FinalsEntry) -> str:
     if baseline.tied:
         return f"{against}no difference between the two was shown."
     interval = ""
-    if winner.ratio_low < winner.ratio_high:
+    if winner.interval is not None:
         interval = (
             f" (95 % interval of paired rounds {winner.ratio_low:.3f} to {winner.ratio_high:.3f})"
         )

@@ -169,16 +169,16 @@ def verification_columns(verification: Verification | None) -> Columns:
     if verification is None:
         return {}
     return {
-        name: math.inf if math.isnan(error) else error
+        name: math.inf if error is not None and math.isnan(error) else error
         for name, error in asdict(verification).items()
     }
 
 
 def verification_of(record: VerificationColumns) -> Verification | None:
     """The errors of a row, None if nothing was compared."""
-    errors = (record.max_abs_error, record.max_error_ratio, record.relative_frobenius)
-    known = [error for error in errors if error is not None]
-    return Verification(*known) if known else None
+    if record.max_error_ratio is None or record.relative_frobenius is None:
+        return None
+    return Verification(record.max_abs_error, record.max_error_ratio, record.relative_frobenius)
 
 
 def telemetry_of(record: TelemetryColumns) -> Telemetry:

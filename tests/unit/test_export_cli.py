@@ -160,6 +160,9 @@ def test_an_earlier_export_is_replaced_and_nothing_else(folder: Path) -> None:
     assert extract_kernel(path.read_text()) == source_of(SMALL, 3).text
     path.write_text("// my own kernel\n")
     expect_refusal(export("best.cu"), 2, "best.cu", "--force")
+    # Before a recorded kernel is run on the CPU, which takes seconds.
+    early = export("--size", "512", "best.cu")
+    assert len(early.stderr.splitlines()) == 1, early.stderr
     assert path.read_text() == "// my own kernel\n"
     assert export("--force", "best.cu").exit_code == 0
     assert extract_kernel(path.read_text()) == source_of(SMALL, 3).text

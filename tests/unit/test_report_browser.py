@@ -11,6 +11,7 @@ import pytest
 from bench_samples import fill_bench
 from report_samples import PARAMETERS, many_trials
 from store_samples import H100, new_store
+from waiting import PATIENCE_S
 
 from autogemm.analysis import RunTrials
 from autogemm.explain import Missing
@@ -100,7 +101,7 @@ def draw_all(browser: Browser) -> list[str]:
     figures = browser.find_elements(By.CSS_SELECTOR, "figure.plot")
     for figure in figures:
         browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant'})", figure)
-        WebDriverWait(browser, 30, poll_frequency=0.05).until(
+        WebDriverWait(browser, PATIENCE_S, poll_frequency=0.05).until(
             lambda _, figure=figure: figure.find_elements(
                 By.CSS_SELECTOR, ".main-svg[aria-hidden] .xtitle"
             )
@@ -226,7 +227,7 @@ def test_dark_and_light(browser: Browser, run_url: str) -> None:
 
     assert brightness() == (255, 255)
     emulate(browser, "dark")
-    WebDriverWait(browser, 10).until(lambda _: max(brightness()) < 60)
+    WebDriverWait(browser, PATIENCE_S).until(lambda _: max(brightness()) < 60)
 
 
 def test_a_benchmark_is_drawn(browser: Browser, bench_url: str) -> None:
@@ -237,16 +238,22 @@ def test_a_benchmark_is_drawn(browser: Browser, bench_url: str) -> None:
     assert drawn_points(browser, "sizes") == ["512x256x64", "1024"]
 
 
+def busy_s(browser: Browser) -> float:
+    metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    found: dict[str, float] = {metric["name"]: metric["value"] for metric in metrics}
+    return found["TaskDuration"]
+
+
 def test_ten_thousand_trials_open_soon(browser: Browser, folder: Path) -> None:
-    browser.get(write(folder, "many", many_trials(10_000)))
-    script = "return performance.getEntriesByName('first-contentful-paint').map(e => e.startTime)"
-    (painted_ms,) = WebDriverWait(browser, 20).until(lambda _: browser.execute_script(script))
-    loaded_ms = browser.execute_script(
-        "return performance.getEntriesByType('navigation')[0].loadEventEnd"
-    )
-    # About 0.2 and 0.3 s on two idle cores; a busy machine gets some more.
-    assert painted_ms < 3000
-    assert loaded_ms < 4000
+    url = write(folder, "many", many_trials(10_000))
+    # Of the page's thread on a core, whoever else wants one.
+    browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+    before_s = busy_s(browser)
+    browser.get(url)
+    script = "return performance.getEntriesByName('first-contentful-paint').length"
+    WebDriverWait(browser, PATIENCE_S).until(lambda _: browser.execute_script(script))
+    # About 0.2 s, and 0.9 s more where Plotly has to be compiled.
+    assert busy_s(browser) - before_s < 4
     assert "9900 of 9900 configs" in browser.find_element(By.ID, "matching").text
     assert draw_all(browser) == RUN_PLOTS
     assert errors(browser) == []

@@ -203,7 +203,7 @@ class Recording(_Part):
         return {name: column[row] for name, column in self.parameters.items()}
 
     def verification(self, row: int) -> Verification | None:
-        """Errors seen when it was recorded; the largest absolute error is not kept (0)."""
+        """Errors seen when it was recorded; the largest absolute error is not kept."""
         return _verification(self.max_error_ratio[row], self.relative_frobenius[row])
 
     @property
@@ -215,7 +215,7 @@ class Recording(_Part):
 def _verification(ratio: float | None, frobenius: float | None) -> Verification | None:
     if ratio is None or frobenius is None:
         return None
-    return Verification(max_abs_error=0.0, max_error_ratio=ratio, relative_frobenius=frobenius)
+    return Verification(max_abs_error=None, max_error_ratio=ratio, relative_frobenius=frobenius)
 
 
 def read_recording(path: Path) -> Recording:

@@ -1,5 +1,6 @@
 """Answers from recordings as a card would, with every time marked as recorded."""
 
+import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
@@ -234,8 +235,8 @@ class RecordedTarget:
             kernel_sha256=candidate.source.sha256,
             samples_us=(time_us,),
             ratio=ratio,
-            ratio_low=ratio,
-            ratio_high=ratio,
+            ratio_low=math.nan,
+            ratio_high=math.nan,
             tied=is_tied,
             verification=self.recording.verification(self._row(candidate)),
             registers=self.recording.registers[self._row(candidate)],
