@@ -145,6 +145,15 @@ class SlowToFree(FakeBackend):
         return super().prepare(request)
 
 
+class GivesNoMemory(SlowToFree):
+    """The same, told by the driver."""
+
+    def prepare(self, request: Prepare) -> Prepared:
+        if not self.has_room:
+            raise DeviceError("the GPU is out of memory")
+        return super().prepare(request)
+
+
 class DeadOnStart(FakeBackend):
     def start(self, request: Start) -> Started:
         os._exit(7)

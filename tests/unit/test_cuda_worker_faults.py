@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,19 @@ def test_a_card_that_stays_full_ends_the_run(
     assert slow_to_free.measure(candidate("die"), None).status is Status.CRASHED
     with pytest.raises((DeviceError, UsageError), match=r"0\.0 GiB are free"):
         slow_to_free.measure(candidate("fine"), None)
+
+
+def test_no_finalist_pays_for_a_card_that_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does a moment later: too late for the first, who would count as wrong for ever."""
+    monkeypatch.setenv("FAKE_BACKEND_STARTS", str(tmp_path / "starts"))
+    monkeypatch.setenv("FAKE_BACKEND_FAILS", "5")
+    monkeypatch.setattr(target_module, "RESTART_PAUSES_S", (0.0, 0.0, 0.0))
+    with closing(CudaTarget(backend="cuda_worker_backends:GivesNoMemory")) as target:
+        target.prepare(PROBLEM, MeasureOptions(deadline_s=20.0))
+        with pytest.raises(DeviceError, match="out of memory"):
+            target.finals([candidate("fine"), candidate("die in company")], rounds=2, seed=0)
 
 
 def test_closing_does_not_wait_for_a_candidate(target: CudaTarget, log: Path) -> None:
