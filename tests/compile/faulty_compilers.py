@@ -12,10 +12,12 @@ FINE = Build(b"machine code", "")
 
 
 def faulty(source: str, name: str, options: tuple[str, ...]) -> Build:
-    """What ``// FAULT NUMBER`` says is done; anything else compiles at once."""
-    fault, _, _ = source.removeprefix("// ").partition(" ")
+    """What ``// FAULT ANYTHING`` says is done; anything else compiles at once."""
+    fault, _, path = source.removeprefix("// ").partition(" ")
     match fault:
         case "hang":
+            if path:
+                Path(path).touch()
             time.sleep(600)
         case "segfault":
             os.kill(os.getpid(), 11)
@@ -39,7 +41,7 @@ def faulty(source: str, name: str, options: tuple[str, ...]) -> Build:
             # The answer arrives, then the system ends the idle process.
             pid = os.getpid()
             if os.fork() == 0:
-                time.sleep(0.1)
+                time.sleep(0.3)
                 os.kill(pid, 9)
                 os._exit(0)
         case "who":
