@@ -114,7 +114,7 @@ def test_compiles_for_every_architecture(arch: str, compiler: Compiler) -> None:
 
 def test_spills_are_seen(compiler: Compiler) -> None:
     (resources,) = compiler.compile(source_of(SPILLING), "sm_90").resources
-    assert resources.registers == 32
+    assert resources.registers <= 32
     assert resources.spill_store_bytes > 100
     assert resources.spill_load_bytes > 100
     assert resources.stack_bytes > 100
