@@ -1,4 +1,4 @@
-"""Kernels of warpgroups and tensor maps: NVRTC takes them for sm_90a, and ptxas lets products overlap.
+"""Kernels of warpgroups and tensor maps: NVRTC takes them for sm_90a, and products overlap.
 
 Where ptxas cannot see that products may go on beside each other it makes each wait for the one
 before, and says so in a note with a number of its own, C7508 to C7520; the kernel is right and slow.
