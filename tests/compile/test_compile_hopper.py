@@ -1,7 +1,7 @@
 """Kernels of warpgroups and tensor maps: NVRTC takes them for sm_90a, and products overlap.
 
 Where ptxas cannot see that products may go on beside each other it makes each wait for the one
-before, and says so in a note with a number of its own, C7508 to C7520; the kernel is right and slow.
+before, and says so in a note with a number from C7508 on; the kernel is right, and slow.
 """
 
 from collections.abc import Iterator
