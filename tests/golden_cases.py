@@ -192,6 +192,19 @@ GOLDEN_CASES = (
         Problem(1000, 1002, 1003),
         TILE_64 | {"BK": 16, "VEC_LOAD": 1, "VEC_STORE": 1, "STAGES": 2, "REG_STAGES": 1},
     ),
+    GoldenCase(
+        "double_buffer_chains",
+        square(1536),
+        {"BM": 96, "BN": 96, "BK": 8, "WM": 48, "WN": 96, "TM": 12, "TN": 12, "STAGES": 2}
+        | {"SLICE_K": 2, "SLICES": "apart", "HANDOVER": 2, "POINTERS": "held", "CHAIN_K": 512},
+    ),
+    GoldenCase(
+        "pipeline_chains_any_size",
+        Problem(250, 251, 4099, layout=Layout.NT),
+        TILE_64
+        | {"BK": 16, "PAD_B": 4, "VEC_LOAD": 1, "VEC_STORE": 1, "SLICE_K": 2, "CHAIN_K": 128}
+        | {"STREAM_BLOCKS": 132},
+    ),
     GoldenCase("single_buffer", square(1024), TILE_32),
     GoldenCase("single_buffer_two_fragments", square(1024), TILE_32 | {"REG_STAGES": 2}),
     GoldenCase("single_buffer_any_size", Problem(1000, 1024, 1001), TILE_32),
@@ -217,6 +230,18 @@ GOLDEN_CASES = (
         "half_warps_side_by_side",
         Problem(8, 64, 4096, layout=Layout.TT),
         {"BM": 8, "BN": 64, "TM": 8, "SLICE_K": 8},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "half_warps_chains",
+        Problem(16, 4096, 4096),
+        {"BM": 8, "BN": 64, "TM": 8, "SLICE_K": 8, "CHAIN_K": 64},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "chains_any_size",
+        Problem(15, 4093, 4094, layout=Layout.NT, ldb=4096, ldc=4096),
+        {"BM": 8, "BN": 64, "TM": 4, "SLICE_K": 8, "CHAIN_K": 64},
         family="sgemm_skinny",
     ),
     GoldenCase(

@@ -54,6 +54,7 @@ void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t) {
     mbarrier.init_thread = current->index;
 }
 void shadow_mbarrier_used(const Mbarrier&, uint64_t) {}
+void shadow_mbarrier_arrived(const Mbarrier&, uint64_t) {}
 void shadow_arrived(Fences&, bool) {}
 void shadow_waited(const Fences&) {}
 void shadow_proxy_fence() {}
