@@ -27,7 +27,6 @@ ONE_CONFIG = [
 
 @pytest.fixture
 def verify(emulator: Emulator, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):  # noqa: ANN201
-    monkeypatch.setenv("AUTOGEMM_CACHE", str(emulator.folder.parent))
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "none.db"))
 
     def call(*arguments: str) -> Result:

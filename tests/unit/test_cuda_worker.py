@@ -214,7 +214,7 @@ def test_the_parent_imports_neither_cupy_nor_numpy() -> None:
 
 def test_without_cupy_there_is_no_device_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     devices_module.probed.cache_clear()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)
     try:
         assert devices_module.attached_devices() == []
         assert "pip install 'autogemm[cuda12]'" in devices_module.why_no_device()
@@ -227,7 +227,7 @@ def test_a_probe_that_talks_nonsense_is_no_device(
     monkeypatch: pytest.MonkeyPatch, stdout: str
 ) -> None:
     devices_module.probed.cache_clear()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: object())
     done = subprocess.CompletedProcess([], 0, stdout, "")
     monkeypatch.setattr(subprocess, "run", lambda *args, **options: done)
     try:

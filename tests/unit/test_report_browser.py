@@ -1,5 +1,6 @@
 """The HTML report in a real browser: drawn, filtered, reached by keyboard, nothing loaded."""
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ pytest.importorskip("pygments", reason="Pygments is not installed")
 selenium = pytest.importorskip("selenium", reason="Selenium is not installed")
 
 from selenium import webdriver  # noqa: E402
+from selenium.common.exceptions import WebDriverException  # noqa: E402
 from selenium.webdriver.chrome.options import Options  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -38,7 +40,7 @@ Browser = webdriver.Chrome
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     driver = shutil.which("chromedriver")
     if program is None or driver is None:
@@ -48,7 +50,14 @@ def browser() -> Iterator[Browser]:
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    opened = webdriver.Chrome(options=options, service=Service(driver))
+    # A home of its own, and sockets whose paths are short.
+    home = str(tmp_path_factory.mktemp("home"))
+    surroundings = {**os.environ, "HOME": home, "TMPDIR": "/tmp"}
+    try:
+        opened = webdriver.Chrome(options=options, service=Service(driver, env=surroundings))
+    except WebDriverException as error:
+        # Not the report's doing: no page has been opened.
+        pytest.skip(f"Chromium does not start: {(error.msg or '').splitlines()[:1]}")
     yield opened
     opened.quit()
 

@@ -49,11 +49,13 @@ def kill_at(folder: Path, hold: int, process: "subprocess.Popen[str]") -> list[O
 
     Before, it is waited for what was measured to be stored, which happens meanwhile.
     """
-    wait_until(lambda: has_ended(process) or len(measured(folder)) == hold, "the card is held")
-    wait_until(lambda: has_ended(process) or len(stored(folder)) >= hold - 1, "all is stored")
-    assert process.poll() is None, process.communicate()
-    process.kill()
-    process.communicate()
+    try:
+        wait_until(lambda: has_ended(process) or len(measured(folder)) == hold, "the card is held")
+        wait_until(lambda: has_ended(process) or len(stored(folder)) >= hold - 1, "all is stored")
+        assert not has_ended(process), process.communicate()
+    finally:
+        process.kill()
+        process.communicate()
     assert len(measured(folder)) == hold
     return stored(folder)
 
