@@ -302,7 +302,13 @@ GOLDEN_CASES = (
         family="gemm_mma",
         least_arch=80,
     ),
-    GoldenCase("bf16", tensor(4096, DType.BF16), family="gemm_wgmma", least_arch=90),
+    GoldenCase(
+        "bf16",
+        tensor(4096, DType.BF16),
+        {"CLUSTER_M": 2, "GROUP_M": 8},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
     GoldenCase(
         "f16_in_turns",
         Problem(4096, 4096, 4096, Layout.NT, DType.F16),
@@ -314,7 +320,7 @@ GOLDEN_CASES = (
     GoldenCase(
         "bf16_f32_both_ways",
         Problem(4096, 4096, 4096, Layout.TN, DType.BF16_F32),
-        {"CLUSTER_N": 2, "GROUP_M": 1},
+        {"CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 1},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -337,13 +343,14 @@ GOLDEN_CASES = (
     GoldenCase(
         "tf32",
         tensor(4096, DType.TF32),
-        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_M": 1, "CLUSTER_N": 2},
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_N": 2, "GROUP_M": 8},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "tf32_rows",
         Problem(4096, 4096, 4096, Layout.TT, DType.TF32),
+        {"CLUSTER_M": 2, "GROUP_M": 8},
         family="gemm_wgmma",
         least_arch=90,
     ),
