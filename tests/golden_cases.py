@@ -310,6 +310,20 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "f16_streamed",
+        tensor(4096, DType.F16),
+        {"CLUSTER_M": 1, "GROUP_M": 16, "STREAM_K": "two_tile"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_streamed_in_clusters",
+        Problem(8192, 1024, 8192, dtype=DType.TF32),
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "STREAM_K": "one_tile"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "tf32",
         tensor(4096, DType.TF32),
         {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_M": 1, "CLUSTER_N": 2},

@@ -167,19 +167,23 @@ inline void run_clusters(const std::vector<uint32_t>& numbers) {
         if (all_ended) {
             return;
         }
-        bool some_ran = false;
+        bool some_ran = false, some_did_more_than_look = false;
         shuffle_order(order);
         for (uint32_t slot : order) {
             Block& running = residents[slot];
             if (running.ended) {
                 continue;
             }
-            some_ran |= run_while_it_can(running);
+            running.looks = false;
+            const bool ran = run_while_it_can(running);
+            some_ran |= ran;
+            some_did_more_than_look |= ran && !running.looks;
             if (running.ended) {
                 lose_bulk_copies(running);
             }
         }
-        if (!some_ran && !land_a_bulk_copy()) {
+        // Who looks for a flag waits, perhaps for a block that waits for a copy.
+        if (!some_did_more_than_look && !land_a_bulk_copy() && !some_ran) {
             report_deadlock();
         }
     }
