@@ -43,7 +43,6 @@ STREAMED_MUTATIONS: tuple[Mutation, ...] = (
         "    __syncwarp();\n    const float4* const fours",
         "    const float4* const fours",
     ),
-    Mutation(S, "a flag that stays", "*parts.flag(block) = 0;", ""),
     Mutation(S, "parts that overlap", "block * (BM * BN / 4)", "block * (BM * BN / 8)"),
     # Who has which slabs.
     Mutation(

@@ -147,8 +147,8 @@ def test_blocks_that_run_by_turns_may_wait_for_each_other(emulator: Emulator, mo
     assert by_one.findings[0].kind is FindingKind.TIMED_OUT
 
 
-def test_blocks_for_which_there_is_no_place_yet_begin_in_order(emulator: Emulator) -> None:
-    """Who waits for a lower index gets on, however few run by turns; one after the other too."""
+def test_who_waits_for_a_lower_index_gets_on(emulator: Emulator) -> None:
+    """However few run by turns; one after the other too."""
     body = (
         "unsigned* flags = reinterpret_cast<unsigned*>(workspace);\n"
         "if (t == 0) {\n"

@@ -78,6 +78,23 @@ def test_blocks_may_be_few_at_a_time(emulator: Emulator, resident_blocks: int) -
         assert report.ok, report.message
 
 
+def test_flags_are_zero_for_the_next_launch(emulator: Emulator) -> None:
+    """Of some orders one reads a part before the second launch has left it."""
+    source, plan, problem = emitted("few tiles")
+    text = source.text.replace("*parts.flag(block) = 0;", "")
+    assert text != source.text
+    reports = [
+        emulator.run(
+            replace(source, text=text),
+            plan,
+            problem,
+            RunOptions(Mode.FAST, seed=seed, resident_blocks=8),
+        )
+        for seed in range(1, 6)
+    ]
+    assert not all(report.ok for report in reports)
+
+
 def test_nobody_may_wait_for_who_comes_later(emulator: Emulator) -> None:
     source, plan, problem = emitted("few tiles")
     text = source.text.replace("range = num_units - 1 - unit;", "range = unit;")

@@ -54,6 +54,7 @@ void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t) {
     mbarrier.init_thread = current->index;
 }
 void shadow_mbarrier_used(const Mbarrier&, uint64_t) {}
+void shadow_mbarrier_arrived(const Mbarrier&, uint64_t) {}
 void shadow_arrived(Fences&) {}
 void shadow_waited(const Fences&) {}
 void shadow_proxy_fence() {}
@@ -179,21 +180,6 @@ static void make_residents(uint32_t num_clusters) {
     stacks = static_cast<char*>(mapped);
 }
 
-// As on a card, clusters that run by turns begin in the order of their number, but that those which
-// find a place together begin in any. One after the other they come in any order.
-static void shuffle_beginning(std::vector<uint32_t>& order, size_t num_resident) {
-    if (num_resident == 1) {
-        shuffle_order(order);
-        return;
-    }
-    for (size_t first = 0; first < order.size(); first += num_resident) {
-        const size_t behind = std::min(first + num_resident, order.size());
-        std::vector<uint32_t> together(order.data() + first, order.data() + behind);
-        shuffle_order(together);
-        std::copy(together.begin(), together.end(), order.data() + first);
-    }
-}
-
 static void run_launch(const LaunchSpec& spec) {
     launch = &spec;
     num_threads = spec.threads[0] * spec.threads[1] * spec.threads[2];
@@ -211,7 +197,7 @@ static void run_launch(const LaunchSpec& spec) {
     for (uint32_t i = 0; i < order.size(); ++i) {
         order[i] = i;
     }
-    shuffle_beginning(order, cluster_barriers.size());
+    shuffle_order(order);
     run_clusters(order);
     current = nullptr;
 }
