@@ -93,6 +93,8 @@ class ChildProcess:
         count); it is watched where the system tells it (Linux).
         """
         with self._lock:
+            if self._killed:
+                raise ChildDiedError("the worker process was ended before it was asked")
             try:
                 return self._ask(request, deadline_s, memory_bytes)
             except BaseException:
@@ -115,8 +117,12 @@ class ChildProcess:
 
     def _await(self, deadline_s: float, memory_bytes: int | None) -> None:
         end = time.monotonic() + deadline_s
-        while not self._connection.poll(min(MEMORY_CHECK_S, max(0.0, end - time.monotonic()))):
-            if time.monotonic() >= end:
+        # The clock is read before the pipe: an answer that came while this process had to wait for
+        # a core, or slept with the machine, is found past the deadline too.
+        while not self._connection.poll(
+            min(MEMORY_CHECK_S, max(0.0, left_s := end - time.monotonic()))
+        ):
+            if left_s <= 0:
                 raise ChildHungError(f"no answer within {deadline_s:g} s")
             used = own_memory_bytes(self._process.pid)
             if memory_bytes is not None and used > memory_bytes:

@@ -10,6 +10,7 @@ import yaml
 from autogemm.device import Device
 from autogemm.dtypes import DType
 from autogemm.errors import NotFoundError
+from autogemm.naming import did_you_mean
 from autogemm.roofline import Roof
 
 CATALOGUE_PATH = Path(__file__).with_suffix(".yaml")
@@ -50,8 +51,11 @@ def find_card(name: str) -> Card:
     for card in _catalogue():
         if wanted in (_letters(card.short_name), _letters(card.device.name)):
             return card
-    known = ", ".join(known_devices())
-    raise NotFoundError(f"no GPU named {name!r} in the catalogue; known are {known}")
+    known = known_devices()
+    raise NotFoundError(
+        f"no GPU named {name!r} in the catalogue{did_you_mean(name, known)}; known are "
+        f"{', '.join(known)}"
+    )
 
 
 def find_device(name: str) -> Device:

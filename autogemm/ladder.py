@@ -9,6 +9,7 @@ import yaml
 
 from autogemm.config import Config, Value
 from autogemm.errors import NotFoundError
+from autogemm.naming import did_you_mean
 
 LADDER_PATH = Path(__file__).with_suffix(".yaml")
 
@@ -62,8 +63,9 @@ def find_rung(name: str) -> Rung:
     for rung in _ladder()[0]:
         if rung.name == name:
             return rung
+    near = did_you_mean(name, [rung.name for rung in _ladder()[0]])
     known = ", ".join(rung.name for rung in rungs())
-    raise NotFoundError(f"no rung {name!r}; the ladder has {known}")
+    raise NotFoundError(f"no rung {name!r}{near}; the ladder has {known}")
 
 
 def published_percent(name: str) -> float | None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from itertools import product
 
 from autogemm.errors import NotFoundError
+from autogemm.naming import did_you_mean
 
 Size = tuple[int, int, int]
 
@@ -56,5 +57,6 @@ PRESETS: dict[str, Callable[[], list[Size]]] = {
 def preset(name: str) -> list[Size]:
     """M, N, K of each problem. Raises NotFoundError for a name that is none."""
     if name not in PRESETS:
-        raise NotFoundError(f"no preset {name!r}; there are {', '.join(PRESETS)}")
+        near = did_you_mean(name, PRESETS)
+        raise NotFoundError(f"no preset {name!r}{near}; there are {', '.join(PRESETS)}")
     return PRESETS[name]()

@@ -1,13 +1,52 @@
-"""Skips ``gpu`` tests without a card, and says why; ``--update-golden`` rewrites golden files,
-``--fuzz COUNT`` feeds readers more broken files.
+"""Tests meet nothing of who runs them: no home folder, no database, no terminal. ``gpu`` tests are
+skipped without a card, and say why; ``--update-golden`` rewrites golden files, ``--fuzz COUNT``
+feeds readers more broken files.
 """
 
+import os
+from collections.abc import Iterator
+
 import pytest
+
+# What changes how a terminal is written to, in Rich, click and Python's own tracebacks.
+OF_THE_TERMINAL = (
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLORTERM",
+    "COLUMNS",
+    "FORCE_COLOR",
+    "LINES",
+    "NO_COLOR",
+    "PYTHON_COLORS",
+    "TERM",
+    "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden/*.cu")
     parser.addoption("--fuzz", type=int, default=0, help="broken files for each reader")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The same for everybody, and in child processes too.
+
+    What is compiled is kept in one folder by all processes of a test run.
+    """
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with pytest.MonkeyPatch.context() as patch:
+        for name in OF_THE_TERMINAL:
+            patch.delenv(name, raising=False)
+        patch.setenv("AUTOGEMM_CACHE", str(folder / "cache"))
+        # A test that wants a database makes its own.
+        patch.setenv("AUTOGEMM_DB", str(folder / "nobody's" / "file" / "tune.db"))
+        (folder / "nobody's").mkdir(exist_ok=True)
+        (folder / "nobody's" / "file").touch()
+        yield
 
 
 @pytest.fixture

@@ -54,6 +54,8 @@ TILE_64: dict[str, Value] = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "T
 TILE_32_DEEP: dict[str, Value] = {
     **{"BM": 32, "BN": 32, "BK": 128, "TM": 8, "TN": 4, "SLICE_K": 16, "STAGES": 4},
 }
+# Of gemm_wgmma: clusters of two blocks.
+IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8}
 
 GOLDEN_CASES = (
     GoldenCase("pipeline", square(4096), {"GROUP_M": 8, "LANE_MAP": "quads"}),
@@ -192,6 +194,19 @@ GOLDEN_CASES = (
         Problem(1000, 1002, 1003),
         TILE_64 | {"BK": 16, "VEC_LOAD": 1, "VEC_STORE": 1, "STAGES": 2, "REG_STAGES": 1},
     ),
+    GoldenCase(
+        "double_buffer_chains",
+        square(1536),
+        {"BM": 96, "BN": 96, "BK": 8, "WM": 48, "WN": 96, "TM": 12, "TN": 12, "STAGES": 2}
+        | {"SLICE_K": 2, "SLICES": "apart", "HANDOVER": 2, "POINTERS": "held", "CHAIN_K": 512},
+    ),
+    GoldenCase(
+        "pipeline_chains_any_size",
+        Problem(250, 251, 4099, layout=Layout.NT),
+        TILE_64
+        | {"BK": 16, "PAD_B": 4, "VEC_LOAD": 1, "VEC_STORE": 1, "SLICE_K": 2, "CHAIN_K": 128}
+        | {"STREAM_BLOCKS": 132},
+    ),
     GoldenCase("single_buffer", square(1024), TILE_32),
     GoldenCase("single_buffer_two_fragments", square(1024), TILE_32 | {"REG_STAGES": 2}),
     GoldenCase("single_buffer_any_size", Problem(1000, 1024, 1001), TILE_32),
@@ -217,6 +232,18 @@ GOLDEN_CASES = (
         "half_warps_side_by_side",
         Problem(8, 64, 4096, layout=Layout.TT),
         {"BM": 8, "BN": 64, "TM": 8, "SLICE_K": 8},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "half_warps_chains",
+        Problem(16, 4096, 4096),
+        {"BM": 8, "BN": 64, "TM": 8, "SLICE_K": 8, "CHAIN_K": 64},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "chains_any_size",
+        Problem(15, 4093, 4094, layout=Layout.NT, ldb=4096, ldc=4096),
+        {"BM": 8, "BN": 64, "TM": 4, "SLICE_K": 8, "CHAIN_K": 64},
         family="sgemm_skinny",
     ),
     GoldenCase(
@@ -277,7 +304,7 @@ GOLDEN_CASES = (
         family="gemm_mma",
         least_arch=80,
     ),
-    GoldenCase("bf16", tensor(4096, DType.BF16), family="gemm_wgmma", least_arch=90),
+    GoldenCase("bf16", tensor(4096, DType.BF16), IN_PAIRS, family="gemm_wgmma", least_arch=90),
     GoldenCase(
         "f16_in_turns",
         Problem(4096, 4096, 4096, Layout.NT, DType.F16),
@@ -289,7 +316,7 @@ GOLDEN_CASES = (
     GoldenCase(
         "bf16_f32_both_ways",
         Problem(4096, 4096, 4096, Layout.TN, DType.BF16_F32),
-        {"CLUSTER_N": 2, "GROUP_M": 1},
+        {"CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 1},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -312,27 +339,28 @@ GOLDEN_CASES = (
     GoldenCase(
         "f16_streamed",
         tensor(4096, DType.F16),
-        {"CLUSTER_M": 1, "GROUP_M": 16, "STREAM_K": "two_tile"},
+        {"GROUP_M": 16, "STREAM_K": "two_tile"},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "tf32_streamed_in_clusters",
         Problem(8192, 1024, 8192, dtype=DType.TF32),
-        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "STREAM_K": "one_tile"},
+        IN_PAIRS | {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "STREAM_K": "one_tile"},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "tf32",
         tensor(4096, DType.TF32),
-        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_M": 1, "CLUSTER_N": 2},
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_N": 2, "GROUP_M": 8},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "tf32_rows",
         Problem(4096, 4096, 4096, Layout.TT, DType.TF32),
+        IN_PAIRS,
         family="gemm_wgmma",
         least_arch=90,
     ),

@@ -6,14 +6,17 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
+from waiting import PATIENCE_S, wait_until
+
 USER = "autogemm"
+# UTF-8 whatever the locale is, also one that is not installed here.
+NEW_CLUSTER = ("-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 # Where distributions put what is not in PATH: Debian, Fedora, Homebrew.
 FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
 
@@ -64,8 +67,9 @@ def running_server(*settings: str) -> Iterator[PostgresServer]:
     """
     initdb, postgres = find_program("initdb"), find_program("postgres")
     assert initdb is not None and postgres is not None, why_no_server()
-    # Not pytest's folder: others cannot enter that one, and a socket's path must be short.
-    folder = Path(tempfile.mkdtemp(prefix="autogemm-pg-"))
+    # Not pytest's folder, nor one below TMPDIR: others may not be able to enter those, and a
+    # socket's path must be short.
+    folder = Path(tempfile.mkdtemp(prefix="autogemm-pg-", dir="/tmp"))
     user = None
     if os.geteuid() == 0:
         user = "nobody"
@@ -74,7 +78,7 @@ def running_server(*settings: str) -> Iterator[PostgresServer]:
     data = folder / "data"
     try:
         subprocess.run(
-            [initdb, "-D", str(data), "-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync"],
+            [initdb, "-D", str(data), "-U", USER, *NEW_CLUSTER],
             user=user,
             cwd=folder,
             check=True,
@@ -93,9 +97,9 @@ def running_server(*settings: str) -> Iterator[PostgresServer]:
             _wait_until_ready(server, folder)
             yield PostgresServer(folder)
         finally:
-            # Without waiting for clients.
-            server.send_signal(signal.SIGINT)
-            server.wait(30)
+            # At once: neither clients nor the disk are waited for.
+            server.send_signal(signal.SIGQUIT)
+            server.wait(PATIENCE_S)
     finally:
         shutil.rmtree(folder)
 
@@ -103,12 +107,12 @@ def running_server(*settings: str) -> Iterator[PostgresServer]:
 def _wait_until_ready(server: subprocess.Popen[bytes], folder: Path) -> None:
     import psycopg
 
-    deadline = time.monotonic() + 60
-    while True:
+    def answers() -> bool:
+        assert server.poll() is None, (folder / "log").read_text()
         try:
             psycopg.connect(host=str(folder), user=USER, dbname="postgres").close()
-            return
         except psycopg.OperationalError:
-            if server.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError((folder / "log").read_text()) from None
-            time.sleep(0.02)
+            return False
+        return True
+
+    wait_until(answers, "the server takes connections")

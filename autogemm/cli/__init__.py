@@ -5,11 +5,15 @@ Commands are imported when they are called, so that ``autogemm -h`` starts at on
 
 import importlib
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from autogemm import __version__
 from autogemm.errors import AutogemmError
+from autogemm.naming import did_you_mean
 
 # 128 + SIGINT, as shells report a program that Ctrl-C ended.
 INTERRUPTED = 130
@@ -34,7 +38,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 
 class AutogemmGroup(click.Group):
-    """Imports a command when it is needed; shows our own errors as one line."""
+    """Imports a command when it is needed; shows errors as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of use."""
@@ -49,17 +53,30 @@ class AutogemmGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is named, or an error that suggests one."""
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-"):
+            ctx.fail(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
+        return super().resolve_command(ctx, args)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Parse what stands before the command."""
+        with _one_line_errors():
+            return super().make_context(*args, **extra)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """One line a command, without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run; an AutogemmError becomes one line and its exit code, anything else is a bug."""
+        """Run; an error of the user's becomes one line and its exit code, others are bugs."""
         try:
-            return super().invoke(ctx)
-        except AutogemmError as error:
-            raise OneLine(error) from error
+            with _one_line_errors():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             sys.exit(INTERRUPTED)
@@ -69,12 +86,30 @@ class AutogemmGroup(click.Group):
             sys.exit(0)
 
 
-class OneLine(click.ClickException):
-    """One of our errors as click shows it: one line, its own exit code."""
+# Where click answers a call without arguments by the help: from 8.2 on, an error to it.
+_IS_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
-    def __init__(self, error: AutogemmError) -> None:
-        super().__init__(one_line(str(error)))
-        self.exit_code = error.exit_code  # type: ignore[misc]  # click declares a class variable
+
+class OneLine(click.ClickException):
+    """An error as one line, with its own exit code."""
+
+    def __init__(self, text: str, exit_code: int) -> None:
+        super().__init__(one_line(text))
+        self.exit_code = exit_code  # type: ignore[misc]  # click declares a class variable
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    """Our errors and click's, of which only a call without arguments is answered by the help."""
+    try:
+        yield
+    except AutogemmError as error:
+        raise OneLine(str(error), error.exit_code) from error
+    except click.UsageError as error:
+        if error.ctx is None or isinstance(error, _IS_HELP):
+            raise
+        text = f"{error.format_message().rstrip('.')} (see {error.ctx.command_path} -h)"
+        raise OneLine(text, error.exit_code) from error
 
 
 def one_line(text: str) -> str:

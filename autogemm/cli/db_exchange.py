@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FORMATS = ("jsonl", "csv", "json", "t4", "kernel-tuner", "wisdom")
 IMPORTED = ("jsonl", "csv", "t4", "kernel-tuner")
 DEFAULT_FORMAT = "json"
+ENDINGS = (".csv", ".jsonl")
 
 
 @click.command()
@@ -36,7 +37,7 @@ DEFAULT_FORMAT = "json"
 @click.option(
     *("-f", "--format", "format_"),
     type=click.Choice(FORMATS),
-    help=f"What to write. Default: {DEFAULT_FORMAT}.",
+    help=f"What to write. Default: what the name ends in, .csv or .jsonl, else {DEFAULT_FORMAT}.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--csv", "as_csv", is_flag=True, help="The same as --format csv.")
@@ -82,7 +83,7 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
     """
     from autogemm.exchange import Format, write_results
 
-    wanted = Format(_format(format_, as_json=as_json, as_csv=as_csv))
+    wanted = Format(_format(format_, output, as_json=as_json, as_csv=as_csv))
     with open_database(db) as store:
         only = Status(status) if status else None
         written = write_results(store, query, only, wanted)
@@ -94,14 +95,19 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
             click.echo("no trials match", err=True)
     for note in written.notes:
         click.echo(note, err=True)
+    if output != "-":
+        click.echo(f"{output}: {wanted.value}, {Path(output).stat().st_size:,} bytes")
 
 
-def _format(format_: str | None, *, as_json: bool, as_csv: bool) -> str:
+def _format(format_: str | None, output: str, *, as_json: bool, as_csv: bool) -> str:
     asked = [format_] if format_ else []
     asked += ["json"] * as_json + ["csv"] * as_csv
     if len(set(asked)) > 1:
         raise UsageError(f"one file is of one format, not {' and '.join(asked)}: choose one")
-    return asked[0] if asked else DEFAULT_FORMAT
+    if asked:
+        return asked[0]
+    ending = Path(output.removesuffix(".gz")).suffix
+    return ending[1:] if ending in ENDINGS else DEFAULT_FORMAT
 
 
 @click.command("import")

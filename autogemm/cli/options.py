@@ -58,7 +58,7 @@ def _matrix_options(command: Command) -> Command:
     options = (
         click.option(
             "--layout",
-            type=click.Choice([layout.value for layout in Layout]),
+            type=click.Choice([layout.value for layout in Layout], case_sensitive=False),
             default=Layout.NN.value,
             show_default=True,
             help="op(A) then op(B): n as stored, t transposed; all row-major.",
@@ -79,7 +79,7 @@ def dtype_option(default: str | None = None) -> Command:
     """``--dtype``, passed on as ``dtype``."""
     return click.option(
         "--dtype",
-        type=click.Choice([dtype.label for dtype in DType]),
+        type=click.Choice([dtype.label for dtype in DType], case_sensitive=False),
         default=default,
         show_default=default is not None,
         help="Element types. tf32: FP32 matrices, TF32 products; f16-f32: an FP32 C.",

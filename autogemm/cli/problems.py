@@ -35,13 +35,17 @@ def problems_from(options: dict[str, Any]) -> tuple[Problem, ...]:
     )
 
 
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or "" if isinstance(error, OSError) else "it is no text in UTF-8"
+
+
 def _lines(place: str, layout: str) -> list[tuple[str, str]]:
     """Size and layout of each line; what follows ``#`` is a comment."""
     try:
         with Path(place).open(encoding="utf-8") as file:
             lines = list(islice(file, MAX_PROBLEMS + 1))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"--problems {place}: cannot be read: {error}") from error
+        raise UsageError(f"--problems {place}: cannot be read: {_why(error)}") from error
     if len(lines) > MAX_PROBLEMS:
         raise UsageError(f"--problems {place}: more than {MAX_PROBLEMS} lines")
     found = []

@@ -198,10 +198,12 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
       autogemm tune --gpu recorded:cache.json.gz --size 4096
     """
     from autogemm.cli.problems import problems_from
+
+    # Before what takes a second to import.
+    problems = problems_from(options)
     from autogemm.cli.tune_report import print_result, result_as_json
     from autogemm.store import database_place
 
-    problems = problems_from(options)
     with ExitStack() as stack:
         try:
             if len(problems) > 1:

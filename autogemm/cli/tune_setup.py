@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autogemm.errors import UsageError
+from autogemm.naming import did_you_mean
 from autogemm.outcome import Objective
 from autogemm.search import SAMPLERS
 
@@ -101,7 +102,8 @@ def _request(
 
     sampler = options["sampler"]
     if sampler not in SAMPLERS:
-        raise UsageError(f"unknown sampler {sampler!r}; known: {', '.join(SAMPLERS)}")
+        near = did_you_mean(sampler, SAMPLERS)
+        raise UsageError(f"unknown sampler {sampler!r}{near}; known: {', '.join(SAMPLERS)}")
     budget_s = options["budget_s"]
     return TuneRequest(
         problem=problem,

@@ -35,15 +35,17 @@ def environment(family_folder: Path | None = None) -> ImmutableSandboxedEnvironm
     return made
 
 
-def filled(line: str) -> str:
+def filled(line: str, inset: int = 0) -> str:
     """A line too long for the emitted text, broken behind commas and aligned behind its first
-    bracket: signatures and calls whose words have lengths of their own.
+    bracket: signatures and calls whose words have lengths of their own. A comment is broken between
+    words. ``inset`` are columns by which it will stand further in.
     """
     line = line.rstrip("\n")
-    indent = " " * (line.index("(") + 1)
+    is_comment = line.lstrip().startswith("//")
+    indent = line[: line.index("// ") + 3] if is_comment else " " * (line.index("(") + 1)
     lines = [""]
-    for part in re.findall(r"[^,]*,?", line):
-        if len((lines[-1] + part).rstrip()) > WIDTH:
+    for part in re.findall(r"\s*\S+" if is_comment else r"[^,]*,?", line):
+        if len((lines[-1] + part).rstrip()) > WIDTH - inset:
             lines.append(indent + part.lstrip())
         else:
             lines[-1] += part

@@ -62,7 +62,7 @@ def tuned_sizes(
     ]
     measured = [run for run in fitting if run.spec.provenance is Provenance.MEASURED]
     chosen: dict[Problem, TunedSize] = {}
-    for run in sorted(measured or fitting, key=lambda run: run.run_id):
+    for run in sorted(measured or fitting, key=lambda run: (run.measured_at, run.run_id)):
         size = _tuned_size(run)
         known = chosen.get(size.problem)
         if known is None or len(size.times_us) >= len(known.times_us):

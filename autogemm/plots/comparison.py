@@ -11,6 +11,8 @@ from autogemm.plots.drawing import GREYS, GRID, LINES, MARKERS, picture, titled
 from autogemm.problem import Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 LOWEST_INTENSITY = 1.0
 HIGHEST_INTENSITY = 1000.0
 CLOSE = 1.07
+DECADE = 10.0
 # A bar that is longer than so many times cuBLAS is cut: tensor cores would flatten the ladder.
 LONGEST_BAR = 1.6
 
@@ -152,6 +155,17 @@ def _plain_numbers(*axes: "Axis") -> None:
         axis.set_minor_formatter(lambda value, place: "")
 
 
+def _scale(values: "Sequence[float]", axes: "Axes") -> bool:
+    """Logarithmic, but for values of one decade, in which such an axis has no numbers.
+
+    Whether there are values.
+    """
+    if not values or max(values) > DECADE * min(values):
+        axes.set_yscale("log")
+    _plain_numbers(axes.yaxis)
+    return bool(values)
+
+
 def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
     speed, share = figure.subplots(1, 2)
     sizes = comparison.sizes()
@@ -162,12 +176,11 @@ def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
         percents = [one.metrics.percent_of_cublas for one in each]
         known = [(at, value) for at, value in zip(x, percents, strict=True) if value is not None]
         share.plot([at for at, _ in known], [value for _, value in known], **look)
-    speed.set_yscale("log")
     speed.set_ylabel("GFLOP/s")
-    share.set_yscale("log")
     share.set_ylabel("percent of cuBLAS SGEMM")
-    _plain_numbers(speed.yaxis, share.yaxis)
-    if all(one.metrics.percent_of_cublas is None for one in comparison.timed()):
+    _scale([one.metrics.gflops for one in comparison.timed()], speed)
+    shares = [one.metrics.percent_of_cublas for one in comparison.timed()]
+    if not _scale([value for value in shares if value is not None], share):
         # cuBLAS was not timed, and an axis with one number on it has no scale.
         share.set_ylim(10.0, 1000.0)
     share.axhline(100.0, color="black", linewidth=1.0, zorder=0)

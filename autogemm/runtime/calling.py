@@ -60,7 +60,7 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
     if out is None:
         if beta and c is None:
             raise UsageError(f"beta = {beta:g} needs c, or an out that holds it")
-        alignment = (address_a | address_b << 4) & 255
+        alignment = (address_a & 15) | (address_b & 15) << 4
         key: Hashable = (library.key(a), library.key(b), alignment)
     else:
         if type(out) is not kind:
@@ -70,8 +70,10 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
             raise UsageError("out is a or b: give it memory of its own")
         alignment = (address_a & 15) | (address_b & 15) << 4 | (address_c & 15) << 8
         key = (library.key(a), library.key(b), library.key(out), alignment)
-    plan = None if tune else _plans.by_key.get(key)
-    if plan is None:
+    plan = _plans.by_key.get(key)
+    if plan is None or (tune and not plan.is_tuned):
+        if plan is not None:
+            plan.close()
         plan = _plans.by_key[key] = _planned(library, a, b, out, tune)
     if out is None:
         out = _empty(library, plan.shape, a)
@@ -110,7 +112,7 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
     dtype = _dtype_of(memory_a, memory_b, memory_c, shape)
     where = card(memory_a.device)
     if not prod(shape) or not memory_a.shape[-1]:
-        return Plan(where, None, None, shape)
+        return Plan(where, None, None, shape, is_tuned=True)
     call = call_for(
         Strided("a", memory_a.shape, memory_a.strides),
         Strided("b", memory_b.shape, memory_b.strides),
@@ -124,7 +126,8 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
     if tune and not where.chooser.is_tuned(problem):
         tune_on(where.index, problem, DEFAULT_BUDGET_S if tune is True else float(tune))
         where.forget()
-    return Plan(where, call, where.kernel(problem), shape)
+    is_tuned = bool(tune) and where.chooser.is_tuned(problem)
+    return Plan(where, call, where.kernel(problem), shape, is_tuned=is_tuned)
 
 
 def _as_new(like: Memory, shape: tuple[int, ...]) -> Memory:

@@ -118,13 +118,21 @@ def element_bytes(problem: Problem) -> tuple[int, int, int]:
 class Plan:
     """One shape of call, ready: it takes addresses, factors and a stream. For one thread.
 
-    ``kernel`` is None where there is nothing to multiply.
+    ``kernel`` is None where there is nothing to multiply. ``is_tuned`` says that a search for these
+    sizes would find nothing to do.
     """
 
     def __init__(
-        self, card: Card, call: Call | None, kernel: Kernel | None, shape: tuple[int, ...]
+        self,
+        card: Card,
+        call: Call | None,
+        kernel: Kernel | None,
+        shape: tuple[int, ...],
+        *,
+        is_tuned: bool,
     ) -> None:
         self.shape = shape
+        self.is_tuned = is_tuned
         self.device = card.index
         self.kernel = kernel
         self._card = card

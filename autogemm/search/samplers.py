@@ -11,6 +11,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from autogemm.errors import UsageError
+from autogemm.naming import did_you_mean
 from autogemm.search import SAMPLERS
 from autogemm.search.enumerated import EnumeratedSpace
 from autogemm.search.history import History
@@ -153,7 +154,8 @@ def make_sampler(name: str, space: EnumeratedSpace, seed: int) -> EnumeratedSamp
     Raises UsageError for a name that is none, and where a package that it needs is missing.
     """
     if name not in SAMPLERS:
-        raise UsageError(f"unknown sampler {name!r}; known: {', '.join(SAMPLERS)}")
+        near = did_you_mean(name, SAMPLERS)
+        raise UsageError(f"unknown sampler {name!r}{near}; known: {', '.join(SAMPLERS)}")
     if name in _MAKERS:
         return _MAKERS[name](space, seed)
     from autogemm.search.stock import make_stock_sampler

@@ -8,6 +8,7 @@ from pathlib import Path
 from autogemm.config import Config, Value
 from autogemm.dtypes import Element
 from autogemm.errors import FamilyError
+from autogemm.naming import did_you_mean
 from autogemm.space.expression import Expression
 from autogemm.space.family import (
     DEVICE_NAMES,
@@ -20,7 +21,6 @@ from autogemm.space.family import (
     Searched,
     TensorMapRule,
 )
-from autogemm.space.naming import did_you_mean
 from autogemm.space.nodes import FUNCTIONS
 from autogemm.space.parsing import KEYWORDS, parse_expression
 from autogemm.space.schema import ConstraintForm, FamilyForm, LaunchForm, TensorMapForm

@@ -8,10 +8,10 @@ import yaml
 from pydantic import ValidationError
 
 from autogemm.errors import FamilyError, NotFoundError
+from autogemm.naming import did_you_mean
 from autogemm.resources import data_folder
 from autogemm.space.checking import family_of
 from autogemm.space.family import Family, Searched
-from autogemm.space.naming import did_you_mean
 from autogemm.space.schema import FamilyForm, FamilyLoader, first_problem
 
 MAX_YAML_BYTES = 256 * 1024

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 
 from autogemm.config import Value
 from autogemm.errors import UsageError
+from autogemm.naming import did_you_mean
 from autogemm.space.family import Family, Parameter
-from autogemm.space.naming import did_you_mean
 
 
 def parse_fix(family: Family, texts: Sequence[str]) -> dict[str, tuple[Value, ...]]:

@@ -90,7 +90,7 @@ def _is_about(query: BestQuery, problem: Problem, family: str | None) -> bool:
 
 
 def add_bench_copy(session: Session, copy: BenchCopy) -> bool:
-    """Whether it is new here."""
+    """Whether anything of it is new here: it may have gone on after it was last brought."""
     bench, spec = copy.bench, copy.bench.spec
     device_id, environment_id = _place(session, spec.device, spec.environment)
     there = same(
@@ -100,12 +100,14 @@ def add_bench_copy(session: Session, copy: BenchCopy) -> bool:
         preset=spec.preset,
         started_at=bench.started_at,
     )
-    if session.scalar(select(BenchRecord.id).where(*there)) is not None:
-        return False
-    record = add_bench(session, spec, bench.started_at)
-    add_entries(session, record.id, bench.entries, {})
-    record.finished_at = bench.finished_at
-    return True
+    record = session.scalar(select(BenchRecord).where(*there))
+    is_new = record is None
+    if record is None:
+        record = add_bench(session, spec, bench.started_at)
+    more = bench.entries[len(record.entries) :]
+    add_entries(session, record.id, more, {})
+    record.finished_at = record.finished_at or bench.finished_at
+    return is_new or bool(more)
 
 
 def add_profile_copy(session: Session, copy: ProfileCopy) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime
 
-from sqlalchemy import func, select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from autogemm.benchmark import Bench, BenchEntry, BenchSpec, KernelKind
@@ -104,17 +104,21 @@ def end_bench(session: Session, bench_id: int) -> None:
 
 def benches(session: Session, limit: int | None) -> list[Bench]:
     """Newest first."""
-    statement = select(BenchRecord).order_by(BenchRecord.id.desc()).limit(limit)
-    return [bench_of(record) for record in session.scalars(statement)]
+    return [bench_of(record) for record in session.scalars(_newest_first().limit(limit))]
 
 
 def bench(session: Session, bench_id: int | None) -> Bench:
     """One, or the newest. Raises NotFoundError."""
-    if bench_id is None:
-        bench_id = session.scalar(select(func.max(BenchRecord.id)))
-    if bench_id is None:
+    if bench_id is not None:
+        return bench_of(_record(session, bench_id))
+    newest = session.scalar(_newest_first().limit(1))
+    if newest is None:
         raise NotFoundError("no benchmark is stored: run autogemm bench first")
-    return bench_of(_record(session, bench_id))
+    return bench_of(newest)
+
+
+def _newest_first() -> Select[BenchRecord]:
+    return select(BenchRecord).order_by(BenchRecord.started_at.desc(), BenchRecord.id.desc())
 
 
 def add_profile(session: Session, profile: Profile, source: KernelSource | None) -> int:
@@ -136,7 +140,8 @@ def add_profile(session: Session, profile: Profile, source: KernelSource | None)
 
 def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> list[Profile]:
     """Of one kernel or of all, newest first."""
-    statement = select(ProfileRecord).order_by(ProfileRecord.id.desc()).limit(limit)
+    newest_first = (ProfileRecord.made_at.desc(), ProfileRecord.id.desc())
+    statement = select(ProfileRecord).order_by(*newest_first).limit(limit)
     if kernel_sha256 is not None:
         statement = statement.where(ProfileRecord.kernel_source.has(source_sha256=kernel_sha256))
     return [profile_of(record) for record in session.scalars(statement)]
@@ -159,7 +164,7 @@ def newest_ceilings(session: Session, device: Device) -> Ceilings | None:
     record = session.scalar(
         select(CeilingsRecord)
         .where(CeilingsRecord.device.has(**device_key(device)))
-        .order_by(CeilingsRecord.id.desc())
+        .order_by(CeilingsRecord.measured_at.desc(), CeilingsRecord.id.desc())
         .limit(1)
     )
     return None if record is None else ceilings_of(record)

@@ -104,7 +104,7 @@ def kernel_by_id(session: Session, kernel_id: int) -> StoredKernel:
         .join(FinalsEntryRecord.finals)
         .join(FinalsRecord.run)
         .where(FinalsEntryRecord.kernel_id == kernel_id)
-        .order_by(_MEASURED_FIRST, FinalsRecord.id.desc())
+        .order_by(_MEASURED_FIRST, FinalsRecord.measured_at.desc(), FinalsRecord.id.desc())
         .limit(1)
     )
     tried = (
@@ -114,6 +114,7 @@ def kernel_by_id(session: Session, kernel_id: int) -> StoredKernel:
         .order_by(
             case((TrialRecord.status == Status.OK.value, 0), else_=1),
             _MEASURED_FIRST,
+            TrialRecord.finished_at.desc(),
             TrialRecord.id.desc(),
         )
         .limit(1)

@@ -1,11 +1,15 @@
-"""Certificates of kernels: written once, read by kernel and device."""
+"""Certificates of kernels: written once, read by kernel and device.
+
+The newest of a kernel on a device counts, by the time at which it was made: rows that came from
+another database have larger numbers, whenever that was.
+"""
 
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, or_, select
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
 from autogemm.certificate import Certificate, Check, Verdict
 from autogemm.errors import NotFoundError
@@ -37,21 +41,39 @@ def newest_certificate(session: Session, kernel_id: int, device_id: int) -> Cert
         select(CertificateRecord)
         .join(RunRecord, RunRecord.id == CertificateRecord.run_id)
         .where(CertificateRecord.kernel_id == kernel_id, RunRecord.device_id == device_id)
-        .order_by(CertificateRecord.id.desc())
+        .order_by(CertificateRecord.made_at.desc(), CertificateRecord.id.desc())
         .limit(1)
     )
     return certificate_of(record.checks, record.made_at) if record is not None else None
 
 
-def has_not_failed(kernel_id: InstrumentedAttribute[int | None]) -> ColumnElement[bool]:
-    """Whether the newest certificate of a kernel, if there is one, is no failure."""
-    return or_(kernel_id.is_(None), kernel_id.not_in(_failed_kernels()))
+def has_not_failed(
+    kernel_id: InstrumentedAttribute[int | None], device_id: InstrumentedAttribute[int]
+) -> ColumnElement[bool]:
+    """Whether the newest certificate of a kernel on a device, if there is one, is no failure."""
+    failed = tuple_(kernel_id, device_id).in_(failed_kernels())
+    return or_(kernel_id.is_(None), ~failed)
 
 
-def _failed_kernels() -> Select[int]:
-    newest = select(func.max(CertificateRecord.id)).group_by(CertificateRecord.kernel_id)
-    return select(CertificateRecord.kernel_id).where(
-        CertificateRecord.id.in_(newest), CertificateRecord.verdict == Verdict.FAILED.value
+def failed_kernels() -> Select[int, int]:
+    """Numbers of kernels and of the devices on which their newest certificate is a failure."""
+    run = aliased(RunRecord)
+    newest_first = func.row_number().over(
+        partition_by=(CertificateRecord.kernel_id, run.device_id),
+        order_by=(CertificateRecord.made_at.desc(), CertificateRecord.id.desc()),
+    )
+    ranked = (
+        select(
+            CertificateRecord.kernel_id,
+            run.device_id,
+            CertificateRecord.verdict,
+            newest_first.label("rank"),
+        )
+        .join(run, run.id == CertificateRecord.run_id)
+        .subquery()
+    )
+    return select(ranked.c.kernel_id, ranked.c.device_id).where(
+        ranked.c.rank == 1, ranked.c.verdict == Verdict.FAILED.value
     )
 
 

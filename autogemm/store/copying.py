@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from autogemm.errors import StoreError
+from autogemm.errors import NotFoundError, StoreError
 from autogemm.store.connect import is_sqlite, parse_address
 from autogemm.store.opening import open_store
-from autogemm.store.schema import nothing_there
 from autogemm.store.store import Store
 
 
@@ -26,7 +25,7 @@ def opened_copy(url: str) -> Iterator[Store]:
         return
     path = Path(str(address.database))
     if not path.is_file():
-        raise nothing_there(str(path))
+        raise NotFoundError(f"no database at {path}")
     with tempfile.TemporaryDirectory(prefix="autogemm-") as folder:
         copy = Path(folder) / path.name
         try:

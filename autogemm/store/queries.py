@@ -1,6 +1,7 @@
 """What people and the tuner ask of runs and trials, as selects."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -14,13 +15,13 @@ from autogemm.outcome import (
     CacheState,
     Environment,
     Fill,
-    Finals,
     Outcome,
     Provenance,
     Status,
     StopRule,
 )
 from autogemm.problem import Problem
+from autogemm.store.certificates import failed_kernels
 from autogemm.store.convert import (
     device_key,
     environment_columns,
@@ -128,7 +129,7 @@ def known_outcome(session: Session, kernel_sha256: str, where: list[Condition]) 
             TrialRecord.status.in_([status.value for status in _REPEATABLE]),
             *where,
         )
-        .order_by(TrialRecord.id.desc())
+        .order_by(TrialRecord.finished_at.desc(), TrialRecord.id.desc())
         .limit(1)
     )
     found = session.scalar(statement)
@@ -224,23 +225,37 @@ def run_row(session: Session, run: RunRecord) -> RunRow:
 
 
 def decided_rows(session: Session, query: BestQuery) -> list[DecidedRow]:
-    """Runs that had finals, in the order of their numbers."""
+    """Runs that had finals, in the order of their numbers, without kernels that failed since."""
     runs = select(RunRecord).where(*conditions(query))
     newest = _newest_finals(
         session, [FinalsRecord.run_id.in_(runs.with_only_columns(RunRecord.id))]
     )
-    return [
-        DecidedRow(run.id, spec_of(run), newest[run.id])
-        for run in session.scalars(runs.order_by(RunRecord.id))
-        if run.id in newest
-    ]
+    failed = {tuple(pair) for pair in session.execute(failed_kernels())}
+    rows = []
+    for run in session.scalars(runs.order_by(RunRecord.id)):
+        record = newest.get(run.id)
+        if record is None:
+            continue
+        finals = finals_of(record)
+        # The first record is the baseline's.
+        pairs = zip(finals.entries, record.entries[1:], strict=True)
+        left = tuple(one for one, kept in pairs if (kept.kernel_id, run.device_id) not in failed)
+        if left:
+            decided = replace(finals, entries=left)
+            rows.append(DecidedRow(run.id, spec_of(run), decided, record.measured_at))
+    return rows
 
 
-def _newest_finals(session: Session, where: list[Condition]) -> dict[int, Finals]:
-    """By run."""
-    newest = select(func.max(FinalsRecord.id)).where(*where).group_by(FinalsRecord.run_id)
+def _newest_finals(session: Session, where: list[Condition]) -> dict[int, FinalsRecord]:
+    """By run. The newest by when it was measured, not by when it came into this database."""
+    newest_first = func.row_number().over(
+        partition_by=FinalsRecord.run_id,
+        order_by=(FinalsRecord.measured_at.desc(), FinalsRecord.id.desc()),
+    )
+    ranked = select(FinalsRecord.id, newest_first.label("rank")).where(*where).subquery()
+    newest = select(ranked.c.id).where(ranked.c.rank == 1)
     found = session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
-    return {record.run_id: finals_of(record) for record in found}
+    return {record.run_id: record for record in found}
 
 
 def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
@@ -262,7 +277,7 @@ def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
     rows = []
     for run in runs:
         num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))
-        decided = finals.get(run.id)
+        decided = finals_of(finals[run.id]) if run.id in finals else None
         rows.append(
             RunRow(
                 run_id=run.id,

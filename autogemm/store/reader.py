@@ -76,7 +76,10 @@ class Reader:
             return queries.run_rows(session, query, limit)
 
     def decided(self, query: BestQuery = _EVERYTHING) -> list[DecidedRow]:
-        """Runs that match and had finals, in the order of their numbers."""
+        """Runs that match and had finals, in the order of their numbers.
+
+        Finals are without kernels that failed a check since; a run with no other is left out.
+        """
         with self.reading() as session:
             return queries.decided_rows(session, query)
 

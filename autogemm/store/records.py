@@ -149,11 +149,16 @@ class RunTimes:
 
 @dataclass(frozen=True, slots=True)
 class DecidedRow:
-    """A run with its newest finals."""
+    """A run with its newest finals, and when they were held.
+
+    ``finals`` lack kernels whose newest certificate on that GPU is a failure: who comes first has
+    won.
+    """
 
     run_id: int
     spec: RunSpec
     finals: Finals
+    measured_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def _fastest_of_run(family: str | None) -> ScalarSelect[int]:
         .where(
             trial.run_id == RunRecord.id,
             trial.time_us.is_not(None),
-            has_not_failed(trial.kernel_id),
+            has_not_failed(trial.kernel_id, RunRecord.device_id),
         )
         .order_by(trial.time_us, trial.id)
         .limit(1)
@@ -155,21 +155,25 @@ def _first_place(family: str | None) -> ScalarSelect[int]:
     """The winner of finals, of a family its best placed kernel: one look into an index."""
     entry = aliased(FinalsEntryRecord)
     first = select(entry.place).where(
-        entry.finals_id == FinalsRecord.id, entry.place > 0, has_not_failed(entry.kernel_id)
+        entry.finals_id == FinalsRecord.id,
+        entry.place > 0,
+        has_not_failed(entry.kernel_id, RunRecord.device_id),
     )
     if family is not None:
         first = first.where(entry.family == family)
-    return first.order_by(entry.place).limit(1).correlate(FinalsRecord).scalar_subquery()
+    first = first.order_by(entry.place).limit(1)
+    return first.correlate(FinalsRecord, RunRecord).scalar_subquery()
 
 
 def _best_winners(query: BestQuery, groups: Groups) -> Select[Any]:
     """Of each group the winner of finals with the highest paired ratio to the baseline.
 
     Ratios compare across runs, times do not; and only within the newest environment, because a
-    new driver or compiler changes both sides.
+    new driver or compiler changes both sides. The newest by when it was measured: what came from
+    another database has larger numbers, whenever that was.
     """
     newest_environment = func.first_value(RunRecord.environment_id).over(
-        partition_by=groups, order_by=FinalsRecord.id.desc()
+        partition_by=groups, order_by=(FinalsRecord.measured_at.desc(), FinalsRecord.id.desc())
     )
     named = [column.label(f"group_{number}") for number, column in enumerate(groups)]
     winners = (

@@ -146,6 +146,7 @@ class _Known:
     """A trial that is here. A file without sources names kernels that may not be here."""
 
     config: dict[str, Any]
+    status: str
     lacks_kernel: bool
 
 
@@ -196,10 +197,13 @@ class _Adder:
             run.started_at = copy.started_at or run.started_at
             self._trials[copy.key] = {}
         else:
-            columns = (TrialRecord.number, TrialRecord.config, TrialRecord.kernel_id)
-            rows = self._session.execute(select(*columns).filter_by(run_id=run.id))
+            columns = (TrialRecord.number, TrialRecord.config, TrialRecord.status)
+            rows = self._session.execute(
+                select(*columns, TrialRecord.kernel_id).where(TrialRecord.run_id == run.id)
+            )
             self._trials[copy.key] = {
-                number: _Known(config, kernel_id is None) for number, config, kernel_id in rows
+                number: _Known(config, status, kernel_id is None)
+                for number, config, status, kernel_id in rows
             }
         if is_new or _is_further(copy, run):
             # Whatever went on where it comes from, nobody goes on with it here.
@@ -234,12 +238,20 @@ class _Adder:
                     f"trial {copy.number} of run {copy.run_key} is in the database with another "
                     "config: the two are not the same run"
                 )
+            found = select(TrialRecord).filter_by(run_id=run_id, number=copy.number)
             if known.lacks_kernel and kernel_id is not None:
                 # It came from a file without sources, and now here is its own.
-                found = select(TrialRecord).filter_by(run_id=run_id, number=copy.number)
                 self._session.scalars(found).one().kernel_id = kernel_id
+            if known.status == Status.OK != outcome.status:
+                # Found wrong where it comes from, after it was last brought here.
+                trial = self._session.scalars(found).one()
+                trial.status, trial.reason, trial.time_us = (
+                    outcome.status.value,
+                    outcome.reason,
+                    None,
+                )
             return False
-        there[copy.number] = _Known(config, kernel_id is None)
+        there[copy.number] = _Known(config, outcome.status, kernel_id is None)
         self._session.add(
             TrialRecord(
                 run_id=run_id,

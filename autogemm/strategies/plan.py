@@ -5,6 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from autogemm.errors import UsageError
+from autogemm.naming import did_you_mean
 from autogemm.search import SAMPLERS
 
 KERNEL_TUNER = "kernel_tuner:"
@@ -80,7 +81,8 @@ def _check(strategy: str) -> None:
     if not is_kernel_tuner(strategy):
         if strategy not in SAMPLERS:
             raise UsageError(
-                f"unknown strategy {strategy!r}; known: {', '.join(SAMPLERS)}, {KERNEL_TUNER}NAME"
+                f"unknown strategy {strategy!r}{did_you_mean(strategy, SAMPLERS)}; known: "
+                f"{', '.join(SAMPLERS)}, {KERNEL_TUNER}NAME"
             )
         return
     if not has_kernel_tuner():

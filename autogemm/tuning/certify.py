@@ -213,8 +213,7 @@ def certified(
     for lost in finals.disqualified:
         if lost.status is Status.INACCURATE:
             continue  # right all the same: elsewhere it may win
-        found = Check("finals", Verdict.FAILED, lost.reason)
-        keep(lost.kernel_sha256, Certificate((found,), datetime.now(UTC)))
+        keep(lost.kernel_sha256, failed_in_finals(lost))
     for _ in finals.entries:
         winner = finals.winner
         what = f"{finals.num_checks} more results, every element compared with the reference"
@@ -233,6 +232,12 @@ def certified(
         f"{certificate.reason}; all are stored (autogemm db show), --no-certify leaves the checks "
         "out"
     )
+
+
+def failed_in_finals(lost: Disqualified) -> Certificate:
+    """Of a kernel that was wrong, or crashed, among the finalists."""
+    found = Check("finals", Verdict.FAILED, lost.reason)
+    return Certificate((found,), datetime.now(UTC))
 
 
 def without_winner(

@@ -25,6 +25,7 @@ from autogemm.similarity import distance
 from autogemm.space import Family, fitted, snapped
 from autogemm.store import DecidedRow, Store
 from autogemm.targets import Target
+from autogemm.tuning.certify import failed_in_finals
 from autogemm.tuning.events import Event
 from autogemm.tuning.launchable import why_not_launchable
 from autogemm.tuning.making import Maker, Making
@@ -232,6 +233,10 @@ class _Crossing:
         store.record_finals(
             swept.run_id, finals, {one.source.sha256: one.source for one in candidates}
         )
+        for lost in finals.disqualified:
+            # It won elsewhere, and must not go on doing so; a text that is new here did not.
+            with suppress(NotFoundError):
+                store.record_certificate(swept.run_id, lost.kernel_sha256, failed_in_finals(lost))
         return replace(swept, finals=finals)
 
     def _candidates(self) -> Iterator[Candidate]:

@@ -5,6 +5,8 @@ import sys
 import time
 from pathlib import Path
 
+from waiting import wait_until
+
 from autogemm.compile.nvrtc import Build
 from autogemm.errors import KernelCompileError
 
@@ -12,10 +14,12 @@ FINE = Build(b"machine code", "")
 
 
 def faulty(source: str, name: str, options: tuple[str, ...]) -> Build:
-    """What ``// FAULT NUMBER`` says is done; anything else compiles at once."""
-    fault, _, _ = source.removeprefix("// ").partition(" ")
+    """What ``// FAULT ANYTHING`` says is done; anything else compiles at once."""
+    fault, _, path = source.removeprefix("// ").partition(" ")
     match fault:
         case "hang":
+            if path:
+                Path(path).touch()
             time.sleep(600)
         case "segfault":
             os.kill(os.getpid(), 11)
@@ -39,7 +43,7 @@ def faulty(source: str, name: str, options: tuple[str, ...]) -> Build:
             # The answer arrives, then the system ends the idle process.
             pid = os.getpid()
             if os.fork() == 0:
-                time.sleep(0.1)
+                time.sleep(0.3)
                 os.kill(pid, 9)
                 os._exit(0)
         case "who":
@@ -52,9 +56,5 @@ def meet(source: str, name: str, options: tuple[str, ...]) -> Build:
     mine = Path(source.removeprefix("// "))
     other = mine.with_name("b" if mine.name == "a" else "a")
     mine.touch()
-    give_up = time.monotonic() + 30
-    while not other.exists():
-        if time.monotonic() > give_up:
-            return Build(None, "", "alone")
-        time.sleep(0.01)
+    wait_until(other.exists, "the other one is compiled too")
     return Build(b"both", "")

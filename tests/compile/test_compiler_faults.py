@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE_S, has_ended, wait_until
 
 from autogemm.child_process import child_environment
 from autogemm.compile import CompileLimits, Compiler
@@ -24,7 +25,8 @@ from autogemm.problem import Layout
 
 pytestmark = pytest.mark.compile
 
-LIMITS = CompileLimits(deadline_s=1.5, memory_bytes=2**29)
+# A busy machine takes its time to start a process.
+LIMITS = CompileLimits(PATIENCE_S, memory_bytes=2**29)
 BUILDER = "faulty_compilers:faulty"
 
 
@@ -54,7 +56,6 @@ def is_gone(pid: int) -> bool:
 @pytest.mark.parametrize(
     ("fault", "error_class", "says"),
     [
-        ("hang", CompileTimeoutError, "no answer within 1.5 s"),
         ("segfault", CompilerDiedError, "killed by signal 11"),
         ("abort", CompilerDiedError, "signal 6.: terminate called after .*std::bad_alloc"),
         ("killed", CompilerDiedError, "killed by signal 9"),
@@ -70,17 +71,19 @@ def test_a_broken_compiler_costs_one_kernel(
     error_class: type[KernelCompileError],
     says: str,
 ) -> None:
-    begin = time.perf_counter()
     with pytest.raises(error_class, match=says) as caught:
-        compiler.submit(source_of(fault), "sm_90").result(20)
-    assert time.perf_counter() - begin < 10
+        compiler.compile(source_of(fault), "sm_90")
     assert type(caught.value) is error_class
     assert "\n" not in str(caught.value)
     if error_class is not KernelCompileError:
-        # The text that breaks a compiler is worth a report to its maker.
-        assert caught.value.source_path == tmp_path / "failed" / f"{source_of(fault).sha256}.cu"
-        assert caught.value.source_path.read_text() == f"// {fault}"
+        assert_kept(caught.value, tmp_path, fault)
     assert compiler.compile(source_of("fine"), "sm_90").cubin == b"machine code"
+
+
+def assert_kept(error: KernelCompileError, folder: Path, fault: str) -> None:
+    """The text that breaks a compiler is worth a report to its maker."""
+    assert error.source_path == folder / "failed" / f"{source_of(fault).sha256}.cu"
+    assert error.source_path.read_text() == f"// {fault}"
 
 
 def test_one_byte_of_static_shared_memory_too_many_does_not_compile(tmp_path: Path) -> None:
@@ -101,13 +104,17 @@ def test_one_byte_of_static_shared_memory_too_many_does_not_compile(tmp_path: Pa
                     compiler.compile(source, "sm_90")
 
 
-def test_the_others_go_on_while_one_hangs(compiler: Compiler) -> None:
-    hanging = compiler.submit(source_of("hang"), "sm_90")
-    others = [compiler.submit(source_of(f"fine {number}"), "sm_90") for number in range(20)]
-    for future in others:
-        assert future.result(20).cubin == b"machine code"
-    with pytest.raises(CompileTimeoutError):
-        hanging.result(20)
+def test_the_others_go_on_while_one_hangs_until_its_deadline(tmp_path: Path) -> None:
+    limits = CompileLimits(deadline_s=5.0)
+    with closing(Compiler(tmp_path, threads=2, limits=limits, builder=BUILDER)) as compiler:
+        hanging = compiler.submit(source_of("hang"), "sm_90")
+        others = [compiler.submit(source_of(f"fine {number}"), "sm_90") for number in range(20)]
+        for future in others:
+            assert future.result().cubin == b"machine code"
+        with pytest.raises(CompileTimeoutError, match="no answer within 5 s") as caught:
+            hanging.result()
+    assert "\n" not in str(caught.value)
+    assert_kept(caught.value, tmp_path, "hang")
 
 
 def test_a_process_is_kept_for_the_next_kernel(compiler: Compiler) -> None:
@@ -117,7 +124,7 @@ def test_a_process_is_kept_for_the_next_kernel(compiler: Compiler) -> None:
 def test_an_idle_process_that_the_system_ended_costs_nothing(compiler: Compiler) -> None:
     pid = worker_pid(compiler)
     compiler.compile(source_of("last"), "sm_90")
-    time.sleep(0.3)
+    wait_until(lambda: has_ended(pid), "the system ended it")
     assert worker_pid(compiler) != pid
 
 
@@ -125,26 +132,29 @@ def test_closing_does_not_wait_for_a_hanging_compiler(tmp_path: Path) -> None:
     limits = CompileLimits(deadline_s=600)
     compiler = Compiler(tmp_path, threads=1, limits=limits, builder=BUILDER)
     pid = worker_pid(compiler)
-    hanging = compiler.submit(source_of("hang"), "sm_90")
+    began = tmp_path / "began"
+    hanging = compiler.submit(source_of(f"hang {began}"), "sm_90")
     waiting = compiler.submit(source_of("fine"), "sm_90")
-    time.sleep(0.2)
+    wait_until(began.exists, "the compiler is at work")
     begin = time.perf_counter()
     compiler.close()
-    assert time.perf_counter() - begin < 3
+    assert time.perf_counter() - begin < limits.deadline_s / 4
     assert is_gone(pid)
     with pytest.raises(CompilerDiedError):
-        hanging.result(5)
+        hanging.result()
     assert waiting.cancelled()
 
 
-def test_closing_while_processes_start_leaves_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize("after_s", [0.0, 0.003, 0.02])
+def test_closing_while_processes_start_leaves_none(tmp_path: Path, after_s: float) -> None:
     others = compilers_of(os.getpid())
     compiler = Compiler(tmp_path, threads=4, builder=BUILDER)
     futures = [compiler.submit(source_of(f"hang {number}"), "sm_90") for number in range(4)]
-    timer = threading.Timer(0.02, compiler.close)
+    timer = threading.Timer(after_s, compiler.close)
     timer.start()
     timer.join()
-    assert all(future.done() for future in futures)
+    ends = {type(future.exception()) for future in futures if not future.cancelled()}
+    assert ends <= {CompilerDiedError}
     assert compilers_of(os.getpid()) <= others
 
 
@@ -165,10 +175,7 @@ def test_a_killed_parent_takes_its_compilers_along(tmp_path: Path) -> None:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         parent.kill()
-    give_up = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and state(pid) != "Z":
-        assert time.monotonic() < give_up, "the compiler outlives its parent"
-        time.sleep(0.1)
+    wait_until(lambda: has_ended(pid), "the compiler ends with its parent")
 
 
 def children(pid: int) -> list[int]:
@@ -186,10 +193,3 @@ def command(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
         return ""
-
-
-def state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except OSError:
-        return "Z"

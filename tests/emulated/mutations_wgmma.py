@@ -61,6 +61,7 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
         "",
     ),
     Mutation(R, "the last slot kept", "wgmma_wait_0();\n    ring.let_go(before", "before += (0"),
+    Mutation(R, "each lane fetches", " && is_elected()", ""),
     # Products.
     Mutation(R, "sums not waited for", "wgmma_wait_0();", ""),
     Mutation(R, "half a step along k", "step * 32;", "step * 16;"),
@@ -86,19 +87,20 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
         T, "a warp does not wait for its lanes", "__syncwarp();\n            if (lane", "if (lane"
     ),
     Mutation(T, "slots of the other's tile", "ring.skip(num_slabs);\n            store", "store"),
+    Mutation(
+        W, "columns in another order", "lane, at / 2 % 2) % 32", "lane ^ 16, at / 2 % 2) % 32"
+    ),
     Mutation(W, "columns of C by the wrong lanes", "warp / 2 * BOX_BYTES", "warp % 2 * BOX_BYTES"),
     # Clusters.
     Mutation(M, "slots let go at home only", "lane < CLUSTER_M * CLUSTER_N", "lane < 1"),
     Mutation(M, "the wrong part for all", "tiles.row_in_cluster * ROWS", "0 * ROWS"),
     Mutation(M, "to the wrong blocks", "0x5u << tiles.row_in_cluster", "0x3u"),
     Mutation(M, "a block leaves early", END_OF_CLUSTER, "}"),
-    Mutation(P, "parts read before they are there", "    cluster_sync();\n    if", "    if"),
-    Mutation(P, "a share added twice", "rank * SHARE + own;", "own;"),
+    Mutation(P, "parts read before they are there", "mbarrier_wait(arrived, 0);", ""),
+    Mutation(P, "a share added twice", "n0, rank * SHARE + at / 4,", "n0, at / 4,"),
     Mutation(P, "one range of k for all", "(first_slab + slab) * BK", "slab * BK"),
-    Mutation(
-        P,
-        "sums left where others still read slabs",
-        "named_barrier_sync(1, CONSUMERS * WARPGROUP);",
-        "",
-    ),
+    Mutation(P, "the own part sent, too", "if (to == rank) {", "if (false) {"),
+    Mutation(P, "fewer bytes expected", "expect(arrived, PARTS_BYTES)", "expect(arrived, 8192)"),
+    Mutation(P, "sent before barriers are there", "cluster_wait_acquire();\n        send", "send"),
+    Mutation(P, "two warpgroups in one place", "other * CONSUMERS + warpgroup", "other"),
 )

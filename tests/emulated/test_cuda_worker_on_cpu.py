@@ -28,7 +28,8 @@ pytestmark = [
 ]
 
 PROBLEM = Problem(40, 31, 17, ldc=36, alpha=1.5, beta=0.5)
-OPTIONS = MeasureOptions(deadline_s=20.0)
+# The simulated card runs g++ for what it is given, which takes its time on a busy machine.
+OPTIONS = MeasureOptions(deadline_s=200.0)
 
 KERNEL = """
 static float tf32(float value) {
@@ -36,7 +37,6 @@ static float tf32(float value) {
     memcpy(&value, &bits, 4);
     return value;
 }
-#include <time.h>
 extern "C" int gemm_kernel(int M, int N, int K, float alpha, const float *A, int lda,
                            const float *B, int ldb, float beta, float *C, int ldc) {
     static int calls = 0;
@@ -206,7 +206,8 @@ def test_a_crash_poisons_nothing_for_the_next(prepared: CudaTarget, crash: str) 
 
 
 def waiting(seconds: float) -> str:
-    return f"{{ timespec t = {{0, {int(1e9 * seconds)}}}; nanosleep(&t, nullptr); }}"
+    """By the card's clock, which no other program slows down."""
+    return f"wait_s({seconds});"
 
 
 def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(prepared: CudaTarget) -> None:
@@ -218,7 +219,7 @@ def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(prepared: Cu
     long = prepared.measure(candidate(PROBLEM, BEFORE=waiting(3e-3)), None).measurement
     assert long is not None
     assert (long.method, long.launches_per_sample) == ("events", 1)
-    assert 3000 < long.median_us < 30_000
+    assert 3000 < long.median_us < 6000
 
 
 def test_a_hopeless_candidate_is_timed_once(prepared: CudaTarget) -> None:
@@ -230,10 +231,10 @@ def test_a_hopeless_candidate_is_timed_once(prepared: CudaTarget) -> None:
 
 
 def test_a_kernel_too_slow_to_repeat_says_so(target: CudaTarget) -> None:
-    target.prepare(PROBLEM, replace(OPTIONS, deadline_s=2.0))
-    outcome = target.measure(candidate(PROBLEM, BEFORE=waiting(0.6)), None)
+    target.prepare(PROBLEM, OPTIONS)
+    outcome = target.measure(candidate(PROBLEM, BEFORE=waiting(150)), None)
     assert outcome.status is Status.TOO_SLOW
-    assert "one launch takes 0.6" in outcome.reason
+    assert "one launch takes 150 s" in outcome.reason
     assert outcome.measurement is not None
     assert outcome.time_us is None
 

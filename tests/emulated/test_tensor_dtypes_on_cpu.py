@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
 ]
 
-OPTIONS = MeasureOptions(deadline_s=20.0, max_samples=2)
+OPTIONS = MeasureOptions(deadline_s=200.0, max_samples=2)
 TENSOR_DTYPES = [dtype for dtype in DType if not dtype.has_fp32_products]
 
 # Element types by their C++ names; what is rounded where is a word that a test may replace.

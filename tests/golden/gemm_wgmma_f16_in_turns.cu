@@ -48,6 +48,29 @@ constexpr int BOX_BYTES = BOX_M * 128;
 // Of a warpgroup's boxes.
 constexpr int C_BYTES = C_BUFFERS * 64 * 128;
 
+// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
+// and what follows from it, such as where products and copies find their operands, lies in the
+// warp's own registers, from where their instructions take it.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+}
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// True in one thread of a warp, always the same; by all of them. Where a comparison of threads
+// says who copies, the compiler makes a loop over threads of each copy.
+__device__ __forceinline__ bool is_elected() {
+    unsigned elected;
+    asm volatile(
+        "{\n"
+        ".reg .pred elected;\n"
+        "elect.sync _|elected, 0xffffffff;\n"
+        "selp.u32 %0, 1, 0, elected;\n"
+        "}"
+        : "=r"(elected));
+    return elected != 0;
+}
+#endif  // AUTOGEMM_EMULATOR
+
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // The rank of this block among the blocks of its cluster.
 __device__ __forceinline__ unsigned cluster_rank() {
@@ -405,22 +428,27 @@ struct Ring {
     }
 };
 
-// Tiles of whole clusters, and where in C a block's own part of one begins.
+// Where in C a block's tile begins.
+struct Place {
+    int m0, n0;
+};
+
+// Tiles of whole clusters, of which a block has its own part.
 struct Tiles {
-    int rows, columns;
+    unsigned rows, columns;
     int row_in_cluster, column_in_cluster;
 
     __device__ __forceinline__ int count() const {
-        return rows * columns;
+        return (int)(rows * columns);
     }
 
     // Row by row.
-    __device__ __forceinline__ int row(int index) const {
-        return index / columns * BM;
-    }
-
-    __device__ __forceinline__ int column(int index) const {
-        return (index % columns * CLUSTER_N + column_in_cluster) * BN;
+    __device__ __forceinline__ Place place(unsigned index) const {
+        const int row = index / columns;
+        const int column = index % columns;
+        const int m0 = row * BM;
+        const int n0 = (column * CLUSTER_N + column_in_cluster) * BN;
+        return {m0, n0};
     }
 };
 
@@ -496,6 +524,37 @@ struct Update {
     }
 };
 
+// sums = alpha * sums + beta * C, STEP_SUMS of a thread at a time. They are always the first ones:
+// behind each step all move down, so that this code, which few need, is there once and not for each
+// register; the last step leaves all where they were.
+__device__ __forceinline__ void update_sums(const Update& update, int m0, int n0,
+                                            float (&sums)[ROW_TILES][SUMS]) {
+    constexpr int STEP_SUMS = 16;
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll 1
+        for (int first = 0; first < SUMS; first += STEP_SUMS) {
+            float updated[STEP_SUMS];
+            #pragma unroll
+            for (int at = 0; at < STEP_SUMS; ++at) {
+                const int row = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
+                const int column = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
+                updated[at] = update.alpha * sums[i][at];
+                if (update.beta != 0.0f) {
+                    updated[at] += update.kept(row, column);
+                }
+            }
+            #pragma unroll
+            for (int at = 0; at < SUMS; ++at) {
+                sums[i][at] = at + STEP_SUMS < SUMS ? sums[i][(at + STEP_SUMS) % SUMS]
+                                                    : updated[(at + STEP_SUMS) % SUMS];
+            }
+        }
+    }
+}
+
 // Writes a warpgroup's sums, box by box: TMA turns 16-byte pieces of a box's rows back as it writes
 // them, and leaves out what is outside C.
 __device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap& map_c,
@@ -504,25 +563,15 @@ __device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap
     const int thread = threadIdx.x % WARPGROUP;
     const int warp = thread / 32;
     const int lane = thread % 32;
+    if (update.alpha != 1.0f || update.beta != 0.0f) {
+        update_sums(update, m0, n0, sums);
+    }
     int buffer = 0;
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         #pragma unroll
         for (int n = 0; n < WN; n += BOX_N) {
-            float* const mine = &sums[i][n / 2];
-            if (update.beta != 0.0f) {
-                #pragma unroll
-                for (int at = 0; at < BOX_N / 2; ++at) {
-                    const int row = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
-                    const int column = n0 + n + at / 4 * 8 + lane % 4 * 2 + at % 2;
-                    mine[at] = update.alpha * mine[at] + update.kept(row, column);
-                }
-            } else if (update.alpha != 1.0f) {
-                #pragma unroll
-                for (int at = 0; at < BOX_N / 2; ++at) {
-                    mine[at] *= update.alpha;
-                }
-            }
+            const float* const mine = &sums[i][n / 2];
             if (thread == 0) {
                 wait_for_tile_reads(C_BUFFERS - 1);
             }
@@ -558,12 +607,13 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
     Ring ring = {shared, barriers, barriers + STAGES};
     unsigned long long* const turns = barriers + 2 * STAGES;
-    const int warpgroup = threadIdx.x / WARPGROUP;
-    const int thread = threadIdx.x % WARPGROUP;
+    const int warp = warp_number();
+    const int warpgroup = warp / 4;
 
     if (threadIdx.x == CONSUMERS * WARPGROUP) {
         prefetch_tensor_map(map_a);
         prefetch_tensor_map(map_b);
+        prefetch_tensor_map(map_c);
         for (int slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(ring.full + slot, 1);
             // The warps that let go of it.
@@ -588,17 +638,16 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     if (warpgroup == CONSUMERS) {
         // Fetch: one thread keeps the ring full, across the ends of tiles.
         give_up_registers();
-        if (thread == 0) {
+        if (warp % 4 == 0 && is_elected()) {
             for (int tile = first_tile; tile < tiles.count(); tile += stride) {
-                const int m0 = tiles.row(tile);
-                const int n0 = tiles.column(tile);
+                const Place place = tiles.place(tile);
                 for (int slab = 0; slab < num_slabs; ++slab) {
                     const int k0 = slab * BK;
                     unsigned long long* const full = ring.full + ring.next;
                     mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);
                     mbarrier_arrive_expect(full, SLOT_BYTES);
-                    fetch_a(ring.slab_a(), map_a, tiles, m0, k0, full);
-                    fetch_b(ring.slab_b(), map_b, n0, k0, full);
+                    fetch_a(ring.slab_a(), map_a, tiles, place.m0, k0, full);
+                    fetch_b(ring.slab_b(), map_b, place.n0, k0, full);
                     ring.advance();
                 }
             }
@@ -612,14 +661,15 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         }
         unsigned turn = 1 - warpgroup;
         for (int tile = first_tile + warpgroup * stride; tile < tiles.count(); tile += 2 * stride) {
+            const Place place = tiles.place(tile);
             mbarrier_wait(turns + warpgroup, turn);
             turn ^= 1;
             multiply_tile(ring, num_slabs, 0, 0, turns + 1 - warpgroup, sums);
             ring.skip(num_slabs);
-            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, tiles.row(tile),
-                       tiles.column(tile), {M, N, alpha, beta, C, ldc}, sums);
+            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0, place.n0,
+                       {M, N, alpha, beta, C, ldc}, sums);
         }
-        if (thread == 0) {
+        if (threadIdx.x % WARPGROUP == 0) {
             wait_for_tile_reads(0);
         }
     }

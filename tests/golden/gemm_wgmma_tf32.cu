@@ -47,6 +47,29 @@ constexpr int BOX_BYTES = BOX_M * 128;
 // Of a warpgroup's boxes.
 constexpr int C_BYTES = C_BUFFERS * 64 * 128;
 
+// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
+// and what follows from it, such as where products and copies find their operands, lies in the
+// warp's own registers, from where their instructions take it.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+}
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// True in one thread of a warp, always the same; by all of them. Where a comparison of threads
+// says who copies, the compiler makes a loop over threads of each copy.
+__device__ __forceinline__ bool is_elected() {
+    unsigned elected;
+    asm volatile(
+        "{\n"
+        ".reg .pred elected;\n"
+        "elect.sync _|elected, 0xffffffff;\n"
+        "selp.u32 %0, 1, 0, elected;\n"
+        "}"
+        : "=r"(elected));
+    return elected != 0;
+}
+#endif  // AUTOGEMM_EMULATOR
+
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // The rank of this block among the blocks of its cluster.
 __device__ __forceinline__ unsigned cluster_rank() {
@@ -386,29 +409,34 @@ struct Ring {
     }
 };
 
-// Tiles of whole clusters, and where in C a block's own part of one begins.
+// Where in C a block's tile begins.
+struct Place {
+    int m0, n0;
+};
+
+// Tiles of whole clusters, of which a block has its own part.
 struct Tiles {
-    int rows, columns;
+    unsigned rows, columns;
     int row_in_cluster, column_in_cluster;
 
     __device__ __forceinline__ int count() const {
-        return rows * columns;
+        return (int)(rows * columns);
     }
 
     // Down GROUP_M rows of tiles, then one column on, so that those in flight share rows of A and
     // columns of B in L2.
     static constexpr int GROUP_M = 8;
 
-    __device__ __forceinline__ int row(int index) const {
+    __device__ __forceinline__ Place place(unsigned index) const {
+        const unsigned in_group = index % (GROUP_M * columns);
         const int first = index / (GROUP_M * columns) * GROUP_M;
-        const int row = first + index % (GROUP_M * columns) % min(GROUP_M, rows - first);
-        return row * BM;
-    }
-
-    __device__ __forceinline__ int column(int index) const {
-        const int first = index / (GROUP_M * columns) * GROUP_M;
-        const int column = index % (GROUP_M * columns) / min(GROUP_M, rows - first);
-        return (column * CLUSTER_N + column_in_cluster) * BN;
+        // The last group may have fewer rows; a constant is divided by faster.
+        const int height = min(GROUP_M, (int)rows - first);
+        const int column = height == GROUP_M ? in_group / GROUP_M : in_group / height;
+        const int row = first + in_group - column * height;
+        const int m0 = row * BM;
+        const int n0 = (column * CLUSTER_N + column_in_cluster) * BN;
+        return {m0, n0};
     }
 };
 
@@ -431,6 +459,15 @@ __device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& ma
     }
 }
 
+// The column of C, from a warpgroup's first, that row lane / 4 + 8 * half of a warp's part of row
+// tile i stands for. Rows may be in any order; in this one the lanes of a warp meet each bank of
+// shared memory once, when they load fragments and when they write boxes: pieces of 16 bytes, which
+// are turned by the row that they lie in, differ by 5 from lanes 0..15 to lanes 16..31.
+__device__ __forceinline__ int column_of(int i, int warp, int lane, int half) {
+    const int piece = (warp % 2 * 2 + half) ^ lane / 16 * 5;
+    return 64 * i + warp / 2 * 32 + piece * 4 + lane / 4 % 4;
+}
+
 // Tensor cores take TF32 along k. B is stored across k, and goes through registers: each thread's
 // part of one slab, as fragments of mma.sync have it.
 struct Fragments {
@@ -448,7 +485,7 @@ __device__ __forceinline__ void load_fragments(const unsigned char* slab, int fi
             #pragma unroll
             for (int at = 0; at < 4; ++at) {
                 const int k = STEP * step + lane % 4 + 4 * (at / 2);
-                const int row = first + 64 * i + 16 * warp + lane / 4 + 8 * (at % 2);
+                const int row = first + column_of(i, warp, lane, at % 2);
                 // Rows are side by side in stripes of BK, their 16-byte pieces turned by k % 8.
                 const int piece = row % BK / 4 ^ k % 8;
                 const int offset = (row / BK * BK + k) * 128 + piece * 16 + row % 4 * 4;
@@ -522,6 +559,37 @@ struct Update {
     }
 };
 
+// sums = alpha * sums + beta * C, STEP_SUMS of a thread at a time. They are always the first ones:
+// behind each step all move down, so that this code, which few need, is there once and not for each
+// register; the last step leaves all where they were.
+__device__ __forceinline__ void update_sums(const Update& update, int m0, int n0,
+                                            float (&sums)[ROW_TILES][SUMS]) {
+    constexpr int STEP_SUMS = 16;
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll 1
+        for (int first = 0; first < SUMS; first += STEP_SUMS) {
+            float updated[STEP_SUMS];
+            #pragma unroll
+            for (int at = 0; at < STEP_SUMS; ++at) {
+                const int row = m0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
+                const int column = n0 + column_of(i, warp, lane, at / 2 % 2);
+                updated[at] = update.alpha * sums[i][at];
+                if (update.beta != 0.0f) {
+                    updated[at] += update.kept(row, column);
+                }
+            }
+            #pragma unroll
+            for (int at = 0; at < SUMS; ++at) {
+                sums[i][at] = at + STEP_SUMS < SUMS ? sums[i][(at + STEP_SUMS) % SUMS]
+                                                    : updated[(at + STEP_SUMS) % SUMS];
+            }
+        }
+    }
+}
+
 // Writes a warpgroup's sums, box by box: TMA turns 16-byte pieces of a box's rows back as it writes
 // them, and leaves out what is outside C.
 __device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap& map_c,
@@ -530,27 +598,16 @@ __device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap
     const int thread = threadIdx.x % WARPGROUP;
     const int warp = thread / 32;
     const int lane = thread % 32;
+    if (update.alpha != 1.0f || update.beta != 0.0f) {
+        update_sums(update, m0, n0, sums);
+    }
     int buffer = 0;
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         // A thread's rows of C^T are columns of C: 64 of them, in two boxes side by side.
-        const int column = 64 * i + 16 * warp + lane / 4;
         #pragma unroll
         for (int block = 0; block < WM / 64; ++block) {
-            float* const mine = &sums[i][32 * block];
-            if (update.beta != 0.0f) {
-                #pragma unroll
-                for (int at = 0; at < 32; ++at) {
-                    const int m = m0 + 64 * block + at / 4 * 8 + lane % 4 * 2 + at % 2;
-                    const int n = n0 + column + at / 2 % 2 * 8;
-                    mine[at] = update.alpha * mine[at] + update.kept(m, n);
-                }
-            } else if (update.alpha != 1.0f) {
-                #pragma unroll
-                for (int at = 0; at < 32; ++at) {
-                    mine[at] *= update.alpha;
-                }
-            }
+            const float* const mine = &sums[i][32 * block];
             if (thread == 0) {
                 wait_for_tile_reads(C_BUFFERS - 2);
             }
@@ -559,7 +616,7 @@ __device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap
             #pragma unroll
             for (int at = 0; at < 32; ++at) {
                 const int row = at / 4 * 8 + lane % 4 * 2 + at % 2;
-                const int in_box = column % 32 + at / 2 % 2 * 8;
+                const int in_box = column_of(i, warp, lane, at / 2 % 2) % 32;
                 const int piece = in_box / 4 ^ row % 8;
                 *(float*)(box + warp / 2 * BOX_BYTES + row * 128 + piece * 16 + in_box % 4 * 4) =
                     mine[at];
@@ -586,12 +643,13 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     unsigned char* const boxes = shared + STAGES * SLOT_BYTES;
     unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
     Ring ring = {shared, barriers, barriers + STAGES};
-    const int warpgroup = threadIdx.x / WARPGROUP;
-    const int thread = threadIdx.x % WARPGROUP;
+    const int warp = warp_number();
+    const int warpgroup = warp / 4;
 
     if (threadIdx.x == CONSUMERS * WARPGROUP) {
         prefetch_tensor_map(map_a);
         prefetch_tensor_map(map_b);
+        prefetch_tensor_map(map_c);
         for (int slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(ring.full + slot, 1);
             // The warps that let go of it.
@@ -614,17 +672,16 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     if (warpgroup == CONSUMERS) {
         // Fetch: one thread keeps the ring full, across the ends of tiles.
         give_up_registers();
-        if (thread == 0) {
+        if (warp % 4 == 0 && is_elected()) {
             for (int tile = first_tile; tile < tiles.count(); tile += stride) {
-                const int m0 = tiles.row(tile);
-                const int n0 = tiles.column(tile);
+                const Place place = tiles.place(tile);
                 for (int slab = 0; slab < num_slabs; ++slab) {
                     const int k0 = slab * BK;
                     unsigned long long* const full = ring.full + ring.next;
                     mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);
                     mbarrier_arrive_expect(full, SLOT_BYTES);
-                    fetch_a(ring.slab_a(), map_a, tiles, m0, k0, full);
-                    fetch_b(ring.slab_b(), map_b, n0, k0, full);
+                    fetch_a(ring.slab_a(), map_a, tiles, place.m0, k0, full);
+                    fetch_b(ring.slab_b(), map_b, place.n0, k0, full);
                     ring.advance();
                 }
             }
@@ -636,11 +693,12 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
+            const Place place = tiles.place(tile);
             multiply_tile(ring, num_slabs, row, column, sums);
-            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, tiles.row(tile) + row,
-                       tiles.column(tile) + column, {M, N, alpha, beta, C, ldc}, sums);
+            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
+                       place.n0 + column, {M, N, alpha, beta, C, ldc}, sums);
         }
-        if (thread == 0) {
+        if (threadIdx.x % WARPGROUP == 0) {
             wait_for_tile_reads(0);
         }
     }

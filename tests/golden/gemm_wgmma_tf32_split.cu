@@ -40,6 +40,31 @@ constexpr int SLOT_BYTES = (BM + BN) * 128;
 // Tensor cores make C^T: B is the operand with the rows, 64 at a time, and A has the columns.
 constexpr int ROW_TILES = WN / 64;
 constexpr int SUMS = WM / 2;
+// What the other blocks of a cluster send of their sums: as many as a block has of each other.
+constexpr int PARTS_BYTES = BM * BN * (int)sizeof(float) / SPLIT_K * (SPLIT_K - 1);
+
+// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
+// and what follows from it, such as where products and copies find their operands, lies in the
+// warp's own registers, from where their instructions take it.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+}
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// True in one thread of a warp, always the same; by all of them. Where a comparison of threads
+// says who copies, the compiler makes a loop over threads of each copy.
+__device__ __forceinline__ bool is_elected() {
+    unsigned elected;
+    asm volatile(
+        "{\n"
+        ".reg .pred elected;\n"
+        "elect.sync _|elected, 0xffffffff;\n"
+        "selp.u32 %0, 1, 0, elected;\n"
+        "}"
+        : "=r"(elected));
+    return elected != 0;
+}
+#endif  // AUTOGEMM_EMULATOR
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // The rank of this block among the blocks of its cluster.
@@ -167,14 +192,16 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsi
 #endif  // AUTOGEMM_EMULATOR
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// A barrier for some warps of the block: num_threads, a multiple of 32, at the number 1 to 15.
-__device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
-    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
-}
-
-// Counts as one of the threads that the others wait for, and goes on.
-__device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
-    asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+// Starts to store four floats, aligned to 16 bytes, in the shared memory of the block of that rank,
+// at the place of `shared` there. The phase of its mbarrier, which was told to expect 16 bytes for
+// this, ends when they are there.
+__device__ __forceinline__ void store_async_to_rank(float* shared, unsigned rank, float4 value,
+                                                    unsigned long long* mbarrier) {
+    asm volatile(
+        "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
+        "[%0], { %1, %2, %3, %4 }, [%5];" ::"r"(address_in_rank(shared, rank)),
+        "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(address_in_rank(mbarrier, rank))
+        : "memory");
 }
 #endif  // AUTOGEMM_EMULATOR
 
@@ -317,21 +344,26 @@ struct Ring {
     }
 };
 
-// Tiles, and where in C they begin.
+// Where in C a block's tile begins.
+struct Place {
+    int m0, n0;
+};
+
+// Tiles, by their number.
 struct Tiles {
-    int rows, columns;
+    unsigned rows, columns;
 
     __device__ __forceinline__ int count() const {
-        return rows * columns;
+        return (int)(rows * columns);
     }
 
     // Row by row.
-    __device__ __forceinline__ int row(int index) const {
-        return index / columns * BM;
-    }
-
-    __device__ __forceinline__ int column(int index) const {
-        return index % columns * BN;
+    __device__ __forceinline__ Place place(unsigned index) const {
+        const int row = index / columns;
+        const int column = index % columns;
+        const int m0 = row * BM;
+        const int n0 = column * BN;
+        return {m0, n0};
     }
 };
 
@@ -348,6 +380,15 @@ __device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& ma
     for (int stripe = 0; stripe < BN / BK; ++stripe) {
         copy_tile(slab + stripe * BK * 128, map, n0 + stripe * BK, k0, full);
     }
+}
+
+// The column of C, from a warpgroup's first, that row lane / 4 + 8 * half of a warp's part of row
+// tile i stands for. Rows may be in any order; in this one the lanes of a warp meet each bank of
+// shared memory once, when they load fragments and when they write boxes: pieces of 16 bytes, which
+// are turned by the row that they lie in, differ by 5 from lanes 0..15 to lanes 16..31.
+__device__ __forceinline__ int column_of(int i, int warp, int lane, int half) {
+    const int piece = (warp % 2 * 2 + half) ^ lane / 16 * 5;
+    return 64 * i + warp / 2 * 32 + piece * 4 + lane / 4 % 4;
 }
 
 // Tensor cores take TF32 along k. B is stored across k, and goes through registers: each thread's
@@ -367,7 +408,7 @@ __device__ __forceinline__ void load_fragments(const unsigned char* slab, int fi
             #pragma unroll
             for (int at = 0; at < 4; ++at) {
                 const int k = STEP * step + lane % 4 + 4 * (at / 2);
-                const int row = first + 64 * i + 16 * warp + lane / 4 + 8 * (at % 2);
+                const int row = first + column_of(i, warp, lane, at % 2);
                 // Rows are side by side in stripes of BK, their 16-byte pieces turned by k % 8.
                 const int piece = row % BK / 4 ^ k % 8;
                 const int offset = (row / BK * BK + k) * 128 + piece * 16 + row % 4 * 4;
@@ -424,66 +465,105 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row
     }
 }
 
-// Leaves a warpgroup's sums in shared memory, where its slabs were, four of a thread together.
-__device__ __forceinline__ void leave_sums(float4* parts, int warpgroup, int thread,
-                                           float (&sums)[ROW_TILES][SUMS]) {
-    // Until all warps have done with the slabs.
-    named_barrier_sync(1, CONSUMERS * WARPGROUP);
+// What becomes of sums: C = alpha * sums + beta * C, of which M x N elements are there.
+struct Update {
+    int M, N;
+    float alpha, beta;
+    Result* C;
+    int ldc;
+
+    // beta * C, if that element is there.
+    __device__ __forceinline__ float kept(int row, int column) const {
+        if (row >= M || column >= N) {
+            return 0.0f;
+        }
+        const Result old = C[(long long)row * ldc + column];
+        return beta * old;
+    }
+
+    __device__ __forceinline__ void store(float value, int row, int column) const {
+        if (row < M && column < N) {
+            C[(long long)row * ldc + column] = value;
+        }
+    }
+};
+
+// Of a thread's sums, in fours, each block of the cluster adds up so many.
+constexpr int SHARE = ROW_TILES * SUMS / 4 / SPLIT_K;
+
+// Where a block keeps what the one of rank `from` sent. Its own part, which is not sent, has no
+// place: that of another one stands for it.
+__device__ __forceinline__ int place_of_part(int rank, int from, int warpgroup, int at) {
+    const int other = from < rank ? from : max(from - 1, 0);
+    return ((other * CONSUMERS + warpgroup) * SHARE + at) * WARPGROUP + threadIdx.x % WARPGROUP;
+}
+
+// Sends a warpgroup's sums to those who add them up.
+__device__ __forceinline__ void send_sums(float4* parts, unsigned long long* arrived, int rank,
+                                          int warpgroup, const float (&sums)[ROW_TILES][SUMS]) {
     #pragma unroll
-    for (int i = 0; i < ROW_TILES; ++i) {
+    for (int to = 0; to < SPLIT_K; ++to) {
+        if (to == rank) {
+            continue;
+        }
         #pragma unroll
-        for (int at = 0; at < SUMS; at += 4) {
-            const int place = (warpgroup * ROW_TILES + i) * (SUMS / 4) + at / 4;
-            parts[place * WARPGROUP + thread] =
-                make_float4(sums[i][at], sums[i][at + 1], sums[i][at + 2], sums[i][at + 3]);
+        for (int at = 0; at < SHARE; ++at) {
+            const int first = (to * SHARE + at) * 4;
+            const float* const four = &sums[first / SUMS][first % SUMS];
+            store_async_to_rank((float*)(parts + place_of_part(to, rank, warpgroup, at)), to,
+                                make_float4(four[0], four[1], four[2], four[3]), arrived);
         }
     }
 }
 
-// C = alpha * sum + beta * C for one element, if it is there.
-__device__ __forceinline__ void store_sum(float sum, int row, int column, int M, int N, float alpha,
-                                          float beta, Result* C, int ldc) {
-    if (row >= M || column >= N) {
-        return;
-    }
-    Result* const to = C + (long long)row * ldc + column;
-    float value = alpha * sum;
-    if (beta != 0.0f) {
-        value += beta * *to;
-    }
-    *to = value;
+// The place in C of one of the four sums that a thread has from each 8 columns of an instruction.
+struct Position {
+    int row, column;
+};
+
+__device__ __forceinline__ Position position_of(int m0, int n0, int four, int i) {
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    const int tile = four / (SUMS / 4);
+    const int second = four % (SUMS / 4) * 8 + lane % 4 * 2 + i % 2;
+    return {m0 + second, n0 + column_of(tile, warp, lane, i / 2)};
 }
 
-// Adds up this block's share of the tile at row m0 and column n0, always in the order of k.
+// Adds up this block's share of the tile at row m0 and column n0, always in the order of k, and
+// writes it to C.
 __device__ __forceinline__ void add_parts(const float4* parts, int rank, int warpgroup, int m0,
-                                          int n0, int M, int N, float alpha, float beta, Result* C,
-                                          int ldc) {
-    constexpr int SHARE = ROW_TILES * SUMS / 4 / SPLIT_K;
-    const int thread = threadIdx.x % WARPGROUP;
-    const int warp = thread / 32;
-    const int lane = thread % 32;
+                                          int n0, const Update& update,
+                                          const float (&sums)[ROW_TILES][SUMS]) {
+    float results[SHARE][4];
     #pragma unroll
-    for (int own = 0; own < SHARE; ++own) {
-        const int at = rank * SHARE + own;
-        const int place = warpgroup * (ROW_TILES * SUMS / 4) + at;
-        float sum[4] = {};
+    for (int at = 0; at < SHARE; ++at) {
+        float4 sum = {};
         #pragma unroll
         for (int block = 0; block < SPLIT_K; ++block) {
-            const float4 part =
-                load_from_rank((const float*)(parts + place * WARPGROUP + thread), block);
-            sum[0] += part.x;
-            sum[1] += part.y;
-            sum[2] += part.z;
-            sum[3] += part.w;
+            const int first = (block * SHARE + at) * 4;
+            const float* const own = &sums[first / SUMS][first % SUMS];
+            float4 part = parts[place_of_part(rank, block, warpgroup, at)];
+            if (block == rank) {
+                part = make_float4(own[0], own[1], own[2], own[3]);
+            }
+            sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
         }
-        const int first = at / (SUMS / 4) * 64 + 16 * warp + lane / 4;
-        const int second = at % (SUMS / 4) * 8 + lane % 4 * 2;
+        results[at][0] = update.alpha * sum.x;
+        results[at][1] = update.alpha * sum.y;
+        results[at][2] = update.alpha * sum.z;
+        results[at][3] = update.alpha * sum.w;
+    }
+    if (update.beta != 0.0f) {
         #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int row = m0 + second + i % 2;
-            const int column = n0 + first + i / 2 * 8;
-            store_sum(sum[i], row, column, M, N, alpha, beta, C, ldc);
+        for (int at = 0; at < 4 * SHARE; ++at) {
+            const Position to = position_of(m0, n0, rank * SHARE + at / 4, at % 4);
+            results[at / 4][at % 4] += update.kept(to.row, to.column);
         }
+    }
+    #pragma unroll
+    for (int at = 0; at < 4 * SHARE; ++at) {
+        const Position to = position_of(m0, n0, rank * SHARE + at / 4, at % 4);
+        update.store(results[at / 4][at % 4], to.row, to.column);
     }
 }
 
@@ -492,10 +572,13 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(THREADS, 
                 const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C, int ldc,
                 const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    unsigned long long* const barriers = (unsigned long long*)(shared + STAGES * SLOT_BYTES);
+    float4* const parts = (float4*)(shared + STAGES * SLOT_BYTES);
+    unsigned long long* const barriers = (unsigned long long*)((char*)parts + PARTS_BYTES);
+    // When the parts of all others are there.
+    unsigned long long* const arrived = barriers + 2 * STAGES;
     Ring ring = {shared, barriers, barriers + STAGES};
-    const int warpgroup = threadIdx.x / WARPGROUP;
-    const int thread = threadIdx.x % WARPGROUP;
+    const int warp = warp_number();
+    const int warpgroup = warp / 4;
 
     if (threadIdx.x == CONSUMERS * WARPGROUP) {
         prefetch_tensor_map(map_a);
@@ -505,8 +588,11 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(THREADS, 
             // The warps that let go of it.
             mbarrier_init(ring.empty + slot, 4 * CONSUMERS);
         }
+        mbarrier_init(arrived, 1);
         mbarrier_fence_init();
+        mbarrier_arrive_expect(arrived, PARTS_BYTES);
     }
+    cluster_arrive_relaxed();
     __syncthreads();
 
     Tiles tiles;
@@ -522,42 +608,34 @@ extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(THREADS, 
     if (warpgroup == CONSUMERS) {
         // Fetch: one thread keeps the ring full, across the ends of tiles.
         give_up_registers();
-        if (thread == 0) {
+        if (warp % 4 == 0 && is_elected()) {
             for (int tile = first_tile; tile < tiles.count(); tile += stride) {
-                const int m0 = tiles.row(tile);
-                const int n0 = tiles.column(tile);
+                const Place place = tiles.place(tile);
                 for (int slab = 0; slab < num_slabs; ++slab) {
                     const int k0 = (first_slab + slab) * BK;
                     unsigned long long* const full = ring.full + ring.next;
                     mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);
                     mbarrier_arrive_expect(full, SLOT_BYTES);
-                    fetch_a(ring.slab_a(), map_a, m0, k0, full);
-                    fetch_b(ring.slab_b(), map_b, n0, k0, full);
+                    fetch_a(ring.slab_a(), map_a, place.m0, k0, full);
+                    fetch_b(ring.slab_b(), map_b, place.n0, k0, full);
                     ring.advance();
                 }
             }
         }
+        cluster_wait_acquire();
     } else {
         take_registers();
         float sums[ROW_TILES][SUMS];
-        // Multiply and store.
+        // Multiply and add up.
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
-        for (int tile = first_tile; tile < tiles.count(); tile += stride) {
-            multiply_tile(ring, num_slabs, row, column, sums);
-            leave_sums((float4*)shared, warpgroup, thread, sums);
-        }
+        const Place place = tiles.place(first_tile);
+        multiply_tile(ring, num_slabs, row, column, sums);
+        // Long since: all barriers are there.
+        cluster_wait_acquire();
+        send_sums(parts, arrived, rank, warpgroup, sums);
+        mbarrier_wait(arrived, 0);
+        add_parts(parts, rank, warpgroup, place.m0 + row, place.n0 + column,
+                  {M, N, alpha, beta, C, ldc}, sums);
     }
-
-    // Add: each block its share of the tile, from the parts of all.
-    cluster_sync();
-    if (warpgroup < CONSUMERS) {
-        const int m0 = tiles.row(first_tile) + warpgroup / (BN / WN) * WM;
-        const int n0 = tiles.column(first_tile) + warpgroup % (BN / WN) * WN;
-        add_parts((const float4*)shared, rank, warpgroup, m0, n0, M, N, alpha, beta, C, ldc);
-    }
-
-    // No block leaves while others read its parts.
-    cluster_arrive_relaxed();
-    cluster_wait_acquire();
 }

@@ -51,6 +51,29 @@ constexpr int THREADS = PRODUCERS + 256;
 constexpr int NEXT_K = 2;
 constexpr int LOWER = 4;
 
+// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
+// and what follows from it, such as where products and copies find their operands, lies in the
+// warp's own registers, from where their instructions take it.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+}
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// True in one thread of a warp, always the same; by all of them. Where a comparison of threads
+// says who copies, the compiler makes a loop over threads of each copy.
+__device__ __forceinline__ bool is_elected() {
+    unsigned elected;
+    asm volatile(
+        "{\n"
+        ".reg .pred elected;\n"
+        "elect.sync _|elected, 0xffffffff;\n"
+        "selp.u32 %0, 1, 0, elected;\n"
+        "}"
+        : "=r"(elected));
+    return elected != 0;
+}
+#endif  // AUTOGEMM_EMULATOR
+
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // The rank of this block among the blocks of its cluster.
 __device__ __forceinline__ unsigned cluster_rank() {
@@ -878,16 +901,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
     cluster_arrive_relaxed();
     cluster_wait_acquire();
     Ring ring;
-    if (threadIdx.x < PRODUCERS) {
+    const int warp = warp_number();
+    if (warp < PRODUCERS / 32) {
         give_up_registers();
-        if (threadIdx.x == 0) {
+        if (warp == 0 && is_elected()) {
             for (int tile = cluster; tile < num_tiles; tile += clusters) {
                 copy_slabs(shared, filled, freed, space, Place(tile, M, N, rank), rank, ring);
             }
         }
     } else {
         take_registers();
-        const int first_row = ((int)threadIdx.x - PRODUCERS) / 128 * 64;
+        const int first_row = (warp - PRODUCERS / 32) / 4 * 64;
         for (int tile = cluster; tile < num_tiles; tile += clusters) {
             const Place place(tile, M, N, rank);
             float sums[SUMS] = {};

@@ -1,10 +1,8 @@
 """Faults on a card: each costs its candidate, the next one is measured as if nothing had been."""
 
-import functools
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,7 +25,6 @@ from gpu_kernels import (
     Build,
     Fault,
     family_candidate,
-    plain_candidate,
     sleeping,
 )
 
@@ -49,25 +46,6 @@ OPTIONS = MeasureOptions(deadline_s=10.0)
 needs_sanitizer = pytest.mark.skipif(
     find_sanitizer() is None, reason="compute-sanitizer is not installed"
 )
-
-
-@pytest.fixture(scope="module")
-def target() -> Iterator[CudaTarget]:
-    target = CudaTarget()
-    yield target
-    target.close()
-
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
-    compiler = Compiler(tmp_path_factory.mktemp("cubins"))
-    yield compiler
-    compiler.close()
-
-
-@pytest.fixture
-def build(target: CudaTarget, compiler: Compiler) -> Build:
-    return functools.partial(plain_candidate, compiler=compiler, device=target.device)
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """The CUDA target on a card: right kernels are timed, wrong ones found, broken ones survived."""
 
-import functools
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +19,6 @@ from gpu_kernels import (
     Build,
     Fault,
     family_candidate,
-    plain_candidate,
     sleeping,
 )
 
@@ -37,25 +34,6 @@ pytestmark = pytest.mark.gpu
 # Padded rows of C and both scalars, so that every kind of stray access has somewhere to show.
 PROBLEM = Problem(150, 131, 77, ldc=140, alpha=1.5, beta=0.5)
 OPTIONS = MeasureOptions(deadline_s=10.0)
-
-
-@pytest.fixture(scope="module")
-def target() -> Iterator[CudaTarget]:
-    target = CudaTarget()
-    yield target
-    target.close()
-
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
-    compiler = Compiler(tmp_path_factory.mktemp("cubins"))
-    yield compiler
-    compiler.close()
-
-
-@pytest.fixture
-def build(target: CudaTarget, compiler: Compiler) -> Build:
-    return functools.partial(plain_candidate, compiler=compiler, device=target.device)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """What the emulator holds for right, a card of compute capability 9.0 computes rightly too."""
 
-from collections.abc import Iterator
-
 import pytest
 from handover import KERNELS
 
@@ -17,19 +15,10 @@ RIGHT = [(kernel, name) for kernel in KERNELS for name in ("", *KERNELS[kernel].
 
 
 @pytest.fixture(scope="module")
-def target() -> Iterator[CudaTarget]:
-    target = CudaTarget()
+def target(target: CudaTarget) -> CudaTarget:
     if target.device.arch < 90:
         pytest.skip(f"{target.device.name} has no clusters")
-    yield target
-    target.close()
-
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
-    compiler = Compiler(tmp_path_factory.mktemp("cubins"))
-    yield compiler
-    compiler.close()
+    return target
 
 
 @pytest.mark.parametrize(("kernel", "name"), RIGHT)

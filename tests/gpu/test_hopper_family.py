@@ -5,7 +5,6 @@ there too, and goes the whole way of a family.
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
 
@@ -28,19 +27,10 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(scope="module")
-def target() -> Iterator[CudaTarget]:
-    target = CudaTarget()
+def target(target: CudaTarget) -> CudaTarget:
     if target.device.arch != 90:
         pytest.skip(f"{target.device.name} has no wgmma")
-    yield target
-    target.close()
-
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
-    compiler = Compiler(tmp_path_factory.mktemp("cubins"))
-    yield compiler
-    compiler.close()
+    return target
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.label)

@@ -1,7 +1,5 @@
 """The ladder, the libraries, the ceilings and the profiler on a card."""
 
-from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,18 +19,6 @@ from autogemm.targets.cuda.ceilings import ceilings_source
 from autogemm.targets.cuda.profiler import find_profiler
 
 pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(scope="module")
-def target() -> Iterator[CudaTarget]:
-    with closing(CudaTarget()) as target:
-        yield target
-
-
-@pytest.fixture(scope="module")
-def compiler() -> Iterator[Compiler]:
-    with closing(Compiler()) as compiler:
-        yield compiler
 
 
 @pytest.mark.parametrize("size", [(256, 256, 256), (260, 132, 100)])

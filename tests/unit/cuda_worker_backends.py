@@ -1,6 +1,7 @@
 """Backends without a GPU for test_cuda_worker.py: what a candidate does is in its config."""
 
 import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -27,12 +28,30 @@ FAKE_DEVICE = Device(
 )
 
 
+# A candidate that is killed at work has run for so long.
+KILLED_AFTER_S = 0.3
+
+
+def note(line: str) -> int:
+    """Append it to the file FAKE_BACKEND_LOG, if there is one; how often it stands there now."""
+    if not (log := os.environ.get("FAKE_BACKEND_LOG")):
+        return 0
+    with Path(log).open("a") as file:
+        file.write(f"{line}\n")
+    return Path(log).read_text().splitlines().count(line)
+
+
 def end_the_process(act: str) -> None:
     """What needs to be killed, or dies."""
     if act == "hang":
+        note("hangs")
         time.sleep(600)
-    if act == "slow":
-        time.sleep(0.6)
+    if act == "interrupt":
+        os.kill(os.getppid(), signal.SIGINT)
+        time.sleep(600)
+    if act == "killed once" and note("is killed") == 1:
+        time.sleep(KILLED_AFTER_S)
+        os.kill(os.getpid(), 9)
     if act == "die":
         os.kill(os.getpid(), 9)
     if act == "exit":
@@ -59,9 +78,7 @@ class FakeBackend:
     def prepare(self, request: Prepare) -> Prepared:
         if request.problem.m > 1000:
             raise UsageError("larger than the card")
-        if log := os.environ.get("FAKE_BACKEND_LOG"):
-            with Path(log).open("a") as file:
-                file.write(f"prepare {request.problem.label}\n")
+        note(f"prepare {request.problem.label}")
         self.prepared = request
         return Prepared(100.0)
 
@@ -125,6 +142,15 @@ class SlowToFree(FakeBackend):
     def prepare(self, request: Prepare) -> Prepared:
         if not self.has_room:
             raise UsageError("64 nn f32 needs 1.0 GiB on the card, 0.0 GiB are free")
+        return super().prepare(request)
+
+
+class GivesNoMemory(SlowToFree):
+    """The same, told by the driver."""
+
+    def prepare(self, request: Prepare) -> Prepared:
+        if not self.has_room:
+            raise DeviceError("the GPU is out of memory")
         return super().prepare(request)
 
 

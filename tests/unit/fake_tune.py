@@ -1,22 +1,38 @@
-"""``python fake_tune.py FOLDER DELAY_S ARGUMENTS...``: the command line with a fake card.
+"""``python fake_tune.py FOLDER HOLD ARGUMENTS...``: the command line with a fake card.
 
-Run by tests that kill or interrupt it. Each measured config is a line of FOLDER/measured.log.
+Run by tests that kill or interrupt it. Each measured config is a line of FOLDER/measured.log, when
+it is begun. The HOLDth one (0: none) keeps the card busy until there is a file FOLDER/go.
 """
 
 import sys
 from pathlib import Path
+from typing import Any
 
 from fake_target import FakeCompiler, FakeTarget, tiny_family, twin_family
+from waiting import wait_until
 
 import autogemm.compile
 import autogemm.tuning
 from autogemm.cli import main
+from autogemm.outcome import Outcome
 from autogemm.tuning import Chosen
+
+
+class HeldTarget(FakeTarget):
+    def __init__(self, folder: Path, hold: int) -> None:
+        super().__init__(log=folder / "measured.log")
+        self._go, self._hold = folder / "go", hold
+
+    def measure(self, *arguments: Any) -> Outcome:
+        outcome = super().measure(*arguments)
+        if len(self.measured) == self._hold:
+            wait_until(self._go.exists, "the test lets the card go on")
+        return outcome
 
 
 def run() -> None:
     folder = Path(sys.argv[1])
-    target = FakeTarget(delay_s=float(sys.argv[2]), log=folder / "measured.log")
+    target = HeldTarget(folder, int(sys.argv[2]))
     tiny_family(folder / "tiny")
     twin_family(folder / "twin")
     autogemm.compile.Compiler = FakeCompiler  # type: ignore[assignment,misc]

@@ -2,17 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from export_samples import split_family, stored_kernel
-from store_samples import CERTIFICATE, SPEC, T4, fill, new_store, ok, source
+from store_samples import CERTIFICATE, H100, SPEC, T4, config, fill, new_store, ok, source
 
 from autogemm.certificate import Certificate, Check, Verdict
 from autogemm.cli import main
 from autogemm.codegen import export_cuda
+from autogemm.dispatch import tuned_sizes
 from autogemm.errors import NotFoundError
 from autogemm.problem import Problem
 from autogemm.space import Family
@@ -20,6 +21,7 @@ from autogemm.store import BestQuery, Store
 
 SQUARE = Problem(64, 64, 64)
 NOW = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
+LATER = replace(CERTIFICATE, made_at=NOW + timedelta(hours=1))
 FAILED = Certificate((Check("racecheck", Verdict.FAILED, "a hazard\nin two lines"),), NOW)
 
 
@@ -69,7 +71,7 @@ def test_a_kernel_that_failed_is_never_the_best(store: Store) -> None:
     assert store.stored_kernel(query).source == source(64)
     (row,) = store.best(query)
     assert row.config == source(64).config
-    store.record_certificate(1, source(128).sha256, CERTIFICATE)
+    store.record_certificate(1, source(128).sha256, LATER)
     assert store.stored_kernel(query).source == source(128), "it passes now"
 
 
@@ -85,6 +87,23 @@ def test_a_certificate_holds_for_its_device(store: Store) -> None:
     other = store.begin_run(replace(SPEC, device=T4))
     store.record_trial(other, 0, ok(128, 9000.0), source(128))
     assert store.stored_kernel(BestQuery(run_id=other)).certificate is None
+    store.record_certificate(1, source(128).sha256, FAILED)
+    # It passes on another card, which says nothing of this one; and the other way round.
+    store.record_certificate(other, source(128).sha256, LATER)
+    assert store.stored_kernel(BestQuery(run_id=1)).source == source(64)
+    assert store.stored_kernel(BestQuery(run_id=other)).source == source(128)
+
+
+def test_a_kernel_that_failed_is_no_winner_for_those_who_dispatch(store: Store) -> None:
+    run, *_ = store.decided()
+    assert [entry.config for entry in run.finals.entries] == [config(128), config(64)]
+    store.record_certificate(1, source(128).sha256, FAILED)
+    (run,) = store.decided()
+    assert [entry.config for entry in run.finals.entries] == [config(64)]
+    (tuned,) = tuned_sizes(store.decided(), H100)
+    assert (tuned.winner, tuple(tuned.times_us)) == (config(64), (config(64),))
+    store.record_certificate(1, source(64).sha256, FAILED)
+    assert store.decided() == []
 
 
 def test_db_show_prints_the_checks(store: Store, tmp_path: Path) -> None:

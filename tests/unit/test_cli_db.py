@@ -230,7 +230,7 @@ def test_export_to_a_file(database: Path, tmp_path: Path) -> None:
     for form in ("--csv", "--json"):
         for _ in range(2):
             result = db("export", form, "-o", str(target), "--run", "1")
-            assert (result.exit_code, result.stdout) == (0, "")
+            assert (result.exit_code, result.stderr) == (0, "")
         assert target.read_text() == db("export", form, "--run", "1").stdout
         target.unlink()
     trials = [(row["run_id"], row["number"]) for row in rows_of("export")]

@@ -35,11 +35,20 @@ def test_help_names_all_formats() -> None:
         assert "Examples:" in db(command, "-h").stdout
 
 
+def test_the_name_says_the_format(database: Path, tmp_path: Path) -> None:
+    for name, form in (("a.csv", "csv"), ("a.jsonl", "jsonl"), ("a.json", "json"), ("a", "json")):
+        assert db("export", "-o", tmp_path / name).exit_code == 0
+        assert (tmp_path / name).read_text() == db("export", "--format", form).stdout
+    assert db("export", "--json", "-o", tmp_path / "b.csv").exit_code == 0
+    assert json.loads((tmp_path / "b.csv").read_text())
+
+
 def test_out_and_in_again(database: Path, tmp_path: Path) -> None:
     file = tmp_path / "all.jsonl.gz"
     for _ in range(2):
         done = db("export", "--format", "jsonl", "-o", file)
-        assert (done.exit_code, done.output) == (0, "")
+        said = f"{file}: jsonl, {file.stat().st_size:,} bytes\n"
+        assert (done.exit_code, done.output) == (0, said)
     assert gzip.decompress(file.read_bytes()).decode() == db("export", "-f", "jsonl").stdout
     other = tmp_path / "new" / "b.db"
     told = db("import", file, "--db", other, "--dry-run")

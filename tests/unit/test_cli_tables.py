@@ -1,7 +1,5 @@
 """Tables for people: aligned, never folded in pipes, folded where a terminal is too narrow."""
 
-import os
-import shutil
 import subprocess
 import sys
 from typing import Any
@@ -48,7 +46,7 @@ def on_terminal(
         {"kernel": "cuBLAS", "time_us": 49.95, "measured_at": "2026-11-21 13:25"},
     ]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    monkeypatch.setenv("COLUMNS", str(columns))
     print_table(rows, ("kernel", "time_us", "measured_at"))
     return click.unstyle(capsys.readouterr().out).splitlines()
 
@@ -73,7 +71,7 @@ def test_where_no_folding_helps_each_row_has_lines_of_its_own(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((40, 24)))
+    monkeypatch.setenv("COLUMNS", "40")
     columns = [f"measurement{i}" for i in range(5)]
     print_table([dict.fromkeys(columns, 1.5), dict.fromkeys(columns, "two words")], columns)
     lines = click.unstyle(capsys.readouterr().out).splitlines()

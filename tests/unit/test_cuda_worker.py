@@ -2,15 +2,13 @@
 
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from waiting import has_ended, wait_until
 
 from autogemm.child_process import child_environment
 from autogemm.config import Config
@@ -24,6 +22,9 @@ from autogemm.targets.cuda import devices as devices_module
 
 BACKEND = "cuda_worker_backends:FakeBackend"
 PROBLEM = Problem(64, 64, 64)
+# A busy machine takes its time to answer: only where a candidate hangs is the deadline short.
+PATIENT = MeasureOptions(deadline_s=100.0)
+IMPATIENT = MeasureOptions(deadline_s=1.0)
 
 
 def candidate(act: str) -> Candidate:
@@ -43,7 +44,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def target(log: Path) -> Iterator[CudaTarget]:
     target = CudaTarget(backend=BACKEND)
-    target.prepare(PROBLEM, MeasureOptions(deadline_s=1.0))
+    target.prepare(PROBLEM, PATIENT)
     yield target
     target.close()
 
@@ -71,7 +72,6 @@ def test_outcomes_carry_compile_facts_and_the_parents_clock(target: CudaTarget) 
 @pytest.mark.parametrize(
     ("act", "status", "says", "tries"),
     [
-        ("hang", Status.TIMED_OUT, "no answer within 1 s", 1),
         # The system may have ended it: the candidate is tried again.
         ("die", Status.CRASHED, "killed by signal 9", 2),
         ("exit", Status.CRASHED, "exit code 3): Segmentation fault in the driver", 2),
@@ -93,27 +93,30 @@ def test_a_broken_worker_becomes_an_outcome_and_is_replaced(  # noqa: PLR0917
     assert log.read_text() == "prepare 64 nn f32\n" * (1 + tries)
 
 
+def test_a_hanging_worker_is_ended_at_the_deadline(target: CudaTarget, log: Path) -> None:
+    target.prepare(PROBLEM, IMPATIENT)
+    pid = worker_pid(target)
+    outcome = target.measure(candidate("hang"), None)
+    assert outcome.status is Status.TIMED_OUT
+    assert "no answer within 1 s" in outcome.reason
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    # It would hang for 600 s; and it is not given another try.
+    assert 1.0 <= outcome.measure_seconds < 100.0
+    assert log.read_text().count("hangs") == 1
+    assert worker_pid(target) != pid
+
+
 def test_an_answer_out_of_turn_is_an_error_of_the_worker(target: CudaTarget) -> None:
     with pytest.raises(DeviceError, match="out of turn"):
         target.measure(candidate("out of turn"), None)
     assert target.measure(candidate("fine"), None).status is Status.OK
 
 
-def test_a_hanging_worker_is_gone_after_the_deadline(target: CudaTarget) -> None:
-    pid = worker_pid(target)
-    begin = time.perf_counter()
-    target.measure(candidate("hang"), None)
-    assert time.perf_counter() - begin < 5
-    with pytest.raises(ProcessLookupError):
-        os.kill(pid, 0)
-
-
 def test_ctrl_c_while_measuring_leaves_no_stale_answer(target: CudaTarget) -> None:
     pid = worker_pid(target)
-    timer = threading.Timer(0.3, signal.raise_signal, (signal.SIGINT,))
-    timer.start()
     with pytest.raises(KeyboardInterrupt):
-        target.measure(candidate("hang"), None)
+        target.measure(candidate("interrupt"), None)
     assert worker_pid(target) != pid
 
 
@@ -194,17 +197,7 @@ def test_a_killed_parent_takes_its_hanging_worker_along() -> None:
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         parent.kill()
-    give_up = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and not _is_zombie(pid):
-        assert time.monotonic() < give_up, "the worker outlives its parent"
-        time.sleep(0.1)
-
-
-def _is_zombie(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
+    wait_until(lambda: has_ended(pid), "the worker ends with its parent")
 
 
 def test_the_parent_imports_neither_cupy_nor_numpy() -> None:
@@ -221,7 +214,7 @@ def test_the_parent_imports_neither_cupy_nor_numpy() -> None:
 
 def test_without_cupy_there_is_no_device_and_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     devices_module.probed.cache_clear()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: None)
     try:
         assert devices_module.attached_devices() == []
         assert "pip install 'autogemm[cuda12]'" in devices_module.why_no_device()
@@ -234,7 +227,7 @@ def test_a_probe_that_talks_nonsense_is_no_device(
     monkeypatch: pytest.MonkeyPatch, stdout: str
 ) -> None:
     devices_module.probed.cache_clear()
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("importlib.util.find_spec", lambda *_: object())
     done = subprocess.CompletedProcess([], 0, stdout, "")
     monkeypatch.setattr(subprocess, "run", lambda *args, **options: done)
     try:

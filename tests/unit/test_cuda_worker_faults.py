@@ -6,10 +6,13 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
-from test_cuda_worker import BACKEND, PROBLEM, candidate, worker_pid
+from cuda_worker_backends import KILLED_AFTER_S
+from test_cuda_worker import BACKEND, IMPATIENT, PROBLEM, candidate, log, worker_pid
+from waiting import has_ended, wait_until
 
 from autogemm.child_process import own_memory_bytes
 from autogemm.errors import DeviceError, UsageError
@@ -18,11 +21,13 @@ from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda import target as target_module
 
+__all__ = ["log"]
+
 
 @pytest.fixture
-def target() -> Iterator[CudaTarget]:
+def target(log: Path) -> Iterator[CudaTarget]:
     target = CudaTarget(backend=BACKEND)
-    target.prepare(PROBLEM, MeasureOptions(deadline_s=20.0, host_memory_bytes=2**28))
+    target.prepare(PROBLEM, MeasureOptions(deadline_s=100.0, host_memory_bytes=2**28))
     yield target
     target.close()
 
@@ -31,28 +36,27 @@ def test_a_candidate_that_takes_the_hosts_memory_is_stopped(target: CudaTarget) 
     outcome = target.measure(candidate("grow"), None)
     assert outcome.status is Status.CRASHED
     assert "GiB of host memory, it may take 0.2" in outcome.reason
-    assert outcome.measure_seconds < 10
     assert target.measure(candidate("fine"), None).status is Status.OK
 
 
 def test_a_worker_that_the_system_ends_while_idle_costs_no_candidate(target: CudaTarget) -> None:
     pid = worker_pid(target)
     os.kill(pid, signal.SIGKILL)
-    time.sleep(0.1)
+    wait_until(lambda: has_ended(pid), "the worker is dead")
     assert worker_pid(target) != pid
 
 
 def test_a_worker_that_the_system_ends_at_work_costs_time_only(target: CudaTarget) -> None:
     pid = worker_pid(target)
-    threading.Timer(0.3, os.kill, (pid, signal.SIGKILL)).start()
-    outcome = target.measure(candidate("slow"), None)
+    outcome = target.measure(candidate("killed once"), None)
     assert outcome.status is Status.OK
-    assert outcome.measure_seconds > 0.6
-    assert outcome.time_us != pid
+    # Both tries.
+    assert outcome.measure_seconds > KILLED_AFTER_S
+    assert outcome.time_us not in {None, pid}
 
 
 def test_a_stopped_worker_is_replaced_at_its_deadline(target: CudaTarget) -> None:
-    target.prepare(PROBLEM, MeasureOptions(deadline_s=1.0))
+    target.prepare(PROBLEM, IMPATIENT)
     pid = worker_pid(target)
     os.kill(pid, signal.SIGSTOP)
     assert target.measure(candidate("fine"), None).status is Status.TIMED_OUT
@@ -82,7 +86,7 @@ def slow_to_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cu
     monkeypatch.setenv("FAKE_BACKEND_FAILS", "2")
     monkeypatch.setattr(target_module, "RESTART_PAUSES_S", (0.0, 0.0, 0.0))
     target = CudaTarget(backend="cuda_worker_backends:SlowToFree")
-    target.prepare(PROBLEM, MeasureOptions(deadline_s=20.0))
+    target.prepare(PROBLEM, MeasureOptions(deadline_s=100.0))
     yield target
     target.close()
 
@@ -101,18 +105,30 @@ def test_a_card_that_stays_full_ends_the_run(
         slow_to_free.measure(candidate("fine"), None)
 
 
-def test_closing_does_not_wait_for_a_candidate(target: CudaTarget) -> None:
+def test_no_finalist_pays_for_a_card_that_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does a moment later: too late for the first, who would count as wrong for ever."""
+    monkeypatch.setenv("FAKE_BACKEND_STARTS", str(tmp_path / "starts"))
+    monkeypatch.setenv("FAKE_BACKEND_FAILS", "5")
+    monkeypatch.setattr(target_module, "RESTART_PAUSES_S", (0.0, 0.0, 0.0))
+    with closing(CudaTarget(backend="cuda_worker_backends:GivesNoMemory")) as target:
+        target.prepare(PROBLEM, MeasureOptions(deadline_s=20.0))
+        with pytest.raises(DeviceError, match="out of memory"):
+            target.finals([candidate("fine"), candidate("die in company")], rounds=2, seed=0)
+
+
+def test_closing_does_not_wait_for_a_candidate(target: CudaTarget, log: Path) -> None:
     outcomes = []
     thread = threading.Thread(
         target=lambda: outcomes.append(target.measure(candidate("hang"), None))
     )
     thread.start()
-    time.sleep(0.5)
-    begin = time.perf_counter()
+    wait_until(lambda: "hangs" in log.read_text(), "the candidate is at work")
+    begin = time.monotonic()
     target.close()
-    thread.join(5)
-    assert not thread.is_alive()
-    assert time.perf_counter() - begin < 2
+    thread.join()
+    assert time.monotonic() - begin < 50, "the deadline of the candidate was waited for"
     assert [outcome.status for outcome in outcomes] == [Status.CRASHED]
 
 
@@ -127,6 +143,7 @@ def test_a_target_that_is_forgotten_leaves_no_worker() -> None:
 
 
 def test_memory_of_a_process_is_told() -> None:
+    gc.collect()
     before = own_memory_bytes(os.getpid())
     hoard = bytearray(os.urandom(2**20)) * 64
     assert 48 * 2**20 < own_memory_bytes(os.getpid()) - before < 96 * 2**20

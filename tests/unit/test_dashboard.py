@@ -1,10 +1,8 @@
 """optuna-dashboard opens the tuning database and shows what the tuner did."""
 
 import json
-import socket
 import subprocess
 import sys
-import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,45 +12,47 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from postgres_server import PostgresServer
+from waiting import PATIENCE_S
 
 from autogemm.cli import main
 
 pytest.importorskip("optuna_dashboard", reason="optuna-dashboard is not installed")
 
 
+# At a port that is free: one that was free a moment ago may be somebody else's by now.
+SERVER = """
+import sys
+from wsgiref.simple_server import make_server
+from optuna_dashboard import wsgi
+with make_server("127.0.0.1", 0, wsgi(sys.argv[1])) as server:
+    print(server.server_port, flush=True)
+    server.serve_forever()
+"""
+
+
 @contextmanager
 def dashboard(storage: str, log: Path) -> Iterator[str]:
     """The address of a dashboard's pages."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    program = "from optuna_dashboard._cli import main; main()"
-    with log.open("wb") as output:
+    with log.open("wb") as errors:
         server = subprocess.Popen(
-            [sys.executable, "-c", program, "--host", "127.0.0.1", "--port", str(port), storage],
-            stdout=output,
-            stderr=output,
+            [sys.executable, "-c", SERVER, storage], stdout=subprocess.PIPE, stderr=errors
         )
-    try:
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                break
-            except OSError:
-                assert server.poll() is None, log.read_text()
-                assert time.monotonic() < deadline, log.read_text()
-                time.sleep(0.05)
-        yield f"http://127.0.0.1:{port}"
-    finally:
-        server.terminate()
-        server.wait(30)
+    assert server.stdout is not None
+    with server.stdout:
+        try:
+            # It listens before it says where; if it ends instead, it has said why.
+            port = server.stdout.readline().decode().strip()
+            assert port, log.read_text()
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.kill()
+            server.wait()
 
 
 def fetched(address: str) -> bytes:
     # Not through a proxy of this machine.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(address, timeout=30) as answer:
+    with opener.open(address, timeout=PATIENCE_S) as answer:
         content: bytes = answer.read()
     return content
 

@@ -1,6 +1,7 @@
 """Which config a problem gets: its own result, the rule's, another card's, or a guess."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from store_samples import SPEC
@@ -40,7 +41,7 @@ def row(
     entries = sorted((entry(*pair) for pair in times), key=lambda one: one.median_us)
     finals = Finals(tuple(entries), entry(None, 10.0), 1, provenance)
     spec = replace(SPEC, problem=problem, device=device, provenance=provenance)
-    return DecidedRow(run_id, spec, finals)
+    return DecidedRow(run_id, spec, finals, datetime(2026, 11, run_id, tzinfo=UTC))
 
 
 def chooser(*rows: DecidedRow, device: Device = H100) -> Chooser:

@@ -20,7 +20,7 @@ from bench_samples import fill_bench
 from broken_files import broken
 from exchange_samples import filled_store, written
 from fake_target import tiny_family, tiny_recording
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_tuner_caches import cache_text, content
 from store_samples import SPEC, failed, fill, new_store, ok, source
@@ -238,12 +238,7 @@ MARKS = [
         lambda parts: "".join(parts).encode()
     )
 )
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=25)
 def test_anything_at_all(data: bytes, database: Database, tmp_path: Path) -> None:
     path = tmp_path / "anything"
     path.write_bytes(data)

@@ -257,3 +257,9 @@ def test_nvcc_compiles_it_without_a_warning(folder: Path, options: list[str]) ->
     assert export("--size", "4096", "best.cu").exit_code == 0
     warnings = ["-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra"]
     subprocess.run(["nvcc", *options, *warnings, "best.cu", "-o", "best"], cwd=folder, check=True)
+    if "-c" in options:
+        return
+    for word, code, output in (("--help", 0, "stdout"), ("--rond", 2, "stderr")):
+        asked = subprocess.run([folder / "best", word], capture_output=True, text=True, check=False)
+        assert asked.returncode == code
+        assert "usage: " in getattr(asked, output)

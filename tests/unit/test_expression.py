@@ -301,7 +301,7 @@ def python_value(text: str, env: dict[str, int]) -> int | None:
         return None
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(ANY, ROWS)
 def test_means_what_python_means_and_columns_what_rows_mean(
     pair: Pair, rows: list[tuple[int, int, int]]
@@ -326,7 +326,7 @@ def test_means_what_python_means_and_columns_what_rows_mean(
         assert holds.tolist() == [bool(value) for value in expected]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(SAME_IN_C, st.tuples(*[st.integers(0, 9)] * 3), st.sets(st.sampled_from(NAMES)))
 def test_c_text_has_the_same_value(
     pair: Pair, row: tuple[int, int, int], constant: set[str]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fake_target import tiny_family, tiny_recording
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_tuner_caches import BEST, VALUES, cache_text, content, write_cache
 
@@ -216,7 +216,7 @@ ANYTHING = st.recursive(
 FIELDS = ("device_name", "kernel_name", "problem_size", "tune_params_keys", "cache")
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(field=st.sampled_from([*FIELDS, "MWG", "time", "__error__", "compile_time"]), value=ANYTHING)
 def test_no_value_anywhere_escapes_as_another_error(tmp_path: Path, field: str, value: Any) -> None:
     path = tmp_path / "fuzzed.json"
@@ -230,7 +230,7 @@ def test_no_value_anywhere_escapes_as_another_error(tmp_path: Path, field: str, 
         assert "\n" not in str(error)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(start=st.integers(0, 2000), length=st.integers(0, 40), put=st.binary(max_size=12))
 def test_no_damage_escapes_as_another_error(
     tmp_path: Path, start: int, length: int, put: bytes

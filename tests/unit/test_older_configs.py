@@ -1,7 +1,7 @@
 """A parameter that a family got later has its default in configs that were made before."""
 
 from dataclasses import replace
-from datetime import date
+from datetime import UTC, date, datetime
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,7 @@ def test_it_is_rendered_launched_and_exported_like_todays(family: Family) -> Non
 def test_a_search_starts_from_it(family: Family) -> None:
     entry = FinalsEntry("", OLD, "", (1.0,), 1.0, 1.0, 1.0, tied=False, verification=None)
     finals = Finals((entry,), entry, 1, Provenance.MEASURED)
-    row = DecidedRow(1, replace(SPEC, problem=Problem(32, 64, 64)), finals)
+    spec = replace(SPEC, problem=Problem(32, 64, 64))
+    row = DecidedRow(1, spec, finals, datetime(2026, 11, 1, tzinfo=UTC))
     (start,) = warm_starts([row], replace(SPEC, problem=PROBLEM), (family,), run_id=2)
     assert start.configs == (TODAY,)

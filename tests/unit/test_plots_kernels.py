@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,6 +150,15 @@ def test_sizes_with_short_and_with_long_names(store: Store, tmp_path: Path) -> N
         path = tmp_path / f"{size}.svg"
         assert invoke("plot", "sizes", path, "--size", size).exit_code == 0
         assert size in words(path)
+
+
+def test_sizes_have_numbers_up_the_side_within_one_decade(store: Store, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
+    fill(store)
+    assert invoke("plot", "sizes", tmp_path / "a.svg", "--gpu", "h100").exit_code == 0
+    numbers = [word for word in words(tmp_path / "a.svg") if re.fullmatch(r"[\d,]+(\.\d+)?", word)]
+    # Beside the size itself: of GFLOP/s and of percent.
+    assert len(numbers) > 5, numbers
 
 
 def test_the_ladder_is_of_one_size(store: Store, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The HTML report in a real browser: drawn, filtered, reached by keyboard, nothing loaded."""
 
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 from bench_samples import fill_bench
 from report_samples import PARAMETERS, many_trials
 from store_samples import H100, new_store
+from waiting import PATIENCE_S
 
 from autogemm.analysis import RunTrials
 from autogemm.explain import Missing
@@ -20,6 +22,7 @@ pytest.importorskip("pygments", reason="Pygments is not installed")
 selenium = pytest.importorskip("selenium", reason="Selenium is not installed")
 
 from selenium import webdriver  # noqa: E402
+from selenium.common.exceptions import WebDriverException  # noqa: E402
 from selenium.webdriver.chrome.options import Options  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -37,7 +40,7 @@ Browser = webdriver.Chrome
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     program = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     driver = shutil.which("chromedriver")
     if program is None or driver is None:
@@ -47,7 +50,14 @@ def browser() -> Iterator[Browser]:
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    opened = webdriver.Chrome(options=options, service=Service(driver))
+    # A home of its own, and sockets whose paths are short.
+    home = str(tmp_path_factory.mktemp("home"))
+    surroundings = {**os.environ, "HOME": home, "TMPDIR": "/tmp"}
+    try:
+        opened = webdriver.Chrome(options=options, service=Service(driver, env=surroundings))
+    except WebDriverException as error:
+        # Not the report's doing: no page has been opened.
+        pytest.skip(f"Chromium does not start: {(error.msg or '').splitlines()[:1]}")
     yield opened
     opened.quit()
 
@@ -100,7 +110,7 @@ def draw_all(browser: Browser) -> list[str]:
     figures = browser.find_elements(By.CSS_SELECTOR, "figure.plot")
     for figure in figures:
         browser.execute_script("arguments[0].scrollIntoView({behavior: 'instant'})", figure)
-        WebDriverWait(browser, 30, poll_frequency=0.05).until(
+        WebDriverWait(browser, PATIENCE_S, poll_frequency=0.05).until(
             lambda _, figure=figure: figure.find_elements(
                 By.CSS_SELECTOR, ".main-svg[aria-hidden] .xtitle"
             )
@@ -226,7 +236,7 @@ def test_dark_and_light(browser: Browser, run_url: str) -> None:
 
     assert brightness() == (255, 255)
     emulate(browser, "dark")
-    WebDriverWait(browser, 10).until(lambda _: max(brightness()) < 60)
+    WebDriverWait(browser, PATIENCE_S).until(lambda _: max(brightness()) < 60)
 
 
 def test_a_benchmark_is_drawn(browser: Browser, bench_url: str) -> None:
@@ -237,16 +247,22 @@ def test_a_benchmark_is_drawn(browser: Browser, bench_url: str) -> None:
     assert drawn_points(browser, "sizes") == ["512x256x64", "1024"]
 
 
+def busy_s(browser: Browser) -> float:
+    metrics = browser.execute_cdp_cmd("Performance.getMetrics", {})["metrics"]
+    found: dict[str, float] = {metric["name"]: metric["value"] for metric in metrics}
+    return found["TaskDuration"]
+
+
 def test_ten_thousand_trials_open_soon(browser: Browser, folder: Path) -> None:
-    browser.get(write(folder, "many", many_trials(10_000)))
-    script = "return performance.getEntriesByName('first-contentful-paint').map(e => e.startTime)"
-    (painted_ms,) = WebDriverWait(browser, 20).until(lambda _: browser.execute_script(script))
-    loaded_ms = browser.execute_script(
-        "return performance.getEntriesByType('navigation')[0].loadEventEnd"
-    )
-    # About 0.2 and 0.3 s on two idle cores; a busy machine gets some more.
-    assert painted_ms < 3000
-    assert loaded_ms < 4000
+    url = write(folder, "many", many_trials(10_000))
+    # Of the page's thread on a core, whoever else wants one.
+    browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
+    before_s = busy_s(browser)
+    browser.get(url)
+    script = "return performance.getEntriesByName('first-contentful-paint').length"
+    WebDriverWait(browser, PATIENCE_S).until(lambda _: browser.execute_script(script))
+    # About 0.2 s, and 0.9 s more where Plotly has to be compiled.
+    assert busy_s(browser) - before_s < 4
     assert "9900 of 9900 configs" in browser.find_element(By.ID, "matching").text
     assert draw_all(browser) == RUN_PLOTS
     assert errors(browser) == []

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from runtime_fakes import FakeCompiler, FakeDriver, HostArray, OtherArray, drive
 import autogemm
 from autogemm.errors import UsageError
 from autogemm.problem import Problem
-from autogemm.runtime import calling
+from autogemm.runtime import calling, plans
+from autogemm.runtime.arrays import LIBRARIES, library_of
 
 __all__ = ["driver"]
 
@@ -102,6 +104,20 @@ def test_the_same_shape_once_aligned_and_once_not(driver: FakeDriver) -> None:
             assert_product(a, b, out)
 
 
+def test_where_a_begins_does_not_hide_where_b_does(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a new array: a lies 240 bytes further on, b first as vectors want it, then not."""
+    library = replace(library_of(random(1, 1)), empty=lambda shape, like: empty(*shape))
+    monkeypatch.setitem(LIBRARIES, HostArray, library)
+    whole_a, whole_b = empty(64, 128), empty(64, 72)
+    a = view(whole_a, ..., slice(60, 124))
+    for start in (0, 1):
+        b = view(whole_b, ..., slice(start, 64 + start))
+        a.data[...], b.data[...] = random(64, 64).data, random(64, 64).data
+        assert_product(a, b, autogemm.gemm(a, b))
+
+
 def test_batches_that_begin_anywhere(driver: FakeDriver) -> None:
     """The first is aligned for vectors, the second is not."""
     whole = random(2, 64 * 64 + 1)
@@ -165,6 +181,16 @@ def test_each_stream_has_a_workspace_and_forget_frees_it(driver: FakeDriver) -> 
     assert len(driver.memory) == 2
     autogemm.forget()
     assert driver.memory == {}
+
+
+def test_asking_for_tuning_again_and_again_keeps_one_workspace(
+    driver: FakeDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calling, "tune_on", lambda index, problem, budget_s: None)
+    a, b, out = random(32, 65536), random(65536, 32), empty(32, 32)
+    for _ in range(3):
+        autogemm.gemm(a, b, out, tune=True)
+    assert len(driver.memory) == 1
 
 
 def test_threads_do_not_share_arguments(driver: FakeDriver) -> None:
@@ -241,6 +267,10 @@ def test_tuning_in_place_happens_once(
     autogemm.gemm(a, b, out, tune=2.5)
     autogemm.gemm(a, b, out)
     assert asked == [(0, "1024 nn f32", 10.0)]
+    with monkeypatch.context() as patch:
+        # A loop that always asks for tuning chooses no kernel anew.
+        patch.setattr(plans.Card, "kernel", None)
+        autogemm.gemm(a, b, out, tune=True)
     autogemm.gemm(a, random(1024, 64), empty(1024, 64), tune=2.5)
     assert asked[1:] == [(0, "1024x64x1024 nn f32", 2.5)]
 

@@ -52,7 +52,7 @@ def within(draw: Any, shape: tuple[int, ...]) -> Any:
 
 
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_call_computes_what_numpy_does(data: Any) -> None:
     m, n, k = (data.draw(st.integers(1, 4)) for _ in range(3))
     batches = tuple(data.draw(st.lists(st.integers(1, 3), max_size=2)))

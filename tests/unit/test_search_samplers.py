@@ -36,7 +36,7 @@ def small_time_us(config: Config) -> float:
 
 @pytest.mark.parametrize("sampler", EVERY_SAMPLER)
 @given(data=st.data())
-@settings(max_examples=6, deadline=None, derandomize=True)
+@settings(max_examples=6)
 def test_each_legal_config_is_proposed_once_whatever_is_told(
     sampler: str, data: st.DataObject
 ) -> None:

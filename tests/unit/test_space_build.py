@@ -123,7 +123,7 @@ def test_nearest_takes_the_fewest_steps(family: Family) -> None:
     assert near(BM=64, WM=64, STAGES=1, ORDER="snake")["STAGES"] == 1
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_nearest_is_the_brute_force_minimum(data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -280,7 +280,7 @@ def families(draw: st.DrawFn) -> str:
     )  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(families(), st.sampled_from([1, 2, 5, 2**17]))
 def test_equals_brute_force(text: str, block_rows: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -316,9 +316,10 @@ def large(num_free: int) -> str:
 
 def test_a_million_raw_configs_take_about_a_second(tmp_path: Path) -> None:
     family = load_family(write_family(tmp_path / "mine", large(0)))
-    start = time.perf_counter()
+    # Of this thread on a core, whoever else wants one.
+    start = time.thread_time()
     space = build_space(family, PROBLEM, H100)
-    assert time.perf_counter() - start < 2
+    assert time.thread_time() - start < 1
     assert space.raw_count == 10**6
     expected = sum(
         sum(1 for p4 in range(1, 11) for p5 in range(1, 11) if p4 + p5 < p0 * p2)
@@ -335,9 +336,9 @@ def test_what_an_early_rule_excludes_is_never_built(tmp_path: Path) -> None:
     text = large(4) + "\n  - {require: F0 == 1 and F1 == 2 and F2 == F3, because: b}\n"
     family = load_family(write_family(tmp_path / "mine", text))
     tracemalloc.start()
-    start = time.perf_counter()
+    start = time.thread_time()
     space = build_space(family, PROBLEM, H100)
-    seconds = time.perf_counter() - start
+    seconds = time.thread_time() - start
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert space.raw_count == 10**10

@@ -63,6 +63,13 @@ def test_folder_and_file_and_shipped_name_load_the_same(
     assert load_family(".") == load_family("mine.yaml") == load_family(folder)
 
 
+@pytest.mark.parametrize("name", list_families())
+def test_no_seed_is_there_twice(name: str) -> None:
+    family = load_family(name)
+    completed = [family.completed(seed) for seed in family.seeds]
+    assert len(set(completed)) == len(completed)
+
+
 def test_hashes_change_with_file_template_and_parts(tmp_path: Path) -> None:
     folder = write_family(tmp_path / "mine")
     before = load_family(folder)

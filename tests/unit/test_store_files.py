@@ -325,14 +325,15 @@ def test_an_unreadable_file(plain_user: Path) -> None:
     assert "cannot be opened" in error_of(str(plain_user / "a.db"), create=False)
 
 
-WRITE_50 = """
+WRITE = """
 import sys
+from itertools import count
 from store_samples import SPEC, ok, source
 from dataclasses import replace
 from autogemm.store import open_store
 store = open_store(sys.argv[1])
 run = store.begin_run(replace(SPEC, seed=int(sys.argv[2])))
-for number in range(50):
+for number in range(int(sys.argv[3])) if len(sys.argv) > 3 else count():
     bm = 16 * number + int(sys.argv[2]) * (number % 2)
     store.record_trial(run, number, ok(bm, 1.0 + number), source(bm))
     print(number, flush=True)
@@ -341,7 +342,7 @@ for number in range(50):
 
 def test_two_processes_write_to_one_new_database(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
-    writers = [subprocess_running(WRITE_50, str(path), seed) for seed in "12"]
+    writers = [subprocess_running(WRITE, str(path), seed, "50") for seed in "12"]
     for writer in writers:
         output, _ = writer.communicate(timeout=120)
         assert (writer.returncode, len(output.split())) == (0, 50)
@@ -364,14 +365,13 @@ def test_two_processes_write_to_one_new_database(tmp_path: Path) -> None:
 def test_what_was_recorded_survives_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     new_store(tmp_path).close()
-    writer = subprocess_running(WRITE_50, str(path), "1")
+    writer = subprocess_running(WRITE, str(path), "1")
     assert writer.stdout is not None
     recorded = [int(next(writer.stdout)) for _ in range(20)]
     writer.send_signal(signal.SIGKILL)
     recorded += [int(line) for line in writer.stdout]
     writer.wait()
     writer.stdout.close()
-    assert len(recorded) < 50, "killed too late to show anything"
     with open_store(str(path)) as store:
         run = store.runs()[0]
         assert store.find_unfinished_run(run.spec) == run.run_id
@@ -379,7 +379,7 @@ def test_what_was_recorded_survives_kill_9(tmp_path: Path) -> None:
         # The one in flight may have been committed and not yet reported.
         assert len(stored) in (len(recorded), len(recorded) + 1)
         assert [outcome.time_us for outcome in stored] == [1.0 + i for i in range(len(stored))]
-        store.record_trial(run.run_id, 60, ok(8, 1.0), source(8))
+        store.record_trial(run.run_id, len(stored), ok(8, 1.0), source(8))
     assert is_whole(path)
 
 

@@ -2,7 +2,6 @@
 
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -25,8 +24,8 @@ from autogemm.tuning import Event, SearchStarted, TrialDone, TuneRequest, TuneRe
 NUM_TRIALS = 12
 # Nobody's backup takes longer.
 PATIENCE_S = 30
-# Longer than SQLite and its drivers wait unless they are told.
-LOCKED_S = 8
+# Longer than SQLite and its drivers wait unless they are told, which is 5 s.
+LOCKED_S = 6.5
 
 
 @pytest.fixture
@@ -69,23 +68,19 @@ def stored(path: Path) -> list[Outcome]:
         return store.trials(1)
 
 
-def lock(path: Path, seconds: float) -> None:
-    """Hold the write lock, as another program may; returns once it is held."""
-    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=20)
+def locked(path: Path) -> sqlite3.Connection:
+    """It holds the write lock, as another program may, until it is closed."""
+    connection = sqlite3.connect(
+        path, check_same_thread=False, isolation_level=None, timeout=PATIENCE_S
+    )
     connection.execute("BEGIN IMMEDIATE")
-
-    def release() -> None:
-        time.sleep(seconds)
-        connection.execute("ROLLBACK")
-        connection.close()
-
-    threading.Thread(target=release).start()
+    return connection
 
 
 def test_a_locked_database_is_waited_for(path: Path, request_some: TuneRequest) -> None:
     def on_event(event: Event) -> None:
         if isinstance(event, TrialDone) and event.num_trials == 3:
-            lock(path, LOCKED_S)
+            threading.Timer(LOCKED_S, locked(path).close).start()
 
     with open_store(str(path)) as store:
         result = run(request_some, store, on_event)
@@ -111,12 +106,14 @@ def test_a_lock_that_stays_ends_the_run_which_resumes(
 ) -> None:
     monkeypatch.setattr(autogemm.tuning.ledger, "LOCK_PATIENCE_S", 0.3)
 
+    locks: list[sqlite3.Connection] = []
+
     class LockingTarget(WordyTarget):
         """Nothing is asked for any more when the last one is measured: trials are written next."""
 
         def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
             if len(self.measured) == 2:
-                lock(path, 1.5)
+                locks.append(locked(path))
             return super().measure(candidate, best_us)
 
     request = replace(request_some, trials=3, fix={"BM": (32,), "ECHO": (0,)})
@@ -125,6 +122,8 @@ def test_a_lock_that_stays_ends_the_run_which_resumes(
         pytest.raises(StoreError, match="is locked by another process"),
     ):
         tune(request, LockingTarget(), FakeCompiler(), store)
+    (lock,) = locks
+    lock.close()
     # Those before the last may be measured and not yet stored.
     num_stored = len(stored(path))
     assert num_stored < 3

@@ -18,7 +18,8 @@ from fake_target import (
     tiny_recording,
     twin_family,
 )
-from test_tuning_resume import PATIENCE_S, measured, start, stored, wait_for_trials
+from test_tuning_resume import kill_at, measured, start, stored
+from waiting import PATIENCE_S
 
 import autogemm.compile
 import autogemm.space
@@ -173,15 +174,11 @@ def test_a_recording_chooses_its_family(both: TuneRequest, store: Store, tmp_pat
 def test_kill_9_in_a_run_of_two_families_loses_only_what_was_on_the_card(tmp_path: Path) -> None:
     arguments = ("--sampler", "random", "--budget", "none", "--rounds", "2")
     arguments += ("--family", str(tmp_path / "twin"), "--fix", "ECHO=0")
-    process = start(tmp_path, 0.1, *arguments)
-    wait_for_trials(tmp_path, 8, process)
-    process.kill()
-    process.communicate()
-    before, at_kill = stored(tmp_path), measured(tmp_path)
-    assert len(before) >= len(at_kill) - 2
+    before = kill_at(tmp_path, 8, start(tmp_path, 8, *arguments))
+    assert {str(outcome.config) for outcome in before} == set(measured(tmp_path)[:-1])
     assert {outcome.config.family for outcome in before} == {"tiny", "twin"}
 
-    process = start(tmp_path, 0.0, *arguments)
+    process = start(tmp_path, 0, *arguments)
     out, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, err
     assert f"resumed with {len(before)} trials" in err

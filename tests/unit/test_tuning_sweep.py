@@ -1,7 +1,7 @@
 """Many problems in one run of the program: each once, resumed, crossed with the others' winners."""
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +13,8 @@ from autogemm.config import Config
 from autogemm.device_catalogue import find_device
 from autogemm.dispatch import Snapper, common_table, learn, tuned_sizes
 from autogemm.errors import UsageError
-from autogemm.outcome import Provenance, Status
+from autogemm.kernel import Candidate
+from autogemm.outcome import Disqualified, Finals, Provenance, Status
 from autogemm.problem import Layout
 from autogemm.store import Store, open_store
 from autogemm.tuning import tuner
@@ -117,6 +118,36 @@ def test_crossing_times_the_others_winners_at_each_size(tmp_path: Path, store: S
     target = SizedTarget()
     swept(requests, target, store, cross=True)
     assert target.finalists == []
+
+
+def test_who_is_wrong_at_another_size_wins_no_more(tmp_path: Path, store: Store) -> None:
+    """The winner of the small sizes, found wrong when it is timed at a large one."""
+
+    class Suspicious(SizedTarget):
+        def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+            finals = super().finals(candidates, rounds, seed)
+            is_crossed = self.problem.m > 1000 and len(candidates) > 2
+            lost = [one for one in finals.entries if is_crossed and one.config["BM"] == 16]
+            return replace(
+                finals,
+                entries=tuple(one for one in finals.entries if one not in lost),
+                disqualified=tuple(
+                    Disqualified(one.config, one.kernel_sha256, "1 of 9 is wrong")
+                    for one in lost
+                    if one.config is not None
+                ),
+            )
+
+    swept(requests_for(tmp_path, (64, 500, 3000)), SizedTarget(), store)
+    first = {row.problem.m: row.config for row in store.best()}
+    assert first[64]["BM"] == 16
+    swept(requests_for(tmp_path, (64, 500, 3000)), Suspicious(), store, cross=True)
+    assert {row.problem.m for row in store.best() if row.config == first[row.problem.m]} == {
+        500,
+        3000,
+    }
+    dispatched = tuned_sizes(store.decided(), find_device("h100"))
+    assert [size.winner["BM"] for size in dispatched] == [32, 32, 64]
 
 
 def test_recordings_are_not_crossed(tmp_path: Path, store: Store) -> None:

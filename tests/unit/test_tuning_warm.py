@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,7 @@ def row(
     )
     spec = replace(SPEC, problem=problem, device=device, objective=objective)
     finals = Finals(entries, entries[0], 1, Provenance.MEASURED)
-    return DecidedRow(run_id, spec, finals)
+    return DecidedRow(run_id, spec, finals, datetime(2026, 11, run_id, tzinfo=UTC))
 
 
 def test_distances_have_the_right_order() -> None:

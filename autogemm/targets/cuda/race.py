@@ -141,7 +141,9 @@ def runner_of(
 def interleaved(bench: Bench, runners: Sequence[Runner], request: RunRace) -> list[Telemetry]:
     """One sample a round of each that still takes part; telemetry is read once a round.
 
-    A round in which the card was throttled is run again, as often as there are rounds at most.
+    It ends with the rounds of the one that takes part in most: all may be too slow for as many as
+    were asked for. A round in which the card was throttled is run again, as often as there are
+    rounds at most.
     """
     readings: list[Telemetry] = []
     num_thrown = 0
@@ -150,8 +152,7 @@ def interleaved(bench: Bench, runners: Sequence[Runner], request: RunRace) -> li
     def read() -> None:
         readings.append(bench.card.telemetry.read())
 
-    while len(readings) < request.rounds and runners:
-        running = [one for one in runners if len(readings) < one.rounds]
+    while running := [one for one in runners if len(readings) < one.rounds]:
         for place, index in enumerate(generator.permutation(len(running))):
             meanwhile = read if place == 0 else None
             running[index].samples_us += running[index].stopwatch.samples(1, meanwhile)

@@ -214,9 +214,13 @@ class CudaTarget:
     def _finish_alone(
         self, candidates: tuple[Candidate, ...], rounds: int, seed: int
     ) -> tuple[tuple[Candidate, ...], tuple[Disqualified, ...]]:
-        """Those that get through finals of their own, and those that do not with the reason."""
+        """Those that get through finals of their own, and those that do not with the reason.
+
+        Raises DeviceError when there is no usable card any more, for which no candidate pays.
+        """
         left, lost = [], []
         for candidate in candidates:
+            self._ready_worker()
             try:
                 self._finals((candidate,), rounds, seed)
             except ChildError as error:

@@ -37,7 +37,9 @@ class RecordedTarget:
     def __init__(self, place: Path | None = None, families: Collection[str] = ()) -> None:
         place = place or recording_folder()
         if not place.exists():
-            raise NotFoundError(f"no such recording: {place}")
+            raise NotFoundError(
+                f"no such recording: {place} (a file; autogemm gpus lists those that ship)"
+            )
         paths = recording_paths(place) if place.is_dir() else [place]
         held = [(path, read_recording(path)) for path in paths]
         self._held = [item for item in held if not families or item[1].family in families]

@@ -139,6 +139,10 @@ void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc) {
             mbarrier.owner == block->slot ? 0 : residents[mbarrier.owner].rank + 1;
         report_access(Kind::kRace, place.region, place.offset, 8, true, pc, &init, owner);
     }
+}
+
+// Copies need no such note: a block that ends before they have come loses them, which is told.
+void shadow_mbarrier_arrived(const Mbarrier& mbarrier, uint64_t pc) {
     if (mbarrier.owner != block->slot) {
         remote_accesses[mbarrier.owner][own_number()] =
             this_access({Region::kElsewhere, pc, false, true, false});
@@ -187,6 +191,9 @@ inline void check_source(const BulkCopy& copy) {
         for_each_row(copy.tile, [&](const char* from, uint32_t bytes, uint32_t) {
             access(from, bytes, kUnalignedRead, copy.pc);
         });
+        return;
+    }
+    if (copy.global == nullptr) {
         return;
     }
     const Place from = place_of(copy.global);

@@ -142,6 +142,7 @@ void arrive_at_cluster();
 void wait_for_cluster();
 float4 load_of_rank(const float* shared, unsigned rank);
 void store_of_rank(float* shared, unsigned rank, float4 value);
+void store_async_of_rank(float* shared, unsigned rank, float4 value, void* mbarrier);
 void init_mbarrier(void* mbarrier, unsigned num_arrivals);
 void fence_mbarrier_init();
 void fence_proxy();

@@ -94,6 +94,7 @@ inline void arrive_at(Mbarrier& mbarrier, uint32_t tx_bytes, uint64_t pc) {
     if (mbarrier.pending == 0) {
         refuse_barrier(Misuse::kTooManyArrivals, pc);
     }
+    shadow_mbarrier_arrived(mbarrier, pc);
     shadow_arrived(mbarrier.arriving);
     --mbarrier.pending;
     mbarrier.tx_bytes += tx_bytes;
@@ -133,7 +134,8 @@ inline void land(const BulkCopy& copy) {
     if (copy.tile.map != nullptr) {
         load_tile(copy.tile, owner, copy.shared);
     } else {
-        memcpy(shared_memory_of(owner, copy.shared), copy.global, copy.bytes);
+        const void* const from = copy.global != nullptr ? copy.global : (const char*)&copy.value;
+        memcpy(shared_memory_of(owner, copy.shared), from, copy.bytes);
     }
     shadow_bulk_copy_landed(copy);
     copy.mbarrier->tx_bytes -= copy.bytes;
@@ -186,8 +188,16 @@ __attribute__((noinline)) void copy_bulk(void* shared, const void* global, unsig
                                          void* address) {
     const uint64_t pc = caller(__builtin_return_address(0));
     const BulkCopy copy{static_cast<char*>(shared), static_cast<const char*>(global), bytes,
-                        nullptr, pc, {}};
+                        nullptr, pc, {}, {}};
     issue_bulk_copy(block->rank, copy, address);
+}
+
+__attribute__((noinline)) void store_async_of_rank(float* shared, unsigned rank, float4 value,
+                                                   void* address) {
+    const uint64_t pc = caller(__builtin_return_address(0));
+    const BulkCopy copy{reinterpret_cast<char*>(shared), nullptr, sizeof(value), nullptr, pc, {},
+                        value};
+    issue_bulk_copy(rank, copy, address);
 }
 
 // The same place in the shared memory of several blocks, whose own mbarriers count it.
@@ -203,7 +213,7 @@ __attribute__((noinline)) void copy_bulk_to_ranks(void* shared, const void* glob
                                                   void* address, unsigned ranks) {
     const uint64_t pc = caller(__builtin_return_address(0));
     const BulkCopy copy{static_cast<char*>(shared), static_cast<const char*>(global), bytes,
-                        nullptr, pc, {}};
+                        nullptr, pc, {}, {}};
     issue_to_ranks(copy, address, ranks);
 }
 

@@ -89,11 +89,12 @@ struct StoreGroup {
 // A bulk copy into the shared memory of a block, which may be another one of the cluster.
 struct BulkCopy {
     char* shared;  // as the owner sees it
-    const char* global;  // nullptr: a tile
+    const char* global;  // nullptr: a tile, or a thread's value
     uint32_t bytes;
     Mbarrier* mbarrier;
     uint64_t pc;
     Tile tile;
+    float4 value;
 };
 
 struct Thread {
@@ -196,6 +197,7 @@ void shadow_cluster_arrived(Fences& arriving);
 void shadow_remote_access(const Block& owner, const void* shared, uint32_t size, bool write,
                           uint64_t pc);
 void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t pc);
+void shadow_mbarrier_arrived(const Mbarrier& mbarrier, uint64_t pc);
 void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc);
 void shadow_arrived(Fences& arriving);
 void shadow_waited(const Fences& completed);

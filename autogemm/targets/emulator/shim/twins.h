@@ -35,6 +35,12 @@ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads)
     autogemm_emulator::sync_named(number, num_threads, false);
 }
 
+// Twin of templates/parts/warp_uniform.cu.jinja: the lowest lane, as on a card.
+__forceinline__ bool is_elected() {
+    autogemm_emulator::sync_warp(0xffffffffu);
+    return threadIdx.x % 32 == 0;
+}
+
 // Twin of templates/parts/shared_pointer.cu.jinja.
 __forceinline__ float* in_register(const float* shared) {
     return const_cast<float*>(shared);
@@ -97,6 +103,12 @@ __forceinline__ void copy_bulk(float* shared, const float* global, unsigned num_
 __forceinline__ void copy_bulk_to_ranks(float* shared, const float* global, unsigned num_bytes,
                                         unsigned long long* mbarrier, unsigned ranks) {
     autogemm_emulator::copy_bulk_to_ranks(shared, global, num_bytes, mbarrier, ranks);
+}
+
+// Twin of templates/parts/store_async.cu.jinja.
+__forceinline__ void store_async_to_rank(float* shared, unsigned rank, float4 value,
+                                         unsigned long long* mbarrier) {
+    autogemm_emulator::store_async_of_rank(shared, rank, value, mbarrier);
 }
 
 // Twins of templates/parts/tensor_map_copy.cu.jinja.

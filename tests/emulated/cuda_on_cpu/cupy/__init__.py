@@ -1,8 +1,9 @@
 """The part of CuPy that autogemm uses, on the CPU: device memory is host memory.
 
-Work runs at once when it is queued, or is kept by a stream that captures. Machine code is C++
-source behind ``MACHINE_CODE``; its kernels take the arguments of ``gemm_kernel`` and return 0, or
-anything else to stand for an illegal address.
+Work runs at once when it is queued, or is kept by a stream that captures. It takes the time that
+it had of a core and that its kernels waited (shim.h), however busy the machine is. Machine code is
+C++ source behind ``MACHINE_CODE``; its kernels take the arguments of ``gemm_kernel`` and return 0,
+or anything else to stand for an illegal address.
 """
 
 import ctypes
@@ -157,9 +158,12 @@ class Stream:
         return graph
 
 
+waited_s = 0.0
+
+
 class Event:
     def record(self, stream: Stream) -> None:
-        self.time_s = time.perf_counter()
+        self.time_s = time.thread_time() + waited_s
 
     def synchronize(self) -> None:
         pass
@@ -171,6 +175,7 @@ def elapsed_ms(begin: Event, end: Event) -> float:
 
 loaded: dict[int, Any] = {}
 arguments_of: dict[int, tuple[Any, ...]] = {}
+waits_of: dict[int, ctypes.c_double] = {}
 
 
 def module_load_data(image: bytes) -> int:
@@ -187,6 +192,7 @@ def module_get_function(module: int, name: str) -> int:
     except AttributeError as error:
         raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found") from error
     loaded[id(function)] = function
+    waits_of[id(function)] = ctypes.c_double.in_dll(loaded[module], "waited_s")
     arguments_of[id(function)] = OTHER_ARGUMENTS.get(name, GEMM_ARGUMENTS)
     return id(function)
 
@@ -212,9 +218,14 @@ def launch_kernel(function: int, *configuration: int) -> None:
         for place, kind in enumerate(arguments_of[function])
     ]
 
+    waits = waits_of[function]
+
     def run() -> None:
+        global waited_s  # noqa: PLW0603
         if loaded[function](*arguments):
             raise CUDARuntimeError("cudaErrorIllegalAddress: an illegal memory access")
+        waited_s += waits.value
+        waits.value = 0.0
 
     queue(run)
 

@@ -1,0 +1,57 @@
+"""Bugs to plant where chains of additions end now and then: CHAIN_K; see mutations.py."""
+
+from mutations import TILE, Base, Mutation
+
+from autogemm.problem import Layout, Problem
+
+# Three chains of different lengths, in part of the tiles.
+DEEP = (
+    Problem(33, 67, 300, Layout.NN, ldb=68, ldc=68),
+    Problem(33, 67, 300, Layout.NN, ldb=68, ldc=68, alpha=0.5, beta=-1.5),
+)
+
+CHAIN_BASES: dict[str, Base] = {
+    "chains of slices": Base(
+        TILE
+        | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "apart"}
+        | {"STAGES": 2, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"}
+        | {"CHAIN_K": 128},
+        tuple(Problem(33, 67, 600, ldb=68, ldc=68, beta=each.beta) for each in DEEP),
+    ),
+    "chains of shared tiles": Base(
+        TILE
+        | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "STREAM_BLOCKS": 38}
+        | {"CHAIN_K": 128},
+        # Two tiles more than blocks that share tiles.
+        (Problem(97, 580, 272, beta=-1.5),),
+    ),
+    "chains of few rows": Base(
+        {"BM": 32, "BN": 32, "BK": 16, "TM": 8, "TN": 4, "SLICE_K": 2}
+        | {"SPLIT_K": 1, "STAGES": 3, "CHAIN_K": 64},
+        DEEP,
+        "sgemm_skinny",
+    ),
+}
+
+A, S, R = CHAIN_BASES
+
+LONGER = ("min(num_slabs, slab + CHAIN_SLABS)", "slab + 16")
+
+CHAIN_MUTATIONS: tuple[Mutation, ...] = (
+    Mutation(A, "a chain lost", "THREADS] += sums", "THREADS] = sums"),
+    Mutation(A, "a chain counted twice", "        sums[i % TM][i / TM] = 0.0f;\n", ""),
+    Mutation(A, "begun with what was there", "begin_chains(finished);\n", "\n"),
+    Mutation(A, "threads share a float", "SLABS + (int)threadIdx.x", "SLABS"),
+    Mutation(A, "over the slabs", "shared + SLABS + ", "shared + "),
+    Mutation(A, "over the slabs of the other slice", "SLABS = SLICE_K * 2", "SLABS = 2"),
+    Mutation(A, "the last chain too long", *LONGER),
+    Mutation(A, "only the last chain", "take_finished(finished, sums);", ""),
+    Mutation(S, "a chain lost", "THREADS] += sums", "THREADS] = sums"),
+    Mutation(S, "begun with what was there", "begin_chains(finished);\n", "\n"),
+    Mutation(S, "over the slabs", "shared + SLABS + ", "shared + "),
+    Mutation(S, "the last chain too long", *LONGER),
+    Mutation(R, "a chain lost", "finished[i][j] += sums", "finished[i][j] = sums"),
+    Mutation(R, "a chain counted twice", "            sums[i][j] = 0.0f;\n", ""),
+    Mutation(R, "only the last chain", "end_chain(finished, sums);", ""),
+    Mutation(R, "the last chain too long", "max(0, left - CHAIN_SLABS)", "left - CHAIN_SLABS"),
+)

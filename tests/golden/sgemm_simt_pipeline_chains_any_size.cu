@@ -1,0 +1,527 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
+//
+// Valid for:
+//   M: any, N: any, K: any
+//   A: any leading dimension; accessed float by float
+//   B: any leading dimension; accessed float by float
+//   C: any leading dimension; accessed float by float
+
+// Tile of C owned by one thread block, and the depth of one shared-memory slab.
+constexpr int BM = 64;
+constexpr int BN = 64;
+constexpr int BK = 16;
+
+// Blocks that share the tiles which are too few to fill the card once more.
+constexpr int STREAM_BLOCKS = 132;
+
+// Tile of C owned by one warp, and by one thread.
+constexpr int WM = 32;
+constexpr int WN = 32;
+constexpr int TM = 8;
+constexpr int TN = 4;
+
+// Groups of warps that share the block tile: each multiplies its DEPTH of a slab.
+constexpr int SLICE_K = 2;
+constexpr int DEPTH = BK / SLICE_K;
+
+// Warps across the block tile, lanes across the warp tile.
+constexpr int WARPS_N = BN / WN;
+constexpr int SLICE_THREADS = 32 * (BM / WM) * WARPS_N;
+constexpr int THREADS = SLICE_THREADS * SLICE_K;
+constexpr int LANES_M = WM / TM;
+constexpr int LANES_N = WN / TN;
+static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
+
+// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
+// lanes interleave, so that a warp's read is contiguous.
+constexpr int PIECE_M = 4;
+constexpr int PIECE_N = 4;
+using PieceM = float4;
+using PieceN = float4;
+
+// A slab of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+constexpr int STRIDE_A = BM + 4;
+constexpr int STRIDE_B = BN + 4;
+constexpr int SLAB_A = BK * STRIDE_A;
+constexpr int SLAB_B = BK * STRIDE_B;
+static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are aligned vectors");
+
+// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+constexpr int STAGES = 3;
+constexpr int STAGE = SLAB_A + SLAB_B;
+constexpr int MAX_PENDING_COPIES = STAGES - 2;
+static_assert(MAX_PENDING_COPIES >= 1, "a pipeline has three stages or more");
+
+// Products that are added up one after the other before their sum goes behind the slabs.
+constexpr int CHAIN_K = 128;
+constexpr int CHAIN_SLABS = CHAIN_K / DEPTH;
+constexpr int SLABS = STAGES * STAGE;
+static_assert(CHAIN_K % DEPTH == 0, "a chain is a whole number of slabs");
+
+// Floats per access to global memory. The threads of a block stand LANES side by side along a
+// stored row, and cover ROWS stored rows in one pass.
+constexpr int VEC_A = 1;
+constexpr int VEC_B = 1;
+constexpr int VEC_C = 1;
+constexpr int LANES_A = 8;
+constexpr int LANES_B = 8;
+constexpr int ROWS_A = THREADS / LANES_A;
+constexpr int ROWS_B = THREADS / LANES_B;
+static_assert(BM % ROWS_A == 0 && BN % ROWS_B == 0, "whole passes cover a slab");
+using VectorC = float;
+
+__device__ __forceinline__ void unpack(float from, float* to) {
+    to[0] = from;
+}
+
+__device__ __forceinline__ void pack(const float* from, float& to) {
+    to = from[0];
+}
+
+__device__ __forceinline__ void unpack(float4 from, float* to) {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
+}
+
+__device__ __forceinline__ void pack(const float* from, float4& to) {
+    to = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Starts copying 4 bytes from global to shared memory; those past valid_bytes become zero.
+__device__ __forceinline__ void copy_async_4(float* shared, const float* global, int valid_bytes) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(global),
+                 "r"(valid_bytes));
+#else  // built for an older card: copied at once
+    for (int i = 0; i < 1; ++i) {
+        shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
+    }
+#endif
+}
+
+// Closes the group of copies started since the last call.
+__device__ __forceinline__ void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+
+// Waits until at most MAX_PENDING_COPIES groups of this thread are still in flight.
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
+#endif
+}
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
+// before those that find it counted; what those stored before what this thread does next.
+__device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
+    unsigned before;
+    asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
+                 : "=r"(before)
+                 : "l"(counter), "r"(value)
+                 : "memory");
+    return before;
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Starts copying the slab of op(A) to shared memory, transposed.
+// `a` and `shared` point to what this thread copies first; past the edges comes zero.
+__device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int lda, int m_left,
+                                            int k_left) {
+    #pragma unroll
+    for (int m = 0; m < BM; m += ROWS_A) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_A) {
+            const int num_valid = m < m_left && k < k_left ? 1 : 0;
+            copy_async_4(shared + k * STRIDE_A + m, a + (long long)m * lda + k, 4 * num_valid);
+        }
+    }
+}
+
+// Starts copying the slab of op(B) to shared memory, transposed.
+// `b` and `shared` point to what this thread copies first; past the edges comes zero.
+__device__ __forceinline__ void copy_slab_b(float* shared, const float* b, int ldb, int n_left,
+                                            int k_left) {
+    #pragma unroll
+    for (int n = 0; n < BN; n += ROWS_B) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_B) {
+            const int num_valid = n < n_left && k < k_left ? 1 : 0;
+            copy_async_4(shared + k * STRIDE_B + n, b + (long long)n * ldb + k, 4 * num_valid);
+        }
+    }
+}
+
+// One k of the slab: TM values of A and TN values of B, from shared memory into registers.
+__device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
+                                               float (&frag_a)[TM], float (&frag_b)[TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; i += PIECE_M) {
+        const float* piece = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const PieceM*>(piece), frag_a + i);
+    }
+    #pragma unroll
+    for (int j = 0; j < TN; j += PIECE_N) {
+        const float* piece = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const PieceN*>(piece), frag_b + j);
+    }
+}
+
+// sums += frag_a * frag_b^T.
+__device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
+                                                   const float (&frag_b)[TN],
+                                                   float (&sums)[TM][TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int step = 0; step < TN; ++step) {
+            // Turn round at each row's end: the next row begins with the operand just used.
+            const int j = i % 2 == 0 ? step : TN - 1 - step;
+            sums[i][j] = fmaf(frag_a[i], frag_b[j], sums[i][j]);
+        }
+    }
+}
+
+// Floats of one part of a tile: what a block leaves in the workspace for the last of its tile.
+constexpr int PART = BM * BN;
+
+// One tile of C: where it and what it is computed from begin, and how much of C is left.
+struct Tile {
+    const float *A, *B;
+    float* C;
+    int rows;
+    int columns;
+};
+
+// Where this thread's part of a tile begins, and the slice that it multiplies.
+struct Place {
+    int m, n, slice;
+};
+
+__device__ __forceinline__ Place place_of_thread() {
+    const int warp = (int)threadIdx.x % SLICE_THREADS / 32;
+    const int lane = (int)threadIdx.x % 32;
+    const int lane_m = lane / LANES_N;
+    const int lane_n = lane % LANES_N;
+    Place place;
+    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
+    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    place.slice = (int)threadIdx.x / SLICE_THREADS;
+    return place;
+}
+
+// The sums of chains that have ended have a float of shared memory for each of a thread's sums: one
+// by one and column by column, which leaves the main loop its registers.
+__device__ __forceinline__ void begin_chains(float* finished) {
+    #pragma unroll
+    for (int i = 0; i < TM * TN; ++i) {
+        finished[i * THREADS] = 0.0f;
+    }
+}
+
+__device__ __forceinline__ void end_chain(float* finished, float (&sums)[TM][TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM * TN; ++i) {
+        finished[i * THREADS] += sums[i % TM][i / TM];
+        sums[i % TM][i / TM] = 0.0f;
+    }
+}
+
+__device__ __forceinline__ void take_finished(const float* finished, float (&sums)[TM][TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM * TN; ++i) {
+        sums[i % TM][i / TM] = finished[i * THREADS];
+    }
+}
+
+// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+__device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
+                                              int k_extent, float (&sums)[TM][TN]) {
+    float* const finished = shared + SLABS + (int)threadIdx.x;
+    begin_chains(finished);
+    // What this thread copies first of each slab; the pointers advance from slab to slab.
+    const int thread = (int)threadIdx.x;
+    const int copy_m = thread / LANES_A;
+    const int copy_ka = thread % LANES_A * VEC_A;
+    const float* A = tile.A + (long long)copy_m * lda + copy_ka;
+    constexpr int advance_a = BK;
+    const int copy_n = thread / LANES_B;
+    const int copy_kb = thread % LANES_B * VEC_B;
+    const float* B = tile.B + (long long)copy_n * ldb + copy_kb;
+    constexpr int advance_b = BK;
+    const int m_left = tile.rows - copy_m;
+    const int n_left = tile.columns - copy_n;
+    float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
+    float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    const Place place = place_of_thread();
+    const float* const read_from_a = shared + place.slice * DEPTH * STRIDE_A + place.m;
+    const float* const read_from_b = shared + SLAB_A + place.slice * DEPTH * STRIDE_B + place.n;
+    const int num_slabs = (k_extent + BK - 1) / BK;
+
+    // Start: all stages but one in flight, one group of copies each.
+    #pragma unroll
+    for (int slab = 0; slab < STAGES - 1; ++slab) {
+        if (slab < num_slabs) {
+            const int k0 = slab * BK;
+            copy_slab_a(copy_to_a + slab * STAGE, A, lda, m_left, k_extent - k0 - copy_ka);
+            copy_slab_b(copy_to_b + slab * STAGE, B, ldb, n_left, k_extent - k0 - copy_kb);
+            A += advance_a;
+            B += advance_b;
+        }
+        commit_copies();
+    }
+    int read = 0;
+    int write = (STAGES - 1) * STAGE;
+
+    // Wait for the first slab and read its first fragments.
+    wait_for_copies();
+    __syncthreads();
+    float frag_a[2][TM];
+    float frag_b[2][TN];
+    load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
+
+    int slab = 0;
+    while (slab < num_slabs) {
+        for (const int end = min(num_slabs, slab + CHAIN_SLABS); slab < end; ++slab) {
+            #pragma unroll
+            for (int k = 0; k < DEPTH; ++k) {
+                // Wait: the last fragments of this slab are in registers, the next slab must be
+                // here.
+                if (k == DEPTH - 1) {
+                    wait_for_copies();
+                    __syncthreads();
+                    read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
+                }
+                // Read the next fragments while multiplying these.
+                if (k + 1 < DEPTH || slab + 1 < num_slabs) {
+                    load_fragments(read_from_a + read, read_from_b + read, (k + 1) % DEPTH,
+                                   frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
+                }
+                // Copy: the stage that was read last is free since the barrier above.
+                if (k == 0) {
+                    if (slab + STAGES - 1 < num_slabs) {
+                        const int k0 = (slab + STAGES - 1) * BK;
+                        copy_slab_a(copy_to_a + write, A, lda, m_left, k_extent - k0 - copy_ka);
+                        copy_slab_b(copy_to_b + write, B, ldb, n_left, k_extent - k0 - copy_kb);
+                        A += advance_a;
+                        B += advance_b;
+                    }
+                    commit_copies();
+                    write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
+                }
+                multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
+            }
+        }
+        end_chain(finished, sums);
+    }
+    take_finished(finished, sums);
+}
+
+// Rows of a thread's tile that each slice adds up and stores.
+constexpr int SHARE = (TM + SLICE_K - 1) / SLICE_K;
+
+// Adds up the sums of all slices; each slice then has its share of the rows of every thread's tile.
+// Float by float: vectors would bind the sums to registers that the main loop finds worse.
+__device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN]) {
+    constexpr int GIVERS = SLICE_K - 1;
+    const int slice = (int)threadIdx.x / SLICE_THREADS;
+    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int owner = i / SHARE;
+        if (slice != owner) {
+            const int giver = slice - (slice > owner);
+            #pragma unroll
+            for (int j = 0; j < TN; ++j) {
+                handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS] = sums[i][j];
+            }
+        }
+    }
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        if (slice == i / SHARE) {
+            #pragma unroll
+            for (int giver = 0; giver < GIVERS; ++giver) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    sums[i][j] += handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS];
+                }
+            }
+        }
+    }
+}
+
+// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+    float result[VEC_C] = {};
+    if (beta != 0.0f) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int i = 0; i < VEC_C; ++i) {
+        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// The block that has a slab, of those that share shared_slabs in equal ranges.
+__device__ __forceinline__ int owner_of(long long slab, long long shared_slabs, int sharers) {
+    return (int)(((slab + 1) * sharers + shared_slabs - 1) / shared_slabs) - 1;
+}
+
+// The tile of C from its sums, of which every slice has a share.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
+                                           const float (&sums)[TM][TN]) {
+    const Place place = place_of_thread();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        if (place.slice != i / SHARE) {
+            continue;
+        }
+        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        if (m >= tile.rows) {
+            continue;
+        }
+        #pragma unroll
+        for (int j = 0; j < TN; j += VEC_C) {
+            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+            float* c = tile.C + (long long)m * ldc + n;
+            if (n + VEC_C <= tile.columns) {
+                update(c, &sums[i][j], alpha, beta);
+            }
+        }
+    }
+}
+
+// Leaves this block's sums among the parts of its tile. The block that arrives last adds up all of
+// them, in their order whoever is last, so that the same call gives the same bits; it writes the
+// tile of C, and sets the counter back to zero for the next launch.
+__device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* parts,
+                                           unsigned* arrived, int part, int num_parts, float alpha,
+                                           float beta, const float (&sums)[TM][TN]) {
+    Tile own = tile;
+    own.C = parts + (long long)part * PART;
+    own.rows = BM;
+    own.columns = BN;
+    store_tile(own, BN, 1.0f, 0.0f, sums);
+    // The whole block's part must be there before it counts as arrived.
+    __syncthreads();
+    bool is_last = false;
+    if (threadIdx.x == 0) {
+        is_last = atomic_add_acq_rel(arrived, 1) == (unsigned)num_parts - 1;
+    }
+    if (!__syncthreads_or(is_last)) {
+        return;
+    }
+    if (threadIdx.x == 0) {
+        *arrived = 0;
+    }
+
+    // Each thread takes fours of neighbours, AT_ONCE of them so that their loads overlap.
+    constexpr int AT_ONCE = 4;
+    constexpr int STEP = 4 * THREADS;
+    static_assert(PART % (AT_ONCE * STEP) == 0, "whole passes cover a tile");
+    for (int first = (int)threadIdx.x * 4; first < PART; first += AT_ONCE * STEP) {
+        float totals[AT_ONCE][4] = {};
+        #pragma unroll 4
+        for (int from = 0; from < num_parts; ++from) {
+            const float* const source = parts + (long long)from * PART + first;
+            #pragma unroll
+            for (int i = 0; i < AT_ONCE; ++i) {
+                const float4 four = __ldcg(reinterpret_cast<const float4*>(source + i * STEP));
+                totals[i][0] += four.x;
+                totals[i][1] += four.y;
+                totals[i][2] += four.z;
+                totals[i][3] += four.w;
+            }
+        }
+        #pragma unroll
+        for (int i = 0; i < AT_ONCE; ++i) {
+            const int m = (first + i * STEP) / BN;
+            const int n = (first + i * STEP) % BN;
+            if (m >= tile.rows) {
+                break;
+            }
+            float* const c = tile.C + (long long)m * ldc + n;
+            #pragma unroll
+            for (int j = 0; j < 4; j += VEC_C) {
+                if (n + j + VEC_C <= tile.columns) {
+                    update(c + j, &totals[i][j], alpha, beta);
+                }
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
+                float* __restrict__ workspace) {
+    extern __shared__ __align__(16) float shared[];
+    const int blocks_n = (N + BN - 1) / BN;
+    const int blocks_m = (M + BM - 1) / BM;
+    const int num_tiles = blocks_m * blocks_n;
+    const int num_slabs = (K + BK - 1) / BK;
+    // The workspace: counters of the parts that arrived, then the parts.
+    unsigned* const arrived = reinterpret_cast<unsigned*>(workspace);
+    float* const parts = workspace + (num_tiles + 3) / 4 * 4;
+
+    // Each block has a range of slabs, counted through all tiles. The first ones have a tile each,
+    // as many as keep the card full; STREAM_BLOCKS share what is left in equal parts.
+    const int whole = num_tiles / STREAM_BLOCKS * STREAM_BLOCKS;
+    const long long shared_slabs = (long long)(num_tiles - whole) * num_slabs;
+    const int sharers = (int)min((long long)STREAM_BLOCKS, shared_slabs);
+    const int sharer = (int)blockIdx.x - whole;
+    const long long first_shared = (long long)whole * num_slabs;
+    long long slab = (long long)blockIdx.x * num_slabs;
+    long long last_slab = slab + num_slabs;
+    if (sharer >= 0) {
+        slab = first_shared + shared_slabs * min(sharer, sharers) / sharers;
+        last_slab = first_shared + shared_slabs * min(sharer + 1, sharers) / sharers;
+    }
+
+    while (slab < last_slab) {
+        const int index = (int)(slab / num_slabs);
+        const int first = (int)(slab % num_slabs);
+        const int last = (int)min((long long)num_slabs, first + last_slab - slab);
+        const int k_begin = first * BK;
+        const int k_end = min(K, last * BK);
+        // Where the tile is: row by row.
+        const int m0 = index / blocks_n * BM;
+        const int n0 = index % blocks_n * BN;
+        Tile tile;
+        tile.A = A + (long long)m0 * lda + k_begin;
+        tile.B = B + (long long)n0 * ldb + k_begin;
+        tile.C = C + (long long)m0 * ldc + n0;
+        tile.rows = M - m0;
+        tile.columns = N - n0;
+        float sums[TM][TN] = {};
+        multiply_tile(shared, tile, lda, ldb, k_end - k_begin, sums);
+        add_slices(shared, sums);
+        if (last - first == num_slabs) {
+            store_tile(tile, ldc, alpha, beta, sums);
+        } else {
+            // Its parts are those of the blocks that have its first slab, its last, and between.
+            const int shared_tile = index - whole;
+            const long long before = (long long)shared_tile * num_slabs;
+            const int owner = owner_of(before, shared_slabs, sharers);
+            const int last_owner = owner_of(before + num_slabs - 1, shared_slabs, sharers);
+            join_parts(tile, ldc, parts + (long long)(owner + shared_tile) * PART,
+                       arrived + shared_tile, sharer - owner, last_owner - owner + 1, alpha, beta,
+                       sums);
+        }
+        slab += last - first;
+        // Nobody reads this tile's slabs any more when the next one's are copied.
+        __syncthreads();
+    }
+}

@@ -1,0 +1,362 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
+//
+// Valid for:
+//   M: any, N: any, K: any
+//   A: aligned to 8 bytes, lda a multiple of 2
+//   B: aligned to 16 bytes, ldb a multiple of 4
+//   C: aligned to 16 bytes, ldc a multiple of 4
+//
+// For few rows. Each warp has its own slice of every slab of K: it alone copies it to shared memory
+// and multiplies it, so that the loop has no barrier. In the end the sums of the warps are
+// added in fixed order.
+
+// Tile of C owned by one thread block, and the depth of one slab of K.
+constexpr int BM = 8;
+constexpr int BN = 64;
+constexpr int BK = 128;
+constexpr int TILE = BM * BN;
+
+// Part of the tile owned by one lane of each warp.
+constexpr int TM = 4;
+constexpr int TN = 4;
+constexpr int LANES_M = BM / TM;
+constexpr int LANES_N = BN / TN;
+static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover the tile once");
+
+// Warps of a block; each multiplies its DEPTH of a slab.
+constexpr int SLICE_K = 8;
+constexpr int DEPTH = BK / SLICE_K;
+constexpr int THREADS = 32 * SLICE_K;
+
+// Neighbouring rows and columns of a lane: vectors where a slice has them side by side, else one
+// at a time. The pieces of the lanes interleave.
+constexpr int PIECE_M = 1;
+constexpr int PIECE_N = 1;
+
+// A slice is kept as it is stored: A as [m][k], B as [n][k]. Floats from one row to the next.
+constexpr int STRIDE_A = DEPTH + 4;
+constexpr int STRIDE_B = DEPTH + 4;
+constexpr int PART_A = BM * STRIDE_A;
+constexpr int SLICE = PART_A + BN * STRIDE_B;
+
+// Slices of a warp in shared memory: STAGES - 1 in flight or landed, one being read.
+constexpr int STAGES = 4;
+constexpr int RING = STAGES * SLICE;
+constexpr int MAX_PENDING_COPIES = STAGES - 2;
+static_assert(MAX_PENDING_COPIES >= 0, "a pipeline has two stages or more");
+
+// Products that are added up one after the other before their sum is added to those before.
+constexpr int CHAIN_K = 64;
+constexpr int CHAIN_SLABS = CHAIN_K / DEPTH;
+static_assert(CHAIN_K % DEPTH == 0, "a chain is a whole number of slices");
+
+// Floats per access to global memory. The lanes of a warp stand LANES side by side along a stored
+// row, and cover ROWS stored rows in one pass.
+constexpr int VEC_A = 2;
+constexpr int VEC_B = 4;
+constexpr int VEC_C = 4;
+constexpr int LANES_A = 8;
+constexpr int LANES_B = 4;
+constexpr int ROWS_A = 32 / LANES_A;
+constexpr int ROWS_B = 32 / LANES_B;
+static_assert(BM % ROWS_A == 0 && BN % ROWS_B == 0, "whole passes cover a slice");
+using VectorC = float4;
+
+__device__ __forceinline__ void unpack(float4 from, float* to) {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
+}
+
+__device__ __forceinline__ void pack(const float* from, float4& to) {
+    to = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Starts copying 8 bytes from global to shared memory; those past valid_bytes become zero.
+__device__ __forceinline__ void copy_async_8(float* shared, const float* global, int valid_bytes) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(global),
+                 "r"(valid_bytes));
+#else  // built for an older card: copied at once
+    for (int i = 0; i < 2; ++i) {
+        shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
+    }
+#endif
+}
+
+// Starts copying 16 bytes from global to shared memory; those past valid_bytes become zero.
+__device__ __forceinline__ void copy_async_16(float* shared, const float* global, int valid_bytes) {
+#if __CUDA_ARCH__ >= 800
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
+                 "r"(valid_bytes));
+#else  // built for an older card: copied at once
+    for (int i = 0; i < 4; ++i) {
+        shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
+    }
+#endif
+}
+
+// Closes the group of copies started since the last call.
+__device__ __forceinline__ void commit_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+
+// Waits until at most MAX_PENDING_COPIES groups of this thread are still in flight.
+__device__ __forceinline__ void wait_for_copies() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
+#endif
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Starts copying this warp's slice of op(A) to shared memory; past the edges comes zero.
+// `a` and `shared` point to what this lane copies first.
+__device__ __forceinline__ void copy_slice_a(float* shared, const float* a, int lda, int m_left,
+                                             int k_left) {
+    #pragma unroll
+    for (int m = 0; m < BM; m += ROWS_A) {
+        #pragma unroll
+        for (int k = 0; k < DEPTH; k += LANES_A * VEC_A) {
+            const int num_valid = m < m_left ? min(max(k_left - k, 0), VEC_A) : 0;
+            copy_async_8(shared + m * STRIDE_A + k, a + (long long)m * lda + k, 4 * num_valid);
+        }
+    }
+}
+
+// Starts copying this warp's slice of op(B) to shared memory; past the edges comes zero.
+// `b` and `shared` point to what this lane copies first.
+__device__ __forceinline__ void copy_slice_b(float* shared, const float* b, int ldb, int n_left,
+                                             int k_left) {
+    #pragma unroll
+    for (int n = 0; n < BN; n += ROWS_B) {
+        #pragma unroll
+        for (int k = 0; k < DEPTH; k += LANES_B * VEC_B) {
+            const int num_valid = n < n_left ? min(max(k_left - k, 0), VEC_B) : 0;
+            copy_async_16(shared + n * STRIDE_B + k, b + (long long)n * ldb + k, 4 * num_valid);
+        }
+    }
+}
+
+// sums += the product of one slice. The pointers are to this lane's first row and column.
+__device__ __forceinline__ void multiply_slice(const float* shared_a, const float* shared_b,
+                                               float (&sums)[TM][TN]) {
+    #pragma unroll
+    for (int k = 0; k < DEPTH; k += 4) {
+        // Four k's of B.
+        float frag_b[4][TN];
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            float piece[4];
+            unpack(*reinterpret_cast<const float4*>(shared_b + j * LANES_N * STRIDE_B + k), piece);
+            #pragma unroll
+            for (int kk = 0; kk < 4; ++kk) {
+                frag_b[kk][j] = piece[kk];
+            }
+        }
+        // Of A one row and four k's at a time.
+        #pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            float frag_a[4];
+            unpack(*reinterpret_cast<const float4*>(shared_a + i * LANES_M * STRIDE_A + k), frag_a);
+            #pragma unroll
+            for (int kk = 0; kk < 4; ++kk) {
+                #pragma unroll
+                for (int j = 0; j < TN; ++j) {
+                    sums[i][j] = fmaf(frag_a[kk], frag_b[kk][j], sums[i][j]);
+                }
+            }
+        }
+    }
+}
+
+// Ends a chain: its sums are added to those of the chains before and begin again from zero.
+__device__ __forceinline__ void end_chain(float (&finished)[TM][TN], float (&sums)[TM][TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            finished[i][j] += sums[i][j];
+            sums[i][j] = 0.0f;
+        }
+    }
+}
+
+// The tile's floats are shared out among the threads of the block by fours: a thread has the four
+// at owned(0), at owned(1) and so on, as far as they lie below TILE.
+constexpr int PIECES = (TILE + 4 * THREADS - 1) / (4 * THREADS);
+__device__ __forceinline__ int owned(int piece) {
+    return 4 * (piece * THREADS + (int)threadIdx.x);
+}
+
+// totals += four floats.
+__device__ __forceinline__ void add(float4 from, float (&totals)[4]) {
+    totals[0] += from.x;
+    totals[1] += from.y;
+    totals[2] += from.z;
+    totals[3] += from.w;
+}
+
+// The sum of `count` tiles in shared memory, as far as this thread owns it.
+__device__ __forceinline__ void add_tiles(const float* shared, int count,
+                                          float (&totals)[PIECES][4]) {
+    #pragma unroll
+    for (int piece = 0; piece < PIECES; ++piece) {
+        float sum[4] = {};
+        if (owned(piece) < TILE) {
+            #pragma unroll
+            for (int tile = 0; tile < count; ++tile) {
+                const float* place = shared + tile * TILE + owned(piece);
+                add(*reinterpret_cast<const float4*>(place), sum);
+            }
+        }
+        pack(sum, *reinterpret_cast<float4*>(totals[piece]));
+    }
+}
+
+// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
+__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+    float result[VEC_C] = {};
+    if (beta != 0.0f) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int i = 0; i < VEC_C; ++i) {
+        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    extern __shared__ __align__(16) float shared[];
+
+    // Which tile of C.
+    const int tiles_m = (M + BM - 1) / BM;
+    const int tile = (int)blockIdx.x;
+    const int m0 = tile % tiles_m * BM;
+    const int n0 = tile / tiles_m * BN;
+
+    // Which slabs of K, and which slice of each.
+    const int thread = (int)threadIdx.x;
+    const int warp = thread / 32;
+    const int lane = thread % 32;
+    const int num_slabs = (K + BK - 1) / BK;
+    constexpr int first_slab = 0;
+    const int end_slab = num_slabs;
+    const int first_k = first_slab * BK + warp * DEPTH;
+    float* const ring = shared + warp * RING;
+
+    // Where this lane's part of the tile begins.
+    // Lanes in 2x2 neighbours: a 128-bit read of either fragment takes two wavefronts.
+    const int lane_m = lane / (2 * LANES_N) * 2 + lane / 2 % 2;
+    const int lane_n = lane / 4 % (LANES_N / 2) * 2 + lane % 2;
+    const int lane_row = lane_m * PIECE_M;
+    const int lane_column = lane_n * PIECE_N;
+
+    // What this lane copies first of each slice; the pointers advance from slab to slab.
+    const int copy_m = lane / LANES_A;
+    const int copy_ka = lane % LANES_A * VEC_A;
+    A += (long long)(m0 + copy_m) * lda + first_k + copy_ka;
+    constexpr int advance_a = BK;
+    float* const copy_to_a = ring + copy_m * STRIDE_A + copy_ka;
+    const int copy_n = lane / LANES_B;
+    const int copy_kb = lane % LANES_B * VEC_B;
+    B += (long long)(n0 + copy_n) * ldb + first_k + copy_kb;
+    constexpr int advance_b = BK;
+    float* const copy_to_b = ring + PART_A + copy_n * STRIDE_B + copy_kb;
+    const int m_left = M - m0 - copy_m;
+    const int n_left = N - n0 - copy_n;
+    const int k_left = K - warp * DEPTH;
+    const float* const read_from_a = ring + lane_row * STRIDE_A;
+    const float* const read_from_b = ring + PART_A + lane_column * STRIDE_B;
+
+    float sums[TM][TN] = {};
+
+    // Start: all stages but one in flight, one group of copies each.
+    int slab = first_slab;
+    #pragma unroll
+    for (int stage = 0; stage < STAGES - 1; ++stage) {
+        if (slab < end_slab) {
+            copy_slice_a(copy_to_a + stage * SLICE, A, lda, m_left, k_left - slab * BK - copy_ka);
+            copy_slice_b(copy_to_b + stage * SLICE, B, ldb, n_left, k_left - slab * BK - copy_kb);
+            A += advance_a;
+            B += advance_b;
+        }
+        commit_copies();
+        ++slab;
+    }
+    int read = 0;
+    int write = (STAGES - 1) * SLICE;
+    float finished[TM][TN] = {};
+    int left = end_slab - first_slab;
+    while (left > 0) {
+        for (const int stop = max(0, left - CHAIN_SLABS); left > stop; --left) {
+            // Wait: the next slice is here, and no lane reads the stage that is copied to below.
+            wait_for_copies();
+            __syncwarp();
+            // Copy.
+            if (slab < end_slab) {
+                copy_slice_a(copy_to_a + write, A, lda, m_left, k_left - slab * BK - copy_ka);
+                copy_slice_b(copy_to_b + write, B, ldb, n_left, k_left - slab * BK - copy_kb);
+                A += advance_a;
+                B += advance_b;
+            }
+            commit_copies();
+            ++slab;
+            write = write == (STAGES - 1) * SLICE ? 0 : write + SLICE;
+            // Compute.
+            multiply_slice(read_from_a + read, read_from_b + read, sums);
+            read = read == (STAGES - 1) * SLICE ? 0 : read + SLICE;
+        }
+        end_chain(finished, sums);
+    }
+
+    // Add up the warps: each puts its tile into shared memory, then each thread adds what it owns.
+    __syncthreads();
+    float* const warp_tile = shared + warp * TILE + lane_row * BN + lane_column;
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int j = 0; j < TN; j += PIECE_N) {
+            const int row = i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+            float* place = warp_tile + row * BN + j * LANES_N;
+            *place = finished[i][j];
+        }
+    }
+    __syncthreads();
+    float totals[PIECES][4];
+    add_tiles(shared, SLICE_K, totals);
+
+    // Store.
+    #pragma unroll
+    for (int piece = 0; piece < PIECES; ++piece) {
+        const int m = m0 + owned(piece) / BN;
+        if (owned(piece) >= TILE || m >= M) {
+            break;
+        }
+        #pragma unroll
+        for (int j = 0; j < 4; j += VEC_C) {
+            const int n = n0 + owned(piece) % BN + j;
+            float* c = C + (long long)m * ldc + n;
+            if (n + VEC_C <= N) {
+                update(c, &totals[piece][j], alpha, beta);
+            } else {
+                #pragma unroll
+                for (int e = 0; e < VEC_C; ++e) {
+                    if (n + e < N) {
+                        c[e] = beta == 0.0f ? alpha * totals[piece][j + e]
+                                            : fmaf(alpha, totals[piece][j + e], beta * c[e]);
+                    }
+                }
+            }
+        }
+    }
+}
