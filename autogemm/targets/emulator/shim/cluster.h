@@ -48,13 +48,13 @@ void leave_cluster_barrier() {
     complete_cluster_barrier();
 }
 
-__attribute__((noinline)) void arrive_at_cluster() {
+__attribute__((noinline)) void arrive_at_cluster(bool relaxed) {
     const uint64_t pc = caller(__builtin_return_address(0));
     if (current->arrived) {
         refuse_barrier(Misuse::kArrivedTwice, pc);
     }
     ClusterBarrier& barrier = cluster_barrier();
-    shadow_cluster_arrived(barrier.arriving);
+    shadow_cluster_arrived(barrier.arriving, relaxed);
     current->arrived = true;
     current->arrived_phase = barrier.phase;
     ++barrier.num_arrived;

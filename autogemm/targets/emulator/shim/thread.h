@@ -193,13 +193,13 @@ void shadow_fence();
 void shadow_barrier();
 void shadow_sync_warp(uint32_t mask);
 bool shadow_orders_widely();
-void shadow_cluster_arrived(Fences& arriving);
+void shadow_cluster_arrived(Fences& arriving, bool relaxed);
 void shadow_remote_access(const Block& owner, const void* shared, uint32_t size, bool write,
                           uint64_t pc);
 void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t pc);
 void shadow_mbarrier_arrived(const Mbarrier& mbarrier, uint64_t pc);
 void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc);
-void shadow_arrived(Fences& arriving);
+void shadow_arrived(Fences& arriving, bool relaxed);
 void shadow_waited(const Fences& completed);
 void shadow_proxy_fence();
 void shadow_bulk_copy_issued(const BulkCopy& copy);
