@@ -22,7 +22,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror tests/golden/*.cu
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --maxprocesses 8 -rs
 
 # Stamps: what is installed and up to date is left alone.
 $(TUNE_STAMP): pyproject.toml | $(VENV)

@@ -15,6 +15,8 @@ from pathlib import Path
 from waiting import PATIENCE_S, wait_until
 
 USER = "autogemm"
+# UTF-8 whatever the locale is, also one that is not installed here.
+NEW_CLUSTER = ("-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
 # Where distributions put what is not in PATH: Debian, Fedora, Homebrew.
 FOLDERS = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin")
 
@@ -76,7 +78,7 @@ def running_server(*settings: str) -> Iterator[PostgresServer]:
     data = folder / "data"
     try:
         subprocess.run(
-            [initdb, "-D", str(data), "-U", USER, "-A", "trust", "-E", "UTF8", "--no-sync"],
+            [initdb, "-D", str(data), "-U", USER, *NEW_CLUSTER],
             user=user,
             cwd=folder,
             check=True,

@@ -11,6 +11,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from autogemm.errors import StoreError, StoreLockedError
+from autogemm.store.places import NO_FILES, absolute
 
 # Part of a driver's message -> what it means for the user.
 _MEANINGS = {
@@ -53,10 +54,9 @@ def parse_address(text: str) -> URL:
             ) from error
     if not is_sqlite(address):
         return address
-    if not address.database or address.database == ":memory:" or address.query:
+    if (address.database or "") in NO_FILES or address.query:
         raise StoreError(f"results must last, {text!r} is not the path of a file: give a path")
-    path = Path(address.database).expanduser().absolute()
-    return address.set(database=str(path))
+    return address.set(database=str(absolute(str(address.database))))
 
 
 def is_sqlite(address: URL) -> bool:

@@ -5,6 +5,8 @@ import sys
 import time
 from pathlib import Path
 
+from waiting import wait_until
+
 from autogemm.compile.nvrtc import Build
 from autogemm.errors import KernelCompileError
 
@@ -54,9 +56,5 @@ def meet(source: str, name: str, options: tuple[str, ...]) -> Build:
     mine = Path(source.removeprefix("// "))
     other = mine.with_name("b" if mine.name == "a" else "a")
     mine.touch()
-    give_up = time.monotonic() + 30
-    while not other.exists():
-        if time.monotonic() > give_up:
-            return Build(None, "", "alone")
-        time.sleep(0.01)
+    wait_until(other.exists, "the other one is compiled too")
     return Build(b"both", "")

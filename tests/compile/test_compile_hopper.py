@@ -1,5 +1,12 @@
-"""Kernels of warpgroups and tensor maps: NVRTC takes them for sm_90a."""
+"""Kernels of warpgroups and tensor maps: NVRTC takes them for sm_90a, and products overlap.
 
+Where ptxas cannot see that products may go on beside each other it makes each wait for the one
+before, and says so in a note with a number from C7508 on; the kernel is right, and slow.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -7,9 +14,25 @@ from hopper import PROBLEMS, tiny_wgmma
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.problem import Problem
+from autogemm.config import Config
+from autogemm.device_catalogue import find_device
+from autogemm.dtypes import DType
+from autogemm.kernel import KernelSource
+from autogemm.problem import Layout, Problem
+from autogemm.space import broken_constraints, load_family
 
 pytestmark = pytest.mark.compile
+
+WGMMA = load_family("gemm_wgmma")
+EMULATED = load_family("sgemm_emulated_wgmma")
+TYPES = tuple(product((DType.BF16, DType.TF32, DType.F16), Layout))
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Compiler]:
+    one = Compiler(cache_dir=tmp_path_factory.mktemp("cubins"))
+    yield one
+    one.close()
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.label)
@@ -26,3 +49,36 @@ def test_it_compiles_for_sm_90a(tmp_path: Path, problem: Problem) -> None:
         assert resources.registers >= columns // 2
         assert resources.spill_store_bytes == 0
     compiler.close()
+
+
+def problem_for(config: Config, first: int) -> Problem:
+    """A large one, of types and layout that the config is legal for: others for each seed."""
+    for turn in range(len(TYPES)):
+        dtype, layout = TYPES[(5 * first + turn) % len(TYPES)]
+        problem = Problem(4096, 4096, 4096, layout, dtype)
+        if not broken_constraints(WGMMA, config, problem, find_device("h100")):
+            return problem
+    raise AssertionError(f"legal for nothing: {config}")
+
+
+def seeds_as_text() -> Iterator[KernelSource]:
+    # Those behind are the same tiles in clusters.
+    for i, config in enumerate(WGMMA.seeds[:13]):
+        yield render(WGMMA, config, problem_for(config, i))
+    yield render(EMULATED, EMULATED.seeds[0], Problem(4096, 4096, 4096))
+
+
+def test_products_of_the_seeds_wait_for_nothing(compiler: Compiler) -> None:
+    sources = list(seeds_as_text())
+    for source, pending in [(it, compiler.submit(it, "sm_90")) for it in sources]:
+        compiled = pending.result()
+        assert "(C75" not in compiled.log, (source.config, compiled.log)
+        assert not any(one.spill_store_bytes for one in compiled.resources), source.config
+
+
+def test_ptxas_says_where_they_do(compiler: Compiler) -> None:
+    source = render(WGMMA, WGMMA.seeds[0], Problem(4096, 4096, 4096, dtype=DType.BF16))
+    commit = "        wgmma_commit();\n"
+    assert commit in source.text
+    early = source.text.replace(commit, f"{commit}        sums[0][0] += 1.0f;\n")
+    assert "(C75" in compiler.compile(replace(source, text=early), "sm_90").log

@@ -516,29 +516,32 @@ struct Update {
     }
 };
 
-// sums = alpha * sums + beta * C. Before the boxes, so that what they mostly do, writing sums as
-// they are, is one straight piece of code.
+// sums = alpha * sums + beta * C, STEP_SUMS of a thread at a time. They are always the first ones:
+// behind each step all move down, so that this code, which few need, is there once and not for each
+// register; the last step leaves all where they were.
 __device__ __forceinline__ void update_sums(const Update& update, int m0, int n0,
                                             float (&sums)[ROW_TILES][SUMS]) {
+    constexpr int STEP_SUMS = 16;
     const int warp = threadIdx.x % WARPGROUP / 32;
     const int lane = threadIdx.x % 32;
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
-        #pragma unroll
-        for (int at = 0; at < SUMS; ++at) {
-            sums[i][at] *= update.alpha;
-        }
-        #pragma unroll
-        for (int first = 0; first < SUMS; first += 32) {
-            // Asked again, so that the compiler loads no more of C at once.
-            if (update.beta == 0.0f) {
-                break;
+        #pragma unroll 1
+        for (int first = 0; first < SUMS; first += STEP_SUMS) {
+            float updated[STEP_SUMS];
+            #pragma unroll
+            for (int at = 0; at < STEP_SUMS; ++at) {
+                const int row = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
+                const int column = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
+                updated[at] = update.alpha * sums[i][at];
+                if (update.beta != 0.0f) {
+                    updated[at] += update.kept(row, column);
+                }
             }
             #pragma unroll
-            for (int at = first; at < first + 32; ++at) {
-                const int row = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
-                const int column = n0 + at / 4 * 8 + lane % 4 * 2 + at % 2;
-                sums[i][at] += update.kept(row, column);
+            for (int at = 0; at < SUMS; ++at) {
+                sums[i][at] = at + STEP_SUMS < SUMS ? sums[i][(at + STEP_SUMS) % SUMS]
+                                                    : updated[(at + STEP_SUMS) % SUMS];
             }
         }
     }

@@ -22,6 +22,7 @@ pytest.importorskip("pygments", reason="Pygments is not installed")
 selenium = pytest.importorskip("selenium", reason="Selenium is not installed")
 
 from selenium import webdriver  # noqa: E402
+from selenium.common.exceptions import WebDriverException  # noqa: E402
 from selenium.webdriver.chrome.options import Options  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -52,7 +53,11 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     # A home of its own, and sockets whose paths are short.
     home = str(tmp_path_factory.mktemp("home"))
     surroundings = {**os.environ, "HOME": home, "TMPDIR": "/tmp"}
-    opened = webdriver.Chrome(options=options, service=Service(driver, env=surroundings))
+    try:
+        opened = webdriver.Chrome(options=options, service=Service(driver, env=surroundings))
+    except WebDriverException as error:
+        # Not the report's doing: no page has been opened.
+        pytest.skip(f"Chromium does not start: {(error.msg or '').splitlines()[:1]}")
     yield opened
     opened.quit()
 

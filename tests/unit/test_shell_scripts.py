@@ -77,6 +77,29 @@ class Job:
         return [line for line in self.log.read_text().splitlines() if line.startswith("autogemm")]
 
 
+@pytest.mark.parametrize("programs", ["make", "make id apt-get", "make id apt-get timeout"])
+@pytest.mark.parametrize("code", [0, 2])
+def test_ci_goes_on_without_a_browser(tmp_path: Path, programs: str, code: int) -> None:
+    for name in ("bash", "dirname", "timeout"):
+        found = shutil.which(name)
+        assert found is not None
+        (tmp_path / name).symlink_to(found)
+    answers = {"make": f"exit {code}", "id": "echo 0", "apt-get": "exit 100", "timeout": "exit 124"}
+    for name in programs.split():
+        (tmp_path / name).unlink(missing_ok=True)
+        (tmp_path / name).write_text(f'#!{tmp_path}/bash\necho "{name} $*"\n{answers[name]}\n')
+        (tmp_path / name).chmod(0o755)
+    done = subprocess.run(
+        [str(tmp_path / "bash"), str(ROOT / ".ci" / "run")],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, "make test\n")
+    assert "the browser tests are skipped" in done.stderr.splitlines()[-1]
+
+
 def test_a_job_leaves_report_tables_figures_and_database(job: Job) -> None:
     done = job(AUTOGEMM_SIZES="64,128", AUTOGEMM_BUDGET="5s")
     assert done.returncode == 0, done.stderr
