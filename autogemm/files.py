@@ -2,10 +2,10 @@
 
 import codecs
 import gzip
-import os
+import secrets
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -14,15 +14,8 @@ PIECE_BYTES = 2**20
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write into a temporary file beside ``path``, then rename. Raises OSError; leaves nothing."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with _renamed_to(path) as temporary:
         temporary.write_bytes(content)
-        # Within one folder a rename is atomic: a reader never sees half a file.
-        temporary.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
 
 
 def write_pieces_atomically(path: Path, pieces: Iterable[bytes]) -> None:
@@ -30,15 +23,22 @@ def write_pieces_atomically(path: Path, pieces: Iterable[bytes]) -> None:
 
     Whatever the pieces raise while they are made passes through, and nothing is written.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with _renamed_to(path) as temporary, temporary.open("wb") as file:
+        if path.suffix == ".gz":
+            # No date in the header: the same content gives the same bytes.
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
+                packed.writelines(pieces)
+        else:
+            file.writelines(pieces)
+
+
+@contextmanager
+def _renamed_to(path: Path) -> Iterator[Path]:
+    # A name of its own: threads, processes and machines may write one file at the same time.
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with temporary.open("wb") as file:
-            if path.suffix == ".gz":
-                # No date in the header: the same content gives the same bytes.
-                with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                    packed.writelines(pieces)
-            else:
-                file.writelines(pieces)
+        yield temporary
+        # Within one folder a rename is atomic: a reader never sees half a file.
         temporary.replace(path)
     except BaseException:
         with suppress(OSError):

@@ -28,13 +28,11 @@ def cache_folder() -> Path:
     return Path(configured) if configured else Path(platformdirs.user_cache_dir("autogemm"))
 
 
-def default_database_url() -> str:
-    """AUTOGEMM_DB, else a SQLite file in the user's data folder."""
+def default_database() -> str:
+    """AUTOGEMM_DB, a path or a URL, else a SQLite file in the user's data folder."""
     import os
 
     import platformdirs
 
     configured = os.environ.get("AUTOGEMM_DB")
-    if configured:
-        return configured
-    return f"sqlite:///{Path(platformdirs.user_data_dir('autogemm')) / 'autogemm.db'}"
+    return configured or str(Path(platformdirs.user_data_dir("autogemm")) / "autogemm.db")

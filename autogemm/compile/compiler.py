@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autogemm.compile import nvrtc
-from autogemm.compile.cubin_cache import CubinCache, write_atomically
+from autogemm.compile.cubin_cache import CubinCache
 from autogemm.compile.processes import DEFAULT_LIMITS, NVRTC, CompileLimits, CompilerProcesses
 from autogemm.compile.ptxas_log import first_error, parse_resources
 from autogemm.errors import (
@@ -19,6 +19,7 @@ from autogemm.errors import (
     KernelCompileError,
     UsageError,
 )
+from autogemm.files import write_atomically
 from autogemm.kernel import CompiledKernel, KernelSource
 from autogemm.resources import cache_folder
 
@@ -182,6 +183,7 @@ class _Kept:
 def _kept(source: KernelSource, log: str, folder: Path) -> _Kept:
     path = folder / f"{source.sha256}.cu"
     try:
+        folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, source.text.encode())
         write_atomically(path.with_suffix(".log"), f"{log}\n".encode())
     except OSError as error:

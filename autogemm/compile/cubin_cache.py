@@ -2,13 +2,13 @@
 
 import hashlib
 import json
-import os
 import tempfile
 import zlib
 from dataclasses import asdict, fields
 from pathlib import Path
 
 from autogemm.errors import AutogemmError
+from autogemm.files import write_atomically
 from autogemm.kernel import CompiledKernel, Resources
 
 # Part of every key: a change of what an entry holds makes old entries unknown, not wrong.
@@ -67,23 +67,8 @@ class CubinCache:
         header["resources"] = [asdict(each) for each in kernel.resources]
         payload = json.dumps(header).encode() + b"\n" + zlib.compress(kernel.cubin)
         digest = hashlib.sha256(payload).hexdigest().encode()
+        self._folder.mkdir(parents=True, exist_ok=True)
         write_atomically(self._path(key), digest + b"\n" + payload)
 
     def _path(self, key: str) -> Path:
         return self._folder / f"{key}.cubin"
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file that others see whole or not at all. Raises OSError; leaves nothing behind."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=".tmp")
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-        # A rename within one folder is atomic: a reader, or another process that compiles the
-        # same kernel, never sees half a file.
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise

@@ -1,28 +1,33 @@
 """The tuning database; the only place that imports sqlalchemy."""
 
-from autogemm.store.copying import opened_copy
-from autogemm.store.opening import database_place, open_store
-from autogemm.store.records import (
-    BenchCopy,
-    BestQuery,
-    CeilingsCopy,
-    CertificateCopy,
-    Copy,
-    DecidedRow,
-    FinalsCopy,
-    KernelCopy,
-    ProfileCopy,
-    ResultRow,
-    RunCopy,
-    RunRow,
-    RunSpec,
-    RunState,
-    Taken,
-    TrialCopy,
-    TrialRow,
-)
-from autogemm.store.store import Store
-from autogemm.stored_kernel import StoredKernel
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from autogemm.store.copying import opened_copy
+    from autogemm.store.opening import open_store
+    from autogemm.store.places import database_place
+    from autogemm.store.records import (
+        BenchCopy,
+        BestQuery,
+        CeilingsCopy,
+        CertificateCopy,
+        Copy,
+        DecidedRow,
+        FinalsCopy,
+        KernelCopy,
+        ProfileCopy,
+        ResultRow,
+        RunCopy,
+        RunRow,
+        RunSpec,
+        RunState,
+        Taken,
+        TrialCopy,
+        TrialRow,
+    )
+    from autogemm.store.store import Store
+    from autogemm.stored_kernel import StoredKernel
 
 __all__ = [
     "BenchCopy",
@@ -48,3 +53,19 @@ __all__ = [
     "open_store",
     "opened_copy",
 ]
+
+# SQLAlchemy takes half a second to import, and values are often all that is asked for.
+_HOMES = {
+    "Store": "autogemm.store.store",
+    "StoredKernel": "autogemm.stored_kernel",
+    "database_place": "autogemm.store.places",
+    "open_store": "autogemm.store.opening",
+    "opened_copy": "autogemm.store.copying",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Modules are imported at the first use of what they have."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "autogemm.store.records")), name)

@@ -11,13 +11,14 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
 from autogemm.errors import StoreError, StoreLockedError
+from autogemm.store.places import NO_FILES, absolute
 
 # Part of a driver's message -> what it means for the user.
 _MEANINGS = {
     "file is not a database": "is not a database: give another path",
     "database is locked": "is locked by another process: end it or try again later",
     "readonly database": "is read-only: make it and its folder writable, or give another path",
-    "unable to open database file": "cannot be opened: the file and its folder must be accessible",
+    "unable to open database file": "cannot be opened: one must be allowed to write there",
     "disk image is malformed": "is damaged: restore a copy or give another path",
     "disk is full": "cannot grow: the disk is full",
     "due to lock timeout": "is locked by another process: end it or try again later",
@@ -53,10 +54,9 @@ def parse_address(text: str) -> URL:
             ) from error
     if not is_sqlite(address):
         return address
-    if not address.database or address.database == ":memory:" or address.query:
+    if (address.database or "") in NO_FILES or address.query:
         raise StoreError(f"results must last, {text!r} is not the path of a file: give a path")
-    path = Path(address.database).expanduser().absolute()
-    return address.set(database=str(path))
+    return address.set(database=str(absolute(str(address.database))))
 
 
 def is_sqlite(address: URL) -> bool:
@@ -104,6 +104,12 @@ def connect_immutable(path: Path) -> Engine:
     )
     _configure_sqlite(engine)
     return engine
+
+
+def has_log(path: Path) -> bool:
+    """Whether something lies beside a SQLite file, without which it is not the whole database."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 def writer(engine: Engine) -> Engine:
@@ -165,6 +171,6 @@ def driver_errors_in_one_line(where: str) -> Iterator[None]:
         yield
     except DBAPIError as error:
         said = " ".join(str(error.orig).split())
-        meaning = next((text for part, text in _MEANINGS.items() if part in said), said)
+        meanings = (f" {text}" for part, text in _MEANINGS.items() if part in said)
         kind = StoreLockedError if any(words in said for words in _LOCKED) else StoreError
-        raise kind(f"the database {where} {meaning}") from error
+        raise kind(f"the database {where}{next(meanings, f': {said}')}") from error

@@ -6,11 +6,12 @@ from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
 
 from autogemm.errors import StoreError
-from autogemm.resources import default_database_url
+from autogemm.resources import default_database
 from autogemm.store.connect import (
     connect,
     connect_immutable,
     driver_errors_in_one_line,
+    has_log,
     is_sqlite,
     parse_address,
     shown_address,
@@ -20,7 +21,7 @@ from autogemm.store.store import Store
 
 
 def open_store(url: str | None = None, *, create: bool = True, timeout_s: float = 60.0) -> Store:
-    """Open the database, by default the one of ``resources.default_database_url()``.
+    """Open the database, by default the one of ``resources.default_database()``.
 
     A bare path is a SQLite file. With ``create`` it must be writable, and is made, with its
     folder, if it is not there; without, nothing is made. An older schema is migrated.
@@ -29,7 +30,7 @@ def open_store(url: str | None = None, *, create: bool = True, timeout_s: float 
     Raises NotFoundError (without ``create``) when there is no database, StoreError when it is
     none, is another program's, a newer version's, read-only, locked, or of an unknown kind.
     """
-    address = parse_address(default_database_url() if url is None else url)
+    address = parse_address(default_database() if url is None else url)
     where = shown_address(address)
     if is_sqlite(address):
         _prepare_file(Path(str(address.database)), create)
@@ -45,11 +46,6 @@ def open_store(url: str | None = None, *, create: bool = True, timeout_s: float 
         engine.dispose()
         raise
     return Store(address, engine)
-
-
-def database_place(url: str | None = None) -> str:
-    """Where the database is or would be: a path, or a URL without its password."""
-    return shown_address(parse_address(default_database_url() if url is None else url))
 
 
 def _prepare_file(path: Path, create: bool) -> None:
@@ -77,8 +73,9 @@ def _readable(engine: Engine, address: URL) -> Engine:
             connection.exec_driver_sql("SELECT name FROM sqlite_master").first()
     except OperationalError as error:
         path = Path(str(address.database))
-        # With a log beside it the file alone is not the whole database.
-        if "readonly" not in str(error.orig) or path.with_name(f"{path.name}-wal").exists():
+        # A folder in which one may not write, or a file system in which nobody may.
+        refused = any(word in str(error.orig) for word in ("readonly", "unable to open"))
+        if not refused or has_log(path):
             raise
         return connect_immutable(path)
     return engine

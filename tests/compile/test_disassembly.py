@@ -1,5 +1,7 @@
 """The main loop of really compiled kernels, by nvdisasm."""
 
+from dataclasses import replace
+
 import pytest
 from golden_cases import GOLDEN_CASES, GoldenCase
 from hopper import PROBLEMS, tiny_wgmma
@@ -47,6 +49,26 @@ def test_the_main_loop_has_the_multiply_adds_of_one_slab(compiler: Compiler, nam
     counted = sum(getattr(mix, kind) for kind in (*kinds, "control", "other"))
     assert counted == mix.instructions
     assert mix.instructions_per_ffma == pytest.approx(mix.instructions / mix.ffma)
+
+
+@needs_nvdisasm
+@pytest.mark.parametrize(
+    ("name", "family"),
+    [("double_buffer_chains", "sgemm_simt"), ("half_warps_chains", "sgemm_skinny")],
+)
+def test_the_end_of_a_chain_is_no_part_of_the_main_loop(
+    compiler: Compiler, name: str, family: str
+) -> None:
+    golden = case(name, family)
+    without = replace(golden, changes=golden.changes | {"CHAIN_K": 0})
+    chained, plain = (
+        main_loop(disassemble(cubin_of(one, compiler)), "gemm_kernel") for one in (golden, without)
+    )
+    assert chained is not None
+    assert plain is not None
+    assert (chained.ffma, chained.shared_stores) == (plain.ffma, plain.shared_stores)
+    assert chained.local == plain.local == 0
+    assert chained.instructions <= 1.05 * plain.instructions
 
 
 @needs_nvdisasm

@@ -37,20 +37,22 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
 """
 STORED, READ = "cluster_sync();  // partials stored", "cluster_sync();  // partials read"
 OWN = "partial[thread] = sum;"
+RELAXED = "cluster_arrive_relaxed();\n    cluster_wait_acquire();"
+PUSHED = (
+    "__shared__ __align__(16) float own[TILE];\n    own[thread] = sum;\n    cluster_sync();\n"
+    "    if (thread < TILE / 4) {\n"
+    "        store_to_rank(partial + 4 * thread, (rank + 1) % CLUSTER,\n"
+    "                      *reinterpret_cast<const float4*>(own + 4 * thread));\n    }\n    "
+)
 
 RIGHT: dict[str, Edit] = {
     "arrive and wait apart": Edit(STORED, "cluster_arrive_release();\n    cluster_wait_acquire();"),
     "the last wait of a block needs no arrival of readers only": Edit(
         READ, "cluster_arrive_release();\n    cluster_wait_acquire();"
     ),
-    "pushed instead of pulled": Edit(
-        f"{OWN}\n    {STORED}",
-        "__shared__ __align__(16) float own[TILE];\n    own[thread] = sum;\n    cluster_sync();\n"
-        "    if (thread < TILE / 4) {\n"
-        "        store_to_rank(partial + 4 * thread, (rank + 1) % CLUSTER,\n"
-        "                      *reinterpret_cast<const float4*>(own + 4 * thread));\n    }\n"
-        "    cluster_sync();",
-    ),
+    "pushed instead of pulled": Edit(f"{OWN}\n    {STORED}", f"{PUSHED}cluster_sync();"),
+    "relaxed where only readers arrive": Edit(READ, RELAXED),
+    "a fence, then a relaxed arrival": Edit(STORED, f"__threadfence();\n    {RELAXED}"),
     "block barriers beside": Edit(STORED, "__syncthreads();\n    cluster_sync();"),
     "ranks by blockIdx": Edit("cluster_rank()", "blockIdx.x % CLUSTER"),
 }
@@ -69,6 +71,8 @@ WRONG: dict[str, Edit] = {
         f"cluster_arrive_release();\n    {OWN}\n    cluster_wait_acquire();",
         "of the block of rank",
     ),
+    "stores, then arrives relaxed": Edit(STORED, RELAXED, "of the block of rank"),
+    "pushes, then arrives relaxed": Edit(f"{OWN}\n    {STORED}", f"{PUSHED}{RELAXED}", "data race"),
     "overwrites what others read": Edit(
         READ, "partial[thread] = 0.0f;\n    cluster_sync();", "data race"
     ),

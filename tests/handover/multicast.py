@@ -59,9 +59,21 @@ INIT, END = (
     "cluster_sync();  // initialised",
     "cluster_sync();  // nobody copies or arrives any more",
 )
+RELEASE = "mbarrier_arrive_at_rank(empty + stage, thread);"
+RELAXED = "mbarrier_arrive_relaxed_at_rank(empty + stage, thread);"
+CLUSTER_RELAXED = "cluster_arrive_relaxed();\n    cluster_wait_acquire();"
+READ = "            __syncwarp();\n"
+CLEARED = (
+    f"{READ}            const_cast<float*>(from)[BK + thread] = 0.0f;\n"
+    f"            fence_before_bulk_copies();\n{READ}"
+)
 PRODUCER_WAIT = "mbarrier_wait(empty + stage, (round & 1) ^ 1);"
 
 RIGHT: dict[str, Edit] = {
+    "relaxed where nothing was written": Edit(
+        RELEASE, RELAXED, also=((INIT, CLUSTER_RELAXED), (END, CLUSTER_RELAXED))
+    ),
+    "clears what it has read": Edit(READ, CLEARED),
     "one stage": Edit("STAGES = 2", "STAGES = 1"),
     "one lane arrives at all": Edit(
         "if (thread < CLUSTER) {\n                mbarrier_arrive_at_rank(empty + stage, thread);",
@@ -83,7 +95,10 @@ WRONG: dict[str, Edit] = {
         "mbarrier_init(empty + stage, CLUSTER)", "mbarrier_init(empty + stage, 1)"
     ),
     "the producer does not wait": Edit(PRODUCER_WAIT, ""),
-    "lanes still read": Edit("            __syncwarp();\n", "", "data race"),
+    "lanes still read": Edit(READ, "", "data race"),
+    "clears what it has read, then lets go relaxed": Edit(
+        READ, CLEARED, "data race", also=((RELEASE, RELAXED),)
+    ),
     "copies to itself only": Edit("(1 << CLUSTER) - 1", "1 << rank", "deadlock"),
     "copies to a block too many": Edit("(1 << CLUSTER) - 1", "(2 << CLUSTER) - 1", "no such block"),
     "expects its own half": Edit(

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 
 from autogemm.errors import CompilerMissingError, KernelCompileError
+from autogemm.files import write_atomically
 
 SHIM = Path(__file__).resolve().parent / "shim"
 
@@ -145,7 +146,7 @@ def build(text: str, mode: Mode, toolchain: Toolchain, folder: Path) -> Build:
     executable = folder / f"{key}.{mode}"
     source = folder / f"{key}.cu"
     if not executable.is_file():
-        _write(source, text)
+        write_atomically(source, text.encode())
         _build_executable(source, executable, text, (mode, toolchain, flags))
     return Build(executable, source, time.perf_counter() - start)
 
@@ -227,12 +228,6 @@ def _runtime_object(mode: Mode, toolchain: Toolchain, folder: Path) -> Path:
             _call([toolchain.gxx, *flags, "-c", str(source), "-o", str(made)], source)
             made.replace(path)
     return path
-
-
-def _write(path: Path, text: str) -> None:
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-        file.write(text)
-    Path(file.name).replace(path)
 
 
 def _call(command: list[str], source: Path) -> None:

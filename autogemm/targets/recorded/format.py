@@ -6,7 +6,6 @@ conditions. It is data: read within a size limit, never executed.
 
 import gzip
 import io
-import os
 import statistics
 import zlib
 from collections import Counter
@@ -30,6 +29,7 @@ from autogemm.config import Value
 from autogemm.device import Device
 from autogemm.dtypes import DType
 from autogemm.errors import RecordingError, UsageError
+from autogemm.files import write_atomically
 from autogemm.outcome import CacheState, Environment, Status, Verification
 from autogemm.problem import Layout, Problem
 
@@ -251,12 +251,7 @@ def write_recording(recording: Recording, path: Path) -> None:
     buffer = io.BytesIO()
     with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=9, mtime=0) as stream:
         stream.write(recording.model_dump_json().encode())
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        try:
-            temporary.write_bytes(buffer.getvalue())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        write_atomically(path, buffer.getvalue())
     except OSError as error:
         raise RecordingError(f"cannot write the recording {path}: {error}") from error

@@ -7,7 +7,9 @@
 
 namespace autogemm_emulator {
 
-// The last access of each thread of other blocks to the shared memory of a block, by slot.
+// The last store, and the last other access, of each thread of other blocks to the shared memory of a
+// block, by slot.
+constexpr uint32_t kStoreBit = 0x80000000;
 inline std::vector<std::unordered_map<uint32_t, Access>> remote_accesses;
 
 inline void trace(Region region, const char* at, uint32_t size, bool write, uint64_t pc) {

@@ -17,9 +17,9 @@ void shadow_switch_block(uint32_t from_slot, uint32_t to_slot) {
     }
 }
 
-void shadow_cluster_arrived(Fences& arriving) {
+void shadow_cluster_arrived(Fences& arriving, bool relaxed) {
     fences_in_use = true;
-    give(arriving);
+    give(arriving, relaxed);
 }
 
 inline void report_shared(Kind kind, const Touch& touch, int64_t offset, uint32_t size) {
@@ -59,7 +59,7 @@ void shadow_remote_access(const Block& owner, const void* shared, uint32_t size,
                    {place.region, pc, !write, write, false, of_other});
     }
     if (&owner != block) {
-        remote_accesses[owner.slot][own_number()] =
+        remote_accesses[owner.slot][own_number() | (write ? kStoreBit : 0)] =
             this_access({Region::kElsewhere, pc, !write, write, false});
     }
 }
@@ -78,8 +78,12 @@ inline void check_remote_accesses() {
     }
     known.join(block->fences);
     for (const auto& [number, access] : accesses) {
-        const uint32_t of_block = (number >> kThreadBits) - 1, thread = number & kThreadMask;
-        if (!known.received.covers(of_block, thread, access.epoch, access.clock)) {
+        const uint32_t of_block = ((number & ~kStoreBit) >> kThreadBits) - 1;
+        const uint32_t thread = number & kThreadMask;
+        const auto covers = [&](const View& view) {
+            return view.covers(of_block, thread, access.epoch, access.clock);
+        };
+        if (!covers(known.received) && ((number & kStoreBit) != 0 || !covers(known.read))) {
             Finding finding{};
             finding.kind = static_cast<uint32_t>(Kind::kEndedBlock);
             finding.region = static_cast<uint32_t>(Region::kElsewhere);
@@ -133,7 +137,8 @@ void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc) {
     const Access init{((mbarrier.block + 1) << kThreadBits) + mbarrier.init_thread,
                       mbarrier.init_epoch, mbarrier.init_clock,
                       static_cast<uint32_t>(mbarrier.init_pc)};
-    if (!is_ordered(init, 0, false)) {
+    // Its fence has published it, however threads then arrive.
+    if (!is_ordered(init, 0, false, mbarrier.fenced)) {
         const Place place = place_of(mbarrier.address);
         const uint32_t owner =
             mbarrier.owner == block->slot ? 0 : residents[mbarrier.owner].rank + 1;
@@ -149,9 +154,15 @@ void shadow_mbarrier_arrived(const Mbarrier& mbarrier, uint64_t pc) {
     }
 }
 
-void shadow_arrived(Fences& arriving) {
-    give(arriving);
-    if (current->from_cluster) {
+void shadow_arrived(Fences& arriving, bool relaxed) {
+    give(arriving, relaxed);
+    if (!current->from_cluster) {
+        return;
+    }
+    if (relaxed) {
+        arriving.read.join(current->from_cluster->received);
+        arriving.read.join(current->from_cluster->read);
+    } else {
         arriving.join(*current->from_cluster);
     }
 }
@@ -159,6 +170,7 @@ void shadow_arrived(Fences& arriving) {
 void shadow_waited(const Fences& completed) {
     knows_other_warps = true;
     receive(completed.received);
+    current->fences.read.join(completed.read);
     current->fences.fenced.join(completed.fenced);
     current->fences.observed.join(completed.observed);
     current->fences.proxied.join(completed.proxied);

@@ -138,7 +138,7 @@ void release_store(unsigned* address, unsigned value);
 unsigned acquire_load(const unsigned* address);
 void sync_named(unsigned number, unsigned num_threads, bool wait);
 unsigned rank_in_cluster();
-void arrive_at_cluster();
+void arrive_at_cluster(bool relaxed = false);
 void wait_for_cluster();
 float4 load_of_rank(const float* shared, unsigned rank);
 void store_of_rank(float* shared, unsigned rank, float4 value);
@@ -147,7 +147,7 @@ void init_mbarrier(void* mbarrier, unsigned num_arrivals);
 void fence_mbarrier_init();
 void fence_proxy();
 void arrive_mbarrier(void* mbarrier, unsigned tx_bytes);
-void arrive_mbarrier_of_rank(void* mbarrier, unsigned rank);
+void arrive_mbarrier_of_rank(void* mbarrier, unsigned rank, bool relaxed = false);
 void wait_mbarrier(void* mbarrier, unsigned parity);
 void copy_bulk(void* shared, const void* global, unsigned bytes, void* mbarrier);
 void copy_bulk_to_ranks(void* shared, const void* global, unsigned bytes, void* mbarrier,

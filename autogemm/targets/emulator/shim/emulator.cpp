@@ -48,14 +48,14 @@ void shadow_sync_warp(uint32_t) {}
 bool shadow_orders_widely() {
     return false;
 }
-void shadow_cluster_arrived(Fences&) {}
+void shadow_cluster_arrived(Fences&, bool) {}
 void shadow_remote_access(const Block&, const void*, uint32_t, bool, uint64_t) {}
 void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t) {
     mbarrier.init_thread = current->index;
 }
 void shadow_mbarrier_used(const Mbarrier&, uint64_t) {}
 void shadow_mbarrier_arrived(const Mbarrier&, uint64_t) {}
-void shadow_arrived(Fences&) {}
+void shadow_arrived(Fences&, bool) {}
 void shadow_waited(const Fences&) {}
 void shadow_proxy_fence() {}
 void shadow_bulk_copy_issued(const BulkCopy&) {}

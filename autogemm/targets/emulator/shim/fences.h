@@ -28,12 +28,14 @@ inline void forget_fences_of_block() {
     }
 }
 
-inline bool is_received(uint32_t of_block, uint32_t thread, uint32_t of_epoch, uint32_t of_clock) {
+inline bool is_received(uint32_t of_block, uint32_t thread, uint32_t of_epoch, uint32_t of_clock,
+                        bool was_read = false) {
     if (!fences_in_use) {
         return false;
     }
     const auto known_by = [&](const Fences& fences) {
-        return fences.received.covers(of_block, thread, of_epoch, of_clock);
+        return fences.received.covers(of_block, thread, of_epoch, of_clock) ||
+               (was_read && fences.read.covers(of_block, thread, of_epoch, of_clock));
     };
     return known_by(block->fences) || known_by(current->fences) ||
            (current->from_cluster && known_by(*current->from_cluster));
@@ -60,14 +62,20 @@ inline void add_all_that_happened(View& view) {
 }
 
 // All of it for a barrier of some threads: to happen before what they do next, and as published.
-inline void give(Fences& arriving) {
-    add_all_that_happened(arriving.received);
-    arriving.fenced.join(current->fences.fenced);
-    arriving.fenced.join(block->fences.fenced);
-    arriving.observed.join(current->fences.observed);
-    arriving.observed.join(block->fences.observed);
-    arriving.proxied.join(current->fences.proxied);
-    arriving.proxied.join(block->fences.proxied);
+//
+// A relaxed arrival is as an atomic: it publishes what a fence before it made ready. What was read is
+// done with all the same, so that others may write there.
+inline void give(Fences& arriving, bool relaxed = false) {
+    add_all_that_happened(relaxed ? arriving.read : arriving.received);
+    for (const Fences* known : {&current->fences, &block->fences}) {
+        if (relaxed) {
+            arriving.received.join(known->fenced);
+        }
+        arriving.fenced.join(known->fenced);
+        arriving.observed.join(known->observed);
+        arriving.read.join(known->read);
+        arriving.proxied.join(known->proxied);
+    }
 }
 
 bool shadow_orders_widely() {

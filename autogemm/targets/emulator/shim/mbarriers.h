@@ -90,12 +90,12 @@ inline void complete_phase(Mbarrier& mbarrier) {
     }
 }
 
-inline void arrive_at(Mbarrier& mbarrier, uint32_t tx_bytes, uint64_t pc) {
+inline void arrive_at(Mbarrier& mbarrier, uint32_t tx_bytes, uint64_t pc, bool relaxed = false) {
     if (mbarrier.pending == 0) {
         refuse_barrier(Misuse::kTooManyArrivals, pc);
     }
     shadow_mbarrier_arrived(mbarrier, pc);
-    shadow_arrived(mbarrier.arriving);
+    shadow_arrived(mbarrier.arriving, relaxed);
     --mbarrier.pending;
     mbarrier.tx_bytes += tx_bytes;
     complete_phase(mbarrier);
@@ -106,9 +106,9 @@ __attribute__((noinline)) void arrive_mbarrier(void* address, unsigned tx_bytes)
     arrive_at(used_mbarrier(*block, address, pc), tx_bytes, pc);
 }
 
-__attribute__((noinline)) void arrive_mbarrier_of_rank(void* address, unsigned rank) {
+__attribute__((noinline)) void arrive_mbarrier_of_rank(void* address, unsigned rank, bool relaxed) {
     const uint64_t pc = caller(__builtin_return_address(0));
-    arrive_at(used_mbarrier(block_of_rank(rank, pc), address, pc), 0, pc);
+    arrive_at(used_mbarrier(block_of_rank(rank, pc), address, pc), 0, pc, relaxed);
 }
 
 __attribute__((noinline)) void wait_mbarrier(void* address, unsigned parity) {

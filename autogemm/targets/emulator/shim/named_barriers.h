@@ -31,7 +31,7 @@ __attribute__((noinline)) void sync_named(unsigned number, unsigned num_threads_
     }
     barrier.num_threads = num_threads_of_it;
     ++barrier.num_arrived;
-    shadow_arrived(barrier.arriving);
+    shadow_arrived(barrier.arriving, false);
     if (barrier.num_arrived == num_threads_of_it) {
         barrier.num_arrived = 0;
         barrier.completed = std::move(barrier.arriving);

@@ -64,7 +64,9 @@ inline uint32_t own_number() {
     return ((block_number + 1) << kThreadBits) + current->index;
 }
 
-inline bool is_ordered(const Access& before, uint32_t floor_epoch, bool atomic) {
+// `was_read`: it was a read, after which a relaxed arrival is enough.
+inline bool is_ordered(const Access& before, uint32_t floor_epoch, bool atomic,
+                       bool was_read = false) {
     const uint32_t thread = before.thread & ~kAtomicBit;
     if (thread == 0 || before.epoch < floor_epoch || thread == own_number()) {
         return true;
@@ -74,13 +76,14 @@ inline bool is_ordered(const Access& before, uint32_t floor_epoch, bool atomic) 
     }
     const uint32_t of_block = (thread >> kThreadBits) - 1, index = thread & kThreadMask;
     if (of_block != block_number) {
-        return is_received(of_block, index, before.epoch, before.clock);
+        return is_received(of_block, index, before.epoch, before.clock, was_read);
     }
     if (before.epoch < epoch && index < num_threads) {
         return true;  // a barrier lies between
     }
     return current->seen[index] >= before.clock ||
-           (current->from_cluster && is_received(of_block, index, before.epoch, before.clock));
+           ((current->from_cluster || was_read) &&
+            is_received(of_block, index, before.epoch, before.clock, was_read));
 }
 
 inline void report_access(Kind kind, Region region, int64_t offset, uint32_t size, bool write,
@@ -174,7 +177,10 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
     }
     // A store never goes with another store, even where both are volatile: one of them is lost.
     const bool may_overlap = touch.atomic && touch.read;
-    if (!is_ordered(word.writer, floor, may_overlap) && !(touch.write && has_seen(word, floor))) {
+    // What a bulk copy brought was complete for whoever waited for it.
+    const bool was_brought = touch.write && (word.writer.thread & kThreadMask) >= num_threads;
+    if (!is_ordered(word.writer, floor, may_overlap, was_brought) &&
+        !(touch.write && has_seen(word, floor))) {
         complain(Kind::kRace, &word.writer);
     }
     if (touch.read && !written && !word.valid) {
@@ -190,7 +196,7 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
         return;
     }
     for (const Access& reader : word.readers) {
-        if (!is_ordered(reader, floor, touch.atomic)) {
+        if (!is_ordered(reader, floor, touch.atomic, true)) {
             complain(Kind::kRace, &reader);
             break;
         }

@@ -146,6 +146,7 @@ struct Block {
     int barrier_count;  // predicates that held at the barrier just passed
     bool ended;
     bool yields;    // lets others have their turn, though it could go on
+    bool looks;     // gave up its turn to look at a flag
     Fences fences;  // what all threads share since the last barrier
     std::deque<Mbarrier> mbarriers;
     NamedBarrier named_barriers[kNamedBarriers];
@@ -192,13 +193,13 @@ void shadow_fence();
 void shadow_barrier();
 void shadow_sync_warp(uint32_t mask);
 bool shadow_orders_widely();
-void shadow_cluster_arrived(Fences& arriving);
+void shadow_cluster_arrived(Fences& arriving, bool relaxed);
 void shadow_remote_access(const Block& owner, const void* shared, uint32_t size, bool write,
                           uint64_t pc);
 void shadow_mbarrier_initialised(Mbarrier& mbarrier, uint64_t pc);
 void shadow_mbarrier_arrived(const Mbarrier& mbarrier, uint64_t pc);
 void shadow_mbarrier_used(const Mbarrier& mbarrier, uint64_t pc);
-void shadow_arrived(Fences& arriving);
+void shadow_arrived(Fences& arriving, bool relaxed);
 void shadow_waited(const Fences& completed);
 void shadow_proxy_fence();
 void shadow_bulk_copy_issued(const BulkCopy& copy);
@@ -247,10 +248,11 @@ inline void leave() {
     Context::switch_to(current->context, scheduler);
 }
 
-// Before an atomic: other blocks may come first.
-inline void let_others_run() {
+// Before an atomic: other blocks may come first. Who looks at a flag may have to look again.
+inline void let_others_run(bool looks = false) {
     if (residents.size() > 1) {
         block->yields = true;
+        block->looks = looks;
         leave();
     }
 }

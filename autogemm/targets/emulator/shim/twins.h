@@ -53,9 +53,9 @@ __forceinline__ unsigned cluster_rank() {
 __forceinline__ void cluster_arrive_release() {
     autogemm_emulator::arrive_at_cluster();
 }
-// What is relaxed on a card orders here as the other form does.
+// Relaxed arrivals tell what was read, so that it may be overwritten, and nothing of what was written.
 __forceinline__ void cluster_arrive_relaxed() {
-    autogemm_emulator::arrive_at_cluster();
+    autogemm_emulator::arrive_at_cluster(true);
 }
 __forceinline__ void cluster_wait_acquire() {
     autogemm_emulator::wait_for_cluster();
@@ -91,7 +91,7 @@ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier, unsig
     autogemm_emulator::arrive_mbarrier_of_rank(mbarrier, rank);
 }
 __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier, unsigned rank) {
-    autogemm_emulator::arrive_mbarrier_of_rank(mbarrier, rank);
+    autogemm_emulator::arrive_mbarrier_of_rank(mbarrier, rank, true);
 }
 __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsigned parity) {
     autogemm_emulator::wait_mbarrier(mbarrier, parity);

@@ -79,16 +79,19 @@ struct Fences {
     View fenced;    // before a fence: the next atomic publishes it
     View observed;  // found at an atomic: the next fence makes it count
     View received;  // happened before
+    View read;      // the same of what was read, and no more: what a relaxed arrival tells
     View proxied;   // before a proxy fence: bulk copies may overwrite what was stored
 
     bool empty() const {
-        return fenced.empty() && observed.empty() && received.empty() && proxied.empty();
+        return fenced.empty() && observed.empty() && received.empty() && read.empty() &&
+               proxied.empty();
     }
     void clear() {
         if (!empty()) {
             fenced.clear();
             observed.clear();
             received.clear();
+            read.clear();
             proxied.clear();
         }
     }
@@ -96,6 +99,7 @@ struct Fences {
         fenced.join(other.fenced);
         observed.join(other.observed);
         received.join(other.received);
+        read.join(other.read);
         proxied.join(other.proxied);
     }
 };
