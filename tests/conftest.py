@@ -4,6 +4,7 @@ feeds readers more broken files.
 """
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -46,7 +47,10 @@ def surroundings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         patch.setenv("AUTOGEMM_DB", str(folder / "nobody's" / "file" / "tune.db"))
         (folder / "nobody's").mkdir(exist_ok=True)
         (folder / "nobody's" / "file").touch()
+        # A shell starts what it runs in the background deaf to Ctrl-C, and children inherit that.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -54,6 +54,8 @@ TILE_64: dict[str, Value] = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "T
 TILE_32_DEEP: dict[str, Value] = {
     **{"BM": 32, "BN": 32, "BK": 128, "TM": 8, "TN": 4, "SLICE_K": 16, "STAGES": 4},
 }
+# Of gemm_wgmma: clusters of two blocks.
+IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8}
 
 GOLDEN_CASES = (
     GoldenCase("pipeline", square(4096), {"GROUP_M": 8, "LANE_MAP": "quads"}),
@@ -302,7 +304,7 @@ GOLDEN_CASES = (
         family="gemm_mma",
         least_arch=80,
     ),
-    GoldenCase("bf16", tensor(4096, DType.BF16), family="gemm_wgmma", least_arch=90),
+    GoldenCase("bf16", tensor(4096, DType.BF16), IN_PAIRS, family="gemm_wgmma", least_arch=90),
     GoldenCase(
         "f16_in_turns",
         Problem(4096, 4096, 4096, Layout.NT, DType.F16),
@@ -314,7 +316,7 @@ GOLDEN_CASES = (
     GoldenCase(
         "bf16_f32_both_ways",
         Problem(4096, 4096, 4096, Layout.TN, DType.BF16_F32),
-        {"CLUSTER_N": 2, "GROUP_M": 1},
+        {"CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 1},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -335,15 +337,30 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "f16_streamed",
+        tensor(4096, DType.F16),
+        {"GROUP_M": 16, "STREAM_K": "two_tile"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_streamed_in_clusters",
+        Problem(8192, 1024, 8192, dtype=DType.TF32),
+        IN_PAIRS | {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "STREAM_K": "one_tile"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "tf32",
         tensor(4096, DType.TF32),
-        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_M": 1, "CLUSTER_N": 2},
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_N": 2, "GROUP_M": 8},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "tf32_rows",
         Problem(4096, 4096, 4096, Layout.TT, DType.TF32),
+        IN_PAIRS,
         family="gemm_wgmma",
         least_arch=90,
     ),

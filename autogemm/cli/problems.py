@@ -64,4 +64,6 @@ def _lines(place: str, layout: str) -> list[tuple[str, str]]:
         except UsageError as error:
             raise UsageError(f"--problems {place}, line {number}: {error}") from error
         found.append((words[0], words[1] if words[1:] else layout))
+    if not found:
+        raise UsageError(f"--problems {place}: holds no problem: write a size a line")
     return found

@@ -108,4 +108,4 @@ def _num_combinations(node: Node, parameters: Mapping[str, Parameter]) -> int:
 
 
 def _columns(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Column]:
-    return {name: np.array(parameters[name].values) for name in sorted(set(names_in(node)))}
+    return {name: np.array(parameters[name].values) for name in sorted(names_in(node))}

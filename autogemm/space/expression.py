@@ -29,7 +29,7 @@ class Expression:
     @property
     def names(self) -> frozenset[str]:
         """Every name that the expression reads."""
-        return frozenset(names_in(self.root))
+        return names_in(self.root)
 
     def evaluate(self, env: Environment) -> Operand:
         """The value: int or text if all names are, a column if any is.

@@ -1,6 +1,6 @@
 """The tree of an expression: constants, names, operations; what it reads and what type it has."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autogemm.config import Value
@@ -31,13 +31,15 @@ class Name:
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operator or function and its operands. ``neg`` is the unary minus; ``if`` holds
-    (condition, value, otherwise). ``num_nodes`` and ``depth`` bound what evaluating it costs.
+    (condition, value, otherwise). ``num_nodes`` and ``depth`` bound what evaluating it costs;
+    ``names`` are all that it reads.
     """
 
     op: str
     args: "tuple[Node, ...]"
     num_nodes: int = field(init=False, compare=False, repr=False)
     depth: int = field(init=False, compare=False, repr=False)
+    names: frozenset[str] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         inner = [arg for arg in self.args if isinstance(arg, Operation)]
@@ -51,18 +53,17 @@ class Operation:
             )
         object.__setattr__(self, "num_nodes", num_nodes)
         object.__setattr__(self, "depth", depth)
+        object.__setattr__(self, "names", frozenset().union(*map(names_in, self.args)))
 
 
 Node = Constant | Name | Operation
 
 
-def names_in(node: Node) -> Iterator[str]:
-    """Every name in the tree, as often as it is there."""
-    if isinstance(node, Name):
-        yield node.name
-    elif isinstance(node, Operation):
-        for arg in node.args:
-            yield from names_in(arg)
+def names_in(node: Node) -> frozenset[str]:
+    """Every name in the tree."""
+    if isinstance(node, Operation):
+        return node.names
+    return frozenset([node.name]) if isinstance(node, Name) else frozenset()
 
 
 def replaced(node: Node, values: Mapping[str, Node]) -> Node:

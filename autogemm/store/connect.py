@@ -18,7 +18,7 @@ _MEANINGS = {
     "file is not a database": "is not a database: give another path",
     "database is locked": "is locked by another process: end it or try again later",
     "readonly database": "is read-only: make it and its folder writable, or give another path",
-    "unable to open database file": "cannot be opened: the file and its folder must be accessible",
+    "unable to open database file": "cannot be opened: one must be allowed to write there",
     "disk image is malformed": "is damaged: restore a copy or give another path",
     "disk is full": "cannot grow: the disk is full",
     "due to lock timeout": "is locked by another process: end it or try again later",
@@ -106,6 +106,12 @@ def connect_immutable(path: Path) -> Engine:
     return engine
 
 
+def has_log(path: Path) -> bool:
+    """Whether something lies beside a SQLite file, without which it is not the whole database."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
 def writer(engine: Engine) -> Engine:
     """The same engine for transactions that write.
 
@@ -165,6 +171,6 @@ def driver_errors_in_one_line(where: str) -> Iterator[None]:
         yield
     except DBAPIError as error:
         said = " ".join(str(error.orig).split())
-        meaning = next((text for part, text in _MEANINGS.items() if part in said), said)
+        meanings = (f" {text}" for part, text in _MEANINGS.items() if part in said)
         kind = StoreLockedError if any(words in said for words in _LOCKED) else StoreError
-        raise kind(f"the database {where} {meaning}") from error
+        raise kind(f"the database {where}{next(meanings, f': {said}')}") from error

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import URL, Engine, text
 
 from autogemm.errors import StoreError, UsageError
-from autogemm.store.connect import is_sqlite
+from autogemm.store.connect import has_log, is_sqlite
 
 # How many steps of SQLite's machine lie between two looks at the clock: some milliseconds.
 _STEPS = 100_000
@@ -81,7 +81,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
         db = sqlite3.connect(uri, uri=True)
         db.execute("SELECT name FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
-        if path.with_name(f"{path.name}-wal").exists():
+        if has_log(path):
             raise
         # A folder where SQLite cannot put its lock files.
         return sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)

@@ -11,6 +11,7 @@ from autogemm.store.connect import (
     connect,
     connect_immutable,
     driver_errors_in_one_line,
+    has_log,
     is_sqlite,
     parse_address,
     shown_address,
@@ -72,8 +73,9 @@ def _readable(engine: Engine, address: URL) -> Engine:
             connection.exec_driver_sql("SELECT name FROM sqlite_master").first()
     except OperationalError as error:
         path = Path(str(address.database))
-        # With a log beside it the file alone is not the whole database.
-        if "readonly" not in str(error.orig) or path.with_name(f"{path.name}-wal").exists():
+        # A folder in which one may not write, or a file system in which nobody may.
+        refused = any(word in str(error.orig) for word in ("readonly", "unable to open"))
+        if not refused or has_log(path):
             raise
         return connect_immutable(path)
     return engine

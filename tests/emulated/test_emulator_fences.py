@@ -147,6 +147,26 @@ def test_blocks_that_run_by_turns_may_wait_for_each_other(emulator: Emulator, mo
     assert by_one.findings[0].kind is FindingKind.TIMED_OUT
 
 
+def test_who_waits_for_a_lower_index_gets_on(emulator: Emulator) -> None:
+    """However few run by turns; one after the other too."""
+    body = (
+        "unsigned* flags = reinterpret_cast<unsigned*>(workspace);\n"
+        "if (t == 0) {\n"
+        "if (blockIdx.x > 0) {\n"
+        "while (load_acquire(flags + blockIdx.x - 1) == 0) {}\n"
+        "store_release(flags + blockIdx.x - 1, 0u);\n"
+        "}\n"
+        "if (blockIdx.x == 11) C[0] = A[0] * B[0];\n"
+        "else store_release(flags + blockIdx.x, 1u);\n"
+        "}"
+    )
+    tiny = Tiny(body, 32, grid=12, workspace_bytes=64)
+    for seed, resident_blocks in ((0, 1), (1, 2), (2, 5), (3, 5), (4, 12)):
+        options = RunOptions(seed=seed, resident_blocks=resident_blocks, deadline_s=5)
+        report = emulator.run(tiny.source, tiny.plan, tiny.problem, options)
+        assert report.ok, report.message
+
+
 def test_what_is_awaited_must_be_released(emulator: Emulator) -> None:
     body = WAITS_FOR_THE_NEXT.replace(
         "store_release(flags + blockIdx.x, 1u)", "atomicExch(flags + blockIdx.x, 1u)"

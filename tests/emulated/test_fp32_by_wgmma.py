@@ -5,7 +5,7 @@ The emitted kernels run on the CPU with inputs of this file's own.
 
 import numpy as np
 import pytest
-from fp32_runner import Matrix, Runner, exact, in_fp32, relative_error
+from fp32_runner import Matrix, Runner, exact, in_fp32, relative_error, relative_errors
 
 from autogemm.problem import Problem
 from autogemm.targets.emulator import Emulator
@@ -18,12 +18,12 @@ FALLBACK = "store_tile_in_fp32(A, lda, B, ldb, place, M, N, K, alpha, beta, C, l
 BOUND = 2.0**-20 + 2.0**-19
 
 
-def runner(emulator: Emulator, chunk: int = 64) -> Runner:
+def runner(emulator: Emulator, chunk: int = 64, problem: Problem = PROBLEM) -> Runner:
     values = {
         **{"CHUNK": chunk, "BM": 128, "BN": 64, "BK": 32, "CLUSTER": 1, "STAGES": 3},
         **{"GROUP_M": 1, "BLOCKS": 0},
     }
-    return Runner(emulator, "sgemm_emulated_wgmma", values, PROBLEM)
+    return Runner(emulator, "sgemm_emulated_wgmma", values, problem)
 
 
 @pytest.fixture
@@ -66,8 +66,10 @@ def test_infinity_and_nan_come_out_as_ieee_has_them(run: Runner, value: float) -
     b[11, 5] = value
     with np.errstate(invalid="ignore"):
         expected = in_fp32(a, b)
-    assert not np.all(np.isfinite(expected))
-    assert np.array_equal(run(a, b), expected, equal_nan=True)
+    result, finite = run(a, b), np.isfinite(expected)
+    assert not finite.all()
+    assert np.array_equal(result[~finite], expected[~finite], equal_nan=True)
+    assert np.allclose(result[finite], expected[finite], rtol=0, atol=1e-4)
     assert np.isnan(run(a, b, without_fallback)).all()
 
 
@@ -113,7 +115,9 @@ def test_cancellation_leaves_what_fp32_leaves(run: Runner) -> None:
     assert relative_error(run(a, b), a, b) <= relative_error(in_fp32(a, b), a, b)
 
 
-def spread_over(exponents: float, zeros: float, seed: int) -> tuple[Matrix, Matrix]:
+def spread_over(
+    exponents: float, zeros: float, seed: int, problem: Problem = PROBLEM
+) -> tuple[Matrix, Matrix]:
     """Normal numbers with exponents within +-exponents, some of them zero."""
     rng = np.random.default_rng(seed)
 
@@ -123,7 +127,7 @@ def spread_over(exponents: float, zeros: float, seed: int) -> tuple[Matrix, Matr
         numbers[rng.random(numbers.shape) < zeros] = 0
         return numbers.astype(np.float32)
 
-    return matrix(PROBLEM.m, PROBLEM.k), matrix(PROBLEM.k, PROBLEM.n)
+    return matrix(problem.m, problem.k), matrix(problem.k, problem.n)
 
 
 def lone_numbers(size: float) -> tuple[Matrix, Matrix]:
@@ -160,6 +164,18 @@ def test_plain_fp32_where_the_bound_is_not_certain(run: Runner, name: str) -> No
     a, b = UNCERTAIN[name]
     assert np.isnan(run(a, b, without_fallback)).all()
     assert relative_error(run(a, b), a, b) <= BOUND
+
+
+def test_plain_fp32_adds_up_short_chains(emulator: Emulator) -> None:
+    problem = Problem(128, 64, 2048)
+    a, b = spread_over(16, 0, 6, problem)
+    a[:, 0], b[0] = 1, 0  # nothing is certain of tiles with such rows
+    a[:, 1] = 2.0**20
+    errors = [
+        relative_errors(c, a, b).mean()
+        for c in (runner(emulator, problem=problem)(a, b), in_fp32(a, b))
+    ]
+    assert errors[0] < 0.6 * errors[1]
 
 
 def test_without_the_check_numbers_would_be_silently_wrong(run: Runner) -> None:

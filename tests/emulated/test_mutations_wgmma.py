@@ -21,7 +21,8 @@ FAMILY = load_family("gemm_wgmma")
 CONFIG = Config.of(
     "gemm_wgmma",
     FAMILY.seeds[0].as_dict()
-    | {"BM": 64, "BN": 128, "WM": 64, "WN": 64, "STAGES": 2, "C_BUFFERS": 1, "GROUP_M": 1},
+    | {"BM": 64, "BN": 128, "WM": 64, "WN": 64, "STAGES": 2, "C_BUFFERS": 1, "GROUP_M": 1}
+    | {"CLUSTER_M": 2},
 )
 PROBLEM = Problem(200, 136, 200, Layout.NN, DType.BF16)
 END = "    // No block leaves while others arrive at its barriers.\n    cluster_arrive_relaxed();\n"

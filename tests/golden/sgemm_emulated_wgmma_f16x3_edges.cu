@@ -841,7 +841,10 @@ __device__ __forceinline__ void store_tile(const Workspace& space, const Place& 
     }
 }
 
-// The tile of C from the matrices themselves, in plain FP32: right whatever the numbers are.
+// The tile of C from the matrices themselves, in plain FP32: right whatever the numbers are. Errors
+// grow with the length of a chain of additions: PLAIN_CHUNK products at a time, then their sums.
+constexpr int PLAIN_CHUNK = 128;
+
 __device__ __forceinline__ void store_tile_in_fp32(const float* A, int lda, const float* B, int ldb,
                                                    const Place& place, int M, int N, int K,
                                                    float alpha, float beta, float* C, int ldc) {
@@ -850,18 +853,28 @@ __device__ __forceinline__ void store_tile_in_fp32(const float* A, int lda, cons
     const int first_m = place.m + ((int)threadIdx.x - PRODUCERS) / SIDE;
     const int first_n = place.n + (int)threadIdx.x % SIDE;
     float sums[BM / SIDE][BN / SIDE] = {};
-    for (int k = 0; k < K; ++k) {
-        float b[BN / SIDE];
-        #pragma unroll
-        for (int j = 0; j < BN / SIDE; ++j) {
-            b[j] = element_b(B, ldb, k, first_n + j * SIDE, K, N);
+    for (int chunk = 0; chunk < K; chunk += PLAIN_CHUNK) {
+        float part[BM / SIDE][BN / SIDE] = {};
+        for (int k = chunk; k < min(chunk + PLAIN_CHUNK, K); ++k) {
+            float b[BN / SIDE];
+            #pragma unroll
+            for (int j = 0; j < BN / SIDE; ++j) {
+                b[j] = element_b(B, ldb, k, first_n + j * SIDE, K, N);
+            }
+            #pragma unroll
+            for (int i = 0; i < BM / SIDE; ++i) {
+                const float a = element_a(A, lda, first_m + i * SIDE, k, M, K);
+                #pragma unroll
+                for (int j = 0; j < BN / SIDE; ++j) {
+                    part[i][j] = fmaf(a, b[j], part[i][j]);
+                }
+            }
         }
         #pragma unroll
         for (int i = 0; i < BM / SIDE; ++i) {
-            const float a = element_a(A, lda, first_m + i * SIDE, k, M, K);
             #pragma unroll
             for (int j = 0; j < BN / SIDE; ++j) {
-                sums[i][j] = fmaf(a, b[j], sums[i][j]);
+                sums[i][j] += part[i][j];
             }
         }
     }

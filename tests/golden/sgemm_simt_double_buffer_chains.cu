@@ -52,8 +52,9 @@ constexpr int HANDOVER = BK * 2 / 8;
 // Products that are added up one after the other before their sum goes behind the slabs.
 constexpr int CHAIN_K = 512;
 constexpr int CHAIN_SLABS = CHAIN_K / BK;
-constexpr int SLABS = SLICE_K * 2 * STAGE;
 static_assert(CHAIN_K % BK == 0, "a chain is a whole number of slabs");
+// Floats of the slabs in shared memory.
+constexpr int SLABS = SLICE_K * 2 * STAGE;
 
 // Floats per access to global memory. The threads of a slice stand LANES side by side along a
 // stored row, and cover ROWS stored rows in one pass.

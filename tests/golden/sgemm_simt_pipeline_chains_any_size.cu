@@ -56,8 +56,9 @@ static_assert(MAX_PENDING_COPIES >= 1, "a pipeline has three stages or more");
 // Products that are added up one after the other before their sum goes behind the slabs.
 constexpr int CHAIN_K = 128;
 constexpr int CHAIN_SLABS = CHAIN_K / DEPTH;
-constexpr int SLABS = STAGES * STAGE;
 static_assert(CHAIN_K % DEPTH == 0, "a chain is a whole number of slabs");
+// Floats of the slabs in shared memory.
+constexpr int SLABS = STAGES * STAGE;
 
 // Floats per access to global memory. The threads of a block stand LANES side by side along a
 // stored row, and cover ROWS stored rows in one pass.

@@ -70,6 +70,9 @@ def test_files_that_are_no_lists_of_problems(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "none.txt"):
         with pytest.raises(UsageError, match="cannot be read"):
             asked(file=str(place))
+    (tmp_path / "empty.txt").write_text("# nothing yet\n\n")
+    with pytest.raises(UsageError, match="holds no problem"):
+        asked(file=str(tmp_path / "empty.txt"))
     with pytest.raises(UsageError, match=r"no preset 'transformers'.*; there are transformer"):
         asked(preset="transformers")
 

@@ -320,6 +320,18 @@ def test_queries_of_a_read_only_database(
         assert len(store.runs()) == 3
 
 
+def test_queries_where_no_lock_file_can_be(tmp_path: Path) -> None:
+    """As on a file system mounted for reading only: SQLite cannot open its shared memory."""
+    with new_store(tmp_path) as store:
+        fill(store)
+    (tmp_path / "a.db-shm").mkdir()
+    with open_store(str(tmp_path / "a.db"), create=False) as store:
+        assert len(store.runs()) == 3
+    # What others wrote beside the file must not be left out.
+    (tmp_path / "a.db-wal").write_bytes(b"x" * 100)
+    assert "a.db: " in error_of(str(tmp_path / "a.db"), create=False)
+
+
 def test_an_unreadable_file(plain_user: Path) -> None:
     (plain_user / "a.db").chmod(0)
     assert "cannot be opened" in error_of(str(plain_user / "a.db"), create=False)

@@ -82,7 +82,7 @@ __attribute__((noinline)) void release_store(unsigned* address, unsigned value) 
 
 __attribute__((noinline)) unsigned acquire_load(const unsigned* address) {
     note_counter(address);
-    let_others_run();
+    let_others_run(true);
     shadow_relaxed(address, false, caller(__builtin_return_address(0)));
     shadow_fence();
     return *address;

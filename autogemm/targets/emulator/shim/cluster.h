@@ -148,38 +148,51 @@ inline bool has_ended(uint32_t slot) {
     return std::all_of(first, first + cluster_size, [](const Block& it) { return it.ended; });
 }
 
+// Which cluster is next to begin. One of the places is for the lowest number that has not begun, so
+// that whoever waits for lower ones, which a card starts before, gets on in any order of the others.
+inline uint32_t take_next(std::vector<uint32_t>& waiting, uint32_t slot) {
+    const bool in_order = slot == 0 && cluster_barriers.size() > 1;
+    const auto next = in_order ? std::min_element(waiting.begin(), waiting.end()) : waiting.begin();
+    const uint32_t number = *next;
+    waiting.erase(next);
+    return number;
+}
+
 // Runs all clusters of a launch, as many by turns as are resident.
-inline void run_clusters(const std::vector<uint32_t>& numbers) {
+inline void run_clusters(std::vector<uint32_t> waiting) {
     std::vector<uint32_t> order(residents.size());
     for (uint32_t slot = 0; slot < residents.size(); ++slot) {
         order[slot] = slot;
         residents[slot].ended = true;
     }
-    size_t next = 0;
     while (true) {
         bool all_ended = true;
         for (uint32_t slot = 0; slot < cluster_barriers.size(); ++slot) {
-            if (has_ended(slot) && next < numbers.size()) {
-                begin_cluster(slot, numbers[next++]);
+            if (has_ended(slot) && !waiting.empty()) {
+                begin_cluster(slot, take_next(waiting, slot));
             }
             all_ended &= has_ended(slot);
         }
         if (all_ended) {
             return;
         }
-        bool some_ran = false;
+        bool some_ran = false, some_did_more_than_look = false;
         shuffle_order(order);
         for (uint32_t slot : order) {
             Block& running = residents[slot];
             if (running.ended) {
                 continue;
             }
-            some_ran |= run_while_it_can(running);
+            running.looks = false;
+            const bool ran = run_while_it_can(running);
+            some_ran |= ran;
+            some_did_more_than_look |= ran && !running.looks;
             if (running.ended) {
                 lose_bulk_copies(running);
             }
         }
-        if (!some_ran && !land_a_bulk_copy()) {
+        // Who looks for a flag waits, perhaps for a block that waits for a copy.
+        if (!some_did_more_than_look && !land_a_bulk_copy() && !some_ran) {
             report_deadlock();
         }
     }

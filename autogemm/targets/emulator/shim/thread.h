@@ -146,6 +146,7 @@ struct Block {
     int barrier_count;  // predicates that held at the barrier just passed
     bool ended;
     bool yields;    // lets others have their turn, though it could go on
+    bool looks;     // gave up its turn to look at a flag
     Fences fences;  // what all threads share since the last barrier
     std::deque<Mbarrier> mbarriers;
     NamedBarrier named_barriers[kNamedBarriers];
@@ -247,10 +248,11 @@ inline void leave() {
     Context::switch_to(current->context, scheduler);
 }
 
-// Before an atomic: other blocks may come first.
-inline void let_others_run() {
+// Before an atomic: other blocks may come first. Who looks at a flag may have to look again.
+inline void let_others_run(bool looks = false) {
     if (residents.size() > 1) {
         block->yields = true;
+        block->looks = looks;
         leave();
     }
 }

@@ -1,0 +1,846 @@
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
+// A and B tf32, C f32, sums in FP32.
+// Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
+//
+// TMA brings slabs of A and B into a ring in shared memory; warpgroups multiply them.
+//
+// Valid for:
+//   M, N, K: any
+//   A, B: aligned to 16 bytes, lda and ldb multiples of 4
+//   C: aligned to 16 bytes, ldc a multiple of 4
+
+// Instructions of Hopper alone, which the plain target sm_90 does not have.
+#if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
+#endif
+
+// FP32 in memory, rounded to TF32 on the way to shared memory.
+using Element = float;
+using Result = float;
+
+// Tile of C owned by one thread block, and by one warpgroup (four warps).
+constexpr int BM = 256;
+constexpr int BN = 128;
+constexpr int WM = 256;
+constexpr int WN = 64;
+// Slabs of A and B that are on their way or in use.
+constexpr int STAGES = 4;
+// Blocks of a cluster, one below the other, each of which fetches its part of B's slab for all.
+constexpr int CLUSTER_M = 2;
+// Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
+constexpr int BOX_M = 64;
+constexpr int C_BUFFERS = 2;
+
+constexpr int WARPGROUP = 128;
+constexpr int CONSUMERS = (BM / WM) * (BN / WN);
+constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
+// Depth of a slab: 128 bytes of a stored row, or as many rows of an operand stored across k.
+constexpr int BK = 128 / sizeof(Element);
+// Depth of one instruction.
+constexpr int STEP = 32 / sizeof(Element);
+constexpr int A_BYTES = BM * 128;
+constexpr int SLOT_BYTES = (BM + BN) * 128;
+// Tensor cores make C^T: B is the operand with the rows, 64 at a time, and A has the columns.
+constexpr int ROW_TILES = WN / 64;
+constexpr int SUMS = WM / 2;
+constexpr int BOX_BYTES = BOX_M * 128;
+// Of a warpgroup's boxes.
+constexpr int C_BYTES = C_BUFFERS * 64 * 128;
+
+// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
+// and what follows from it, such as where products and copies find their operands, lies in the
+// warp's own registers, from where their instructions take it.
+__device__ __forceinline__ int warp_number() {
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+}
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// True in one thread of a warp, always the same; by all of them. Where a comparison of threads
+// says who copies, the compiler makes a loop over threads of each copy.
+__device__ __forceinline__ bool is_elected() {
+    unsigned elected;
+    asm volatile(
+        "{\n"
+        ".reg .pred elected;\n"
+        "elect.sync _|elected, 0xffffffff;\n"
+        "selp.u32 %0, 1, 0, elected;\n"
+        "}"
+        : "=r"(elected));
+    return elected != 0;
+}
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// The rank of this block among the blocks of its cluster.
+__device__ __forceinline__ unsigned cluster_rank() {
+    unsigned rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind the
+// wait. A block whose shared memory others read does not leave before they arrived behind that.
+__device__ __forceinline__ void cluster_arrive_release() {
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
+
+// Without waiting for what this thread wrote: where nothing of it is read behind the wait.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_wait_acquire() {
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_sync() {
+    cluster_arrive_release();
+    cluster_wait_acquire();
+}
+
+// The address that `shared` has in the shared memory of the block of that rank.
+__device__ __forceinline__ unsigned address_in_rank(const void* shared, unsigned rank) {
+    unsigned address;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(address)
+        : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank));
+    return address;
+}
+
+// Four floats from there, or to there; aligned to 16 bytes.
+__device__ __forceinline__ float4 load_from_rank(const float* shared, unsigned rank) {
+    float4 value;
+    asm volatile("ld.shared::cluster.v4.f32 { %0, %1, %2, %3 }, [%4];"
+                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "r"(address_in_rank(shared, rank))
+                 : "memory");
+    return value;
+}
+
+__device__ __forceinline__ void store_to_rank(float* shared, unsigned rank, float4 value) {
+    asm volatile(
+        "st.shared::cluster.v4.f32 [%0], { %1, %2, %3, %4 };" ::"r"(address_in_rank(shared, rank)),
+        "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+        : "memory");
+}
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// A barrier in shared memory, for num_arrivals arrivals in each phase.
+__device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(num_arrivals)
+                 : "memory");
+}
+
+// By the thread that initialised: for bulk copies and other blocks to see it. A barrier follows.
+__device__ __forceinline__ void mbarrier_fence_init() {
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// What this thread and those ordered before it stored, before bulk copies that overwrite it.
+__device__ __forceinline__ void fence_before_bulk_copies() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// What came before is seen by who waits for this phase.
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long* mbarrier) {
+    asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier))
+                 : "memory");
+}
+
+// The same, and the phase does not end before bulk copies have brought num_bytes.
+__device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier,
+                                                       unsigned num_bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(mbarrier)),
+                 "r"(num_bytes)
+                 : "memory");
+}
+
+// At the barrier in the shared memory of another block of the cluster.
+__device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier,
+                                                        unsigned rank) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
+                     address_in_rank(mbarrier, rank))
+                 : "memory");
+}
+
+// The same where nothing was written for that block, as when it may fill shared memory again: waits
+// for no write of this thread to get anywhere.
+__device__ __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier,
+                                                                unsigned rank) {
+    asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
+                     address_in_rank(mbarrier, rank))
+                 : "memory");
+}
+
+// Waits for the end of the phase of that parity; the first phase has parity 0.
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsigned parity) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(mbarrier);
+    unsigned done;
+    do {
+        asm volatile(
+            "{\n"
+            ".reg .pred done;\n"
+            "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%1], %2;\n"
+            "selp.u32 %0, 1, 0, done;\n"
+            "}"
+            : "=r"(done)
+            : "r"(address), "r"(parity)
+            : "memory");
+    } while (done == 0);
+}
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// A barrier for some warps of the block: num_threads, a multiple of 32, at the number 1 to 15.
+__device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
+    asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+}
+
+// Counts as one of the threads that the others wait for, and goes on.
+__device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
+    asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
+}
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// What the driver told TMA of a matrix; a kernel's argument: `const __grid_constant__ TensorMap`.
+struct __align__(64) TensorMap {
+    unsigned long long words[16];
+};
+
+// Brings the map nearer before its first use.
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+
+// Starts a copy of the map's box, its first element in that column and row; what lies outside the
+// matrix becomes zero. The phase of the mbarrier, which was told to expect the bytes of a whole
+// box, ends when they have come.
+__device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, int row,
+                                          unsigned long long* mbarrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[%0], [%1, { %2, %3 }], [%4];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
+        "l"(&map), "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
+        : "memory");
+}
+
+// To the same place in every block of the cluster whose bit is set in ranks; the mbarrier at the
+// same place in each of them counts its own.
+__device__ __forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap& map, int column,
+                                                   int row, unsigned long long* mbarrier,
+                                                   unsigned ranks) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, { %2, %3 }], [%4], %5;" ::"r"(
+            (unsigned)__cvta_generic_to_shared(shared)),
+        "l"(&map), "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(mbarrier)),
+        "h"((unsigned short)ranks)
+        : "memory");
+}
+
+// Starts to write a box from shared memory, without what lies outside the matrix. Threads that
+// filled it have called fence_before_bulk_copies() and a barrier before.
+__device__ __forceinline__ void store_tile(const void* shared, const TensorMap& map, int column,
+                                           int row) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, { %1, %2 }], [%3];" ::"l"(
+            &map),
+        "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(shared))
+        : "memory");
+}
+
+// By the thread that started them: those since the last call are one group.
+__device__ __forceinline__ void commit_tile_stores() {
+    asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+// Until shared memory has been read, and may be filled again, by all but the last `num_left` groups
+// of this thread (a constant).
+#define wait_for_tile_reads(num_left) \
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(num_left) : "memory")
+
+// Until C has been written as well.
+#define wait_for_tile_stores(num_left) \
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(num_left) : "memory")
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by
+// row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
+// stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
+// k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
+__device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* shared,
+                                                                    unsigned leading_bytes,
+                                                                    unsigned stride_bytes) {
+    const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
+    return (unsigned long long)(address >> 4 & 0x3fffu) |
+           (unsigned long long)(leading_bytes >> 4) << 16 |
+           (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
+}
+
+// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
+//   a: 64 x 8, in registers, as fragments of mma.sync
+//   b: 8 x 256, stored along k
+//   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
+__device__ __forceinline__ void wgmma_tf32_rk(float (&d)[128], const unsigned (&a)[4],
+                                              unsigned long long b, unsigned accumulate) {
+    // clang-format off
+    asm volatile(
+        "{\n"
+        ".reg .pred accumulate;\n"
+        "setp.ne.b32 accumulate, %133, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 "
+        "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
+        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
+        "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
+        "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
+        "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "
+        "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "
+        "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
+        "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "
+        "%126, %127 }, "
+        "{ %128, %129, %130, %131 }, %132, accumulate, 1, 1;\n"
+        "}"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
+          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
+          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
+          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
+          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
+          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
+          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
+          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
+          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
+          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
+          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
+          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
+          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99]), "+f"(d[100]), "+f"(d[101]),
+          "+f"(d[102]), "+f"(d[103]), "+f"(d[104]), "+f"(d[105]), "+f"(d[106]), "+f"(d[107]),
+          "+f"(d[108]), "+f"(d[109]), "+f"(d[110]), "+f"(d[111]), "+f"(d[112]), "+f"(d[113]),
+          "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
+          "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),
+          "+f"(d[126]), "+f"(d[127])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+    // clang-format on
+}
+
+// Before the first product that reads registers which this thread wrote.
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// The products started since the last call are one group.
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Until all groups are done, or all but the last.
+__device__ __forceinline__ void wgmma_wait_0() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_wait_1() {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
+// Behind a wait: the compiler must not read these sums earlier.
+__device__ __forceinline__ void keep_in_place(float (&sums)[128]) {
+    #pragma unroll
+    for (int i = 0; i < 128; ++i) {
+        asm volatile("" : "+f"(sums[i])::"memory");
+    }
+}
+
+// A warpgroup leaves registers to others, or takes what they left; by all of its threads.
+__device__ __forceinline__ void give_up_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+}
+
+__device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+}
+
+#endif  // AUTOGEMM_EMULATOR
+
+// A ring of slots in shared memory, for a slab of A and one of B each. A slot is full when TMA has
+// brought their bytes, and empty when all who multiply have let go of it.
+struct Ring {
+    unsigned char* slots;
+    unsigned long long* full;
+    unsigned long long* empty;
+    // The slot that comes next, and the parity of its phase: how often the ring went round.
+    int next = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ unsigned char* slab_a() const {
+        return slots + next * SLOT_BYTES;
+    }
+
+    __device__ __forceinline__ unsigned char* slab_b() const {
+        return slab_a() + A_BYTES;
+    }
+
+    __device__ __forceinline__ void advance() {
+        if (++next == STAGES) {
+            next = 0;
+            parity ^= 1;
+        }
+    }
+
+    // By each warp, whose products with that slot are done.
+    __device__ __forceinline__ void let_go(int slot) const {
+        const int lane = threadIdx.x % 32;
+        // All lanes have loaded their fragments.
+        __syncwarp();
+        // Other blocks of the cluster fill this slot, too.
+        if (lane < CLUSTER_M) {
+            mbarrier_arrive_relaxed_at_rank(empty + slot, lane);
+        }
+    }
+};
+
+// Where in C a block's tile begins.
+struct Place {
+    int m0, n0;
+};
+
+// Tiles of whole clusters, of which a block has its own part.
+struct Tiles {
+    unsigned rows, columns;
+    int row_in_cluster, column_in_cluster;
+
+    __device__ __forceinline__ int count() const {
+        return (int)(rows * columns);
+    }
+
+    // Down GROUP_M rows of tiles, then one column on, so that those in flight share rows of A and
+    // columns of B in L2.
+    static constexpr int GROUP_M = 8;
+
+    __device__ __forceinline__ Place place(unsigned index) const {
+        const unsigned in_group = index % (GROUP_M * columns);
+        const int first = index / (GROUP_M * columns) * GROUP_M;
+        // The last group may have fewer rows; a constant is divided by faster.
+        const int height = min(GROUP_M, (int)rows - first);
+        const int column = height == GROUP_M ? in_group / GROUP_M : in_group / height;
+        const int row = first + in_group - column * height;
+        const int m0 = (row * CLUSTER_M + row_in_cluster) * BM;
+        const int n0 = column * BN;
+        return {m0, n0};
+    }
+};
+
+// Rows m0 to m0 + BM of A, 128 bytes wide.
+__device__ __forceinline__ void fetch_a(unsigned char* slab, const TensorMap& map, int m0, int k0,
+                                        unsigned long long* full) {
+    copy_tile(slab, map, k0, m0, full);
+}
+
+// Rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other.
+// A block's part of them, for all that share them.
+__device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& map,
+                                        const Tiles& tiles, int n0, int k0,
+                                        unsigned long long* full) {
+    constexpr int ROWS = BK / CLUSTER_M;
+    const int own = tiles.row_in_cluster * ROWS;
+    #pragma unroll
+    for (int stripe = 0; stripe < BN / BK; ++stripe) {
+        copy_tile_to_ranks(slab + (stripe * BK + own) * 128, map, n0 + stripe * BK, k0 + own, full,
+                           0x3u);
+    }
+}
+
+// The column of C, from a warpgroup's first, that row lane / 4 + 8 * half of a warp's part of row
+// tile i stands for. Rows may be in any order; in this one the lanes of a warp meet each bank of
+// shared memory once, when they load fragments and when they write boxes: pieces of 16 bytes, which
+// are turned by the row that they lie in, differ by 5 from lanes 0..15 to lanes 16..31.
+__device__ __forceinline__ int column_of(int i, int warp, int lane, int half) {
+    const int piece = (warp % 2 * 2 + half) ^ lane / 16 * 5;
+    return 64 * i + warp / 2 * 32 + piece * 4 + lane / 4 % 4;
+}
+
+// Tensor cores take TF32 along k. B is stored across k, and goes through registers: each thread's
+// part of one slab, as fragments of mma.sync have it.
+struct Fragments {
+    unsigned of[BK / STEP][ROW_TILES][4];
+};
+
+__device__ __forceinline__ void load_fragments(const unsigned char* slab, int first,
+                                               Fragments& fragments) {
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int step = 0; step < BK / STEP; ++step) {
+        #pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i) {
+            #pragma unroll
+            for (int at = 0; at < 4; ++at) {
+                const int k = STEP * step + lane % 4 + 4 * (at / 2);
+                const int row = first + column_of(i, warp, lane, at % 2);
+                // Rows are side by side in stripes of BK, their 16-byte pieces turned by k % 8.
+                const int piece = row % BK / 4 ^ k % 8;
+                const int offset = (row / BK * BK + k) * 128 + piece * 16 + row % 4 * 4;
+                fragments.of[step][i][at] = *(const unsigned*)(slab + offset);
+            }
+        }
+    }
+}
+
+// Products with the slab in the ring's next slot are under way behind this, those before are done.
+__device__ __forceinline__ void multiply_slab(Ring& ring, bool is_first, int row, int column,
+                                              int& before, Fragments& fragments,
+                                              float (&sums)[ROW_TILES][SUMS]) {
+    mbarrier_wait(ring.full + ring.next, ring.parity);
+    load_fragments(ring.slab_b(), column, fragments);
+    const unsigned long long other = matrix_descriptor_128(ring.slab_a() + row * 128, 0, 1024);
+    wgmma_fence();
+    #pragma unroll
+    for (int step = 0; step < BK / STEP; ++step) {
+        #pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i) {
+            wgmma_tf32_rk(sums[i], fragments.of[step][i], other + (step * 32 >> 4),
+                          !is_first || step > 0);
+        }
+    }
+    wgmma_commit();
+    wgmma_wait_1();
+    if (!is_first) {
+        ring.let_go(before);
+    }
+    before = ring.next;
+    ring.advance();
+}
+
+// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs. Fragments
+// in turns: those of one slab are read while the next ones are loaded.
+__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
+                                              float (&sums)[ROW_TILES][SUMS]) {
+    int before = 0;
+    Fragments even, odd;
+    int slab = 0;
+    for (; slab + 1 < num_slabs; slab += 2) {
+        multiply_slab(ring, slab == 0, row, column, before, even, sums);
+        multiply_slab(ring, false, row, column, before, odd, sums);
+    }
+    if (slab < num_slabs) {
+        multiply_slab(ring, slab == 0, row, column, before, even, sums);
+    }
+    wgmma_wait_0();
+    ring.let_go(before);
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        keep_in_place(sums[i]);
+    }
+}
+
+// What becomes of sums: C = alpha * sums + beta * C, of which M x N elements are there.
+struct Update {
+    int M, N;
+    float alpha, beta;
+    const Result* C;
+    int ldc;
+
+    // beta * C, if that element is there.
+    __device__ __forceinline__ float kept(int row, int column) const {
+        if (row >= M || column >= N) {
+            return 0.0f;
+        }
+        const Result old = C[(long long)row * ldc + column];
+        return beta * old;
+    }
+};
+
+// sums = alpha * sums + beta * C, STEP_SUMS of a thread at a time. They are always the first ones:
+// behind each step all move down, so that this code, which few need, is there once and not for each
+// register; the last step leaves all where they were.
+__device__ __forceinline__ void update_sums(const Update& update, int m0, int n0,
+                                            float (&sums)[ROW_TILES][SUMS]) {
+    constexpr int STEP_SUMS = 16;
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll 1
+        for (int first = 0; first < SUMS; first += STEP_SUMS) {
+            float updated[STEP_SUMS];
+            #pragma unroll
+            for (int at = 0; at < STEP_SUMS; ++at) {
+                const int row = m0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
+                const int column = n0 + column_of(i, warp, lane, at / 2 % 2);
+                updated[at] = update.alpha * sums[i][at];
+                if (update.beta != 0.0f) {
+                    updated[at] += update.kept(row, column);
+                }
+            }
+            #pragma unroll
+            for (int at = 0; at < SUMS; ++at) {
+                sums[i][at] = at + STEP_SUMS < SUMS ? sums[i][(at + STEP_SUMS) % SUMS]
+                                                    : updated[(at + STEP_SUMS) % SUMS];
+            }
+        }
+    }
+}
+
+// Writes a warpgroup's sums, box by box: TMA turns 16-byte pieces of a box's rows back as it writes
+// them, and leaves out what is outside C.
+__device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap& map_c,
+                                           int warpgroup, int m0, int n0, const Update& update,
+                                           float (&sums)[ROW_TILES][SUMS]) {
+    const int thread = threadIdx.x % WARPGROUP;
+    const int warp = thread / 32;
+    const int lane = thread % 32;
+    if (update.alpha != 1.0f || update.beta != 0.0f) {
+        update_sums(update, m0, n0, sums);
+    }
+    int buffer = 0;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        // A thread's rows of C^T are columns of C: 64 of them, in two boxes side by side.
+        #pragma unroll
+        for (int block = 0; block < WM / 64; ++block) {
+            const float* const mine = &sums[i][32 * block];
+            if (thread == 0) {
+                wait_for_tile_reads(C_BUFFERS - 2);
+            }
+            named_barrier_sync(1 + warpgroup, WARPGROUP);
+            unsigned char* const box = boxes + buffer * BOX_BYTES;
+            #pragma unroll
+            for (int at = 0; at < 32; ++at) {
+                const int row = at / 4 * 8 + lane % 4 * 2 + at % 2;
+                const int in_box = column_of(i, warp, lane, at / 2 % 2) % 32;
+                const int piece = in_box / 4 ^ row % 8;
+                *(float*)(box + warp / 2 * BOX_BYTES + row * 128 + piece * 16 + in_box % 4 * 4) =
+                    mine[at];
+            }
+            fence_before_bulk_copies();
+            named_barrier_sync(1 + warpgroup, WARPGROUP);
+            if (thread == 0) {
+                store_tile(box, map_c, n0 + 64 * i, m0 + 64 * block);
+                commit_tile_stores();
+                store_tile(box + BOX_BYTES, map_c, n0 + 64 * i + 32, m0 + 64 * block);
+                commit_tile_stores();
+            }
+            buffer = buffer + 2 == C_BUFFERS ? 0 : buffer + 2;
+        }
+    }
+}
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Sets a flag behind all that happened before.
+__device__ __forceinline__ void store_release(unsigned* flag, unsigned value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(flag), "r"(value) : "memory");
+}
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Reads ahead of all that comes after: who finds a value finds what was ordered before it.
+__device__ __forceinline__ unsigned load_acquire(const unsigned* counter) {
+    unsigned value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+    return value;
+}
+#endif  // AUTOGEMM_EMULATOR
+
+// Slabs of a tile, one behind the other.
+struct Piece {
+    int tile, first_slab, num_slabs;
+};
+
+// What a cluster multiplies: whole tiles, then its range of the slabs of the last tiles, which are
+// those that would not fill a wave.
+// All ranges are equally long (Stream-K: Osama et al., PPoPP 2023). The first piece of one may
+// begin within a tile, the last one may end there.
+struct Walk {
+    int tile, stride;
+    int slabs_of_tile, whole_tiles;
+    // Slabs of a range; so many of the ranges have one more.
+    int least, longer;
+    int range, at, end;
+
+    __device__ __forceinline__ Walk(int tiles, int num_slabs, int unit, int num_units) {
+        tile = unit;
+        stride = num_units;
+        const int shared_tiles = tiles % num_units;
+        slabs_of_tile = num_slabs;
+        whole_tiles = tiles - shared_tiles;
+        least = shared_tiles * num_slabs / num_units;
+        longer = shared_tiles * num_slabs % num_units;
+        // Given out from the last: the rest of a tile is always with who has a lower index.
+        range = num_units - 1 - unit;
+        at = begin(range);
+        end = begin(range + 1);
+    }
+
+    __device__ __forceinline__ int begin(int of_range) const {
+        return of_range * least + min(of_range, longer);
+    }
+
+    // Whether that range has slabs of a tile from its own first piece on.
+    __device__ __forceinline__ bool reaches(int of_range, int shared_tile) const {
+        return begin(of_range) < (shared_tile + 1 - whole_tiles) * slabs_of_tile;
+    }
+
+    __device__ __forceinline__ bool next(Piece& piece) {
+        if (tile < whole_tiles) {
+            piece = {tile, 0, slabs_of_tile};
+            tile += stride;
+            return true;
+        }
+        if (at == end) {
+            return false;
+        }
+        const int first_slab = at % slabs_of_tile;
+        piece = {whole_tiles + at / slabs_of_tile, first_slab,
+                 min(slabs_of_tile - first_slab, end - at)};
+        at += piece.num_slabs;
+        return true;
+    }
+};
+
+// The sums of first pieces that begin within a tile, at most one of a block, and for each warp a
+// flag: whether its part of them is there. Flags are zero between launches.
+struct Parts {
+    unsigned* flags;
+    float4* sums;
+
+    // The first four sums of this thread; those of all threads lie before its next ones.
+    __device__ __forceinline__ float4* first_four(int block) const {
+        return sums + (long long)block * (BM * BN / 4) + threadIdx.x;
+    }
+
+    __device__ __forceinline__ unsigned* flag(int block) const {
+        return flags + block * (CONSUMERS * 4) + threadIdx.x / 32;
+    }
+};
+
+__device__ __forceinline__ void leave_part(const Parts& parts, int block,
+                                           const float (&sums)[ROW_TILES][SUMS]) {
+    float4* const fours = parts.first_four(block);
+    #pragma unroll
+    for (int at = 0; at < ROW_TILES * SUMS; at += 4) {
+        const float* const mine = &sums[at / SUMS][at % SUMS];
+        fours[at / 4 * (CONSUMERS * WARPGROUP)] = make_float4(mine[0], mine[1], mine[2], mine[3]);
+    }
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) {
+        store_release(parts.flag(block), 1);
+    }
+}
+
+// sums += what another block leaves. Blocks start in the order of their index, and that one's is
+// lower: waiting for it ends whether or not those behind have found a place.
+__device__ __forceinline__ void add_part(const Parts& parts, int block,
+                                         float (&sums)[ROW_TILES][SUMS]) {
+    if (threadIdx.x % 32 == 0) {
+        while (load_acquire(parts.flag(block)) == 0) {
+        }
+        *parts.flag(block) = 0;
+    }
+    __syncwarp();
+    const float4* const fours = parts.first_four(block);
+    #pragma unroll
+    for (int at = 0; at < ROW_TILES * SUMS; at += 4) {
+        const float4 four = __ldcg(fours + at / 4 * (CONSUMERS * WARPGROUP));
+        float* const mine = &sums[at / SUMS][at % SUMS];
+        mine[0] += four.x;
+        mine[1] += four.y;
+        mine[2] += four.z;
+        mine[3] += four.w;
+    }
+}
+
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const Element* __restrict__ A, int lda,
+                const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C, int ldc,
+                unsigned* workspace, const __grid_constant__ TensorMap map_a,
+                const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_c) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    unsigned char* const boxes = shared + STAGES * SLOT_BYTES;
+    unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
+    Ring ring = {shared, barriers, barriers + STAGES};
+    const int warp = warp_number();
+    const int warpgroup = warp / 4;
+
+    if (threadIdx.x == CONSUMERS * WARPGROUP) {
+        prefetch_tensor_map(map_a);
+        prefetch_tensor_map(map_b);
+        prefetch_tensor_map(map_c);
+        for (int slot = 0; slot < STAGES; ++slot) {
+            mbarrier_init(ring.full + slot, 1);
+            // The warps that let go of it.
+            mbarrier_init(ring.empty + slot, 4 * CONSUMERS * 2);
+        }
+        mbarrier_fence_init();
+    }
+    cluster_arrive_relaxed();
+    cluster_wait_acquire();
+
+    Tiles tiles;
+    tiles.rows = (M + BM * CLUSTER_M - 1) / (BM * CLUSTER_M);
+    tiles.columns = (N + BN - 1) / BN;
+    tiles.row_in_cluster = (int)cluster_rank();
+    tiles.column_in_cluster = 0;
+    const int first_tile = (int)blockIdx.x / 2;
+    const int stride = (int)gridDim.x / 2;
+    const int num_slabs = (K + BK - 1) / BK;
+    // A block's flags are 16 bytes for each of its warpgroups.
+    const Parts parts = {workspace, (float4*)(workspace + gridDim.x * (CONSUMERS * 4))};
+
+    if (warpgroup == CONSUMERS) {
+        // Fetch: one thread keeps the ring full, across the ends of tiles.
+        give_up_registers();
+        if (warp % 4 == 0 && is_elected()) {
+            Walk walk(tiles.count(), num_slabs, first_tile, stride);
+            for (Piece piece; walk.next(piece);) {
+                const Place place = tiles.place(piece.tile);
+                for (int slab = 0; slab < piece.num_slabs; ++slab) {
+                    const int k0 = (piece.first_slab + slab) * BK;
+                    unsigned long long* const full = ring.full + ring.next;
+                    mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);
+                    mbarrier_arrive_expect(full, SLOT_BYTES);
+                    fetch_a(ring.slab_a(), map_a, place.m0, k0, full);
+                    fetch_b(ring.slab_b(), map_b, tiles, place.n0, k0, full);
+                    ring.advance();
+                }
+            }
+        }
+    } else {
+        take_registers();
+        float sums[ROW_TILES][SUMS];
+        // Multiply and store.
+        const int row = warpgroup / (BN / WN) * WM;
+        const int column = warpgroup % (BN / WN) * WN;
+        Walk walk(tiles.count(), num_slabs, first_tile, stride);
+        for (Piece piece; walk.next(piece);) {
+            const Place place = tiles.place(piece.tile);
+            multiply_tile(ring, piece.num_slabs, row, column, sums);
+            if (piece.first_slab > 0) {
+                leave_part(parts, walk.range * 2 + (int)cluster_rank(), sums);
+                continue;
+            }
+            // The rest of the tile, in the order of k.
+            for (int other = walk.range + 1; walk.reaches(other, piece.tile); ++other) {
+                add_part(parts, other * 2 + (int)cluster_rank(), sums);
+            }
+            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
+                       place.n0 + column, {M, N, alpha, beta, C, ldc}, sums);
+        }
+        if (threadIdx.x % WARPGROUP == 0) {
+            wait_for_tile_reads(0);
+        }
+    }
+
+    // No block leaves while others arrive at its barriers.
+    cluster_arrive_relaxed();
+    cluster_wait_acquire();
+}
