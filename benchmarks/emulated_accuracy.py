@@ -1,6 +1,7 @@
 """Errors of FP32 from tensor cores, beside cuBLAS SGEMM's on the same inputs.
 
-    emulated_accuracy.py errors --out FILE.csv    on a GPU: against K, and the spread of exponents
+    emulated_accuracy.py errors --out FILE.csv    on a GPU: against K, and the spread of exponents;
+                                                  of whole squares, where K is the side
     emulated_accuracy.py hard                     on a GPU: infinity, NaN, tiny and huge numbers
     emulated_accuracy.py draw FILE.csv --out FILE.svg
 
@@ -48,8 +49,11 @@ DEPTHS = (512, 1024, 2048, 4096, 8192, 16384)
 FILLS = ("normal", "uniform", "wide")
 # Exponents of "wide" lie evenly between -WIDE and WIDE.
 WIDE = 12
-SPREADS = (0, 2, 4, 6, 8, 10, 12, 14, 16, 20)
+SPREADS = (0, 2, 4, 6, 8, 10, 12, 14, 16, 20, 30, 40)
 SPREAD_DEPTH = 4096
+# Squares, whose largest errors are those of more elements; for the kernel that is compared alone.
+SQUARES = (1024, 2048, 4096, 8192)
+COMPARED = "f16x3, CHUNK 64"
 COLUMNS = ("sweep", "fill", "spread", "k", "kernel", "frobenius", "componentwise")
 
 
@@ -140,22 +144,25 @@ def emitted(kernel: str, problem: Problem) -> tuple[KernelSource, LaunchPlan]:
     return render(family, config, problem), launch_plan(family, config, problem)
 
 
-def inputs(card: Card, fill: str, depth: int, spread: float, seed: int) -> tuple[Any, Any]:
-    """SIZE x depth and depth x SIZE."""
+def inputs(card: Card, fill: str, size: int, depth: int, spread: float) -> tuple[Any, Any]:
+    """size x depth and depth x size."""
     if fill == "uniform":
-        return card.uniform(SIZE, depth, seed), card.uniform(depth, SIZE, seed + 1)
-    return card.normal(SIZE, depth, spread, seed), card.normal(depth, SIZE, spread, seed + 1)
+        return card.uniform(size, depth, depth), card.uniform(depth, size, depth + 1)
+    return card.normal(size, depth, spread, depth), card.normal(depth, size, spread, depth + 1)
 
 
 def sweeps(card: Card) -> Iterator[dict[str, object]]:
     """One row for each kernel and input."""
+    spreads = {"wide": WIDE}
     points = [
-        *(("depth", fill, WIDE if fill == "wide" else 0, k) for k in DEPTHS for fill in FILLS),
+        *(("depth", fill, spreads.get(fill, 0), k) for k in DEPTHS for fill in FILLS),
         *(("spread", "wide", spread, SPREAD_DEPTH) for spread in SPREADS),
+        *(("square", fill, spreads.get(fill, 0), n) for n in SQUARES for fill in FILLS),
     ]
     for sweep, fill, spread, depth in points:
-        a, b = inputs(card, fill, depth, spread, depth)
-        for kernel in (BASELINE, *KERNELS):
+        square = sweep == "square"
+        a, b = inputs(card, fill, depth if square else SIZE, depth, spread)
+        for kernel in (BASELINE, COMPARED) if square else (BASELINE, *KERNELS):
             frobenius, componentwise = errors_of(card.cupy, card.multiply(kernel, a, b), a, b)
             errors = (f"{frobenius:.3e}", f"{componentwise:.3e}")
             row = (sweep, fill, spread, depth, kernel, *errors)

@@ -140,3 +140,26 @@ def test_nvcc_compiles_a_library_with_tensor_maps(tiles: Family, tmp_path: Path)
     for name, text in library_of(tiles).items():
         (tmp_path / name).write_text(text)
     assert not nvcc(tmp_path, "-arch=sm_90", "autogemm.cu")
+
+
+# Family, which of its seeds, problem: a kernel of each element type, in parts too.
+SHIPPED = {
+    "f16, parts": ("gemm_wgmma", 8, Problem(64, 4096, 4096, Layout.TN, DType.F16)),
+    "tf32": ("gemm_wgmma", 2, Problem(4096, 4096, 4096, Layout.NN, DType.TF32)),
+    "emulated": ("sgemm_emulated_wgmma", 0, Problem(1000, 1000, 1000)),
+}
+
+
+@pytest.mark.compile
+@needs_nvcc
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_command_in_the_file_builds_it_without_a_word(tmp_path: Path, name: str) -> None:
+    family_name, seed, problem = SHIPPED[name]
+    family = load_family(family_name)
+    text = export_cuda(stored_kernel(family, problem, family.seeds[seed]), family, "best.cu", TODAY)
+    (tmp_path / "best.cu").write_text(text)
+    (line,) = (line for line in text.splitlines() if line.endswith("&& ./best"))
+    command = line.removeprefix("//").removesuffix("&& ./best").split()
+    built = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (built.returncode, built.stdout, built.stderr) == (0, "", "")
+    assert (tmp_path / "best").exists()
