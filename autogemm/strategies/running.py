@@ -28,12 +28,18 @@ def replays(plan: Plan, processes: int | None = None) -> Iterator[Replay]:
         return
     # Not forked: the parent may have threads (a progress bar).
     spawning = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
     pool = ProcessPoolExecutor(min(cores, len(jobs)), spawning, _prepare_worker)
     try:
         for future in as_completed([pool.submit(_replay, job) for job in jobs]):
             yield future.result()
+    except BaseException:
+        # Ctrl-C, or an error: nobody waits for what has begun.
+        for process in multiprocessing.active_children():
+            if process not in others:
+                process.terminate()
+        raise
     finally:
-        # After Ctrl-C or an error: what has begun ends, nothing else begins.
         pool.shutdown(cancel_futures=True)
 
 

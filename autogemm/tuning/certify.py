@@ -319,13 +319,23 @@ def _emulated(family: Family, emulator: Emulator) -> Callable[[Case], CaseResult
 def _within(
     check: Callable[[Case], CaseResult], cases: Sequence[Case], threads: int, clock: _Clock
 ) -> Iterator[CaseResult]:
-    """Results as they come, until the time is up; what has not begun then is dropped."""
+    """Results as they come, until the time is up; what has not begun then is dropped.
+
+    Raises at the end what kept a case from being run: others may fail all the same.
+    """
     pool = ThreadPoolExecutor(threads)
     pending: set[Future[CaseResult]] = {pool.submit(check, case) for case in cases}
+    left_out: Exception | None = None
     try:
         while pending and clock.left_s > 0:
             done, pending = wait(pending, min(TICK_S, clock.left_s), FIRST_COMPLETED)
             for future in done:
-                yield future.result()
+                error = future.exception()
+                if isinstance(error, CannotRunError | UsageError):
+                    left_out = left_out or error
+                else:
+                    yield future.result()
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
+    if left_out is not None:
+        raise left_out

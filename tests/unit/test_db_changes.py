@@ -143,6 +143,8 @@ def test_why_shows_the_neighbours_that_were_tried(store: Store) -> None:
         )
         store.record_trial(run, number, replace(outcome, measurement=measurement), source(bm))
     store.record_trial(run, 3, failed(256), source(256))
+    found_wrong = replace(ok(512, 1.0), status=Status.WRONG_RESULT, reason="wrong in the finals")
+    store.record_trial(run, 5, found_wrong, source(512))
     two_changes = replace(
         ok(16, 1.0),
         kernel_sha256="",
@@ -154,6 +156,8 @@ def test_why_shows_the_neighbours_that_were_tried(store: Store) -> None:
     assert [(n["after"], n["verdict"]) for n in told["neighbours"]] == [
         (32, "FAST"),
         (64, "SLOW"),
+        # Timed before it was found wrong: no time to be compared.
+        (512, None),
         (256, None),
     ]
     shown = db("why", "1", "--short").stdout
