@@ -26,7 +26,3 @@ class Profile:
     profiler: str
     counters: tuple[tuple[str, float], ...]
     made_at: datetime
-
-    def counter(self, name: str) -> float | None:
-        """The value of a counter, None if it was not collected."""
-        return dict(self.counters).get(name)

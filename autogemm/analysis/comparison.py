@@ -125,7 +125,7 @@ def best_kernels(store: Store, query: BestQuery) -> Comparison:
         provenance=newest.provenance,
         source="winners in the database",
         date=f"{newest.measured_at:%Y-%m-%d}",
-        entries=tuple(entry for row in chosen for entry in _entries(store, row)),
+        entries=tuple(entry for row in chosen for entry in _entries(row)),
         ceilings=store.ceilings(newest.device),
     )
 
@@ -134,7 +134,8 @@ def _is_of(problem: Problem, size: str) -> bool:
     return (problem.m, problem.n, problem.k) == Problem.parse_size(size)
 
 
-def _entries(store: Store, row: ResultRow) -> list[BenchEntry]:
+def _entries(row: ResultRow) -> list[BenchEntry]:
+    """The winner, and cuBLAS in the same finals."""
     winner = BenchEntry(
         kernel="winner",
         kind=KernelKind.STORED,
@@ -146,15 +147,14 @@ def _entries(store: Store, row: ResultRow) -> list[BenchEntry]:
         ratio_low=row.ratio_low,
         ratio_high=row.ratio_high,
     )
-    finals = store.run(row.run_id).finals
-    if row.ratio is None or finals is None:
+    if row.ratio is None or not row.baseline_samples_us:
         return [winner]
     baseline = BenchEntry(
         kernel=BASELINE,
         kind=KernelKind.LIBRARY,
         problem=row.problem,
         status=Status.OK,
-        samples_us=finals.baseline.samples_us,
+        samples_us=row.baseline_samples_us,
         ratio=1.0,
         ratio_low=1.0,
         ratio_high=1.0,

@@ -73,7 +73,9 @@ def _tried(own: TrialRow, other: TrialRow) -> Tried | None:
         return None
     (name,) = changed
     compared = None
-    if own.outcome.measurement is not None and other.outcome.measurement is not None:
+    # Also who was found wrong may have been timed.
+    is_timed = _time_us(own) is not None and _time_us(other) is not None
+    if is_timed and own.outcome.measurement is not None and other.outcome.measurement is not None:
         compared = compare_samples(
             own.outcome.measurement.samples_us, other.outcome.measurement.samples_us
         )

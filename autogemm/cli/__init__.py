@@ -4,6 +4,7 @@ Commands are imported when they are called, so that ``autogemm -h`` starts at on
 """
 
 import importlib
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -122,7 +123,8 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 
 
 @click.group(cls=AutogemmGroup, context_settings=CONTEXT_SETTINGS)
 @click.version_option(__version__, prog_name="autogemm")
-def main() -> None:
+@click.pass_context
+def main(context: click.Context) -> None:
     """Find the fastest GEMM kernel for your GPU and sizes, prove it right, get one CUDA file.
 
     \b
@@ -131,6 +133,9 @@ def main() -> None:
       autogemm export best.cu
       autogemm db best
     """
+    if os.environ.get("NO_COLOR"):
+        # https://no-color.org, and no other control codes either. Commands inherit it.
+        context.color = False
 
 
 __all__ = ["AutogemmGroup", "main"]

@@ -8,13 +8,13 @@ import click
 
 from autogemm.cli.files import require_replaceable, write_output
 from autogemm.errors import ExportError, NotFoundError, UsageError
+from autogemm.outcome import Provenance
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from autogemm.device import Device
     from autogemm.store import DecidedRow
-
 
 C_SUFFIXES = (".h", ".cu", ".cpp")
 
@@ -71,9 +71,12 @@ def write_library(  # noqa: PLR0913  # the command's options
 
 
 def _device(runs: "Sequence[DecidedRow]") -> "Device":
-    """The GPU with the newest result. Raises NotFoundError without any."""
+    """Of the newest result, measured before recorded. Raises NotFoundError without any."""
     if not runs:
         raise NotFoundError(
             "no result matches: autogemm tune --preset mixed --cross makes what a library needs"
         )
-    return runs[-1].spec.device
+    newest = max(
+        runs, key=lambda run: (run.spec.provenance is Provenance.MEASURED, run.measured_at)
+    )
+    return newest.spec.device

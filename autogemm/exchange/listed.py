@@ -16,6 +16,9 @@ from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import Entry, ListedRecording, ListedTarget
 from autogemm.targets.recorded.entries import ranked
 
+# GPU, problem, family, and its parameters: a family may get one more in a later version.
+_Kind = tuple[str, Problem, str, tuple[str, ...]]
+
 # What a run that was read from such a file has in place of a sampler.
 IMPORTED = "imported"
 _MAX_NAMED = 3
@@ -27,28 +30,31 @@ def listed_selection(store: Store, query: BestQuery, status: Status | None) -> L
     Raises NotFoundError when there are none, UsageError when they are of several kernels, GPUs or
     problems.
     """
-    spaces: dict[tuple[str, Problem, str], dict[tuple[tuple[str, Value], ...], Outcome]] = {}
+    spaces: dict[_Kind, dict[tuple[tuple[str, Value], ...], Outcome]] = {}
     spec: RunSpec | None = None
     for copy in store.copies(query, status):
         if isinstance(copy, RunCopy):
             spec = copy.spec
         elif isinstance(copy, TrialCopy) and spec is not None:
             config = copy.outcome.config
-            found = spaces.setdefault((spec.device.name, spec.problem, config.family), {})
+            names = tuple(name for name, _ in config)
+            found = spaces.setdefault((spec.device.name, spec.problem, config.family, names), {})
             found.pop(config.values, None)
             found[config.values] = copy.outcome
     if not spaces:
         raise NotFoundError("no trials match: autogemm db list shows the runs")
     if len(spaces) > 1:
-        named = [f"{family} for {problem.label} on {gpu}" for gpu, problem, family in spaces]
+        named = [
+            f"{family} for {problem.label} on {gpu}, {len(names)} parameters"
+            for gpu, problem, family, names in spaces
+        ]
         more = f" and {len(named) - _MAX_NAMED} more" if len(named) > _MAX_NAMED else ""
         raise UsageError(
             f"this format holds one kernel on one GPU for one problem, {len(named)} match "
             f"({'; '.join(named[:_MAX_NAMED])}{more}): narrow with --gpu --size --layout --family "
             "or --run"
         )
-    (((gpu, problem, family), outcomes),) = spaces.items()
-    names = [name for name, _ in next(iter(outcomes))]
+    (((gpu, problem, family, names), outcomes),) = spaces.items()
     entries = tuple(_entry(outcome) for outcome in outcomes.values())
     columns = dict(zip(names, zip(*(entry.values for entry in entries), strict=True), strict=True))
     return ListedRecording(

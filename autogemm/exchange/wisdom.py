@@ -17,7 +17,8 @@ from autogemm.store import BestQuery, ResultRow, Store
 WISDOM_VERSION = "1.0"
 OBJECTIVE = "time"
 
-_Kind = tuple[str, Layout, DType]
+# And the parameters: a family may get one more in a later version.
+_Kind = tuple[str, Layout, DType, tuple[str, ...]]
 
 
 def wisdom_pieces(store: Store, query: BestQuery) -> tuple[tuple[str, ...], Iterator[str]]:
@@ -38,10 +39,10 @@ def wisdom_pieces(store: Store, query: BestQuery) -> tuple[tuple[str, ...], Iter
         raise NotFoundError("no results match: autogemm db best shows what there is")
     kinds = {_kind(row): None for row in plain}
     if len(kinds) > 1:
-        named = "; ".join(map(_key, kinds))
+        named = "; ".join(f"{_key(kind)}, {len(kind[-1])} parameters" for kind in kinds)
         raise UsageError(
             f"a wisdom file is of one kernel, {len(kinds)} match ({named}): narrow with --family, "
-            "--layout or --dtype"
+            "--layout, --dtype or --run"
         )
     chosen: dict[tuple[str, Problem], ResultRow] = {}
     for row in sorted(plain, key=_preference):
@@ -56,11 +57,12 @@ def _is_plain(problem: Problem) -> bool:
 
 
 def _kind(row: ResultRow) -> _Kind:
-    return (row.family, row.problem.layout, row.problem.dtype)
+    names = tuple(name for name, _ in row.config)
+    return (row.family, row.problem.layout, row.problem.dtype, names)
 
 
 def _key(kind: _Kind) -> str:
-    family, layout, dtype = kind
+    family, layout, dtype, _ = kind
     return f"{family}_{layout}_{dtype.label}"
 
 

@@ -1,5 +1,6 @@
 """``autogemm.tune`` and ``autogemm.best``: the command line's work, with values for results."""
 
+import warnings
 from contextlib import ExitStack, closing
 
 from autogemm.compile import Compiler
@@ -31,7 +32,8 @@ def tune(  # noqa: PLR0913  # as the command's options
     ``size`` is ``4096``, ``"4096x256x1024"``, ``(4096, 256, 1024)`` or a `Problem`, which says
     everything. ``gpu`` is an attached GPU by number or name, ``auto``, or ``recorded``; ``db`` a
     path or URL, by default the database of the command line. The same call resumes a search that
-    was interrupted. Errors as of `autogemm.tuning.tune` and `autogemm.tuning.choose_target`.
+    was interrupted. Where ``auto`` finds no GPU the times are recorded, and a warning says so.
+    Errors as of `autogemm.tuning.tune` and `autogemm.tuning.choose_target`.
     """
     families = tuple(default_families())
     request = TuneRequest(
@@ -45,8 +47,10 @@ def tune(  # noqa: PLR0913  # as the command's options
     )
     with ExitStack() as stack:
         store = stack.enter_context(open_store(db))
-        target = choose_target(gpu, [family.name for family in families]).target
-        stack.enter_context(closing(target))
+        chosen = choose_target(gpu, [family.name for family in families])
+        target = stack.enter_context(closing(chosen.target))
+        if gpu == "auto" and chosen.notice:
+            warnings.warn(chosen.notice, stacklevel=2)
         compiler = stack.enter_context(closing(Compiler())) if target.needs_cubin else None
         return run_tuner(request, target, compiler, store)
 

@@ -4,7 +4,6 @@ import logging
 import math
 import time
 
-from autogemm.config import Config
 from autogemm.errors import StoreLockedError
 from autogemm.kernel import KernelSource
 from autogemm.outcome import Outcome, Status
@@ -42,7 +41,6 @@ class Ledger:
         self.outcomes: list[Outcome] = []
         self.best: Outcome | None = None
         self._by_kernel: dict[str, Outcome] = {}
-        self._by_config: dict[str, Outcome] = {}
         self.next_number = self._store.next_trial_number(self._run_id)
         spec = self._spec
         self._known_before = self._store.known_kernels(
@@ -56,19 +54,12 @@ class Ledger:
         """The time of the best, None while there is none."""
         return self.best.time_us if self.best is not None else None
 
-    def recorded(self, config: Config) -> Outcome | None:
-        """What this run has recorded for the config, None if nothing."""
-        return self._by_config.get(config.sha256)
-
-    def twin(self, source: KernelSource) -> Outcome | None:
-        """A lasting outcome of the same kernel in this run: two configs may render one text."""
-        return self._by_kernel.get(source.sha256)
-
     def known(self, source: KernelSource) -> Outcome | None:
         """A lasting outcome of the same kernel from this run, or an earlier one in the same place
         and with the same cache state.
         """
-        twin = self.twin(source)
+        # Two configs may render one text.
+        twin = self._by_kernel.get(source.sha256)
         if twin is not None or source.sha256 not in self._known_before:
             return twin
         spec = self._spec
@@ -110,7 +101,6 @@ class Ledger:
 
     def _note(self, outcome: Outcome) -> bool:
         self.outcomes.append(outcome)
-        self._by_config[outcome.config.sha256] = outcome
         if outcome.status in LASTING and outcome.kernel_sha256:
             self._by_kernel.setdefault(outcome.kernel_sha256, outcome)
         objective = self._spec.objective

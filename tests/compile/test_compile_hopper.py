@@ -62,9 +62,10 @@ def problem_for(config: Config, first: int) -> Problem:
 
 
 def seeds_as_text() -> Iterator[KernelSource]:
-    # Those behind are the same tiles in clusters.
-    for i, config in enumerate(WGMMA.seeds[:13]):
-        yield render(WGMMA, config, problem_for(config, i))
+    for i, config in enumerate(WGMMA.seeds):
+        # Those in clusters are the same tiles.
+        if config["CLUSTER_M"] == config["CLUSTER_N"] == 1:
+            yield render(WGMMA, config, problem_for(config, i))
     yield render(EMULATED, EMULATED.seeds[0], Problem(4096, 4096, 4096))
 
 

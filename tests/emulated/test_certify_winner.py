@@ -17,7 +17,7 @@ from waiting import PATIENCE_S
 from autogemm.certificate import Check, Verdict
 from autogemm.cli import main
 from autogemm.config import Config
-from autogemm.errors import CertificationError
+from autogemm.errors import CertificationError, UsageError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.outcome import Finals, Outcome, Status
 from autogemm.problem import Problem
@@ -26,8 +26,8 @@ from autogemm.store import BestQuery, RunState, Store, open_store
 from autogemm.targets.emulator import Emulator, EmulatorReport
 from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
 from autogemm.tuning import certify as certify_module
-from autogemm.tuning.certify import without_winner
 from autogemm.tuning.making import Maker
+from autogemm.tuning.winners import without_winner
 
 pytestmark = [
     pytest.mark.emulated,
@@ -236,6 +236,24 @@ def test_the_card_has_its_say(family: Family) -> None:
     failed = [check for check in certificate.checks if check.verdict is Verdict.FAILED]
     assert [check.name for check in failed] == ["card"]
     assert failed[0].what.endswith("wrong_result: 3 elements")
+
+
+def test_a_problem_that_cannot_be_run_hides_no_failure(family: Family) -> None:
+    class Full(WrongOnEdges):
+        """Has no room for the first problem."""
+
+        is_full = True
+
+        def prepare(self, problem: Problem, *arguments: Any) -> None:
+            if self.is_full:
+                self.is_full = False
+                raise UsageError("0.0 GiB are free: choose a smaller size")
+            super().prepare(problem, *arguments)
+
+    certificate = Certifier(family, Full(), Compiler()).certify(candidate(family, 1), PROBLEM)
+    (card,) = [check for check in certificate.checks if check.name == "card"]
+    assert card.verdict is Verdict.FAILED
+    assert card.what.endswith("wrong_result: 3 elements")
 
 
 def test_without_gxx_the_certificate_says_so(

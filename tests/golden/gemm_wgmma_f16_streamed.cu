@@ -707,7 +707,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         Walk walk(tiles.count(), num_slabs, first_tile, stride);
         for (Piece piece; walk.next(piece);) {
             const Place place = tiles.place(piece.tile);
-            multiply_tile(ring, piece.num_slabs, row, column, sums);
+            // By a shuffle, so that the loop over slabs stays in the warp's own registers.
+            const int its_slabs = __shfl_sync(0xffffffffu, piece.num_slabs, 0);
+            multiply_tile(ring, its_slabs, row, column, sums);
             if (piece.first_slab > 0) {
                 leave_part(parts, walk.range, sums);
                 continue;

@@ -6,7 +6,9 @@ from typing import Any
 
 import click
 import pytest
+from click.testing import CliRunner
 
+from autogemm.cli import main
 from autogemm.cli.output import print_table
 
 ROWS: list[dict[str, Any]] = [
@@ -86,3 +88,10 @@ def test_asking_a_database_imports_no_numpy() -> None:
         "sys.exit('numpy' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("no_color", ["", "1"])
+def test_no_color_is_no_control_code(monkeypatch: pytest.MonkeyPatch, no_color: str) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    result = CliRunner().invoke(main, ["gpus", "h100"], color=True)
+    assert ("\x1b" in result.stdout) == (not no_color)

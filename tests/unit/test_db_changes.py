@@ -95,6 +95,8 @@ def test_compare_gpus_and_versions(store: Store) -> None:
     assert (row["size"], row["by"], row["verdict"]) == ("4096", "time", "FAST")
     assert row["speed_up"] == pytest.approx(10.0)
     add_run(store, replace(SPEC, environment=replace(ENVIRONMENT, driver="590.2")), 2700.0, 2700.0)
+    # As `-h` has it, though the compiler's version is stored as "nvrtc 13.0.88".
+    assert rows_of("compare", "nvrtc:13", "nvrtc:13.0")
     (row,) = rows_of("compare", "driver:580", "driver:590")
     assert (row["first_gpu"], row["second_gpu"]) == ("NVIDIA H100 80GB HBM3",) * 2
     assert (row["first_driver"], row["second_driver"]) == ("580.1", "590.2")
@@ -143,6 +145,8 @@ def test_why_shows_the_neighbours_that_were_tried(store: Store) -> None:
         )
         store.record_trial(run, number, replace(outcome, measurement=measurement), source(bm))
     store.record_trial(run, 3, failed(256), source(256))
+    found_wrong = replace(ok(512, 1.0), status=Status.WRONG_RESULT, reason="wrong in the finals")
+    store.record_trial(run, 5, found_wrong, source(512))
     two_changes = replace(
         ok(16, 1.0),
         kernel_sha256="",
@@ -154,6 +158,8 @@ def test_why_shows_the_neighbours_that_were_tried(store: Store) -> None:
     assert [(n["after"], n["verdict"]) for n in told["neighbours"]] == [
         (32, "FAST"),
         (64, "SLOW"),
+        # Timed before it was found wrong: no time to be compared.
+        (512, None),
         (256, None),
     ]
     shown = db("why", "1", "--short").stdout

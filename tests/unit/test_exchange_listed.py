@@ -22,6 +22,7 @@ from store_samples import SPEC, failed, new_store, ok, source
 
 import autogemm.tuning.tuner
 from autogemm.cli import main
+from autogemm.config import Config
 from autogemm.errors import NotFoundError, RecordingError, UsageError
 from autogemm.exchange import Format, import_results, recognised, write_results
 from autogemm.outcome import Provenance, Status
@@ -156,6 +157,24 @@ def test_a_selection_of_several_kernels_is_refused(tmp_path: Path) -> None:
         file = written(store, Format.T4, tmp_path / "file", gpu="h100")
     # Two runs hold BM=64: the newer counts.
     assert [entry.time_us for entry in read_t4(file).entries] == pytest.approx([2700, None, 2500])
+
+
+@pytest.mark.parametrize("wanted", [Format.T4, Format.KERNEL_TUNER, Format.WISDOM])
+def test_two_versions_of_a_family_are_two_kernels(tmp_path: Path, wanted: Format) -> None:
+    """A parameter came later: no row of one fits the other."""
+    with new_store(tmp_path) as store:
+        for number, more in enumerate(({}, {"LATER": 1})):
+            old = ok(64, 9.0)
+            config = Config.of("sgemm_simt", {**old.config.as_dict(), **more})
+            # Another size, because a wisdom file is of many.
+            sizes = {"m": 4096 * (1 + number)} if wanted is Format.WISDOM else {}
+            run = store.begin_run(
+                replace(SPEC, seed=number, problem=replace(SPEC.problem, **sizes))
+            )
+            store.record_trial(run, 0, replace(old, config=config, kernel_sha256=""), None)
+        with pytest.raises(UsageError, match=r"2 match .*3 parameters.*4 parameters"):
+            write_results(store, BestQuery(), None, wanted)
+        assert list(write_results(store, BestQuery(run_id=2), None, wanted).pieces)
 
 
 def as_kernel_tuner(rows: list[dict[str, Any]]) -> dict[str, Any]:

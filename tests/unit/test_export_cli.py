@@ -16,11 +16,14 @@ from store_samples import SPEC, VERIFIED, measurement, new_store
 from autogemm.cli import main
 from autogemm.codegen import extract_kernel, render
 from autogemm.config import Config
+from autogemm.dtypes import DType
 from autogemm.kernel import KernelSource
 from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, Status
 from autogemm.problem import Problem
-from autogemm.space import load_family
+from autogemm.space import Family, load_family
 from autogemm.store import RunSpec, Store
+from autogemm.tuning import verifying
+from autogemm.tuning.verifying import CaseSet
 
 SMALL = replace(SPEC, problem=Problem(1024, 1024, 1024))
 RECORDED = replace(SPEC, problem=Problem(512, 512, 512), provenance=Provenance.RECORDED)
@@ -144,6 +147,16 @@ def test_without_a_compiler_it_says_that_it_did_not_verify(
     assert result.exit_code == 0, result.output
     assert "not verified on the CPU: " in result.stderr
     assert (folder / "best.cu").exists()
+
+
+def test_nothing_verified_is_said_to_be_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_cases(family: Family, config: Config, *_: object, **__: object) -> CaseSet:
+        return CaseSet(config, DType.F32, (), 3)
+
+    monkeypatch.setattr(verifying, "cases_of", no_cases)
+    result = export("--size", "512", "best.cu")
+    assert result.exit_code == 0, result.output
+    assert "not verified on the CPU: no small problem" in result.stderr
 
 
 def test_json_says_where_it_comes_from(folder: Path) -> None:

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from fake_target import in_memory
 from sized_target import SizedTarget, requests_for, swept
-from store_samples import H100
+from store_samples import H100, SPEC, T4, entry, finals, new_store
 
 from autogemm.cli import main
 from autogemm.codegen import Library, export_library, extract_kernel, render
@@ -23,6 +24,7 @@ from autogemm.dispatch import Snapper, assembled
 from autogemm.dispatch.variants import variants_of
 from autogemm.errors import NotFoundError, UsageError
 from autogemm.kernel import DEFAULT_SMEM_BYTES
+from autogemm.outcome import Provenance
 from autogemm.problem import Layout
 from autogemm.rule import Leaf, Modelled, Nearest, Rule, Split, TimeModel, Tree
 from autogemm.space import default_families, load_family
@@ -184,6 +186,18 @@ def test_a_library_from_a_crossed_database(tmp_path: Path, store: Store) -> None
         assembled(store.decided(), requests[0].families, find_device("h100"))
     with pytest.raises(NotFoundError, match="have no result for f32"):
         assembled(store.decided(), default_families(), find_device("h100"))
+
+
+def test_the_gpu_of_a_library_is_that_of_the_newest_measured_result(tmp_path: Path) -> None:
+    """As of a single kernel: one that was looked at in a recording comes behind."""
+    with new_store(tmp_path) as store:
+        for device, provenance in ((T4, Provenance.MEASURED), (H100, Provenance.RECORDED)):
+            run = store.begin_run(replace(SPEC, device=device, provenance=provenance))
+            store.record_finals(run, finals(entry(64, 100.0, ratio=1.0), provenance=provenance), {})
+    arguments = ["export", "--library", str(tmp_path / "out"), "--db", str(tmp_path / "a.db")]
+    result = CliRunner().invoke(main, arguments)
+    # That family's parameters are made up.
+    assert "no result for f32 on Tesla T4" in result.stderr
 
 
 def test_the_command_writes_the_folder_and_says_what_is_expected(tmp_path: Path) -> None:

@@ -56,6 +56,9 @@ def test_winners_stand_beside_the_cublas_of_their_run(store: Store) -> None:
         ("winner", 2655.0),
         ("cublas_f32", pytest.approx(2655.0 * 1.01)),
     ]
+    # Later finals of its run, with another winner: the best stays beside the cuBLAS of its own.
+    store.record_finals(1, finals(entry(64, 3000.0, ratio=0.5)), {})
+    assert compare(store, BestQuery(gpu="h100"), None, winners=False).timed() == found.timed()
     recorded = compare(store, BestQuery(provenance=Provenance.RECORDED), None, winners=True)
     assert recorded.caption.endswith("recorded times")
     assert [one.kernel for one in recorded.timed()] == ["winner"]

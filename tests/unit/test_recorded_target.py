@@ -118,6 +118,20 @@ def test_a_warm_recording_does_not_answer_for_a_cold_cache(folder: Path) -> None
         RecordedTarget(folder).prepare(PROBLEM, MeasureOptions(l2=CacheState.COLD))
 
 
+def test_of_a_warm_and_a_cold_recording_the_one_that_was_asked_for(
+    family: Family, folder: Path
+) -> None:
+    warm = tiny_recording(family)
+    cold = warm.model_copy(
+        update={"source": warm.source.model_copy(update={"l2": CacheState.COLD})}
+    )
+    write_recording(cold, folder / "z-1024-cold.json.gz")
+    target = RecordedTarget(folder)
+    for l2, name in ((CacheState.COLD, "z-1024-cold"), (CacheState.WARM, "a-1024")):
+        target.prepare(PROBLEM, MeasureOptions(l2=l2))
+        assert target.path.name == f"{name}.json.gz"
+
+
 def test_finals_claim_no_interval(family: Family, folder: Path) -> None:
     target = RecordedTarget(folder)
     target.prepare(PROBLEM, MeasureOptions())

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import autogemm
+import autogemm.tuning.choice
 from autogemm.errors import NotFoundError, UsageError
 from autogemm.outcome import Provenance
 from autogemm.problem import Layout, Problem
@@ -21,6 +22,14 @@ def test_tune_and_best_return_values(tmp_path: Path) -> None:
     assert autogemm.best(Problem.of_size("1024"), gpu="h100", db=place) == row
     with pytest.raises(NotFoundError):
         autogemm.best(1024, layout="tt", db=place)
+
+
+def test_recorded_times_in_place_of_a_gpu_are_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autogemm.tuning.choice, "attached_devices", list)
+    with pytest.warns(UserWarning, match="recorded, not measured here"):
+        autogemm.tune(1024, trials=3, db=str(tmp_path / "mine.db"))
 
 
 @pytest.mark.parametrize("size", ["1024x", (0, 4, 4), -1])

@@ -67,12 +67,14 @@ class RecordedTarget:
         fitting = [item for item in self._held if item[1].problem == problem]
         if not fitting:
             raise NotFoundError(self._not_held(problem))
-        path, recording = fitting[0]
-        taken = recording.source.l2
-        if taken is not options.l2:
+        taken_so = [item for item in fitting if item[1].source.l2 is options.l2]
+        if not taken_so:
+            path, recording = fitting[0]
             raise UsageError(
-                f"the recording {path.name} was taken with --l2 {taken}, not {options.l2}"
+                f"the recording {path.name} was taken with --l2 {recording.source.l2}, not "
+                f"{options.l2}"
             )
+        path, recording = taken_so[0]
         self._use(path, recording)
         self._rows = {
             frozenset(recording.values(row).items()): row for row in range(len(recording))
