@@ -96,8 +96,11 @@ def test_seeds_pass_on_some_hard_problems(
         first = number % len(fitting)
         dtypes = fitting[first:] + fitting[:first]
         legal = (cases_of(family, config, device, dtype=dtype).cases for dtype in dtypes)
-        found = next(filter(None, legal))
-        if name in TENSOR_FAMILIES:
+        found = next(filter(None, legal), None)
+        if found is None:
+            # Of more parts than the hard problems have slabs.
+            assert int(config.as_dict().get("SPLIT_K", 1)) > 2, config.label
+        elif name in TENSOR_FAMILIES:
             cases.append(rng.choice(found[: len(found) // 3]))
         else:
             cases += rng.sample(found, each)
