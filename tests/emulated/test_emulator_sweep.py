@@ -86,8 +86,11 @@ def test_seeds_pass_on_some_hard_problems(emulator: Emulator, device: Device, na
         first = number % len(fitting)
         dtypes = fitting[first:] + fitting[:first]
         legal = (cases_of(family, config, device, dtype=dtype).cases for dtype in dtypes)
-        found = next(filter(None, legal))
-        if name in TENSOR_FAMILIES:
+        found = next(filter(None, legal), ())
+        if not found:
+            # More parts than these problems have slabs; the goldens have such.
+            assert config["SPLIT_K"] in (2, 4, 8)
+        elif name in TENSOR_FAMILIES:
             cases.append(rng.choice(found[: len(found) // 3]))
         else:
             cases += rng.sample(found, each)
