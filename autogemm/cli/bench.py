@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -114,6 +113,7 @@ def _stored(options: dict[str, Any]) -> tuple[Bench, Ceilings | None]:
 
 
 def _request(options: dict[str, Any]) -> BenchRequest:
+    from autogemm.cli.tune_setup import command_line
     from autogemm.contest import BenchRequest, entrants, kernels_of, parse_sizes
     from autogemm.contest.running import DEADLINE_S
     from autogemm.presets import preset
@@ -132,7 +132,7 @@ def _request(options: dict[str, Any]) -> BenchRequest:
         layout=Layout(options["layout"]),
         rounds=options["rounds"],
         preset=name or "",
-        command=shlex.join(["autogemm", *sys.argv[1:]]),
+        command=command_line(),
         measure=MeasureOptions(
             l2=CacheState(options["l2"]),
             fill=Fill(options["fill"]),

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from autogemm.errors import CertificationError, UsageError
 from autogemm.outcome import Finals, Objective, Outcome, Status, Verification
 from autogemm.targets import Target
-from autogemm.tuning.certify import without_winner
 from autogemm.tuning.request import AS_BASELINE
 from autogemm.tuning.spaces import Listing
+from autogemm.tuning.winners import without_winner
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,11 @@ from autogemm.outcome import Finals, Objective, Outcome, Provenance
 from autogemm.store import Store
 from autogemm.targets import Target
 from autogemm.tuning.accuracy import Accuracy
-from autogemm.tuning.certify import Certifier, certified
+from autogemm.tuning.certify import Certifier
 from autogemm.tuning.events import Certifying, Event, FinalsStarted
 from autogemm.tuning.making import Maker
 from autogemm.tuning.request import TuneRequest, ranked
+from autogemm.tuning.winners import certified
 
 
 @dataclass(frozen=True, slots=True)

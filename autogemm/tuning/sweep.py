@@ -25,12 +25,12 @@ from autogemm.similarity import distance
 from autogemm.space import Family, fitted, snapped
 from autogemm.store import DecidedRow, Store
 from autogemm.targets import Target
-from autogemm.tuning.certify import failed_in_finals
 from autogemm.tuning.events import Event
 from autogemm.tuning.launchable import why_not_launchable
 from autogemm.tuning.making import Maker, Making
 from autogemm.tuning.request import TuneRequest
 from autogemm.tuning.tuner import environment_of, families_sha256, tune
+from autogemm.tuning.winners import failed_in_finals
 
 # Winners that every problem of a sweep is timed with.
 MAX_CROSSED = 12

@@ -26,8 +26,8 @@ from autogemm.store import BestQuery, RunState, Store, open_store
 from autogemm.targets.emulator import Emulator, EmulatorReport
 from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
 from autogemm.tuning import certify as certify_module
-from autogemm.tuning.certify import without_winner
 from autogemm.tuning.making import Maker
+from autogemm.tuning.winners import without_winner
 
 pytestmark = [
     pytest.mark.emulated,

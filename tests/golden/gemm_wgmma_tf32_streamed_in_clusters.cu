@@ -685,7 +685,7 @@ struct Walk {
         return of_range * least + min(of_range, longer);
     }
 
-    // Whether that range has slabs of a tile from its own first piece on.
+    // Whether that range begins before the end of a shared tile.
     __device__ __forceinline__ bool reaches(int of_range, int shared_tile) const {
         return begin(of_range) < (shared_tile + 1 - whole_tiles) * slabs_of_tile;
     }
@@ -723,6 +723,7 @@ struct Parts {
     }
 };
 
+// Leaves a warpgroup's sums for the block that has the head of the tile.
 __device__ __forceinline__ void leave_part(const Parts& parts, int block,
                                            const float (&sums)[ROW_TILES][SUMS]) {
     float4* const fours = parts.first_four(block);
@@ -823,7 +824,9 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         Walk walk(tiles.count(), num_slabs, first_tile, stride);
         for (Piece piece; walk.next(piece);) {
             const Place place = tiles.place(piece.tile);
-            multiply_tile(ring, piece.num_slabs, row, column, sums);
+            // By a shuffle, so that the loop over slabs stays in the warp's own registers.
+            const int its_slabs = __shfl_sync(0xffffffffu, piece.num_slabs, 0);
+            multiply_tile(ring, its_slabs, row, column, sums);
             if (piece.first_slab > 0) {
                 leave_part(parts, walk.range * 2 + (int)cluster_rank(), sums);
                 continue;

@@ -7,9 +7,10 @@ from autogemm.errors import UsageError
 from autogemm.outcome import CacheState, Telemetry
 from autogemm.problem import Problem
 from autogemm.targets.cuda.inputs import bytes_needed, exact_scalar, num_rotated, require_memory
+from autogemm.targets.cuda.reference import rounding_allowance
 from autogemm.targets.cuda.telemetry import summary
 from autogemm.targets.cuda.timing import Method, method_for, settled
-from autogemm.targets.cuda.verification import rounding_allowance, summarised
+from autogemm.targets.cuda.verification import summarised
 
 
 @pytest.mark.parametrize(

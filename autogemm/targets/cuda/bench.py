@@ -32,6 +32,7 @@ from autogemm.targets.cuda.launching import (
     Places,
     gemm_arguments,
 )
+from autogemm.targets.cuda.reference import Reference
 from autogemm.targets.cuda.timing import (
     SAMPLE_US,
     SHORT_LAUNCH_US,
@@ -41,7 +42,7 @@ from autogemm.targets.cuda.timing import (
     method_for,
     warm_up,
 )
-from autogemm.targets.cuda.verification import CheckResult, Reference, Result
+from autogemm.targets.cuda.verification import CheckResult, Result
 
 BASELINE_SAMPLES = 5
 UNSURE_LAUNCH_US = 1000.0

@@ -166,7 +166,7 @@ extern "C" __global__ void widen_tile(double* tile, const void* data, int type, 
 
 // The reference of one tile of C, alpha * product + beta * c0, and how far a result may be off.
 //
-// allowance * sqrt(squares) bounds the rounding error of the dot product (verification.py says
+// allowance * sqrt(squares) bounds the rounding error of the dot product (reference.py says
 // where it comes from); 4 roundings more for alpha, beta and their sum, and one of the result where
 // C has 16 bits.
 extern "C" __global__ void finish_tile(const double* product, const double* squares,

@@ -1,0 +1,47 @@
+"""The documents: their commands are calls that the command line understands, their links lead."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from autogemm.cli import main
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), ROOT / "docs/tutorial/README.md"]
+PAGES += [ROOT / "db/README.md", *sorted(ROOT.glob("contrib/*/README.md"))]
+COMMANDS = sorted(
+    {
+        (page.relative_to(ROOT).as_posix(), line[1])
+        for page in PAGES
+        for line in re.finditer(r"^    (?:\$ )?(autogemm .*)$", page.read_text(), re.MULTILINE)
+    }
+)
+
+
+def test_there_are_commands() -> None:
+    assert len(COMMANDS) > 60
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=[line for _, line in COMMANDS])
+def test_a_command_is_understood(page: str, line: str) -> None:
+    words = shlex.split(line, comments=True)[1:]
+    words = words[: next((i for i, word in enumerate(words) if word in "<>|&&"), len(words))]
+    command: click.Command = main
+    parent = click.Context(main, **main.context_settings)
+    while isinstance(command, click.Group):
+        name = words.pop(0)
+        found = command.get_command(parent, name)
+        assert found is not None, name
+        command = found
+    # Parses options and arguments as a call would, and runs nothing.
+    command.make_context(command.name or "", words, parent=parent)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[str(page.relative_to(ROOT)) for page in PAGES])
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
