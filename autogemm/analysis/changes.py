@@ -10,10 +10,10 @@ from autogemm.outcome import Environment
 from autogemm.problem import Problem
 from autogemm.store import BestQuery, ResultRow, Store
 
-# What people call the fields of Environment, besides their names.
-_VERSIONS = {"cuda": "cuda_runtime", "nvrtc": "compiler"}
+# What people call the fields of Environment, besides their names, and how such values begin.
+_VERSIONS = {"cuda": ("cuda_runtime", ""), "nvrtc": ("compiler", "nvrtc ")}
 _ENVIRONMENT = tuple(field.name for field in fields(Environment))
-SIDES = f"run:N, gpu:NAME, {', '.join(f'{name}:TEXT' for name in _ENVIRONMENT)}"
+SIDES = f"run:N, gpu:NAME, {', '.join(f'{name}:TEXT' for name in (*_VERSIONS, *_ENVIRONMENT))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +97,9 @@ def query_of(side: str) -> BestQuery:
         return BestQuery(run_id=int(text))
     if kind == "gpu" and text:
         return BestQuery(gpu=text)
-    name = _VERSIONS.get(kind, kind)
+    name, beginning = _VERSIONS.get(kind, (kind, ""))
     if separator and name in _ENVIRONMENT and text:
-        return BestQuery(versions=((name, text),))
+        return BestQuery(versions=((name, beginning + text),))
     raise UsageError(f"a side is one of {SIDES}; got {side!r}")
 
 

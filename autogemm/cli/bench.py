@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING, Any
@@ -41,9 +40,27 @@ if TYPE_CHECKING:
 @click.option(
     "--preset", metavar="NAME", help="Sizes by name: ladder, squares, transformer, suite."
 )
-@click.option("--layout", type=click.Choice([one.value for one in Layout]), default="nn")
-@click.option("--rounds", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--layout",
+    type=click.Choice([one.value for one in Layout]),
+    default="nn",
+    show_default=True,
+    help="op(A) then op(B): n as stored, t transposed.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How often each kernel takes its turn.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the inputs and of the order within rounds.",
+)
 @click.option(
     "--l2",
     type=click.Choice([state.value for state in CacheState]),
@@ -114,6 +131,7 @@ def _stored(options: dict[str, Any]) -> tuple[Bench, Ceilings | None]:
 
 
 def _request(options: dict[str, Any]) -> BenchRequest:
+    from autogemm.cli.tune_setup import command_line
     from autogemm.contest import BenchRequest, entrants, kernels_of, parse_sizes
     from autogemm.contest.running import DEADLINE_S
     from autogemm.presets import preset
@@ -132,7 +150,7 @@ def _request(options: dict[str, Any]) -> BenchRequest:
         layout=Layout(options["layout"]),
         rounds=options["rounds"],
         preset=name or "",
-        command=shlex.join(["autogemm", *sys.argv[1:]]),
+        command=command_line(),
         measure=MeasureOptions(
             l2=CacheState(options["l2"]),
             fill=Fill(options["fill"]),

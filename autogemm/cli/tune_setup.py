@@ -162,8 +162,9 @@ def _families(
 
 
 def command_line() -> str:
-    """As typed, for the database."""
-    return shlex.join(["autogemm", *sys.argv[1:]])
+    """As typed, for the database: what is no UTF-8, in a file's name, is escaped."""
+    typed = shlex.join(["autogemm", *sys.argv[1:]])
+    return typed.encode(errors="backslashreplace").decode()
 
 
 def compiler_for(target: "Target") -> "Compiler | None":

@@ -56,7 +56,12 @@ def parse_address(text: str) -> URL:
         return address
     if (address.database or "") in NO_FILES or address.query:
         raise StoreError(f"results must last, {text!r} is not the path of a file: give a path")
-    return address.set(database=str(absolute(str(address.database))))
+    path = str(absolute(str(address.database)))
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise StoreError(f"the path of a database is UTF-8, {path!r} is not") from error
+    return address.set(database=path)
 
 
 def is_sqlite(address: URL) -> bool:

@@ -685,7 +685,7 @@ struct Walk {
         return of_range * least + min(of_range, longer);
     }
 
-    // Whether that range has slabs of a tile from its own first piece on.
+    // Whether that range begins before the end of a shared tile.
     __device__ __forceinline__ bool reaches(int of_range, int shared_tile) const {
         return begin(of_range) < (shared_tile + 1 - whole_tiles) * slabs_of_tile;
     }
@@ -723,6 +723,7 @@ struct Parts {
     }
 };
 
+// Leaves a warpgroup's sums for the block that has the head of the tile.
 __device__ __forceinline__ void leave_part(const Parts& parts, int block,
                                            const float (&sums)[ROW_TILES][SUMS]) {
     float4* const fours = parts.first_four(block);

@@ -46,6 +46,9 @@ def end_the_process(act: str) -> None:
     if act == "hang":
         note("hangs")
         time.sleep(600)
+    if act == "slow":
+        time.sleep(0.5)
+        note("answers")
     if act == "interrupt":
         os.kill(os.getppid(), signal.SIGINT)
         time.sleep(600)

@@ -256,6 +256,15 @@ def test_a_recording_by_name(family: str, recording: Path) -> None:
     assert winner["ratio_low"] is winner["ratio_high"] is None
 
 
+def test_a_command_with_a_name_that_is_no_utf8_is_kept(
+    family: str, fake_card: FakeTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["autogemm", "tune", "caf\udce9.txt"])
+    assert invoke("--family", family, "--size", "1024", "--trials", "3").exit_code == 0
+    with open_store(create=False) as store:
+        assert store.runs()[0].spec.command == r"autogemm tune 'caf\udce9.txt'"
+
+
 def test_what_a_recording_does_not_hold_is_not_made_up(family: str, recording: Path) -> None:
     arguments = ("--family", family, "--size", "1024", "--gpu", f"recorded:{recording}")
     assert invoke(*arguments, "--trials", "5").exit_code == 0

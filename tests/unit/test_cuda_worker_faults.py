@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from cuda_worker_backends import KILLED_AFTER_S
@@ -61,6 +63,25 @@ def test_a_stopped_worker_is_replaced_at_its_deadline(target: CudaTarget) -> Non
     os.kill(pid, signal.SIGSTOP)
     assert target.measure(candidate("fine"), None).status is Status.TIMED_OUT
     assert worker_pid(target) != pid
+
+
+def test_an_answer_that_came_while_this_process_slept_is_not_too_late(
+    target: CudaTarget, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target.prepare(PROBLEM, IMPATIENT)
+    readings = count()
+
+    def monotonic() -> float:
+        """The third time that it is asked, the answer is there and the deadline long over."""
+        if next(readings) < 2:
+            return 0.0
+        wait_until(lambda: "answers" in log.read_text(), "the worker answers")
+        time.sleep(0.2)
+        return 1000.0
+
+    clock = SimpleNamespace(monotonic=monotonic)
+    monkeypatch.setattr("autogemm.child_process.time", clock)
+    assert target.measure(candidate("slow"), None).status is Status.OK
 
 
 def test_a_library_that_fails_after_a_candidate_is_the_candidates_doing(

@@ -95,6 +95,8 @@ def test_compare_gpus_and_versions(store: Store) -> None:
     assert (row["size"], row["by"], row["verdict"]) == ("4096", "time", "FAST")
     assert row["speed_up"] == pytest.approx(10.0)
     add_run(store, replace(SPEC, environment=replace(ENVIRONMENT, driver="590.2")), 2700.0, 2700.0)
+    # As `-h` has it, though the compiler's version is stored as "nvrtc 13.0.88".
+    assert rows_of("compare", "nvrtc:13", "nvrtc:13.0")
     (row,) = rows_of("compare", "driver:580", "driver:590")
     assert (row["first_gpu"], row["second_gpu"]) == ("NVIDIA H100 80GB HBM3",) * 2
     assert (row["first_driver"], row["second_driver"]) == ("580.1", "590.2")

@@ -320,6 +320,11 @@ def test_queries_of_a_read_only_database(
         assert len(store.runs()) == 3
 
 
+def test_a_path_that_is_no_utf8(tmp_path: Path) -> None:
+    assert r"caf\udce9.db" in error_of(str(tmp_path / "caf\udce9.db"))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_queries_where_no_lock_file_can_be(tmp_path: Path) -> None:
     """As on a file system mounted for reading only: SQLite cannot open its shared memory."""
     with new_store(tmp_path) as store:
