@@ -40,9 +40,27 @@ if TYPE_CHECKING:
 @click.option(
     "--preset", metavar="NAME", help="Sizes by name: ladder, squares, transformer, suite."
 )
-@click.option("--layout", type=click.Choice([one.value for one in Layout]), default="nn")
-@click.option("--rounds", type=click.IntRange(min=1), default=20, show_default=True)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--layout",
+    type=click.Choice([one.value for one in Layout]),
+    default="nn",
+    show_default=True,
+    help="op(A) then op(B): n as stored, t transposed.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="How often each kernel takes its turn.",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the inputs and of the order within rounds.",
+)
 @click.option(
     "--l2",
     type=click.Choice([state.value for state in CacheState]),

@@ -36,8 +36,20 @@ PLAIN_LINES = 10
     help="Recordings, T4 files, or cache files of Kernel Tuner. Default: the recordings that ship.",
 )
 @click.argument("more", metavar="[FILE]...", type=click.Path(path_type=Path), nargs=-1)
-@click.option("--seeds", type=click.IntRange(min=1), default=25, show_default=True)
-@click.option("--evaluations", type=click.IntRange(min=1), default=200, show_default=True)
+@click.option(
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=25,
+    show_default=True,
+    help="Searches of each strategy on each recording.",
+)
+@click.option(
+    "--evaluations",
+    type=click.IntRange(min=1),
+    default=200,
+    show_default=True,
+    help="Configs that a search may try.",
+)
 @click.option(
     "--batch",
     "batches",

@@ -27,7 +27,13 @@ MAX_PAGE_BYTES = 20_000_000
 @click.command()
 @click.argument("kernel")
 @click.option("--size", default="4096", show_default=True, help="M=N=K as one number, or MxNxK.")
-@click.option("--layout", type=click.Choice([one.value for one in Layout]), default="nn")
+@click.option(
+    "--layout",
+    type=click.Choice([one.value for one in Layout]),
+    default="nn",
+    show_default=True,
+    help="op(A) then op(B): n as stored, t transposed.",
+)
 @click.option(
     "--from",
     "page_file",

@@ -119,7 +119,13 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     show_default=True,
     help=f"One of: {', '.join(SAMPLERS)}.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option(
+    "--seed",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Of the search and of the inputs.",
+)
 @click.option(
     "--finalists",
     type=click.IntRange(min=1),

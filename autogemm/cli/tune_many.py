@@ -65,7 +65,7 @@ def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database
     done = [one for one in sweep.problems if one.finals is not None]
     how = " (recorded)" if provenance is Provenance.RECORDED else ""
     if done:
-        title = f"{len(done)} problems on {device_name}{how}"
+        title = f"{len(done)} problem{'s' * (len(done) > 1)} on {device_name}{how}"
         print_table([_row(one) for one in done], COLUMNS, title=title)
         ratios = [one.finals.winner.ratio for one in done if one.finals is not None]
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
@@ -83,7 +83,7 @@ def sweep_as_json(sweep: Sweep, device_name: str, provenance: Provenance, databa
             "provenance": str(provenance),
             "database": database,
             "interrupted": sweep.interrupted,
-            "problems": [_row(one) | _more(one) for one in sweep.problems],
+            "problems": [_facts(one) for one in sweep.problems],
         },
         indent=2,
     )
@@ -107,13 +107,24 @@ def _row(swept: Swept) -> dict[str, Any]:
     }
 
 
-def _more(swept: Swept) -> dict[str, Any]:
-    finals = swept.finals
+def _facts(swept: Swept) -> dict[str, Any]:
+    """Named as in the JSON of one problem."""
+    problem, finals = swept.problem, swept.finals
     winner = finals.winner if finals is not None else None
     config = winner.config if winner is not None else None
     interval = winner.interval if winner is not None else None
     return {
+        "size": problem.size_label,
+        "layout": str(problem.layout),
+        "dtype": str(problem.dtype),
+        "run_id": swept.run_id,
+        "trials": swept.num_trials,
+        "known": swept.is_known,
+        "family": config.family if config is not None else None,
         "config": config.as_dict() if config is not None else None,
+        "time_us": winner.median_us if winner is not None else None,
+        "tflops": problem.tflops(winner.median_us) if winner is not None else None,
+        "ratio": winner.ratio if winner is not None else None,
         "ratio_low": interval[0] if interval is not None else None,
         "ratio_high": interval[1] if interval is not None else None,
         "relative_frobenius": _error(winner) if winner is not None else None,

@@ -259,6 +259,9 @@
     const measure = select(figure, "measure", "Show", ["GFLOP/s", "percent of cuBLAS"], "GFLOP/s");
     const key = measure ? "percent" : "gflops";
     const at = (kernel, size) => kernels.timed.find((one) => one.kernel === kernel && one.size === size);
+    // Within one decade a logarithmic axis has no numbers.
+    const values = kernels.timed.map((one) => one[key]).filter((value) => value !== null);
+    const isWide = Math.max(...values) > 10 * Math.min(...values);
     makeRoom(figure, kernelNames.length);
     fillTable(figure, ["kernel", ...kernels.sizes],
       kernelNames.map((kernel) => [kernel, ...kernels.sizes.map((size) => at(kernel, size)?.[key] ?? null)]));
@@ -270,7 +273,7 @@
       connectgaps: true,
       ...look(place),
     })), layout("M=N=K or MxNxK", measure ? "percent of cuBLAS SGEMM" : "GFLOP/s", {
-      xaxis: { type: "category" }, yaxis: { type: "log", dtick: 1 }, legend: beside,
+      xaxis: { type: "category" }, yaxis: isWide ? { type: "log", dtick: 1 } : {}, legend: beside,
     }));
   }
 

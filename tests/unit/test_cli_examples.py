@@ -28,6 +28,16 @@ def examples_of(command: click.Command) -> list[str]:
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
+def test_every_option_says_what_it_does() -> None:
+    silent = [
+        f"{' '.join(names)} {parameter.opts[0]}"
+        for names, command in ALL
+        for parameter in command.params
+        if isinstance(parameter, click.Option) and not parameter.help
+    ]
+    assert silent == []
+
+
 @pytest.mark.parametrize(("names", "command"), ALL, ids=[" ".join(names) for names, _ in ALL])
 def test_examples_are_understood(names: tuple[str, ...], command: click.Command) -> None:
     examples = examples_of(command)

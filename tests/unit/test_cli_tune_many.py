@@ -92,8 +92,14 @@ def test_a_line_for_each_and_one_table(tmp_path: Path) -> None:
     again = run(tmp_path, "--size", "1024", "--size", "4096x256x1024", "--json")
     assert again.exit_code == 0, again.output
     found = json.loads(again.stdout)
-    assert [one["trials"] for one in found["problems"]] == ["known", "known"]
+    assert [one["known"] for one in found["problems"]] == [True, True]
     assert found["provenance"] == "recorded"
+    # As in the JSON of one problem: a script reads both.
+    single = json.loads(run(tmp_path, "--size", "1024", "--json").stdout)
+    assert {"time_us", "tflops", "ratio"} <= single["finals"]["entries"][0].keys()
+    first = found["problems"][0]
+    assert first["ratio"] == pytest.approx(first["baseline_us"] / first["time_us"], rel=1e-3)
+    assert first["tflops"] == pytest.approx(2 * 1024**3 / first["time_us"] * 1e-6)
     assert found["problems"][0]["config"]["BM"] > 0
 
 

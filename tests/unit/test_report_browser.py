@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from bench_samples import fill_bench
 from report_samples import PARAMETERS, many_trials
-from store_samples import H100, new_store
+from store_samples import H100, fill, new_store
 from waiting import PATIENCE_S
 
 from autogemm.analysis import RunTrials
@@ -29,8 +29,9 @@ from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
-from autogemm.report import bench_report, render_page  # noqa: E402
+from autogemm.report import bench_report, database_report, render_page  # noqa: E402
 from autogemm.report.run import run_page  # noqa: E402
+from autogemm.store import BestQuery  # noqa: E402
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = "<script>window.taken=1</script><img src=x onerror='window.taken=1'><b>$x"
@@ -245,6 +246,19 @@ def test_a_benchmark_is_drawn(browser: Browser, bench_url: str) -> None:
     assert errors(browser) == []
     assert drawn_points(browser, "ladder")[::-1][2] == pytest.approx(2 * 1024**3 / 80 * 1e-3, 1e-3)
     assert drawn_points(browser, "sizes") == ["512x256x64", "1024"]
+
+
+def test_speeds_within_one_decade_have_numbers_beside_them(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with new_store(tmp_path) as store:
+        fill(store)
+        page = database_report(store, BestQuery(gpu="h100"))
+    (tmp_path / "winners.html").write_bytes(render_page(page))
+    browser.get((tmp_path / "winners.html").as_uri())
+    draw_all(browser)
+    numbers = browser.find_elements(By.CSS_SELECTOR, "[data-plot=sizes] .ytick text")
+    assert len(numbers) > 2
 
 
 def busy_s(browser: Browser) -> float:
