@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autogemm.config import Config
-from autogemm.device import Device
 from autogemm.errors import AutogemmError
 from autogemm.explain.intensity import pair_of
 from autogemm.explain.missing import Missing
@@ -43,7 +42,7 @@ class Accesses:
     ``shared_wavefronts`` are cycles of the SM's shared memory, ``fma_clocks`` those that the
     block's multiply-adds need if nothing else limits; ``shared_share`` is their ratio, and near 1
     shared memory limits as much as arithmetic. The last two are None where the family has no BM
-    and BN, and where blocks share tiles unevenly.
+    and BN, where blocks share tiles unevenly, and where nothing is known of the arithmetic's rate.
     """
 
     problem_label: str
@@ -68,9 +67,12 @@ def accesses(
     source: KernelSource,
     plan: LaunchPlan,
     problem: Problem,
-    device: Device,
+    fma_per_clock: float | None,
 ) -> Accesses | Missing:
-    """Analyse the first block of a small problem. ``plan`` is that problem's."""
+    """Analyse the first block of a small problem. ``plan`` is that problem's.
+
+    ``fma_per_clock`` is how many multiply-adds an SM can do in the units that the kernel uses.
+    """
     if isinstance(emulator, Missing):
         return emulator
     try:
@@ -81,7 +83,7 @@ def accesses(
     shared = [line for line in found if line.memory == "shared"]
     others = [line for line in found if line.memory != "shared"]
     wavefronts = round(sum(line.requests * line.cost for line in shared))
-    clocks = _fma_clocks(source.config, plan, problem, device)
+    clocks = _fma_clocks(source.config, plan, problem, fma_per_clock)
     return Accesses(
         problem_label=problem.label,
         lines=lines,
@@ -133,13 +135,15 @@ def by_line(found: Iterable[AccessLine], text: str) -> tuple[AccessCost, ...]:
     return tuple(costs)
 
 
-def _fma_clocks(config: Config, plan: LaunchPlan, problem: Problem, device: Device) -> float | None:
+def _fma_clocks(
+    config: Config, plan: LaunchPlan, problem: Problem, fma_per_clock: float | None
+) -> float | None:
     """Clocks of one SM for one block's multiply-adds. Ragged blocks compute a whole tile.
 
     None where blocks are no even parts of tiles: which part the first one has is not known then.
     """
     block = pair_of(config, "BM", "BN")
-    if block is None:
+    if block is None or not fma_per_clock:
         return None
     num_tiles = math.prod(
         -(-extent // side) for extent, side in zip((problem.m, problem.n), block, strict=True)
@@ -149,4 +153,4 @@ def _fma_clocks(config: Config, plan: LaunchPlan, problem: Problem, device: Devi
     depth = config.as_dict().get("BK", 1)
     if rest or (isinstance(depth, int) and parts * depth > problem.k):
         return None
-    return math.prod(block) * problem.k / parts / device.fp32_cores_per_sm
+    return math.prod(block) * problem.k / parts / fma_per_clock

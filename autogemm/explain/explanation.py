@@ -25,7 +25,7 @@ from autogemm.explain.times import Times
 from autogemm.kernel import CompiledKernel, KernelSource, LaunchPlan, Resources
 from autogemm.outcome import Provenance
 from autogemm.problem import Problem
-from autogemm.space import Family, broken_constraints, launch_plan
+from autogemm.space import Family, Searched, broken_constraints, launch_plan
 from autogemm.targets.emulator import Emulator
 
 
@@ -216,7 +216,20 @@ def _accesses(
         return Missing(f"the config is not legal for the small problem {small.label}")
     if render(family, config, small).sha256 != source.sha256:
         return Missing(f"the small problem {small.label} needs another source")
-    return accesses(emulator, source, launch_plan(family, config, small), small, device)
+    plan, rate = launch_plan(family, config, small), fma_per_clock(family, small, device)
+    return accesses(emulator, source, plan, small, rate)
+
+
+def fma_per_clock(family: Family, problem: Problem, device: Device) -> float | None:
+    """Multiply-adds of one SM per clock, on tensor cores for dtypes that they multiply.
+
+    None where the card's rate is not known, and for emulated arithmetic, which computes each
+    multiply-add with several products.
+    """
+    roof = roof_of(device, problem.dtype)
+    if roof is None or family.searched is Searched.WITH_EMULATION:
+        return None
+    return roof.peak_tflops * 1e6 / (2 * device.num_sms * device.sm_clock_mhz)
 
 
 def _compile_one(request: Request, tools: Tools) -> CompileOne:

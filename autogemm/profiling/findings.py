@@ -49,7 +49,7 @@ def findings(profile: Profile) -> tuple[Finding, ...]:
     counters, config = dict(profile.counters), profile.config
     found = [
         *_occupancy(counters, config),
-        *_compute(counters, config),
+        *_compute(counters, config, on_fma_pipe=profile.problem.dtype.has_fp32_products),
         *_memory(counters, config),
         *_stalls(counters, config),
         *_bank_conflicts(counters, config),
@@ -96,13 +96,14 @@ def _occupancy(counters: Counters, config: Config) -> Iterator[Finding]:
         yield Finding("occupancy", figure, says)
 
 
-def _compute(counters: Counters, config: Config) -> Iterator[Finding]:
+def _compute(counters: Counters, config: Config, *, on_fma_pipe: bool) -> Iterator[Finding]:
+    """Tensor cores have a pipe of their own: what the FMA pipe does says nothing of them."""
     issue, fma = counters.get(names.ISSUE), counters.get(names.FMA)
     if issue is None or fma is None:
         return
     alu, lsu = counters.get(names.ALU, 0.0), counters.get(names.LSU, 0.0)
     figure = f"{issue:.0f} % of issue slots, FMA pipe {fma:.0f} %"
-    if max(alu, lsu) > fma:
+    if on_fma_pipe and max(alu, lsu) > fma:
         what, percent = ("integer", alu) if alu > lsu else ("load and store", lsu)
         yield Finding(
             "compute",

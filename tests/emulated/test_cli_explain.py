@@ -64,6 +64,17 @@ def test_a_rung_shows_its_cause_in_numbers() -> None:
     assert sectors == {"naive_uncoalesced": 32, "naive": 1}
 
 
+def test_a_bulk_copy_counts_every_sector_that_it_brings() -> None:
+    family = ("--family", "sgemm_emulated_wgmma", "--seed-index", "0")
+    result = explain(*family, "--gpu", "h100", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["accesses"]
+    copies = [line for line in found["lines"] if "copy_bulk(" in line["text"]]
+    assert {line["per_request"] for line in copies} == {16384 / 32}
+    # Emulated: nothing is known of the clocks of its products.
+    assert (found["fma_clocks"], found["shared_share"]) == (None, None)
+
+
 def test_the_tables_name_the_limiter_and_the_neighbours() -> None:
     fix = [word for change in GOOD for word in ("--fix", change)]
     shown = explain(*SMALL, *fix).output

@@ -25,7 +25,7 @@ def explained(emulator: Emulator, rung: str) -> Accesses:
     config = prepared(entrant, Problem.of_size("1024"), DEVICE, None).source.config
     small = small_problem(config, Problem.of_size("1024"))
     ready = prepared(entrant, small, DEVICE, None)
-    found = accesses(emulator, ready.source, ready.plan, small, DEVICE)
+    found = accesses(emulator, ready.source, ready.plan, small, None)
     assert isinstance(found, Accesses)
     return found
 
@@ -66,7 +66,7 @@ def test_padding_takes_the_bank_conflicts_of_a_transposed_operand(
     (entrant,) = entrants((rung,))
     problem = Problem(128, 128, 128, layout=Layout.NT)
     ready = prepared(entrant, problem, DEVICE, None)
-    found = accesses(emulator, ready.source, ready.plan, problem, DEVICE)
+    found = accesses(emulator, ready.source, ready.plan, problem, None)
     assert isinstance(found, Accesses)
     shared = [one.times_ideal for one in found.lines if one.memory == "shared"]
     assert max(shared) == times_ideal

@@ -4,6 +4,8 @@ import pytest
 
 from autogemm.config import Config
 from autogemm.device_catalogue import find_device
+from autogemm.dtypes import DType
+from autogemm.explain.explanation import fma_per_clock
 from autogemm.explain.intensity import intensity
 from autogemm.explain.neighbours import Place, legal_neighbours, neighbours
 from autogemm.explain.residency import residency, waves
@@ -43,6 +45,23 @@ def test_beta_reads_c_once_more() -> None:
     with_beta = Problem(4096, 4096, 4096, beta=1.0)
     found = intensity(CONFIG, with_beta, H100).levels[0]
     assert found.flop_per_byte == pytest.approx(2 * 4096 / 16)
+
+
+@pytest.mark.parametrize(
+    ("family", "dtype", "expected"),
+    [
+        ("sgemm_simt", DType.F32, 64),
+        # 312 TFLOP/s of 108 SMs at 1410 MHz; on FP32 cores it would be a sixteenth.
+        ("gemm_mma", DType.BF16, 1024),
+        ("sgemm_emulated", DType.F32, None),
+    ],
+)
+def test_multiply_adds_per_clock_are_those_of_the_units_in_use(
+    family: str, dtype: DType, expected: float | None
+) -> None:
+    problem = Problem(256, 256, 256, dtype=dtype)
+    found = fma_per_clock(load_family(family), problem, find_device("a100"))
+    assert found == (expected and pytest.approx(expected, rel=0.01))
 
 
 def test_the_last_wave_is_lost_as_far_as_it_is_empty() -> None:

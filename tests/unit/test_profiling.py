@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from autogemm.cli import main
 from autogemm.config import Config
+from autogemm.dtypes import DType
 from autogemm.errors import ProfileError
 from autogemm.ladder import find_rung
 from autogemm.profile import Profile
@@ -123,6 +124,13 @@ def test_compute_says_what_is_executed_instead_of_multiply_adds() -> None:
     assert "integer instructions (44 %" in blocked.says
     (pipelined,) = said("pipelined", "compute")
     assert "busy" in pipelined.says
+
+
+def test_an_idle_fma_pipe_is_no_fault_where_tensor_cores_multiply() -> None:
+    profile = profile_of("tiled")
+    on_tensor_cores = replace(profile, problem=replace(profile.problem, dtype=DType.BF16))
+    (compute,) = (one for one in findings(on_tensor_cores) if one.topic == "compute")
+    assert compute.says == "the cores wait: see the stall reasons"
 
 
 def test_occupancy_names_the_limit_and_an_empty_card() -> None:

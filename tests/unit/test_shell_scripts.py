@@ -87,7 +87,7 @@ def test_ci_goes_on_without_a_browser(tmp_path: Path, programs: str, code: int) 
     answers = {"make": f"exit {code}", "id": "echo 0", "apt-get": "exit 100", "timeout": "exit 124"}
     for name in programs.split():
         (tmp_path / name).unlink(missing_ok=True)
-        (tmp_path / name).write_text(f'#!{tmp_path}/bash\necho "{name} $*"\n{answers[name]}\n')
+        (tmp_path / name).write_text(f'#!/bin/sh\necho "{name} $*"\n{answers[name]}\n')
         (tmp_path / name).chmod(0o755)
     done = subprocess.run(
         [str(tmp_path / "bash"), str(ROOT / ".ci" / "run")],

@@ -93,7 +93,7 @@ def _requests(trace: Trace) -> Iterator[tuple[tuple[int, str, str, int], Address
     turn = np.arange(len(ordered)) - np.repeat(starts, np.diff([*starts, len(ordered)]))
     groups: dict[tuple[int, int, int, int, int, int], Addresses] = defaultdict(dict)
     for record, nth in zip(ordered.tolist(), turn.tolist(), strict=True):
-        pc, thread, size, region_and_write, offset, phase = record
+        pc, thread, region_and_write, size, offset, phase = record
         key = (pc, region_and_write, size, thread // WARP, phase, nth)
         groups[key][thread % WARP] = offset
     copied = {
@@ -111,7 +111,8 @@ def _requests(trace: Trace) -> Iterator[tuple[tuple[int, str, str, int], Address
 
 def _shared_cost(addresses: Addresses, size: int) -> tuple[int, int]:
     """Wavefronts of one request, and the least for as many different words and lanes."""
-    lanes = own_lanes = WARP * 4 // max(size, 4)
+    # A bulk copy has one lane, for as many bytes as it likes.
+    lanes = own_lanes = max(1, WARP * 4 // max(size, 4))
     if lanes < WARP and any(_pairs_agree(addresses, distance) for distance in (1, 2)):
         lanes *= 2
     wavefronts = 0

@@ -20,7 +20,7 @@ from autogemm.elements import Stored
 from autogemm.errors import UsageError
 from autogemm.kernel import LaunchPlan, TensorMap
 
-MAGIC = 0x41474D36
+MAGIC = 0x41474D37
 NUM_BUFFERS = 4
 MAX_LAUNCHES = 8
 MAX_TENSOR_MAPS = 8
@@ -169,8 +169,8 @@ TRACE_RECORD = np.dtype(
     [
         ("pc", np.uint32),
         ("thread", np.uint16),
-        ("size", np.uint8),
-        ("region_and_write", np.uint8),
+        ("region_and_write", np.uint16),
+        ("size", np.uint32),
         ("offset", np.uint32),
         ("phase", np.uint32),
     ]

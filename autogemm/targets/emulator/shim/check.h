@@ -22,8 +22,8 @@ inline void trace(Region region, const char* at, uint32_t size, bool write, uint
         records[exchange->num_trace] = {
             static_cast<uint32_t>(pc),
             static_cast<uint16_t>(current->index),
-            static_cast<uint8_t>(size),
-            static_cast<uint8_t>(static_cast<uint32_t>(region) * 2 + write),
+            static_cast<uint16_t>(static_cast<uint32_t>(region) * 2 + write),
+            size,
             static_cast<uint32_t>(at - shadow.begin),
             epoch,
         };

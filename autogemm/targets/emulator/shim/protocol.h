@@ -6,7 +6,7 @@
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d36;  // "AGM6"
+constexpr uint32_t kMagic = 0x41474d37;  // "AGM7"
 constexpr int kNumBuffers = 4;           // A, B, C, workspace
 constexpr int kMaxLaunches = 8;
 constexpr int kMaxTensorMaps = 8;
@@ -111,10 +111,10 @@ struct Finding {
 struct TraceRecord {
     uint32_t pc;
     uint16_t thread;
-    uint8_t size;
-    uint8_t region_and_write;  // region * 2 + write
-    uint32_t offset;           // bytes from the region's begin
-    uint32_t phase;            // barrier intervals since the launch began
+    uint16_t region_and_write;  // region * 2 + write
+    uint32_t size;              // in bytes; one bulk copy brings a whole tile
+    uint32_t offset;            // bytes from the region's begin
+    uint32_t phase;             // barrier intervals since the launch began
 };
 
 struct Exchange {
