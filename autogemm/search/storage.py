@@ -18,6 +18,7 @@ from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
 
 from autogemm.errors import StoreError
+from autogemm.interrupt import ctrl_c_held_back
 from autogemm.search.history import INTERRUPTED, STATUS_ATTR
 
 SPACE_ATTR = "autogemm_space"
@@ -63,7 +64,7 @@ class StudyMirror:
         self._is_sqlite = url.startswith("sqlite")
         self._waiting: dict[int, FrozenTrial] = {}
         self._failure = ""
-        with _as_store_error():
+        with _as_store_error(), ctrl_c_held_back():
             study = optuna.create_study(
                 storage=self._storage, study_name=study_name, load_if_exists=True
             )
@@ -112,7 +113,7 @@ class StudyMirror:
         self._next_number += len(ready)
 
     def _insert(self, trials: Sequence[FrozenTrial], patience_ms: int) -> None:
-        with self._storage.engine.begin() as connection:
+        with ctrl_c_held_back(), self._storage.engine.begin() as connection:
             if self._is_sqlite:
                 connection.exec_driver_sql(f"PRAGMA busy_timeout = {patience_ms}")
             rows: dict[Any, list[dict[str, Any]]] = {}

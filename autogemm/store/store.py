@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from autogemm.benchmark import BenchEntry, BenchSpec
 from autogemm.certificate import Certificate
 from autogemm.device import Device
+from autogemm.interrupt import ctrl_c_held_back
 from autogemm.kernel import KernelSource
 from autogemm.outcome import Environment, Finals, Outcome, StopRule
 from autogemm.profile import Profile
@@ -210,5 +211,9 @@ class Store(Reader):
                 raise writing.written_elsewhere(run_id)
 
     def _transact(self, work: Callable[[Session], Result]) -> Result:
-        with Session(self._writer, expire_on_commit=False) as session, session.begin():
+        with (
+            ctrl_c_held_back(),
+            Session(self._writer, expire_on_commit=False) as session,
+            session.begin(),
+        ):
             return work(session)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from autogemm.compile import Compiler
 from autogemm.config import Value
 from autogemm.errors import CompilerMissingError
+from autogemm.interrupt import Wish, wish_to_stop
 from autogemm.outcome import Environment, Objective, Provenance, StopRule
 from autogemm.search import Search
 from autogemm.space import Family
@@ -24,7 +25,6 @@ from autogemm.tuning.events import (
     SearchStarted,
     TrialDone,
 )
-from autogemm.tuning.interrupt import Wish, wish_to_stop
 from autogemm.tuning.joint import JointSearch, opening_for
 from autogemm.tuning.ledger import Ledger
 from autogemm.tuning.making import Maker
