@@ -29,6 +29,7 @@ from autogemm.cli import one_line
 from autogemm.cli.options import family_option, fix_option, problem_from, problem_options
 from autogemm.compile import Compiler
 from autogemm.errors import AutogemmError
+from autogemm.interrupt import wish_to_stop
 from autogemm.outcome import CacheState, Finals, Outcome, Status
 from autogemm.search import Proposal
 from autogemm.space import Space, build_space, load_family, parse_fix
@@ -38,7 +39,6 @@ from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.recorded import Baseline, Recording, RecordingSource, write_recording
 from autogemm.tuning import TrialDone, TuneRequest
 from autogemm.tuning.deciding import finalists
-from autogemm.tuning.interrupt import wish_to_stop
 from autogemm.tuning.ledger import Ledger
 from autogemm.tuning.making import Maker
 from autogemm.tuning.pipeline import Limits, Pipeline
