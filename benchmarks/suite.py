@@ -62,6 +62,10 @@ def main(shapes: str, commit: str, draw: str | None, out: str, **options: Any) -
     name = "suite" if dtype == "f32" else f"suite_{dtype}"
     name = "suite_emulated" if emulation else name
     wanted = shapes.split(",") if shapes else _shapes(dtype, emulation)
+    if len(wanted) < 2:
+        raise click.BadParameter(
+            "two shapes or more; `autogemm tune` does one", param_hint="--shapes"
+        )
     database = folder / f"{name}.db"
     rows = _tuned(wanted, database, options)
     reached = [row["shape"] for row in rows]
