@@ -306,6 +306,13 @@ GOLDEN_CASES = (
     ),
     GoldenCase("bf16", tensor(4096, DType.BF16), IN_PAIRS, family="gemm_wgmma", least_arch=90),
     GoldenCase(
+        "bf16_overlapped",
+        tensor(4096, DType.BF16),
+        {"CLUSTER_M": 1, "GROUP_M": 16, "EPILOGUE": "overlapped"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "f16_in_turns",
         Problem(4096, 4096, 4096, Layout.NT, DType.F16),
         {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "turns", "GROUP_M": 1}

@@ -5,7 +5,7 @@ from mutations_tensor import problems
 
 from autogemm.config import Value
 from autogemm.dtypes import DType
-from autogemm.problem import Layout
+from autogemm.problem import Layout, Problem
 
 TILE: dict[str, Value] = {
     **{"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 3, "SCHEDULE": "together"},
@@ -17,6 +17,16 @@ TILE: dict[str, Value] = {
 WGMMA_BASES: dict[str, Base] = {
     "wgmma": Base(
         TILE | {"BN": 128}, problems(Layout.NN, 8, DType.BF16), "gemm_wgmma", num_blocks=2
+    ),
+    # Tiles of four slabs, and of one, which are fewer than boxes.
+    "wgmma overlapped": Base(
+        TILE | {"BN": 128, "WN": 128, "BLOCKS": 132, "C_BUFFERS": 2, "EPILOGUE": "overlapped"},
+        (
+            Problem(130, 264, 200, dtype=DType.BF16, beta=0.5),
+            Problem(130, 264, 64, dtype=DType.BF16, alpha=0.5),
+        ),
+        "gemm_wgmma",
+        num_blocks=2,
     ),
     "wgmma in turns": Base(
         TILE | {"SCHEDULE": "turns", "BOX_M": 16, "GROUP_M": 1},
@@ -39,7 +49,7 @@ WGMMA_BASES: dict[str, Base] = {
     ),
 }
 
-R, T, M, W, P = WGMMA_BASES
+R, O, T, M, W, P = WGMMA_BASES
 
 END_OF_CLUSTER = "    cluster_arrive_relaxed();\n    cluster_wait_acquire();\n}"
 
@@ -78,19 +88,30 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         R,
         "a box written before all have filled it",
-        "named_barrier_sync(1 + warpgroup, WARPGROUP);\n            if (thread == 0) {\n"
-        "                store",
-        "if (thread == 0) {\n                store",
+        "named_barrier_sync(1 + warpgroup, WARPGROUP);\n    if (thread == 0) {\n        store",
+        "if (thread == 0) {\n        store",
     ),
     Mutation(R, "C read past its edge", "if (row >= M || column >= N) {", "if (row >= M) {"),
     Mutation(
-        T, "a warp does not wait for its lanes", "__syncwarp();\n            if (lane", "if (lane"
+        T,
+        "a warp does not wait for its lanes",
+        "__syncwarp();\n    if (lane == 0) {\n        store",
+        "if (lane == 0) {\n        store",
     ),
     Mutation(T, "slots of the other's tile", "ring.skip(num_slabs);\n            store", "store"),
     Mutation(
         W, "columns in another order", "lane, at / 2 % 2) % 32", "lane ^ 16, at / 2 % 2) % 32"
     ),
     Mutation(W, "columns of C by the wrong lanes", "warp / 2 * BOX_BYTES", "warp % 2 * BOX_BYTES"),
+    # C, while the next tile is multiplied.
+    Mutation(
+        O, "the rest of a tile lost", "finished.store_rest();\n            finished", "finished"
+    ),
+    Mutation(O, "the last tile lost", "finished.store_rest();\n        if", "if"),
+    Mutation(O, "the same words for each box", "words[at] = words[at + IN_BOX]", "words[at] += 0"),
+    Mutation(O, "the wrong box", "written % C_BUFFERS", "0"),
+    Mutation(O, "a box filled while TMA reads it", "wait_for_tile_reads(C_BUFFERS - 1);", ""),
+    Mutation(O, "kept before all products are done", "wgmma_wait_0();", ""),
     # Clusters.
     Mutation(M, "slots let go at home only", "lane < CLUSTER_M * CLUSTER_N", "lane < 1"),
     Mutation(M, "the wrong part for all", "tiles.row_in_cluster * ROWS", "0 * ROWS"),

@@ -50,11 +50,11 @@ SLIPS = {
         "wait_for_tile_reads(C_BUFFERS);",
         "in flight",
     ),
-    "boxes not fenced": ("            fence_before_bulk_copies();\n", "", "no proxy fence"),
+    "boxes not fenced": ("    fence_before_bulk_copies();\n", "", "no proxy fence"),
     "boxes stored before all have filled them": (
-        "            named_barrier_sync(1 + warpgroup, WARPGROUP);\n"
-        "            if (thread == 0) {\n                store_tile",
-        "            if (thread == 0) {\n                store_tile",
+        "    named_barrier_sync(1 + warpgroup, WARPGROUP);\n"
+        "    if (thread == 0) {\n        store_tile",
+        "    if (thread == 0) {\n        store_tile",
         "data race",
     ),
     "leaves while the last box is read": (

@@ -384,43 +384,6 @@ __device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& ma
     }
 }
 
-// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
-__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              float (&sums)[ROW_TILES][SUMS]) {
-    int before = 0;
-    for (int slab = 0; slab < num_slabs; ++slab) {
-        mbarrier_wait(ring.full + ring.next, ring.parity);
-        const unsigned long long a =
-            matrix_descriptor_128(ring.slab_a() + row * 128, BK * 128, 1024);
-        const unsigned long long b =
-            matrix_descriptor_128(ring.slab_b() + column * 128, BK * 128, 1024);
-        wgmma_fence();
-        #pragma unroll
-        for (int step = 0; step < BK / STEP; ++step) {
-            #pragma unroll
-            for (int i = 0; i < ROW_TILES; ++i) {
-                const int in_a = i * 64 * 128 + step * 32;
-                const int in_b = step * STEP * 128;
-                wgmma_bf16_km(sums[i], a + (in_a >> 4), b + (in_b >> 4), slab > 0 || step > 0);
-            }
-        }
-        wgmma_commit();
-        // Products with this slab are under way while the next one is waited for.
-        if (slab > 0) {
-            wgmma_wait_1();
-            ring.let_go(before);
-        }
-        before = ring.next;
-        ring.advance();
-    }
-    wgmma_wait_0();
-    ring.let_go(before);
-    #pragma unroll
-    for (int i = 0; i < ROW_TILES; ++i) {
-        keep_in_place(sums[i]);
-    }
-}
-
 // What becomes of sums: C = alpha * sums + beta * C, of which M x N elements are there.
 struct Update {
     int M, N;
@@ -520,6 +483,43 @@ __device__ __forceinline__ void add_parts(const float4* parts, int rank, int war
     for (int at = 0; at < 4 * SHARE; ++at) {
         const Position to = position_of(m0, n0, rank * SHARE + at / 4, at % 4);
         update.store(results[at / 4][at % 4], to.row, to.column);
+    }
+}
+
+// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
+__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
+                                              float (&sums)[ROW_TILES][SUMS]) {
+    int before = 0;
+    for (int slab = 0; slab < num_slabs; ++slab) {
+        mbarrier_wait(ring.full + ring.next, ring.parity);
+        const unsigned long long a =
+            matrix_descriptor_128(ring.slab_a() + row * 128, BK * 128, 1024);
+        const unsigned long long b =
+            matrix_descriptor_128(ring.slab_b() + column * 128, BK * 128, 1024);
+        wgmma_fence();
+        #pragma unroll
+        for (int step = 0; step < BK / STEP; ++step) {
+            #pragma unroll
+            for (int i = 0; i < ROW_TILES; ++i) {
+                const int in_a = i * 64 * 128 + step * 32;
+                const int in_b = step * STEP * 128;
+                wgmma_bf16_km(sums[i], a + (in_a >> 4), b + (in_b >> 4), slab > 0 || step > 0);
+            }
+        }
+        wgmma_commit();
+        // Products with this slab are under way while the next one is waited for.
+        if (slab > 0) {
+            wgmma_wait_1();
+            ring.let_go(before);
+        }
+        before = ring.next;
+        ring.advance();
+    }
+    wgmma_wait_0();
+    ring.let_go(before);
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        keep_in_place(sums[i]);
     }
 }
 

@@ -348,11 +348,11 @@ __device__ __forceinline__ void keep_in_place(float (&sums)[64]) {
 
 // A warpgroup leaves registers to others, or takes what they left; by all of its threads.
 __device__ __forceinline__ void give_up_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
 }
 
 __device__ __forceinline__ void take_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
 }
 
 // Four 8 x 8 matrices of 16-bit elements to shared memory: lane i has the address of a row, and two
@@ -468,45 +468,6 @@ __device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& ma
     copy_tile(slab, map, k0, n0, full);
 }
 
-// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
-__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              unsigned long long* next_turn,
-                                              float (&sums)[ROW_TILES][SUMS]) {
-    int before = 0;
-    for (int slab = 0; slab < num_slabs; ++slab) {
-        mbarrier_wait(ring.full + ring.next, ring.parity);
-        const unsigned long long a =
-            matrix_descriptor_128(ring.slab_a() + row * 128, BK * 128, 1024);
-        const unsigned long long b =
-            matrix_descriptor_128(ring.slab_b() + column * 128, BK * 128, 1024);
-        wgmma_fence();
-        #pragma unroll
-        for (int step = 0; step < BK / STEP; ++step) {
-            #pragma unroll
-            for (int i = 0; i < ROW_TILES; ++i) {
-                const int in_a = i * 64 * 128 + step * 32;
-                const int in_b = step * 32;
-                wgmma_f16_kk(sums[i], a + (in_a >> 4), b + (in_b >> 4), slab > 0 || step > 0);
-            }
-        }
-        wgmma_commit();
-        // Products with this slab are under way while the next one is waited for.
-        if (slab > 0) {
-            wgmma_wait_1();
-            ring.let_go(before);
-        }
-        before = ring.next;
-        ring.advance();
-    }
-    mbarrier_arrive(next_turn);
-    wgmma_wait_0();
-    ring.let_go(before);
-    #pragma unroll
-    for (int i = 0; i < ROW_TILES; ++i) {
-        keep_in_place(sums[i]);
-    }
-}
-
 // What becomes of sums: C = alpha * sums + beta * C, of which M x N elements are there.
 struct Update {
     int M, N;
@@ -555,14 +516,40 @@ __device__ __forceinline__ void update_sums(const Update& update, int m0, int n0
     }
 }
 
-// Writes a warpgroup's sums, box by box: TMA turns 16-byte pieces of a box's rows back as it writes
-// them, and leaves out what is outside C.
-__device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap& map_c,
-                                           int warpgroup, int m0, int n0, const Update& update,
-                                           float (&sums)[ROW_TILES][SUMS]) {
+// What a thread has of a box: its elements of C, two in a word.
+constexpr int IN_BOX = BOX_N / 4;
+
+// Writes a box of a warpgroup: TMA turns 16-byte pieces of a box's rows back as it writes them, and
+// leaves out what is outside C.
+__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const TensorMap& map_c,
+                                          int warpgroup, int m0, int n0, const unsigned* words) {
     const int thread = threadIdx.x % WARPGROUP;
     const int warp = thread / 32;
     const int lane = thread % 32;
+    if (thread == 0) {
+        wait_for_tile_reads(C_BUFFERS - 1);
+    }
+    named_barrier_sync(1 + warpgroup, WARPGROUP);
+    unsigned char* const box = boxes + buffer * BOX_BYTES;
+    #pragma unroll
+    for (int at = 0; at < IN_BOX; at += 4) {
+        const unsigned four[4] = {words[at], words[at + 1], words[at + 2], words[at + 3]};
+        const int row = 16 * warp + lane % 16;
+        const int piece = (at / 2 + lane / 16) ^ lane % 8;
+        store_matrices(box + row * 128 + piece * 16, four);
+    }
+    fence_before_bulk_copies();
+    named_barrier_sync(1 + warpgroup, WARPGROUP);
+    if (thread == 0) {
+        store_tile(box, map_c, n0, m0);
+        commit_tile_stores();
+    }
+}
+
+// Writes a warpgroup's sums, box by box.
+__device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap& map_c,
+                                           int warpgroup, int m0, int n0, const Update& update,
+                                           float (&sums)[ROW_TILES][SUMS]) {
     if (update.alpha != 1.0f || update.beta != 0.0f) {
         update_sums(update, m0, n0, sums);
     }
@@ -572,28 +559,53 @@ __device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap
         #pragma unroll
         for (int n = 0; n < WN; n += BOX_N) {
             const float* const mine = &sums[i][n / 2];
-            if (thread == 0) {
-                wait_for_tile_reads(C_BUFFERS - 1);
-            }
-            named_barrier_sync(1 + warpgroup, WARPGROUP);
-            unsigned char* const box = boxes + buffer * BOX_BYTES;
+            unsigned words[IN_BOX];
             #pragma unroll
-            for (int at = 0; at < BOX_N / 2; at += 8) {
-                const unsigned words[4] = {
-                    f16_pair(mine[at], mine[at + 1]), f16_pair(mine[at + 2], mine[at + 3]),
-                    f16_pair(mine[at + 4], mine[at + 5]), f16_pair(mine[at + 6], mine[at + 7])};
-                const int row = 16 * warp + lane % 16;
-                const int piece = (at / 4 + lane / 16) ^ lane % 8;
-                store_matrices(box + row * 128 + piece * 16, words);
+            for (int at = 0; at < IN_BOX; ++at) {
+                words[at] = f16_pair(mine[2 * at], mine[2 * at + 1]);
             }
-            fence_before_bulk_copies();
-            named_barrier_sync(1 + warpgroup, WARPGROUP);
-            if (thread == 0) {
-                store_tile(box, map_c, n0 + n, m0 + 64 * i);
-                commit_tile_stores();
-            }
+            store_box(boxes, buffer, map_c, warpgroup, m0 + 64 * i, n0 + n, words);
             buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
         }
+    }
+}
+
+// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
+__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
+                                              unsigned long long* next_turn,
+                                              float (&sums)[ROW_TILES][SUMS]) {
+    int before = 0;
+    for (int slab = 0; slab < num_slabs; ++slab) {
+        mbarrier_wait(ring.full + ring.next, ring.parity);
+        const unsigned long long a =
+            matrix_descriptor_128(ring.slab_a() + row * 128, BK * 128, 1024);
+        const unsigned long long b =
+            matrix_descriptor_128(ring.slab_b() + column * 128, BK * 128, 1024);
+        wgmma_fence();
+        #pragma unroll
+        for (int step = 0; step < BK / STEP; ++step) {
+            #pragma unroll
+            for (int i = 0; i < ROW_TILES; ++i) {
+                const int in_a = i * 64 * 128 + step * 32;
+                const int in_b = step * 32;
+                wgmma_f16_kk(sums[i], a + (in_a >> 4), b + (in_b >> 4), slab > 0 || step > 0);
+            }
+        }
+        wgmma_commit();
+        // Products with this slab are under way while the next one is waited for.
+        if (slab > 0) {
+            wgmma_wait_1();
+            ring.let_go(before);
+        }
+        before = ring.next;
+        ring.advance();
+    }
+    mbarrier_arrive(next_turn);
+    wgmma_wait_0();
+    ring.let_go(before);
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        keep_in_place(sums[i]);
     }
 }
 

@@ -364,11 +364,11 @@ __device__ __forceinline__ void keep_in_place(float (&sums)[128]) {
 
 // A warpgroup leaves registers to others, or takes what they left; by all of its threads.
 __device__ __forceinline__ void give_up_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
 }
 
 __device__ __forceinline__ void take_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
 }
 
 #endif  // AUTOGEMM_EMULATOR
@@ -460,6 +460,103 @@ __device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& ma
     copy_tile_to_ranks(slab + own * 128, map, k0, n0 + own, full, 0x3u);
 }
 
+// What becomes of sums: C = alpha * sums + beta * C, of which M x N elements are there.
+struct Update {
+    int M, N;
+    float alpha, beta;
+    const Result* C;
+    int ldc;
+
+    // beta * C, if that element is there.
+    __device__ __forceinline__ float kept(int row, int column) const {
+        if (row >= M || column >= N) {
+            return 0.0f;
+        }
+        const Result old = C[(long long)row * ldc + column];
+        return beta * old;
+    }
+};
+
+// sums = alpha * sums + beta * C, STEP_SUMS of a thread at a time. They are always the first ones:
+// behind each step all move down, so that this code, which few need, is there once and not for each
+// register; the last step leaves all where they were.
+__device__ __forceinline__ void update_sums(const Update& update, int m0, int n0,
+                                            float (&sums)[ROW_TILES][SUMS]) {
+    constexpr int STEP_SUMS = 16;
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll 1
+        for (int first = 0; first < SUMS; first += STEP_SUMS) {
+            float updated[STEP_SUMS];
+            #pragma unroll
+            for (int at = 0; at < STEP_SUMS; ++at) {
+                const int row = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
+                const int column = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
+                updated[at] = update.alpha * sums[i][at];
+                if (update.beta != 0.0f) {
+                    updated[at] += update.kept(row, column);
+                }
+            }
+            #pragma unroll
+            for (int at = 0; at < SUMS; ++at) {
+                sums[i][at] = at + STEP_SUMS < SUMS ? sums[i][(at + STEP_SUMS) % SUMS]
+                                                    : updated[(at + STEP_SUMS) % SUMS];
+            }
+        }
+    }
+}
+
+// What a thread has of a box: sums.
+constexpr int IN_BOX = BOX_N / 2;
+
+// Writes a box of a warpgroup: TMA turns 16-byte pieces of a box's rows back as it writes them, and
+// leaves out what is outside C.
+__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const TensorMap& map_c,
+                                          int warpgroup, int m0, int n0, const float* sums) {
+    const int thread = threadIdx.x % WARPGROUP;
+    const int warp = thread / 32;
+    const int lane = thread % 32;
+    if (thread == 0) {
+        wait_for_tile_reads(C_BUFFERS - 1);
+    }
+    named_barrier_sync(1 + warpgroup, WARPGROUP);
+    unsigned char* const box = boxes + buffer * BOX_BYTES;
+    #pragma unroll
+    for (int at = 0; at < IN_BOX; at += 2) {
+        const int row = 16 * warp + lane / 4 + at / 2 % 2 * 8;
+        const int piece = (at / 4 * 2 + lane % 4 / 2) ^ row % 8;
+        float* const two = (float*)(box + row * 128 + piece * 16 + lane % 2 * 8);
+        *(float2*)two = make_float2(sums[at], sums[at + 1]);
+    }
+    fence_before_bulk_copies();
+    named_barrier_sync(1 + warpgroup, WARPGROUP);
+    if (thread == 0) {
+        store_tile(box, map_c, n0, m0);
+        commit_tile_stores();
+    }
+}
+
+// Writes a warpgroup's sums, box by box.
+__device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap& map_c,
+                                           int warpgroup, int m0, int n0, const Update& update,
+                                           float (&sums)[ROW_TILES][SUMS]) {
+    if (update.alpha != 1.0f || update.beta != 0.0f) {
+        update_sums(update, m0, n0, sums);
+    }
+    int buffer = 0;
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        #pragma unroll
+        for (int n = 0; n < WN; n += BOX_N) {
+            const float* const mine = &sums[i][n / 2];
+            store_box(boxes, buffer, map_c, warpgroup, m0 + 64 * i, n0 + n, mine);
+            buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
+        }
+    }
+}
+
 // Tensor cores take TF32 along k. A is stored across k, and goes through registers: each thread's
 // part of one slab, as fragments of mma.sync have it.
 struct Fragments {
@@ -531,94 +628,6 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         keep_in_place(sums[i]);
-    }
-}
-
-// What becomes of sums: C = alpha * sums + beta * C, of which M x N elements are there.
-struct Update {
-    int M, N;
-    float alpha, beta;
-    const Result* C;
-    int ldc;
-
-    // beta * C, if that element is there.
-    __device__ __forceinline__ float kept(int row, int column) const {
-        if (row >= M || column >= N) {
-            return 0.0f;
-        }
-        const Result old = C[(long long)row * ldc + column];
-        return beta * old;
-    }
-};
-
-// sums = alpha * sums + beta * C, STEP_SUMS of a thread at a time. They are always the first ones:
-// behind each step all move down, so that this code, which few need, is there once and not for each
-// register; the last step leaves all where they were.
-__device__ __forceinline__ void update_sums(const Update& update, int m0, int n0,
-                                            float (&sums)[ROW_TILES][SUMS]) {
-    constexpr int STEP_SUMS = 16;
-    const int warp = threadIdx.x % WARPGROUP / 32;
-    const int lane = threadIdx.x % 32;
-    #pragma unroll
-    for (int i = 0; i < ROW_TILES; ++i) {
-        #pragma unroll 1
-        for (int first = 0; first < SUMS; first += STEP_SUMS) {
-            float updated[STEP_SUMS];
-            #pragma unroll
-            for (int at = 0; at < STEP_SUMS; ++at) {
-                const int row = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
-                const int column = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
-                updated[at] = update.alpha * sums[i][at];
-                if (update.beta != 0.0f) {
-                    updated[at] += update.kept(row, column);
-                }
-            }
-            #pragma unroll
-            for (int at = 0; at < SUMS; ++at) {
-                sums[i][at] = at + STEP_SUMS < SUMS ? sums[i][(at + STEP_SUMS) % SUMS]
-                                                    : updated[(at + STEP_SUMS) % SUMS];
-            }
-        }
-    }
-}
-
-// Writes a warpgroup's sums, box by box: TMA turns 16-byte pieces of a box's rows back as it writes
-// them, and leaves out what is outside C.
-__device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap& map_c,
-                                           int warpgroup, int m0, int n0, const Update& update,
-                                           float (&sums)[ROW_TILES][SUMS]) {
-    const int thread = threadIdx.x % WARPGROUP;
-    const int warp = thread / 32;
-    const int lane = thread % 32;
-    if (update.alpha != 1.0f || update.beta != 0.0f) {
-        update_sums(update, m0, n0, sums);
-    }
-    int buffer = 0;
-    #pragma unroll
-    for (int i = 0; i < ROW_TILES; ++i) {
-        #pragma unroll
-        for (int n = 0; n < WN; n += BOX_N) {
-            const float* const mine = &sums[i][n / 2];
-            if (thread == 0) {
-                wait_for_tile_reads(C_BUFFERS - 1);
-            }
-            named_barrier_sync(1 + warpgroup, WARPGROUP);
-            unsigned char* const box = boxes + buffer * BOX_BYTES;
-            #pragma unroll
-            for (int at = 0; at < BOX_N / 2; at += 2) {
-                const int row = 16 * warp + lane / 4 + at / 2 % 2 * 8;
-                const int piece = (at / 4 * 2 + lane % 4 / 2) ^ row % 8;
-                *(float2*)(box + row * 128 + piece * 16 + lane % 2 * 8) =
-                    make_float2(mine[at], mine[at + 1]);
-            }
-            fence_before_bulk_copies();
-            named_barrier_sync(1 + warpgroup, WARPGROUP);
-            if (thread == 0) {
-                store_tile(box, map_c, n0 + n, m0 + 64 * i);
-                commit_tile_stores();
-            }
-            buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
-        }
     }
 }
 

@@ -299,11 +299,11 @@ __device__ __forceinline__ void keep_in_place(float (&sums)[32]) {
 
 // A warpgroup leaves registers to others, or takes what they left; by all of its threads.
 __device__ __forceinline__ void give_up_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
 }
 
 __device__ __forceinline__ void take_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
 }
 
 #endif  // AUTOGEMM_EMULATOR
@@ -389,80 +389,6 @@ __device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& ma
 __device__ __forceinline__ int column_of(int i, int warp, int lane, int half) {
     const int piece = (warp % 2 * 2 + half) ^ lane / 16 * 5;
     return 64 * i + warp / 2 * 32 + piece * 4 + lane / 4 % 4;
-}
-
-// Tensor cores take TF32 along k. B is stored across k, and goes through registers: each thread's
-// part of one slab, as fragments of mma.sync have it.
-struct Fragments {
-    unsigned of[BK / STEP][ROW_TILES][4];
-};
-
-__device__ __forceinline__ void load_fragments(const unsigned char* slab, int first,
-                                               Fragments& fragments) {
-    const int warp = threadIdx.x % WARPGROUP / 32;
-    const int lane = threadIdx.x % 32;
-    #pragma unroll
-    for (int step = 0; step < BK / STEP; ++step) {
-        #pragma unroll
-        for (int i = 0; i < ROW_TILES; ++i) {
-            #pragma unroll
-            for (int at = 0; at < 4; ++at) {
-                const int k = STEP * step + lane % 4 + 4 * (at / 2);
-                const int row = first + column_of(i, warp, lane, at % 2);
-                // Rows are side by side in stripes of BK, their 16-byte pieces turned by k % 8.
-                const int piece = row % BK / 4 ^ k % 8;
-                const int offset = (row / BK * BK + k) * 128 + piece * 16 + row % 4 * 4;
-                fragments.of[step][i][at] = *(const unsigned*)(slab + offset);
-            }
-        }
-    }
-}
-
-// Products with the slab in the ring's next slot are under way behind this, those before are done.
-__device__ __forceinline__ void multiply_slab(Ring& ring, bool is_first, int row, int column,
-                                              int& before, Fragments& fragments,
-                                              float (&sums)[ROW_TILES][SUMS]) {
-    mbarrier_wait(ring.full + ring.next, ring.parity);
-    load_fragments(ring.slab_b(), column, fragments);
-    const unsigned long long other = matrix_descriptor_128(ring.slab_a() + row * 128, 0, 1024);
-    wgmma_fence();
-    #pragma unroll
-    for (int step = 0; step < BK / STEP; ++step) {
-        #pragma unroll
-        for (int i = 0; i < ROW_TILES; ++i) {
-            wgmma_tf32_rk(sums[i], fragments.of[step][i], other + (step * 32 >> 4),
-                          !is_first || step > 0);
-        }
-    }
-    wgmma_commit();
-    wgmma_wait_1();
-    if (!is_first) {
-        ring.let_go(before);
-    }
-    before = ring.next;
-    ring.advance();
-}
-
-// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs. Fragments
-// in turns: those of one slab are read while the next ones are loaded.
-__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              float (&sums)[ROW_TILES][SUMS]) {
-    int before = 0;
-    Fragments even, odd;
-    int slab = 0;
-    for (; slab + 1 < num_slabs; slab += 2) {
-        multiply_slab(ring, slab == 0, row, column, before, even, sums);
-        multiply_slab(ring, false, row, column, before, odd, sums);
-    }
-    if (slab < num_slabs) {
-        multiply_slab(ring, slab == 0, row, column, before, even, sums);
-    }
-    wgmma_wait_0();
-    ring.let_go(before);
-    #pragma unroll
-    for (int i = 0; i < ROW_TILES; ++i) {
-        keep_in_place(sums[i]);
-    }
 }
 
 // What becomes of sums: C = alpha * sums + beta * C, of which M x N elements are there.
@@ -564,6 +490,80 @@ __device__ __forceinline__ void add_parts(const float4* parts, int rank, int war
     for (int at = 0; at < 4 * SHARE; ++at) {
         const Position to = position_of(m0, n0, rank * SHARE + at / 4, at % 4);
         update.store(results[at / 4][at % 4], to.row, to.column);
+    }
+}
+
+// Tensor cores take TF32 along k. B is stored across k, and goes through registers: each thread's
+// part of one slab, as fragments of mma.sync have it.
+struct Fragments {
+    unsigned of[BK / STEP][ROW_TILES][4];
+};
+
+__device__ __forceinline__ void load_fragments(const unsigned char* slab, int first,
+                                               Fragments& fragments) {
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int step = 0; step < BK / STEP; ++step) {
+        #pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i) {
+            #pragma unroll
+            for (int at = 0; at < 4; ++at) {
+                const int k = STEP * step + lane % 4 + 4 * (at / 2);
+                const int row = first + column_of(i, warp, lane, at % 2);
+                // Rows are side by side in stripes of BK, their 16-byte pieces turned by k % 8.
+                const int piece = row % BK / 4 ^ k % 8;
+                const int offset = (row / BK * BK + k) * 128 + piece * 16 + row % 4 * 4;
+                fragments.of[step][i][at] = *(const unsigned*)(slab + offset);
+            }
+        }
+    }
+}
+
+// Products with the slab in the ring's next slot are under way behind this, those before are done.
+__device__ __forceinline__ void multiply_slab(Ring& ring, bool is_first, int row, int column,
+                                              int& before, Fragments& fragments,
+                                              float (&sums)[ROW_TILES][SUMS]) {
+    mbarrier_wait(ring.full + ring.next, ring.parity);
+    load_fragments(ring.slab_b(), column, fragments);
+    const unsigned long long other = matrix_descriptor_128(ring.slab_a() + row * 128, 0, 1024);
+    wgmma_fence();
+    #pragma unroll
+    for (int step = 0; step < BK / STEP; ++step) {
+        #pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i) {
+            wgmma_tf32_rk(sums[i], fragments.of[step][i], other + (step * 32 >> 4),
+                          !is_first || step > 0);
+        }
+    }
+    wgmma_commit();
+    wgmma_wait_1();
+    if (!is_first) {
+        ring.let_go(before);
+    }
+    before = ring.next;
+    ring.advance();
+}
+
+// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs. Fragments
+// in turns: those of one slab are read while the next ones are loaded.
+__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
+                                              float (&sums)[ROW_TILES][SUMS]) {
+    int before = 0;
+    Fragments even, odd;
+    int slab = 0;
+    for (; slab + 1 < num_slabs; slab += 2) {
+        multiply_slab(ring, slab == 0, row, column, before, even, sums);
+        multiply_slab(ring, false, row, column, before, odd, sums);
+    }
+    if (slab < num_slabs) {
+        multiply_slab(ring, slab == 0, row, column, before, even, sums);
+    }
+    wgmma_wait_0();
+    ring.let_go(before);
+    #pragma unroll
+    for (int i = 0; i < ROW_TILES; ++i) {
+        keep_in_place(sums[i]);
     }
 }
 
