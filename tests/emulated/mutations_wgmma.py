@@ -49,7 +49,7 @@ WGMMA_BASES: dict[str, Base] = {
     ),
 }
 
-R, O, T, M, W, P = WGMMA_BASES
+R, V, T, M, W, P = WGMMA_BASES
 
 END_OF_CLUSTER = "    cluster_arrive_relaxed();\n    cluster_wait_acquire();\n}"
 
@@ -107,11 +107,11 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         O, "the rest of a tile lost", "finished.store_rest();\n            finished", "finished"
     ),
-    Mutation(O, "the last tile lost", "finished.store_rest();\n        if", "if"),
-    Mutation(O, "the same words for each box", "words[at] = words[at + IN_BOX]", "words[at] += 0"),
-    Mutation(O, "the wrong box", "written % C_BUFFERS", "0"),
-    Mutation(O, "a box filled while TMA reads it", "wait_for_tile_reads(C_BUFFERS - 1);", ""),
-    Mutation(O, "kept before all products are done", "wgmma_wait_0();", ""),
+    Mutation(V, "the last tile lost", "finished.store_rest();\n        if", "if"),
+    Mutation(V, "the same words for each box", "words[at] = words[at + IN_BOX]", "words[at] += 0"),
+    Mutation(V, "the wrong box", "written % C_BUFFERS", "0"),
+    Mutation(V, "a box filled while TMA reads it", "wait_for_tile_reads(C_BUFFERS - 1);", ""),
+    Mutation(V, "kept before all products are done", "wgmma_wait_0();", ""),
     # Clusters.
     Mutation(M, "slots let go at home only", "lane < CLUSTER_M * CLUSTER_N", "lane < 1"),
     Mutation(M, "the wrong part for all", "tiles.row_in_cluster * ROWS", "0 * ROWS"),
