@@ -105,7 +105,7 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(W, "columns of C by the wrong lanes", "warp / 2 * BOX_BYTES", "warp % 2 * BOX_BYTES"),
     # C, while the next tile is multiplied.
     Mutation(
-        O, "the rest of a tile lost", "finished.store_rest();\n            finished", "finished"
+        V, "the rest of a tile lost", "finished.store_rest();\n            finished", "finished"
     ),
     Mutation(V, "the last tile lost", "finished.store_rest();\n        if", "if"),
     Mutation(V, "the same words for each box", "words[at] = words[at + IN_BOX]", "words[at] += 0"),
