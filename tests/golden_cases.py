@@ -55,7 +55,7 @@ TILE_32_DEEP: dict[str, Value] = {
     **{"BM": 32, "BN": 32, "BK": 128, "TM": 8, "TN": 4, "SLICE_K": 16, "STAGES": 4},
 }
 # Of gemm_wgmma: clusters of two blocks.
-IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8}
+IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "behind"}
 
 GOLDEN_CASES = (
     GoldenCase("pipeline", square(4096), {"GROUP_M": 8, "LANE_MAP": "quads"}),
@@ -308,7 +308,7 @@ GOLDEN_CASES = (
     GoldenCase(
         "bf16_overlapped",
         tensor(4096, DType.BF16),
-        {"CLUSTER_M": 1, "GROUP_M": 16, "EPILOGUE": "overlapped"},
+        {"CLUSTER_M": 1, "GROUP_M": 16},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -316,14 +316,14 @@ GOLDEN_CASES = (
         "f16_in_turns",
         Problem(4096, 4096, 4096, Layout.NT, DType.F16),
         {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "turns", "GROUP_M": 1}
-        | {"CLUSTER_M": 1, "CLUSTER_N": 2},
+        | {"CLUSTER_M": 1, "CLUSTER_N": 2, "EPILOGUE": "behind"},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "bf16_f32_both_ways",
         Problem(4096, 4096, 4096, Layout.TN, DType.BF16_F32),
-        {"CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 1},
+        {"CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 1, "EPILOGUE": "behind"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -331,7 +331,7 @@ GOLDEN_CASES = (
         "bf16_alone",
         Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
         {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
-        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0},
+        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -339,14 +339,14 @@ GOLDEN_CASES = (
         "bf16_split",
         Problem(64, 4096, 4096, dtype=DType.BF16),
         {"BM": 64, "BN": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2, "C_BUFFERS": 1}
-        | {"GROUP_M": 1, "BLOCKS": 0},
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "f16_streamed",
         tensor(4096, DType.F16),
-        {"GROUP_M": 16, "STREAM_K": "two_tile"},
+        {"GROUP_M": 16, "STREAM_K": "one_tile"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -360,7 +360,15 @@ GOLDEN_CASES = (
     GoldenCase(
         "tf32",
         tensor(4096, DType.TF32),
-        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_N": 2, "GROUP_M": 8},
+        {
+            "BM": 256,
+            "BN": 128,
+            "WM": 256,
+            "WN": 64,
+            "CLUSTER_N": 2,
+            "GROUP_M": 8,
+            "EPILOGUE": "behind",
+        },
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -375,7 +383,7 @@ GOLDEN_CASES = (
         "tf32_split",
         Problem(64, 4096, 4096, dtype=DType.TF32),
         {"BM": 64, "BN": 128, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "SPLIT_K": 4, "C_BUFFERS": 1}
-        | {"GROUP_M": 1, "BLOCKS": 0},
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
         family="gemm_wgmma",
         least_arch=90,
     ),

@@ -38,16 +38,16 @@ A, S, R = CHAIN_BASES
 LONGER = ("min(num_slabs, slab + CHAIN_SLABS)", "slab + 16")
 
 CHAIN_MUTATIONS: tuple[Mutation, ...] = (
-    Mutation(A, "a chain lost", "is_first ? sum : finished[i * THREADS] + sum", "sum"),
-    Mutation(A, "a chain counted twice", "        sum = 0.0f;\n", ""),
-    Mutation(A, "begun with what was there", "is_first ? sum : ", ""),
+    Mutation(A, "a chain lost", "THREADS] += sums", "THREADS] = sums"),
+    Mutation(A, "a chain counted twice", "        sums[i % TM][i / TM] = 0.0f;\n", ""),
+    Mutation(A, "begun with what was there", "begin_chains(finished);\n", "\n"),
     Mutation(A, "threads share a float", "SLABS + (int)threadIdx.x", "SLABS"),
     Mutation(A, "over the slabs", "shared + SLABS + ", "shared + "),
     Mutation(A, "over the slabs of the other slice", "SLABS = SLICE_K * 2", "SLABS = 2"),
     Mutation(A, "the last chain too long", *LONGER),
-    Mutation(A, "only the last chain", "add_finished(finished, sums);", ""),
-    Mutation(S, "a chain lost", "is_first ? sum : finished[i * THREADS] + sum", "sum"),
-    Mutation(S, "begun with what was there", "is_first ? sum : ", ""),
+    Mutation(A, "only the last chain", "take_finished(finished, sums);", ""),
+    Mutation(S, "a chain lost", "THREADS] += sums", "THREADS] = sums"),
+    Mutation(S, "begun with what was there", "begin_chains(finished);\n", "\n"),
     Mutation(S, "over the slabs", "shared + SLABS + ", "shared + "),
     Mutation(S, "the last chain too long", *LONGER),
     Mutation(R, "a chain lost", "finished[i][j] += sums", "finished[i][j] = sums"),

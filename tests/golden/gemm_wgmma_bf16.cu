@@ -364,11 +364,11 @@ __device__ __forceinline__ void keep_in_place(float (&sums)[128]) {
 
 // A warpgroup leaves registers to others, or takes what they left; by all of its threads.
 __device__ __forceinline__ void give_up_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 }
 
 __device__ __forceinline__ void take_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 }
 
 // Four 8 x 8 matrices of 16-bit elements to shared memory: lane i has the address of a row, and two

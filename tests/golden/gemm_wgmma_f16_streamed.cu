@@ -473,33 +473,61 @@ __device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, cons
     }
 }
 
-// Writes a warpgroup's sums, box by box.
-__device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap& map_c,
-                                           int warpgroup, int m0, int n0, const Update& update,
-                                           float (&sums)[ROW_TILES][SUMS]) {
-    if (update.alpha != 1.0f || update.beta != 0.0f) {
-        update_sums(update, m0, n0, sums);
-    }
-    int buffer = 0;
-    #pragma unroll
-    for (int i = 0; i < ROW_TILES; ++i) {
+// What a warpgroup has made of a tile, and writes box by box while it multiplies the next one.
+struct Finished {
+    static constexpr int WORDS = ROW_TILES * SUMS / 2;
+    static constexpr int BOXES_IN_ROW = WN / BOX_N;
+    static constexpr int BOXES = ROW_TILES * BOXES_IN_ROW;
+
+    unsigned char* boxes;
+    const TensorMap& map_c;
+    int warpgroup;
+    // Boxes that have been written, and the elements of the others, two in a word.
+    int written = BOXES;
+    unsigned words[WORDS];
+    int m0, n0;
+
+    __device__ __forceinline__ void keep(int row, int column, const Update& update,
+                                         float (&sums)[ROW_TILES][SUMS]) {
+        if (update.alpha != 1.0f || update.beta != 0.0f) {
+            update_sums(update, row, column, sums);
+        }
         #pragma unroll
-        for (int n = 0; n < WN; n += BOX_N) {
-            const float* const mine = &sums[i][n / 2];
-            unsigned words[IN_BOX];
-            #pragma unroll
-            for (int at = 0; at < IN_BOX; ++at) {
-                words[at] = f16_pair(mine[2 * at], mine[2 * at + 1]);
-            }
-            store_box(boxes, buffer, map_c, warpgroup, m0 + 64 * i, n0 + n, words);
-            buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
+        for (int at = 0; at < WORDS; ++at) {
+            const float* const two = &sums[2 * at / SUMS][2 * at % SUMS];
+            words[at] = f16_pair(two[0], two[1]);
+        }
+        m0 = row;
+        n0 = column;
+        written = 0;
+    }
+
+    __device__ __forceinline__ bool is_written() const {
+        return written == BOXES;
+    }
+
+    // The next box. Its words are always the first: behind it the others move down.
+    __device__ __forceinline__ void store_next() {
+        store_box(boxes, written % C_BUFFERS, map_c, warpgroup, m0 + written / BOXES_IN_ROW * 64,
+                  n0 + written % BOXES_IN_ROW * BOX_N, words);
+        #pragma unroll
+        for (int at = 0; at + IN_BOX < WORDS; ++at) {
+            words[at] = words[at + IN_BOX];
+        }
+        ++written;
+    }
+
+    __device__ __forceinline__ void store_rest() {
+        while (!is_written()) {
+            store_next();
         }
     }
-}
+};
 
 // sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
+// Meanwhile it writes what it has finished before.
 __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              float (&sums)[ROW_TILES][SUMS]) {
+                                              Finished& finished, float (&sums)[ROW_TILES][SUMS]) {
     int before = 0;
     for (int slab = 0; slab < num_slabs; ++slab) {
         mbarrier_wait(ring.full + ring.next, ring.parity);
@@ -525,6 +553,9 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row
         }
         before = ring.next;
         ring.advance();
+        if (!finished.is_written()) {
+            finished.store_next();
+        }
     }
     wgmma_wait_0();
     ring.let_go(before);
@@ -556,7 +587,7 @@ struct Piece {
 };
 
 // What a block multiplies: whole tiles, then its range of the slabs of the last tiles, which are
-// those that would not fill a wave and a wave more, so that a range is one to two tiles long.
+// those that would not fill a wave.
 // All ranges are equally long (Stream-K: Osama et al., PPoPP 2023). The first piece of one may
 // begin within a tile, the last one may end there.
 struct Walk {
@@ -569,7 +600,7 @@ struct Walk {
     __device__ __forceinline__ Walk(int tiles, int num_slabs, int unit, int num_units) {
         tile = unit;
         stride = num_units;
-        const int shared_tiles = tiles % num_units + (tiles < num_units ? 0 : num_units);
+        const int shared_tiles = tiles % num_units;
         slabs_of_tile = num_slabs;
         whole_tiles = tiles - shared_tiles;
         least = shared_tiles * num_slabs / num_units;
@@ -718,11 +749,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
         Walk walk(tiles.count(), num_slabs, first_tile, stride);
+        Finished finished = {boxes + warpgroup * C_BYTES, map_c, warpgroup};
         for (Piece piece; walk.next(piece);) {
             const Place place = tiles.place(piece.tile);
             // By a shuffle, so that the loop over slabs stays in the warp's own registers.
             const int its_slabs = __shfl_sync(0xffffffffu, piece.num_slabs, 0);
-            multiply_tile(ring, its_slabs, row, column, sums);
+            multiply_tile(ring, its_slabs, row, column, finished, sums);
             if (piece.first_slab > 0) {
                 leave_part(parts, walk.range, sums);
                 continue;
@@ -731,9 +763,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             for (int other = walk.range + 1; walk.reaches(other, piece.tile); ++other) {
                 add_part(parts, other, sums);
             }
-            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
-                       place.n0 + column, {M, N, alpha, beta, C, ldc}, sums);
+            // If there were fewer slabs than boxes.
+            finished.store_rest();
+            finished.keep(place.m0 + row, place.n0 + column, {M, N, alpha, beta, C, ldc}, sums);
         }
+        finished.store_rest();
         if (threadIdx.x % WARPGROUP == 0) {
             wait_for_tile_reads(0);
         }

@@ -216,20 +216,25 @@ __device__ __forceinline__ Place place_of_thread() {
 
 // The sums of chains that have ended have a float of shared memory for each of a thread's sums: one
 // by one and column by column, which leaves the main loop its registers.
-__device__ __forceinline__ void end_chain(float* finished, bool is_first, float (&sums)[TM][TN]) {
+__device__ __forceinline__ void begin_chains(float* finished) {
     #pragma unroll
     for (int i = 0; i < TM * TN; ++i) {
-        float& sum = sums[i % TM][i / TM];
-        finished[i * THREADS] = is_first ? sum : finished[i * THREADS] + sum;
-        sum = 0.0f;
+        finished[i * THREADS] = 0.0f;
     }
 }
 
-// With the last chain, which has not ended.
-__device__ __forceinline__ void add_finished(const float* finished, float (&sums)[TM][TN]) {
+__device__ __forceinline__ void end_chain(float* finished, float (&sums)[TM][TN]) {
     #pragma unroll
     for (int i = 0; i < TM * TN; ++i) {
-        sums[i % TM][i / TM] += finished[i * THREADS];
+        finished[i * THREADS] += sums[i % TM][i / TM];
+        sums[i % TM][i / TM] = 0.0f;
+    }
+}
+
+__device__ __forceinline__ void take_finished(const float* finished, float (&sums)[TM][TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM * TN; ++i) {
+        sums[i % TM][i / TM] = finished[i * THREADS];
     }
 }
 
@@ -237,6 +242,7 @@ __device__ __forceinline__ void add_finished(const float* finished, float (&sums
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&sums)[TM][TN]) {
     float* const finished = shared + SLABS + (int)threadIdx.x;
+    begin_chains(finished);
     const Place place = place_of_thread();
     // This slice's range of k, and its slabs.
     const int all_slabs = (k_extent + BK - 1) / BK;
@@ -288,7 +294,7 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     float* next_b = in_register(copy_to_b + STAGE);
     int turn = STAGE;
     int slab = 0;
-    while (true) {
+    while (slab < num_slabs) {
         for (const int end = min(num_slabs, slab + CHAIN_SLABS); slab < end; ++slab) {
             #pragma unroll
             for (int k = 0; k < BK; ++k) {
@@ -320,14 +326,9 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
                 multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
             }
         }
-        if (slab == num_slabs) {
-            break;
-        }
-        end_chain(finished, slab == CHAIN_SLABS, sums);
+        end_chain(finished, sums);
     }
-    if (num_slabs > CHAIN_SLABS) {
-        add_finished(finished, sums);
-    }
+    take_finished(finished, sums);
 }
 
 // VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
