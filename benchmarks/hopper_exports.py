@@ -30,7 +30,7 @@ RUN_LIMIT_S = 30
 def cases() -> dict[str, tuple[Family, Config, Problem]]:
     nn, bf16, tf32 = Layout.NN, DType.BF16, DType.TF32
     wide = seed(BN=256, GROUP_M=4)
-    streamed = seed(BN=256, CLUSTER_M=1, EPILOGUE="overlapped", STREAM_K="one_tile")
+    streamed = seed(BN=256, CLUSTER_M=1, EPILOGUE="overlapped", LAST_WAVE="helped")
     halves = seed(BM=128, WM=128, WN=64, SPLIT_K=2)
     configs = {
         "bf16_4096": (wide, Problem(4096, 4096, 4096, nn, bf16)),

@@ -49,8 +49,8 @@ class Case:
 
 
 def seed(**wanted: object) -> Config:
-    """The first seed of gemm_wgmma with these values; without STREAM_K, which needs all SMs."""
-    wanted = {"STREAM_K": "none"} | wanted
+    """The first seed of gemm_wgmma with these values; without help, which needs all SMs."""
+    wanted = {"LAST_WAVE": "alone"} | wanted
     return next(
         one
         for one in WGMMA.seeds

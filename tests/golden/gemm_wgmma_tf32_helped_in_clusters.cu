@@ -1,30 +1,32 @@
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
-// A and B f16, C f16, sums in FP32.
+// A and B tf32, C f32, sums in FP32.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
 // TMA brings slabs of A and B into a ring in shared memory; warpgroups multiply them.
 //
 // Valid for:
 //   M, N, K: any
-//   A, B: aligned to 16 bytes, lda and ldb multiples of 8
-//   C: aligned to 16 bytes, ldc a multiple of 8
+//   A, B: aligned to 16 bytes, lda and ldb multiples of 4
+//   C: aligned to 16 bytes, ldc a multiple of 4
 
 // Instructions of Hopper alone, which the plain target sm_90 does not have.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
 #endif
 
-// The bits of a f16.
-using Element = unsigned short;
-using Result = unsigned short;
+// FP32 in memory, rounded to TF32 on the way to shared memory.
+using Element = float;
+using Result = float;
 
 // Tile of C owned by one thread block, and by one warpgroup (four warps).
-constexpr int BM = 128;
-constexpr int BN = 256;
-constexpr int WM = 64;
-constexpr int WN = 256;
+constexpr int BM = 256;
+constexpr int BN = 128;
+constexpr int WM = 256;
+constexpr int WN = 64;
 // Slabs of A and B that are on their way or in use.
 constexpr int STAGES = 4;
+// Blocks of a cluster, one below the other, each of which fetches its part of B's slab for all.
+constexpr int CLUSTER_M = 2;
 // Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
 constexpr int BOX_M = 64;
 constexpr int C_BUFFERS = 2;
@@ -38,19 +40,23 @@ constexpr int BK = 128 / sizeof(Element);
 constexpr int STEP = 32 / sizeof(Element);
 constexpr int A_BYTES = BM * 128;
 constexpr int SLOT_BYTES = (BM + BN) * 128;
-// An instruction makes 64 rows and all columns of a warpgroup; a thread has so many of their sums.
-constexpr int ROW_TILES = WM / 64;
-constexpr int SUMS = WN / 2;
-constexpr int BOX_N = 128 / sizeof(Result);
+// Tensor cores make C^T: B is the operand with the rows, 64 at a time, and A has the columns.
+constexpr int ROW_TILES = WN / 64;
+constexpr int SUMS = WM / 2;
 constexpr int BOX_BYTES = BOX_M * 128;
 // Of a warpgroup's boxes.
 constexpr int C_BYTES = C_BUFFERS * 64 * 128;
 
-// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
-// and what follows from it, such as where products and copies find their operands, lies in the
-// warp's own registers, from where their instructions take it.
+// A number that is the same in all lanes, by all of them. From a shuffle the compiler knows that:
+// what follows from it, such as where products and copies find their operands, lies in the warp's
+// own registers, from where their instructions take it.
+__device__ __forceinline__ int same_in_warp(int value) {
+    return __shfl_sync(0xffffffffu, value, 0);
+}
+
+// The number of this thread's warp.
 __device__ __forceinline__ int warp_number() {
-    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+    return same_in_warp((int)threadIdx.x / 32);
 }
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
@@ -66,6 +72,61 @@ __device__ __forceinline__ bool is_elected() {
         "}"
         : "=r"(elected));
     return elected != 0;
+}
+#endif  // AUTOGEMM_EMULATOR
+
+#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// The rank of this block among the blocks of its cluster.
+__device__ __forceinline__ unsigned cluster_rank() {
+    unsigned rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind the
+// wait. A block whose shared memory others read does not leave before they arrived behind that.
+__device__ __forceinline__ void cluster_arrive_release() {
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
+}
+
+// Without waiting for what this thread wrote: where nothing of it is read behind the wait.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_wait_acquire() {
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+__device__ __forceinline__ void cluster_sync() {
+    cluster_arrive_release();
+    cluster_wait_acquire();
+}
+
+// The address that `shared` has in the shared memory of the block of that rank.
+__device__ __forceinline__ unsigned address_in_rank(const void* shared, unsigned rank) {
+    unsigned address;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(address)
+        : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank));
+    return address;
+}
+
+// Four floats from there, or to there; aligned to 16 bytes.
+__device__ __forceinline__ float4 load_from_rank(const float* shared, unsigned rank) {
+    float4 value;
+    asm volatile("ld.shared::cluster.v4.f32 { %0, %1, %2, %3 }, [%4];"
+                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+                 : "r"(address_in_rank(shared, rank))
+                 : "memory");
+    return value;
+}
+
+__device__ __forceinline__ void store_to_rank(float* shared, unsigned rank, float4 value) {
+    asm volatile(
+        "st.shared::cluster.v4.f32 [%0], { %1, %2, %3, %4 };" ::"r"(address_in_rank(shared, rank)),
+        "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
+        : "memory");
 }
 #endif  // AUTOGEMM_EMULATOR
 
@@ -101,6 +162,23 @@ __device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarr
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
                      (unsigned)__cvta_generic_to_shared(mbarrier)),
                  "r"(num_bytes)
+                 : "memory");
+}
+
+// At the barrier in the shared memory of another block of the cluster.
+__device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier,
+                                                        unsigned rank) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
+                     address_in_rank(mbarrier, rank))
+                 : "memory");
+}
+
+// The same where nothing was written for that block, as when it may fill shared memory again: waits
+// for no write of this thread to get anywhere.
+__device__ __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier,
+                                                                unsigned rank) {
+    asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
+                     address_in_rank(mbarrier, rank))
                  : "memory");
 }
 
@@ -157,6 +235,20 @@ __device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, in
         : "memory");
 }
 
+// To the same place in every block of the cluster whose bit is set in ranks; the mbarrier at the
+// same place in each of them counts its own.
+__device__ __forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap& map, int column,
+                                                   int row, unsigned long long* mbarrier,
+                                                   unsigned ranks) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+        ".multicast::cluster [%0], [%1, { %2, %3 }], [%4], %5;" ::"r"(
+            (unsigned)__cvta_generic_to_shared(shared)),
+        "l"(&map), "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(mbarrier)),
+        "h"((unsigned short)ranks)
+        : "memory");
+}
+
 // Starts to write a box from shared memory, without what lies outside the matrix. Threads that
 // filled it have called fence_before_bulk_copies() and a barrier before.
 __device__ __forceinline__ void store_tile(const void* shared, const TensorMap& map, int column,
@@ -198,17 +290,17 @@ __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* 
 }
 
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
-//   a: 64 x 16, stored along k
-//   b: 16 x 256, stored across k
+//   a: 64 x 8, in registers, as fragments of mma.sync
+//   b: 8 x 256, stored along k
 //   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
-__device__ __forceinline__ void wgmma_f16_km(float (&d)[128], unsigned long long a,
-                                             unsigned long long b, unsigned accumulate) {
+__device__ __forceinline__ void wgmma_tf32_rk(float (&d)[128], const unsigned (&a)[4],
+                                              unsigned long long b, unsigned accumulate) {
     // clang-format off
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
-        "setp.ne.b32 accumulate, %130, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n256k16.f32.f16.f16 "
+        "setp.ne.b32 accumulate, %133, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n256k8.f32.tf32.tf32 "
         "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
         "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
         "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
@@ -219,7 +311,7 @@ __device__ __forceinline__ void wgmma_f16_km(float (&d)[128], unsigned long long
         "%98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111, "
         "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, "
         "%126, %127 }, "
-        "%128, %129, accumulate, 1, 1, 0, 1;\n"
+        "{ %128, %129, %130, %131 }, %132, accumulate, 1, 1;\n"
         "}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
           "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
@@ -243,7 +335,7 @@ __device__ __forceinline__ void wgmma_f16_km(float (&d)[128], unsigned long long
           "+f"(d[114]), "+f"(d[115]), "+f"(d[116]), "+f"(d[117]), "+f"(d[118]), "+f"(d[119]),
           "+f"(d[120]), "+f"(d[121]), "+f"(d[122]), "+f"(d[123]), "+f"(d[124]), "+f"(d[125]),
           "+f"(d[126]), "+f"(d[127])
-        : "l"(a), "l"(b), "r"(accumulate));
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
     // clang-format on
 }
 
@@ -276,44 +368,13 @@ __device__ __forceinline__ void keep_in_place(float (&sums)[128]) {
 
 // A warpgroup leaves registers to others, or takes what they left; by all of its threads.
 __device__ __forceinline__ void give_up_registers() {
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 }
 
 __device__ __forceinline__ void take_registers() {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 240;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 }
 
-// Four 8 x 8 matrices of 16-bit elements to shared memory: lane i has the address of a row, and two
-// neighbours of row i / 4 of each matrix.
-__device__ __forceinline__ void store_matrices(void* row, const unsigned (&from)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], { %1, %2, %3, %4 };" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(row)),
-                 "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
-                 : "memory");
-}
-
-#endif  // AUTOGEMM_EMULATOR
-
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-__device__ __forceinline__ float float_from_f16(unsigned short bits) {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-}
-
-// Rounded to nearest.
-__device__ __forceinline__ unsigned short f16_from_float(float value) {
-    unsigned short bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
-    return bits;
-}
-
-// Two of them in one word.
-__device__ __forceinline__ unsigned f16_pair(float low, float high) {
-    unsigned bits;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
-    return bits;
-}
 #endif  // AUTOGEMM_EMULATOR
 
 // A ring of slots in shared memory, for a slab of A and one of B each. A slot is full when TMA has
@@ -344,8 +405,11 @@ struct Ring {
     // By each warp, whose products with that slot are done.
     __device__ __forceinline__ void let_go(int slot) const {
         const int lane = threadIdx.x % 32;
-        if (lane == 0) {
-            mbarrier_arrive(empty + slot);
+        // All lanes have loaded their fragments.
+        __syncwarp();
+        // Other blocks of the cluster fill this slot, too.
+        if (lane < CLUSTER_M) {
+            mbarrier_arrive_relaxed_at_rank(empty + slot, lane);
         }
     }
 };
@@ -355,9 +419,10 @@ struct Place {
     int m0, n0;
 };
 
-// Tiles, by their number.
+// Tiles of whole clusters, of which a block has its own part.
 struct Tiles {
     unsigned rows, columns;
+    int row_in_cluster, column_in_cluster;
 
     __device__ __forceinline__ int count() const {
         return (int)(rows * columns);
@@ -365,7 +430,7 @@ struct Tiles {
 
     // Down GROUP_M rows of tiles, then one column on, so that those in flight share rows of A and
     // columns of B in L2.
-    static constexpr int GROUP_M = 16;
+    static constexpr int GROUP_M = 8;
 
     __device__ __forceinline__ Place place(unsigned index) const {
         const unsigned in_group = index % (GROUP_M * columns);
@@ -374,7 +439,7 @@ struct Tiles {
         const int height = min(GROUP_M, (int)rows - first);
         const int column = height == GROUP_M ? in_group / GROUP_M : in_group / height;
         const int row = first + in_group - column * height;
-        const int m0 = row * BM;
+        const int m0 = (row * CLUSTER_M + row_in_cluster) * BM;
         const int n0 = column * BN;
         return {m0, n0};
     }
@@ -387,12 +452,26 @@ __device__ __forceinline__ void fetch_a(unsigned char* slab, const TensorMap& ma
 }
 
 // Rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other.
-__device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& map, int n0, int k0,
+// A block's part of them, for all that share them.
+__device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& map,
+                                        const Tiles& tiles, int n0, int k0,
                                         unsigned long long* full) {
+    constexpr int ROWS = BK / CLUSTER_M;
+    const int own = tiles.row_in_cluster * ROWS;
     #pragma unroll
     for (int stripe = 0; stripe < BN / BK; ++stripe) {
-        copy_tile(slab + stripe * BK * 128, map, n0 + stripe * BK, k0, full);
+        copy_tile_to_ranks(slab + (stripe * BK + own) * 128, map, n0 + stripe * BK, k0 + own, full,
+                           0x3u);
     }
+}
+
+// The column of C, from a warpgroup's first, that row lane / 4 + 8 * half of a warp's part of row
+// tile i stands for. Rows may be in any order; in this one the lanes of a warp meet each bank of
+// shared memory once, when they load fragments and when they write boxes: pieces of 16 bytes, which
+// are turned by the row that they lie in, differ by 5 from lanes 0..15 to lanes 16..31.
+__device__ __forceinline__ int column_of(int i, int warp, int lane, int half) {
+    const int piece = (warp % 2 * 2 + half) ^ lane / 16 * 5;
+    return 64 * i + warp / 2 * 32 + piece * 4 + lane / 4 % 4;
 }
 
 // What becomes of sums: C = alpha * sums + beta * C, of which M x N elements are there.
@@ -408,7 +487,7 @@ struct Update {
             return 0.0f;
         }
         const Result old = C[(long long)row * ldc + column];
-        return beta * float_from_f16(old);
+        return beta * old;
     }
 };
 
@@ -427,8 +506,8 @@ __device__ __forceinline__ void update_sums(const Update& update, int m0, int n0
             float updated[STEP_SUMS];
             #pragma unroll
             for (int at = 0; at < STEP_SUMS; ++at) {
-                const int row = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
-                const int column = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
+                const int row = m0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
+                const int column = n0 + column_of(i, warp, lane, at / 2 % 2);
                 updated[at] = update.alpha * sums[i][at];
                 if (update.beta != 0.0f) {
                     updated[at] += update.kept(row, column);
@@ -443,119 +522,115 @@ __device__ __forceinline__ void update_sums(const Update& update, int m0, int n0
     }
 }
 
-// What a thread has of a box: its elements of C, two in a word.
-constexpr int IN_BOX = BOX_N / 4;
-
-// Writes a box of a warpgroup: TMA turns 16-byte pieces of a box's rows back as it writes them, and
-// leaves out what is outside C.
-__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const TensorMap& map_c,
-                                          int warpgroup, int m0, int n0, const unsigned* words) {
+// Writes a warpgroup's sums, box by box: TMA turns 16-byte pieces of a box's rows back as it writes
+// them, and leaves out what is outside C.
+__device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap& map_c,
+                                           int warpgroup, int m0, int n0, const Update& update,
+                                           float (&sums)[ROW_TILES][SUMS]) {
     const int thread = threadIdx.x % WARPGROUP;
     const int warp = thread / 32;
     const int lane = thread % 32;
-    if (thread == 0) {
-        wait_for_tile_reads(C_BUFFERS - 1);
+    if (update.alpha != 1.0f || update.beta != 0.0f) {
+        update_sums(update, m0, n0, sums);
     }
-    named_barrier_sync(1 + warpgroup, WARPGROUP);
-    unsigned char* const box = boxes + buffer * BOX_BYTES;
+    int buffer = 0;
     #pragma unroll
-    for (int at = 0; at < IN_BOX; at += 4) {
-        const unsigned four[4] = {words[at], words[at + 1], words[at + 2], words[at + 3]};
-        const int row = 16 * warp + lane % 16;
-        const int piece = (at / 2 + lane / 16) ^ lane % 8;
-        store_matrices(box + row * 128 + piece * 16, four);
-    }
-    fence_before_bulk_copies();
-    named_barrier_sync(1 + warpgroup, WARPGROUP);
-    if (thread == 0) {
-        store_tile(box, map_c, n0, m0);
-        commit_tile_stores();
+    for (int i = 0; i < ROW_TILES; ++i) {
+        // A thread's rows of C^T are columns of C: 64 of them, in two boxes side by side.
+        #pragma unroll
+        for (int block = 0; block < WM / 64; ++block) {
+            const float* const mine = &sums[i][32 * block];
+            if (thread == 0) {
+                wait_for_tile_reads(C_BUFFERS - 2);
+            }
+            named_barrier_sync(1 + warpgroup, WARPGROUP);
+            unsigned char* const box = boxes + buffer * BOX_BYTES;
+            #pragma unroll
+            for (int at = 0; at < 32; ++at) {
+                const int row = at / 4 * 8 + lane % 4 * 2 + at % 2;
+                const int in_box = column_of(i, warp, lane, at / 2 % 2) % 32;
+                const int piece = in_box / 4 ^ row % 8;
+                *(float*)(box + warp / 2 * BOX_BYTES + row * 128 + piece * 16 + in_box % 4 * 4) =
+                    mine[at];
+            }
+            fence_before_bulk_copies();
+            named_barrier_sync(1 + warpgroup, WARPGROUP);
+            if (thread == 0) {
+                store_tile(box, map_c, n0 + 64 * i, m0 + 64 * block);
+                commit_tile_stores();
+                store_tile(box + BOX_BYTES, map_c, n0 + 64 * i + 32, m0 + 64 * block);
+                commit_tile_stores();
+            }
+            buffer = buffer + 2 == C_BUFFERS ? 0 : buffer + 2;
+        }
     }
 }
 
-// What a warpgroup has made of a tile, and writes box by box while it multiplies the next one.
-struct Finished {
-    static constexpr int WORDS = ROW_TILES * SUMS / 2;
-    static constexpr int BOXES_IN_ROW = WN / BOX_N;
-    static constexpr int BOXES = ROW_TILES * BOXES_IN_ROW;
-
-    unsigned char* boxes;
-    const TensorMap& map_c;
-    int warpgroup;
-    // Boxes that have been written, and the elements of the others, two in a word.
-    int written = BOXES;
-    unsigned words[WORDS];
-    int m0, n0;
-
-    __device__ __forceinline__ void keep(int row, int column, const Update& update,
-                                         float (&sums)[ROW_TILES][SUMS]) {
-        if (update.alpha != 1.0f || update.beta != 0.0f) {
-            update_sums(update, row, column, sums);
-        }
-        #pragma unroll
-        for (int at = 0; at < WORDS; ++at) {
-            const float* const two = &sums[2 * at / SUMS][2 * at % SUMS];
-            words[at] = f16_pair(two[0], two[1]);
-        }
-        m0 = row;
-        n0 = column;
-        written = 0;
-    }
-
-    __device__ __forceinline__ bool is_written() const {
-        return written == BOXES;
-    }
-
-    // The next box. Its words are always the first: behind it the others move down.
-    __device__ __forceinline__ void store_next() {
-        store_box(boxes, written % C_BUFFERS, map_c, warpgroup, m0 + written / BOXES_IN_ROW * 64,
-                  n0 + written % BOXES_IN_ROW * BOX_N, words);
-        #pragma unroll
-        for (int at = 0; at + IN_BOX < WORDS; ++at) {
-            words[at] = words[at + IN_BOX];
-        }
-        ++written;
-    }
-
-    __device__ __forceinline__ void store_rest() {
-        while (!is_written()) {
-            store_next();
-        }
-    }
+// Tensor cores take TF32 along k. B is stored across k, and goes through registers: each thread's
+// part of one slab, as fragments of mma.sync have it.
+struct Fragments {
+    unsigned of[BK / STEP][ROW_TILES][4];
 };
 
-// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
-// Meanwhile it writes what it has finished before.
-__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              Finished& finished, float (&sums)[ROW_TILES][SUMS]) {
-    int before = 0;
-    for (int slab = 0; slab < num_slabs; ++slab) {
-        mbarrier_wait(ring.full + ring.next, ring.parity);
-        const unsigned long long a =
-            matrix_descriptor_128(ring.slab_a() + row * 128, BK * 128, 1024);
-        const unsigned long long b =
-            matrix_descriptor_128(ring.slab_b() + column * 128, BK * 128, 1024);
-        wgmma_fence();
+__device__ __forceinline__ void load_fragments(const unsigned char* slab, int first,
+                                               Fragments& fragments) {
+    const int warp = threadIdx.x % WARPGROUP / 32;
+    const int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int step = 0; step < BK / STEP; ++step) {
         #pragma unroll
-        for (int step = 0; step < BK / STEP; ++step) {
+        for (int i = 0; i < ROW_TILES; ++i) {
             #pragma unroll
-            for (int i = 0; i < ROW_TILES; ++i) {
-                const int in_a = i * 64 * 128 + step * 32;
-                const int in_b = step * STEP * 128;
-                wgmma_f16_km(sums[i], a + (in_a >> 4), b + (in_b >> 4), slab > 0 || step > 0);
+            for (int at = 0; at < 4; ++at) {
+                const int k = STEP * step + lane % 4 + 4 * (at / 2);
+                const int row = first + column_of(i, warp, lane, at % 2);
+                // Rows are side by side in stripes of BK, their 16-byte pieces turned by k % 8.
+                const int piece = row % BK / 4 ^ k % 8;
+                const int offset = (row / BK * BK + k) * 128 + piece * 16 + row % 4 * 4;
+                fragments.of[step][i][at] = *(const unsigned*)(slab + offset);
             }
         }
-        wgmma_commit();
-        // Products with this slab are under way while the next one is waited for.
-        if (slab > 0) {
-            wgmma_wait_1();
-            ring.let_go(before);
+    }
+}
+
+// Products with the slab in the ring's next slot are under way behind this, those before are done.
+__device__ __forceinline__ void multiply_slab(Ring& ring, bool is_first, int row, int column,
+                                              int& before, Fragments& fragments,
+                                              float (&sums)[ROW_TILES][SUMS]) {
+    mbarrier_wait(ring.full + ring.next, ring.parity);
+    load_fragments(ring.slab_b(), column, fragments);
+    const unsigned long long other = matrix_descriptor_128(ring.slab_a() + row * 128, 0, 1024);
+    wgmma_fence();
+    #pragma unroll
+    for (int step = 0; step < BK / STEP; ++step) {
+        #pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i) {
+            wgmma_tf32_rk(sums[i], fragments.of[step][i], other + (step * 32 >> 4),
+                          !is_first || step > 0);
         }
-        before = ring.next;
-        ring.advance();
-        if (!finished.is_written()) {
-            finished.store_next();
-        }
+    }
+    wgmma_commit();
+    wgmma_wait_1();
+    if (!is_first) {
+        ring.let_go(before);
+    }
+    before = ring.next;
+    ring.advance();
+}
+
+// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs. Fragments
+// in turns: those of one slab are read while the next ones are loaded.
+__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
+                                              float (&sums)[ROW_TILES][SUMS]) {
+    int before = 0;
+    Fragments even, odd;
+    int slab = 0;
+    for (; slab + 1 < num_slabs; slab += 2) {
+        multiply_slab(ring, slab == 0, row, column, before, even, sums);
+        multiply_slab(ring, false, row, column, before, odd, sums);
+    }
+    if (slab < num_slabs) {
+        multiply_slab(ring, slab == 0, row, column, before, even, sums);
     }
     wgmma_wait_0();
     ring.let_go(before);
@@ -586,77 +661,80 @@ struct Piece {
     int tile, first_slab, num_slabs;
 };
 
-// What a block multiplies: whole tiles, then its range of the slabs of the last tiles, which are
-// those that would not fill a wave.
-// All ranges are equally long (Stream-K: Osama et al., PPoPP 2023). The first piece of one may
-// begin within a tile, the last one may end there.
+// What a cluster multiplies: tiles of whole waves, then one of the last wave or, where none is left
+// for it, the last slabs of others' tiles. All tiles of that wave give away as many, so that
+// clusters at work on them still read the same slabs at the same time.
 struct Walk {
-    int tile, stride;
-    int slabs_of_tile, whole_tiles;
-    // Slabs of a range; so many of the ranges have one more.
-    int least, longer;
-    int range, at, end;
+    // What leaving a part and adding it up take, in slabs.
+    static constexpr int LEAVING = 2;
+    static constexpr int ADDING = 3;
 
-    __device__ __forceinline__ Walk(int tiles, int num_slabs, int unit, int num_units) {
+    int tile, stride;
+    int num_slabs, whole_tiles;
+    // Tiles of the last wave of which this cluster has a piece.
+    int last_tile, step, end;
+    int given;
+    bool helps;
+
+    // By all lanes.
+    __device__ __forceinline__ Walk(int tiles, int slabs_of_tile, int unit, int num_units) {
         tile = unit;
         stride = num_units;
-        const int shared_tiles = tiles % num_units;
-        slabs_of_tile = num_slabs;
-        whole_tiles = tiles - shared_tiles;
-        least = shared_tiles * num_slabs / num_units;
-        longer = shared_tiles * num_slabs % num_units;
-        // Given out from the last: the rest of a tile is always with who has a lower index.
-        range = num_units - 1 - unit;
-        at = begin(range);
-        end = begin(range + 1);
-    }
-
-    __device__ __forceinline__ int begin(int of_range) const {
-        return of_range * least + min(of_range, longer);
-    }
-
-    // Whether that range begins before the end of a shared tile.
-    __device__ __forceinline__ bool reaches(int of_range, int shared_tile) const {
-        return begin(of_range) < (shared_tile + 1 - whole_tiles) * slabs_of_tile;
+        num_slabs = slabs_of_tile;
+        end = tiles;
+        const int last_tiles = same_in_warp(tiles % num_units);
+        whole_tiles = tiles - last_tiles;
+        const int helpers = num_units - last_tiles;
+        const int tiles_of_helper = (last_tiles + helpers - 1) / helpers;
+        given = same_in_warp(
+            max(0, (num_slabs - ADDING - tiles_of_helper * LEAVING) / (tiles_of_helper + 1)));
+        // Helpers come first: they start no later than those who wait for them.
+        helps = unit < helpers;
+        step = helps ? helpers : last_tiles;
+        last_tile = helps && given == 0 ? end : whole_tiles + (helps ? unit : unit - helpers);
     }
 
     __device__ __forceinline__ bool next(Piece& piece) {
         if (tile < whole_tiles) {
-            piece = {tile, 0, slabs_of_tile};
+            piece = {tile, 0, num_slabs};
             tile += stride;
             return true;
         }
-        if (at == end) {
+        if (last_tile >= end) {
             return false;
         }
-        const int first_slab = at % slabs_of_tile;
-        piece = {whole_tiles + at / slabs_of_tile, first_slab,
-                 min(slabs_of_tile - first_slab, end - at)};
-        at += piece.num_slabs;
+        const int kept = num_slabs - given;
+        piece = {last_tile, helps ? kept : 0, helps ? given : kept};
+        last_tile += step;
         return true;
+    }
+
+    // Where the sums of a tile's last slabs lie.
+    __device__ __forceinline__ int place(int of_tile) const {
+        return (of_tile - whole_tiles) * 2 + (int)cluster_rank();
     }
 };
 
-// The sums of first pieces that begin within a tile, at most one of a block, and for each warp a
-// flag: whether its part of them is there. Flags are zero between launches.
+// The sums of the last slabs of each tile of the last wave, and for each warp a flag: whether its
+// part of them is there. Flags are zero between launches.
 struct Parts {
     unsigned* flags;
     float4* sums;
 
     // The first four sums of this thread; those of all threads lie before its next ones.
-    __device__ __forceinline__ float4* first_four(int block) const {
-        return sums + (long long)block * (BM * BN / 4) + threadIdx.x;
+    __device__ __forceinline__ float4* first_four(int place) const {
+        return sums + (long long)place * (BM * BN / 4) + threadIdx.x;
     }
 
-    __device__ __forceinline__ unsigned* flag(int block) const {
-        return flags + block * (CONSUMERS * 4) + threadIdx.x / 32;
+    __device__ __forceinline__ unsigned* flag(int place) const {
+        return flags + place * (CONSUMERS * 4) + threadIdx.x / 32;
     }
 };
 
-// Leaves a warpgroup's sums for the block that has the head of the tile.
-__device__ __forceinline__ void leave_part(const Parts& parts, int block,
+// Leaves a warpgroup's sums for the block that has the tile.
+__device__ __forceinline__ void leave_part(const Parts& parts, int place,
                                            const float (&sums)[ROW_TILES][SUMS]) {
-    float4* const fours = parts.first_four(block);
+    float4* const fours = parts.first_four(place);
     #pragma unroll
     for (int at = 0; at < ROW_TILES * SUMS; at += 4) {
         const float* const mine = &sums[at / SUMS][at % SUMS];
@@ -664,21 +742,21 @@ __device__ __forceinline__ void leave_part(const Parts& parts, int block,
     }
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
-        store_release(parts.flag(block), 1);
+        store_release(parts.flag(place), 1);
     }
 }
 
-// sums += what another block leaves. Blocks start in the order of their index, and that one's is
-// lower: waiting for it ends whether or not those behind have found a place.
-__device__ __forceinline__ void add_part(const Parts& parts, int block,
+// sums += what the helper leaves. Blocks start in the order of their index, and the helper's is lower:
+// waiting for it ends whether or not those behind have found a place.
+__device__ __forceinline__ void add_part(const Parts& parts, int place,
                                          float (&sums)[ROW_TILES][SUMS]) {
     if (threadIdx.x % 32 == 0) {
-        while (load_acquire(parts.flag(block)) == 0) {
+        while (load_acquire(parts.flag(place)) == 0) {
         }
-        *parts.flag(block) = 0;
+        *parts.flag(place) = 0;
     }
     __syncwarp();
-    const float4* const fours = parts.first_four(block);
+    const float4* const fours = parts.first_four(place);
     #pragma unroll
     for (int at = 0; at < ROW_TILES * SUMS; at += 4) {
         const float4 four = __ldcg(fours + at / 4 * (CONSUMERS * WARPGROUP));
@@ -690,7 +768,7 @@ __device__ __forceinline__ void add_part(const Parts& parts, int block,
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
     gemm_kernel(int M, int N, int K, float alpha, const Element* __restrict__ A, int lda,
                 const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C, int ldc,
                 unsigned* workspace, const __grid_constant__ TensorMap map_a,
@@ -709,17 +787,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         for (int slot = 0; slot < STAGES; ++slot) {
             mbarrier_init(ring.full + slot, 1);
             // The warps that let go of it.
-            mbarrier_init(ring.empty + slot, 4 * CONSUMERS);
+            mbarrier_init(ring.empty + slot, 4 * CONSUMERS * 2);
         }
         mbarrier_fence_init();
     }
-    __syncthreads();
+    cluster_arrive_relaxed();
+    cluster_wait_acquire();
 
     Tiles tiles;
-    tiles.rows = (M + BM - 1) / BM;
+    tiles.rows = (M + BM * CLUSTER_M - 1) / (BM * CLUSTER_M);
     tiles.columns = (N + BN - 1) / BN;
-    const int first_tile = (int)blockIdx.x;
-    const int stride = (int)gridDim.x;
+    tiles.row_in_cluster = (int)cluster_rank();
+    tiles.column_in_cluster = 0;
+    const int first_tile = (int)blockIdx.x / 2;
+    const int stride = (int)gridDim.x / 2;
     const int num_slabs = (K + BK - 1) / BK;
     // A block's flags are 16 bytes for each of its warpgroups.
     const Parts parts = {workspace, (float4*)(workspace + gridDim.x * (CONSUMERS * 4))};
@@ -727,8 +808,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (warpgroup == CONSUMERS) {
         // Fetch: one thread keeps the ring full, across the ends of tiles.
         give_up_registers();
+        Walk walk(tiles.count(), num_slabs, first_tile, stride);
         if (warp % 4 == 0 && is_elected()) {
-            Walk walk(tiles.count(), num_slabs, first_tile, stride);
             for (Piece piece; walk.next(piece);) {
                 const Place place = tiles.place(piece.tile);
                 for (int slab = 0; slab < piece.num_slabs; ++slab) {
@@ -737,7 +818,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);
                     mbarrier_arrive_expect(full, SLOT_BYTES);
                     fetch_a(ring.slab_a(), map_a, place.m0, k0, full);
-                    fetch_b(ring.slab_b(), map_b, place.n0, k0, full);
+                    fetch_b(ring.slab_b(), map_b, tiles, place.n0, k0, full);
                     ring.advance();
                 }
             }
@@ -749,27 +830,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
         Walk walk(tiles.count(), num_slabs, first_tile, stride);
-        Finished finished = {boxes + warpgroup * C_BYTES, map_c, warpgroup};
         for (Piece piece; walk.next(piece);) {
             const Place place = tiles.place(piece.tile);
-            // By a shuffle, so that the loop over slabs stays in the warp's own registers.
-            const int its_slabs = __shfl_sync(0xffffffffu, piece.num_slabs, 0);
-            multiply_tile(ring, its_slabs, row, column, finished, sums);
+            const int its_slabs = same_in_warp(piece.num_slabs);
+            multiply_tile(ring, its_slabs, row, column, sums);
             if (piece.first_slab > 0) {
-                leave_part(parts, walk.range, sums);
+                leave_part(parts, walk.place(piece.tile), sums);
                 continue;
             }
-            // The rest of the tile, in the order of k.
-            for (int other = walk.range + 1; walk.reaches(other, piece.tile); ++other) {
-                add_part(parts, other, sums);
+            if (piece.num_slabs < num_slabs) {
+                add_part(parts, walk.place(piece.tile), sums);
             }
-            // If there were fewer slabs than boxes.
-            finished.store_rest();
-            finished.keep(place.m0 + row, place.n0 + column, {M, N, alpha, beta, C, ldc}, sums);
+            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
+                       place.n0 + column, {M, N, alpha, beta, C, ldc}, sums);
         }
-        finished.store_rest();
         if (threadIdx.x % WARPGROUP == 0) {
             wait_for_tile_reads(0);
         }
     }
+
+    // No block leaves while others arrive at its barriers.
+    cluster_arrive_relaxed();
+    cluster_wait_acquire();
 }
