@@ -746,8 +746,8 @@ __device__ __forceinline__ void leave_part(const Parts& parts, int place,
     }
 }
 
-// sums += what the helper leaves. Blocks start in the order of their index, and the helper's is lower:
-// waiting for it ends whether or not those behind have found a place.
+// sums += what the helper leaves. Blocks start in the order of their index, and the helper's is
+// lower: waiting for it ends whether or not those behind have found a place.
 __device__ __forceinline__ void add_part(const Parts& parts, int place,
                                          float (&sums)[ROW_TILES][SUMS]) {
     if (threadIdx.x % 32 == 0) {
