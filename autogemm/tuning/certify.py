@@ -108,7 +108,7 @@ class Certifier:
         )
         yield self._matrix(candidate.source, case_set)
         if isinstance(self.target, Sanitizing):
-            self.progress("compute-sanitizer: memcheck, racecheck, initcheck")
+            self.progress("compute-sanitizer: memcheck, racecheck, initcheck, synccheck")
             yield self._sanitized(self.target, candidate, case_set)
 
     def _matrix(self, source: KernelSource, case_set: CaseSet) -> Sequence[Check]:
