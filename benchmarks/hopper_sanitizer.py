@@ -24,10 +24,8 @@ from autogemm.dtypes import DType
 from autogemm.kernel import Candidate, LaunchPlan
 from autogemm.problem import Layout, Problem
 from autogemm.space import Family, broken_constraints, launch_plan, load_family
-from autogemm.targets.cuda.sanitizer import Job, find_sanitizer, judged
+from autogemm.targets.cuda.sanitizer import FOUND, TOOLS, Job, find_sanitizer, judged
 
-TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-FOUND = 86
 WGMMA, EMULATED = load_family("gemm_wgmma"), load_family("sgemm_emulated_wgmma")
 
 
