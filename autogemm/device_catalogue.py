@@ -12,6 +12,7 @@ from autogemm.dtypes import DType
 from autogemm.errors import NotFoundError
 from autogemm.naming import did_you_mean
 from autogemm.roofline import Roof
+from autogemm.splitting import Splitting
 
 CATALOGUE_PATH = Path(__file__).with_suffix(".yaml")
 
@@ -63,21 +64,27 @@ def find_device(name: str) -> Device:
     return find_card(name).device
 
 
-def roof_of(device: Device, dtype: DType = DType.F32) -> Roof | None:
+def roof_of(
+    device: Device, dtype: DType = DType.F32, splitting: Splitting | None = None
+) -> Roof | None:
     """The card's theory for a dtype: CUDA cores for FP32, tensor cores for the others.
 
+    With a ``splitting`` FP32 comes from tensor cores, by several products for each of its own.
     Clocks are the maxima. None where the card has no tensor cores for it, or none are known, or
     nothing is known of the card but its name: times that others recorded come with no more.
     """
     if not (device.peak_f32_tflops and device.peak_bandwidth_gb_s):
         return None
-    if dtype.has_fp32_products:
+    if splitting is None and dtype.has_fp32_products:
         return Roof(device.peak_f32_tflops, device.peak_bandwidth_gb_s)
+    element, num_products = dtype.ab, 1
+    if splitting is not None:
+        element, num_products = splitting.element, splitting.num_products
     content = _content()
     of_arch = content["tensor_flops_per_sm_clock"].get(device.arch, {})
     rates = content["tensor_rates"].items()
     rate = next((rate for words, rate in rates if words in device.name), 1.0)
-    flops_per_clock = rate * of_arch.get(dtype.ab.label, 0)
+    flops_per_clock = rate * of_arch.get(element.label, 0) / num_products
     if not flops_per_clock:
         return None
     peak_tflops = device.num_sms * device.sm_clock_mhz * flops_per_clock * 1e-6

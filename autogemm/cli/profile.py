@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from autogemm.cli.files import require_output, write_output
-from autogemm.cli.options import db_option, device_facts
+from autogemm.cli.options import db_option, device_facts, dtype_option
 from autogemm.cli.output import Row, listing_options, print_rows
+from autogemm.dtypes import DType
 from autogemm.errors import DeviceError, UsageError
 from autogemm.problem import Layout, Problem
 
@@ -34,6 +35,7 @@ MAX_PAGE_BYTES = 20_000_000
     show_default=True,
     help="op(A) then op(B): n as stored, t transposed.",
 )
+@dtype_option(default=DType.F32.label)
 @click.option(
     "--from",
     "page_file",
@@ -51,6 +53,7 @@ def profile(  # noqa: PLR0913, PLR0917  # one parameter for each option
     kernel: str,
     size: str,
     layout: str,
+    dtype: str,
     page_file: Path | None,
     gpu: str | None,
     save: str | None,
@@ -72,6 +75,7 @@ def profile(  # noqa: PLR0913, PLR0917  # one parameter for each option
     Examples:
       autogemm profile tiled --size 1024
       autogemm profile kernel:12 --save page.csv
+      autogemm profile winner --size 8192 --dtype bf16
       autogemm profile tiled --size 1024 --from page.csv --gpu h100
     """
     from autogemm.profiling import findings
@@ -83,7 +87,7 @@ def profile(  # noqa: PLR0913, PLR0917  # one parameter for each option
         raise UsageError("--save is for a page that is made now: there is one already")
     if save:
         require_output(save, force=force)
-    problem = Problem.of_size(size, Layout(layout))
+    problem = Problem.of_size(size, Layout(layout), DType.parse(dtype))
     with open_store(db) as store:
         if page_file is None:
             found, page, request = _made(kernel, problem, store)

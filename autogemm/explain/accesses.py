@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autogemm.config import Config
+from autogemm.device import Device
 from autogemm.errors import AutogemmError
 from autogemm.explain.intensity import pair_of
 from autogemm.explain.missing import Missing
 from autogemm.kernel import KernelSource, LaunchPlan
 from autogemm.problem import Problem
+from autogemm.space import Family, tile_of
 from autogemm.targets.emulator import AccessLine, Emulator, reduced
-from autogemm.targets.emulator.problems import DEFAULT_TILE
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +56,9 @@ class Accesses:
     shared_share: float | None
 
 
-def small_problem(config: Config, problem: Problem) -> Problem:
+def small_problem(family: Family, config: Config, problem: Problem, device: Device) -> Problem:
     """A few block tiles, ragged and aligned where the problem is: the same source serves both."""
-    block = pair_of(config, "BM", "BN") or DEFAULT_TILE[:2]
-    depth = config.as_dict().get("BK")
-    return reduced(problem, (*block, depth if isinstance(depth, int) else DEFAULT_TILE[2]))
+    return reduced(problem, tile_of(family, config, device, problem.dtype))
 
 
 def accesses(

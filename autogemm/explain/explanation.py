@@ -211,7 +211,7 @@ def _accesses(
     request: Request, emulator: Emulator | Missing, source: KernelSource
 ) -> Accesses | Missing:
     family, config, device = request.family, request.config, request.device
-    small = small_problem(config, request.problem)
+    small = small_problem(family, config, request.problem, device)
     if broken_constraints(family, config, small, device):
         return Missing(f"the config is not legal for the small problem {small.label}")
     if render(family, config, small).sha256 != source.sha256:

@@ -22,6 +22,11 @@ LIMITS = {
     "blocks": "launch__occupancy_limit_blocks",
 }
 
+# Of all SMs from the launch's begin to its end, in cycles, so that no clock enters.
+CYCLES = "gpc__cycles_elapsed.max"
+CLOCK_HZ = "gpc__cycles_elapsed.avg.per_second"
+TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
+
 COMPUTE = "sm__throughput.avg.pct_of_peak_sustained_elapsed"
 ISSUE = "smsp__issue_active.avg.pct_of_peak_sustained_active"
 FMA = "sm__pipe_fma_cycles_active.avg.pct_of_peak_sustained_active"
@@ -53,6 +58,7 @@ STORE_CONFLICTS = "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum"
 KEPT = frozenset(
     {
         *(TIME, OCCUPANCY, POSSIBLE_OCCUPANCY, WAVES, REGISTERS, *LIMITS.values()),
+        *(CYCLES, CLOCK_HZ, TENSOR),
         *(COMPUTE, ISSUE, FMA, ALU, LSU, ELIGIBLE),
         *(MEMORY, DRAM, DRAM_RATE, L1, L2, L1_HITS, LATENCY),
         *(GLOBAL_LOADS, GLOBAL_STORES, LOAD_SECTORS, STORE_SECTORS),

@@ -5,13 +5,14 @@ Tables") and CUDA C++ Best Practices Guide, applied to GEMM.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from autogemm.config import Config
 from autogemm.profile import Profile
 from autogemm.profiling import counters as names
 from autogemm.profiling.counters import Counters, stalls
+from autogemm.profiling.finding import NEAR_PERCENT, Finding, memory_levels, own_parameters
 from autogemm.profiling.reasons import STALLS
+from autogemm.profiling.tensor_cores import multiplied_on_tensor_cores, tensor_pipe
 
 # Above this share of issue slots in use, few warps are enough.
 BUSY_PERCENT = 80.0
@@ -19,8 +20,6 @@ BUSY_PERCENT = 80.0
 LOW_OCCUPANCY_PERCENT = 50.0
 # Less of the blocks that the card holds at once leaves some of it empty.
 FULL_WAVE = 0.9
-# What counts as near a limit.
-NEAR_PERCENT = 80.0
 # A share of a warp's waiting, and one of all wavefronts of shared memory, that are worth a word.
 STALL_OF_NOTE = 0.1
 CONFLICTS_OF_NOTE = 0.05
@@ -29,41 +28,25 @@ SECTORS_PER_FLOAT = 4
 MOST_STALLS = 3
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One topic. ``cause`` and ``cure`` are empty where nothing is wrong.
-
-    ``parameters`` are those of the kernel's own family that bear on it.
-    """
-
-    topic: str
-    figure: str
-    says: str
-    cause: str = ""
-    cure: str = ""
-    parameters: tuple[str, ...] = ()
-
-
 def findings(profile: Profile) -> tuple[Finding, ...]:
     """What the counters of a profile say; topics whose counters are missing are left out."""
     counters, config = dict(profile.counters), profile.config
+    on_tensor_cores = multiplied_on_tensor_cores(profile)
     found = [
-        *_occupancy(counters, config),
-        *_compute(counters, config, on_fma_pipe=profile.problem.dtype.has_fp32_products),
+        *_occupancy(counters, config, on_tensor_cores=on_tensor_cores),
+        *(tensor_pipe(profile) if on_tensor_cores else _compute(counters, config)),
         *_memory(counters, config),
         *_stalls(counters, config),
         *_bank_conflicts(counters, config),
-        *_coalescing(counters, config),
+        *_coalescing(counters, config, on_tensor_cores=on_tensor_cores),
     ]
     return tuple(found)
 
 
-def _own(config: Config, *wanted: str) -> tuple[str, ...]:
-    """Those of the parameters that the family has."""
-    return tuple(name for name in wanted if name in config.as_dict())
-
-
-def _occupancy(counters: Counters, config: Config) -> Iterator[Finding]:
+def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> Iterator[Finding]:
+    """Few warps are no fault where tensor cores multiply: large tiles and slabs on their way hide
+    latency there.
+    """
     achieved = counters.get(names.OCCUPANCY)
     possible = counters.get(names.POSSIBLE_OCCUPANCY)
     if achieved is None or possible is None:
@@ -81,29 +64,33 @@ def _occupancy(counters: Counters, config: Config) -> Iterator[Finding]:
             f"{says}; the grid fills {waves:.2f} of the card once",
             "too few blocks: some SMs have none, or fewer than they could hold",
             "smaller block tiles, or blocks that share a tile's K",
-            _own(config, "BM", "BN", "SPLIT_K", "STREAM_BLOCKS"),
+            own_parameters(config, "BM", "BN", "SPLIT_K", "STREAM_BLOCKS"),
         )
-    elif possible < LOW_OCCUPANCY_PERCENT and counters.get(names.ISSUE, 100.0) < BUSY_PERCENT:
+    elif (
+        not on_tensor_cores
+        and possible < LOW_OCCUPANCY_PERCENT
+        and counters.get(names.ISSUE, 100.0) < BUSY_PERCENT
+    ):
         yield Finding(
             "occupancy",
             figure,
             f"{says}, and issue slots are idle: too few warps to hide latency",
             "registers or shared memory of a block",
             "smaller tiles or fewer stages; or more blocks promised to the compiler",
-            _own(config, "TM", "TN", "BM", "BN", "BK", "STAGES", "MIN_BLOCKS"),
+            own_parameters(config, "TM", "TN", "BM", "BN", "BK", "STAGES", "MIN_BLOCKS"),
         )
     else:
         yield Finding("occupancy", figure, says)
 
 
-def _compute(counters: Counters, config: Config, *, on_fma_pipe: bool) -> Iterator[Finding]:
-    """Tensor cores have a pipe of their own: what the FMA pipe does says nothing of them."""
+def _compute(counters: Counters, config: Config) -> Iterator[Finding]:
+    """Of kernels that multiply on CUDA cores."""
     issue, fma = counters.get(names.ISSUE), counters.get(names.FMA)
     if issue is None or fma is None:
         return
     alu, lsu = counters.get(names.ALU, 0.0), counters.get(names.LSU, 0.0)
     figure = f"{issue:.0f} % of issue slots, FMA pipe {fma:.0f} %"
-    if on_fma_pipe and max(alu, lsu) > fma:
+    if max(alu, lsu) > fma:
         what, percent = ("integer", alu) if alu > lsu else ("load and store", lsu)
         yield Finding(
             "compute",
@@ -115,7 +102,7 @@ def _compute(counters: Counters, config: Config, *, on_fma_pipe: bool) -> Iterat
             "larger thread tiles, so that a loaded float serves more of them"
             if lsu >= alu
             else "longer unrolled slabs, wider loads, fewer and larger copies",
-            _own(config, "TM", "TN", "VEC", "VEC_LOAD", "LOAD", "BK"),
+            own_parameters(config, "TM", "TN", "VEC", "VEC_LOAD", "LOAD", "BK"),
         )
     elif issue >= BUSY_PERCENT:
         yield Finding(
@@ -126,12 +113,7 @@ def _compute(counters: Counters, config: Config, *, on_fma_pipe: bool) -> Iterat
 
 
 def _memory(counters: Counters, config: Config) -> Iterator[Finding]:
-    levels = {
-        "L1 and shared memory": counters.get(names.L1),
-        "L2": counters.get(names.L2),
-        "device memory": counters.get(names.DRAM),
-    }
-    known = {level: percent for level, percent in levels.items() if percent is not None}
+    known = memory_levels(counters)
     if not known:
         return
     figure = ", ".join(f"{level} {percent:.0f} %" for level, percent in known.items())
@@ -158,7 +140,12 @@ def _memory(counters: Counters, config: Config) -> Iterator[Finding]:
     }
     cause, cure, parameters = cures[nearest]
     yield Finding(
-        "memory", figure, f"{nearest} is at its limit", cause, cure, _own(config, *parameters)
+        "memory",
+        figure,
+        f"{nearest} is at its limit",
+        cause,
+        cure,
+        own_parameters(config, *parameters),
     )
 
 
@@ -173,7 +160,7 @@ def _stalls(counters: Counters, config: Config) -> Iterator[Finding]:
         if known is None:
             yield Finding("stall", figure, "")
         else:
-            parameters = _own(config, *known.parameters)
+            parameters = own_parameters(config, *known.parameters)
             yield Finding("stall", figure, known.says, known.cause, known.cure, parameters)
 
 
@@ -199,14 +186,16 @@ def _bank_conflicts(counters: Counters, config: Config) -> Iterator[Finding]:
             "lanes of a warp wait for each other's banks",
             "rows of a tile begin in the same bank, or lanes stand a power of two apart",
             "pad the rows, transpose on the way in, or map lanes in 2x2 neighbours",
-            _own(config, "PAD", "PAD_A", "PAD_B", "ORDER_A", "LANE_MAP", "TM", "TN"),
+            own_parameters(config, "PAD", "PAD_A", "PAD_B", "ORDER_A", "LANE_MAP", "TM", "TN"),
         )
 
 
-def _coalescing(counters: Counters, config: Config) -> Iterator[Finding]:
+def _coalescing(counters: Counters, config: Config, *, on_tensor_cores: bool) -> Iterator[Finding]:
+    """What feeds tensor cores copies 16 bytes a lane, wherever rows allow it."""
     values = config.as_dict()
     widths = [values[name] for name in ("VEC", "VEC_LOAD") if name in values]
-    least = SECTORS_PER_FLOAT * max((one for one in widths if isinstance(one, int)), default=1)
+    widest = 4 if on_tensor_cores else 1
+    least = SECTORS_PER_FLOAT * max((one for one in widths if isinstance(one, int)), default=widest)
     for what, requests, sectors in (
         ("loads", names.GLOBAL_LOADS, names.LOAD_SECTORS),
         ("stores", names.GLOBAL_STORES, names.STORE_SECTORS),
@@ -225,5 +214,5 @@ def _coalescing(counters: Counters, config: Config) -> Iterator[Finding]:
             "a warp touches more sectors than it has bytes for",
             "lanes of a warp walk down a column, or stand some floats apart",
             "neighbouring threads on neighbouring columns; copy tiles in one line of threads",
-            _own(config, "WALK", "LOAD", "TN", "VEC", "VEC_LOAD", "VEC_STORE"),
+            own_parameters(config, "WALK", "LOAD", "TN", "VEC", "VEC_LOAD", "VEC_STORE"),
         )

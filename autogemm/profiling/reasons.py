@@ -46,8 +46,14 @@ STALLS = {
         "deeper slabs, more stages, smaller blocks or several an SM",
         ("BK", "STAGES", "MIN_BLOCKS", "BM", "BN"),
     ),
+    "gmma": StallReason(
+        "warps wait for tensor cores to end what was handed to them",
+        "wgmma works on its own: this is how it should be where the tensor pipe is busy",
+        "",
+        (),
+    ),
     "math_pipe_throttle": StallReason(
-        "the multiply-add pipe is taken",
+        "the pipe of the next instruction is taken, multiply-adds as a rule",
         "arithmetic is what limits: this is how it should be",
         "",
         (),

@@ -17,6 +17,7 @@ from autogemm.space.loading import default_families, list_families, load_family
 from autogemm.space.narrowing import parse_fix
 from autogemm.space.parsing import parse_expression
 from autogemm.space.snapping import fitted, snapped
+from autogemm.space.tiles import Tile, stages_of, tile_of
 
 __all__ = [
     "Constraint",
@@ -26,6 +27,7 @@ __all__ = [
     "Parameter",
     "Searched",
     "Space",
+    "Tile",
     "broken_constraints",
     "build_space",
     "default_families",
@@ -39,4 +41,6 @@ __all__ = [
     "parse_fix",
     "snapped",
     "specialised_values",
+    "stages_of",
+    "tile_of",
 ]

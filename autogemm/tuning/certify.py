@@ -24,16 +24,16 @@ from autogemm.errors import (
 )
 from autogemm.kernel import Candidate, KernelSource
 from autogemm.problem import Problem
-from autogemm.space import Family, launch_plan
+from autogemm.space import Family, Tile, launch_plan, stages_of, tile_of
 from autogemm.targets import Target
-from autogemm.targets.emulator import Emulator, Mode
-from autogemm.tuning.verifying import Case, CaseResult, CaseSet, cases_of, on_gpu, tile_of
+from autogemm.targets.emulator import Emulator, Mode, rounds_of
+from autogemm.tuning.verifying import Case, CaseResult, CaseSet, cases_of, on_gpu
 
 # Seconds for the hard problems (CPU and card work side by side), and for each sanitizer.
 MATRIX_S = 10.0
 SANITIZER_S = 20.0
 # Block tiles along M, N and K.
-FEW_TILES = ((1, 1, 1), (2, 1, 2), (1, 2, 3), (1, 1, 4), (2, 2, 5), (1, 3, 6))
+FEW_TILES = ((1, 1, 1), (2, 1, 2), (1, 2, 3), (2, 2, 5), (1, 3, 6))
 # How soon the end of the time is noticed.
 TICK_S = 0.1
 
@@ -96,17 +96,19 @@ class Certifier:
         return Certificate(tuple(checks), datetime.now(UTC))
 
     def _steps(self, candidate: Candidate, problem: Problem) -> Iterator[Sequence[Check]]:
+        config, device = candidate.config, self.target.device
+        tile = tile_of(self.family, config, device, problem.dtype)
         case_set = cases_of(
             self.family,
-            candidate.config,
-            self.target.device,
+            config,
+            device,
             adapt=False,
             dtype=problem.dtype,
-            tuned_for=(problem, *few_tiles(problem, tile_of(candidate.config))),
+            tuned_for=(problem, *few_tiles(problem, tile, stages_of(config))),
         )
         yield self._matrix(candidate.source, case_set)
         if isinstance(self.target, Sanitizing):
-            self.progress("compute-sanitizer: memcheck, racecheck, initcheck")
+            self.progress("compute-sanitizer: memcheck, racecheck, initcheck, synccheck")
             yield self._sanitized(self.target, candidate, case_set)
 
     def _matrix(self, source: KernelSource, case_set: CaseSet) -> Sequence[Check]:
@@ -192,12 +194,13 @@ class Certifier:
         return target.sanitize(small, problem, SANITIZER_S)
 
 
-def few_tiles(problem: Problem, tile: tuple[int, int, int]) -> Iterator[Problem]:
+def few_tiles(problem: Problem, tile: Tile, stages: int) -> Iterator[Problem]:
     """Problems of a few block tiles that need the same source: as ragged and as aligned.
 
-    From one slab of K to more than any pipeline holds, packed or padded as the problem is.
+    From one slab of K to a ring of ``stages`` that goes round twice, packed or padded as the
+    problem is.
     """
-    for number, times in enumerate(FEW_TILES):
+    for number, times in enumerate((*FEW_TILES, (1, 1, max(4, rounds_of(stages))))):
         extents = (problem.m, problem.n, problem.k)
         m, n, k = (
             many * side + extent % side

@@ -25,13 +25,11 @@ from autogemm.space import (
     build_space,
     launch_plan,
     snapped,
+    stages_of,
+    tile_of,
 )
 from autogemm.targets import MeasureOptions, Target
-from autogemm.targets.emulator import Emulator, Mode, hard_problems
-from autogemm.targets.emulator.problems import DEFAULT_TILE, reduced
-
-# The parameters that say which problems are hard.
-TILE_NAMES = ("BM", "BN", "BK")
+from autogemm.targets.emulator import Emulator, Mode, hard_problems, reduced, rounds_of
 
 # From which random configs are drawn: sizes and alignment that leave most of a space legal. A
 # family for few rows has no config for the first.
@@ -116,16 +114,16 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     dtype: DType = DType.F32,
     tuned_for: tuple[Problem, ...] = (),
 ) -> CaseSet:
-    """The hard problems for a config's tile, in all layouts, fewest operations first.
+    """The hard problems for a config's tile and stages, in all layouts, fewest operations first.
 
     Where the config is not legal for a problem (a vector width, a padding), the nearest legal one
     with the same tiles stands in if ``adapt``; else the problem is skipped. ``tuned_for`` are
     problems to be added, cut down in size to what needs the same source; all have ``dtype``.
     """
-    tile = tile_of(config)
+    tile, stages = tile_of(family, config, device, dtype), stages_of(config)
     problems = (
-        *(reduced(problem, tile) for problem in tuned_for),
-        *hard_problems(tile, dtype=dtype),
+        *(reduced(problem, tile, rounds_of(stages)) for problem in tuned_for),
+        *hard_problems(tile, dtype=dtype, stages=stages),
     )
     cases = []
     for problem in problems:
@@ -230,13 +228,3 @@ def _changed(problem: Problem, **changes: float) -> Problem:
         alpha=changes.get("alpha", problem.alpha),
         beta=changes.get("beta", problem.beta),
     )
-
-
-def tile_of(config: Config) -> tuple[int, int, int]:
-    """BM, BN, BK of the config; a default for families that name their tiles otherwise."""
-    values = config.as_dict()
-    bm, bn, bk = (
-        value if isinstance(value := values.get(name), int) else default
-        for name, default in zip(TILE_NAMES, DEFAULT_TILE, strict=True)
-    )
-    return bm, bn, bk

@@ -92,8 +92,9 @@ def test_the_main_loop_of_tensor_cores_has_their_products(compiler: Compiler) ->
 
 @needs_nvdisasm
 def test_sharing_tiles_leaves_the_main_loop_as_it_was(compiler: Compiler) -> None:
-    shared = case("f16_streamed", "gemm_wgmma")
-    alone = replace(shared, changes=shared.changes | {"STREAM_K": "none"})
+    golden = case("f16_helped", "gemm_wgmma")
+    shared = replace(golden, changes=golden.changes | {"EPILOGUE": "behind"})
+    alone = replace(shared, changes=shared.changes | {"LAST_WAVE": "alone"})
     loops = [
         main_loop(disassemble(cubin_of(each, compiler)), "gemm_kernel") for each in (shared, alone)
     ]

@@ -12,6 +12,7 @@ from autogemm.explain.accesses import Accesses, accesses, small_problem
 from autogemm.problem import Layout, Problem
 from autogemm.profiling import counters as names
 from autogemm.profiling import parse_page
+from autogemm.space import load_family
 from autogemm.targets.emulator import Emulator
 
 pytestmark = pytest.mark.emulated
@@ -23,7 +24,8 @@ DEVICE = find_device("h100")
 def explained(emulator: Emulator, rung: str) -> Accesses:
     (entrant,) = entrants((rung,))
     config = prepared(entrant, Problem.of_size("1024"), DEVICE, None).source.config
-    small = small_problem(config, Problem.of_size("1024"))
+    family = load_family(config.family)
+    small = small_problem(family, config, Problem.of_size("1024"), DEVICE)
     ready = prepared(entrant, small, DEVICE, None)
     found = accesses(emulator, ready.source, ready.plan, small, None)
     assert isinstance(found, Accesses)

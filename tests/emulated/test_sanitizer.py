@@ -171,6 +171,31 @@ def test_what_is_found_fails(install: Install) -> None:
     )
 
 
+def test_what_synccheck_finds_is_told_and_held_against_nobody(install: Install) -> None:
+    found = (
+        'echo "========= Barrier error detected. Divergent thread(s) in block."\n'
+        'echo "========= ERROR SUMMARY: 3 errors"'
+    )
+    install(after=f"[ $tool = synccheck ] || {{ {CLEAN}\nexit; }}\n{found}")
+    checks = {check.name: check for check in sanitize(job(), PATIENCE_S)}
+    told = checks.pop("synccheck")
+    assert told.verdict is Verdict.NOT_DONE
+    assert told.what == (
+        f"it is advisory: 3 found on {PROBLEM.label}, first: "
+        "Barrier error detected. Divergent thread(s) in block."
+    )
+    assert {check.verdict for check in checks.values()} == {Verdict.PASSED}
+
+
+def test_a_wrong_result_under_synccheck_fails(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sanitizer, "TOOLS", ("synccheck",))
+    install()
+    (check,) = sanitize(job(DEPTH="K - 1"), PATIENCE_S)
+    assert check.verdict is Verdict.FAILED, check
+
+
 def test_one_that_hangs_is_ended(install: Install) -> None:
     install(before="sleep 600")
     begin = time.monotonic()

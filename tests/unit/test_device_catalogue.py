@@ -12,6 +12,7 @@ from autogemm.device_catalogue import (
 )
 from autogemm.dtypes import DType
 from autogemm.errors import NotFoundError
+from autogemm.splitting import Splitting
 
 # Vendor datasheets: peak FP32 TFLOP/s without tensor cores, memory bandwidth in GB/s.
 DATASHEET = {
@@ -112,3 +113,22 @@ def test_cards_without_tensor_cores_for_a_dtype_have_no_roof() -> None:
 
 def test_every_card_says_where_its_figures_come_from() -> None:
     assert all("NVIDIA" in card.source and card.published for card in known_cards())
+
+
+@pytest.mark.parametrize(
+    ("splitting", "of_tf32"),
+    [
+        (Splitting.TF32X3, 1 / 3),
+        (Splitting.BF16X6, 2 / 6),
+        (Splitting.BF16X9, 2 / 9),
+        (Splitting.F16X3, 2 / 3),
+    ],
+)
+def test_emulated_fp32_has_the_roof_of_its_products(splitting: Splitting, of_tf32: float) -> None:
+    device = find_device("h100")
+    roof, tf32 = roof_of(device, DType.F32, splitting), roof_of(device, DType.TF32)
+    assert roof is not None
+    assert tf32 is not None
+    assert roof.peak_tflops == pytest.approx(of_tf32 * tf32.peak_tflops)
+    assert roof.bandwidth_gb_s == tf32.bandwidth_gb_s
+    assert roof_of(find_device("v100"), DType.F32, Splitting.TF32X3) is None

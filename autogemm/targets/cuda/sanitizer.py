@@ -18,7 +18,9 @@ from autogemm.kernel import Candidate
 from autogemm.problem import Problem
 from autogemm.targets.cuda.toolkit import find_program, program_version
 
-TOOLS = ("memcheck", "racecheck", "initcheck")
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+# What these find is told, not held against the kernel (decision 0054).
+ADVISORY = frozenset({"synccheck"})
 # Exit code by which a tool says that it found something.
 FOUND = 86
 
@@ -102,6 +104,8 @@ class _Running:
                 exit_code = self._process.wait(max(0.0, end - time.monotonic()))
                 output = self._output.read_text(errors="replace")
                 verdict, what = judged(exit_code, output, job.problem)
+                if self._name in ADVISORY and _num_found(output):
+                    verdict, what = Verdict.NOT_DONE, f"it is advisory: {what}"
                 if self._name == "initcheck" and job.writes_c_by_tma:
                     what += "; it does not see TMA's stores, so C held NaN before"
             except subprocess.TimeoutExpired:
@@ -122,13 +126,11 @@ def judged(exit_code: int, output: str, problem: Problem) -> tuple[Verdict, str]
 
     Without the tool's own summary nothing is known of the kernel, whatever the exit code.
     """
-    summary = _SUMMARY.search(output)
-    if summary is None:
+    num_found = _num_found(output)
+    if num_found is None:
         lines = output.strip().splitlines() or [f"exit code {exit_code}"]
         last = lines[-1].strip("= ")
         return Verdict.NOT_DONE, f"compute-sanitizer cannot watch programs here: {last}"
-    errors = _RACECHECK_ERRORS.search(output)
-    num_found = int(errors[1]) if errors else int(summary[1])
     finding = _FINDING.search(output)
     if num_found:
         first = finding[1].strip() if finding else "no details"
@@ -140,3 +142,12 @@ def judged(exit_code: int, output: str, problem: Problem) -> tuple[Verdict, str]
         last = own[-1].strip() if own else f"exit code {exit_code}"
         return Verdict.NOT_DONE, f"the kernel did not run to its end: {last}"
     return Verdict.PASSED, f"nothing found on {problem.label}"
+
+
+def _num_found(output: str) -> int | None:
+    """As the tool's own summary says; None without one."""
+    summary = _SUMMARY.search(output)
+    if summary is None:
+        return None
+    errors = _RACECHECK_ERRORS.search(output)
+    return int(errors[1]) if errors else int(summary[1])

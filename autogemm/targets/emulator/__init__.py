@@ -4,7 +4,13 @@ from autogemm.targets.emulator.analysis import AccessLine
 from autogemm.targets.emulator.emulator import Emulator, RunOptions
 from autogemm.targets.emulator.findings import EmulatorReport, Finding, FindingKind
 from autogemm.targets.emulator.inputs import Data
-from autogemm.targets.emulator.problems import HARD_PROBLEMS, HARD_SHAPES, hard_problems, reduced
+from autogemm.targets.emulator.problems import (
+    HARD_PROBLEMS,
+    HARD_SHAPES,
+    hard_problems,
+    reduced,
+    rounds_of,
+)
 from autogemm.targets.emulator.toolchain import Mode
 
 __all__ = [
@@ -20,4 +26,5 @@ __all__ = [
     "RunOptions",
     "hard_problems",
     "reduced",
+    "rounds_of",
 ]

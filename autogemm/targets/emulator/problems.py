@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 from autogemm.dtypes import DType
 from autogemm.problem import Layout, Problem
+from autogemm.space.tiles import DEFAULT_TILE, Tile
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class HardShape:
     alpha: float = 1.0
     beta: float = 0.0
 
-    def problem(self, tile: tuple[int, int, int], layout: Layout, dtype: DType) -> Problem:
+    def problem(self, tile: Tile, layout: Layout, dtype: DType) -> Problem:
         """The problem for a block tile (BM, BN, BK)."""
         sides = zip((self.m, self.n, self.k), tile, strict=True)
         m, n, k = (max(1, times * side + rest) for (times, rest), side in sides)
@@ -56,33 +57,49 @@ HARD_SHAPES: tuple[HardShape, ...] = (
     HardShape("rows aligned for 8 bytes only", (1, 2), (1, 2), (4, 2), 2),
 )
 
-# Used where the tile of a config is not known.
-DEFAULT_TILE = (32, 32, 8)
+# To which K of a real problem is cut down, where no ring needs more.
+MOST_SLABS = 7
 
 
 def hard_problems(
-    tile: tuple[int, int, int] = DEFAULT_TILE,
+    tile: Tile = DEFAULT_TILE,
     layouts: tuple[Layout, ...] = tuple(Layout),
     dtype: DType = DType.F32,
+    stages: int = 1,
 ) -> tuple[Problem, ...]:
-    """Each hard shape in each layout for a block tile (BM, BN, BK), fewest operations first."""
-    problems = [shape.problem(tile, layout, dtype) for shape in HARD_SHAPES for layout in layouts]
+    """Each hard shape in each layout for a block tile (BM, BN, BK), fewest operations first.
+
+    With several ``stages`` also one tile so deep that their ring goes round twice.
+    """
+    shapes = HARD_SHAPES
+    if stages > 1:
+        why = "a ring of slabs goes round twice"
+        shapes = (*shapes, HardShape(why, (0, 3), (0, 5), (rounds_of(stages), -3), 4))
+    problems = [shape.problem(tile, layout, dtype) for shape in shapes for layout in layouts]
     return tuple(sorted(problems, key=lambda problem: problem.flops))
+
+
+def rounds_of(stages: int) -> int:
+    """Slabs by which a ring of ``stages`` goes round twice: each slot is filled again with the
+    parity that it began with.
+    """
+    return 2 * stages + 1
 
 
 HARD_PROBLEMS: tuple[Problem, ...] = hard_problems()
 
 
-def reduced(problem: Problem, tile: tuple[int, int, int]) -> Problem:
+def reduced(problem: Problem, tile: Tile, slabs: int = MOST_SLABS) -> Problem:
     """A problem of a few block tiles that is ragged and aligned where the given one is.
 
-    Extents keep their remainder by the tile; leading dimensions keep their alignment to vectors.
-    A kernel specialised for the one is right for the other.
+    Of ``slabs`` of K at most, or MOST_SLABS where that is more. Extents keep their remainder by the
+    tile; leading dimensions keep their alignment to vectors. A kernel specialised for the one is
+    right for the other.
     """
     m, n, k = (
         extent if extent <= most * side else (most - 1) * side + extent % side
         for extent, side, most in zip(
-            (problem.m, problem.n, problem.k), tile, (3, 3, 7), strict=True
+            (problem.m, problem.n, problem.k), tile, (3, 3, max(slabs, MOST_SLABS)), strict=True
         )
     )
     packed = Problem(m, n, k, problem.layout, problem.dtype)

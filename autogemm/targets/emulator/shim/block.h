@@ -127,8 +127,30 @@ inline bool run_ready_threads() {
     return some_ran;
 }
 
+// Whether no thread of a block can get on before another block or a copy does. To see it the block
+// need not be put in place, which costs four copies of shared memory.
+inline bool waits_for_others(const Block& waiting) {
+    bool some_wait = false;
+    for (const Thread& thread : waiting.threads) {
+        switch (thread.status) {
+            case Status::kReady:
+            case Status::kInWarp:
+            case Status::kAtBarrier:
+                return false;
+            case Status::kDone:
+                break;
+            default:
+                some_wait = true;
+        }
+    }
+    return some_wait;
+}
+
 // Runs a block until it ends, waits for another one or for a copy, or gives up its turn. Whether any thread got on.
 inline bool run_while_it_can(Block& running) {
+    if (waits_for_others(running)) {
+        return false;
+    }
     activate(running);
     bool some_ran = false;
     while (true) {

@@ -46,11 +46,16 @@ constexpr int BOX_BYTES = BOX_M * 128;
 // Of a warpgroup's boxes.
 constexpr int C_BYTES = C_BUFFERS * 64 * 128;
 
-// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
-// and what follows from it, such as where products and copies find their operands, lies in the
-// warp's own registers, from where their instructions take it.
+// A number that is the same in all lanes, by all of them. From a shuffle the compiler knows that:
+// what follows from it, such as where products and copies find their operands, lies in the warp's
+// own registers, from where their instructions take it.
+__device__ __forceinline__ int same_in_warp(int value) {
+    return __shfl_sync(0xffffffffu, value, 0);
+}
+
+// The number of this thread's warp.
 __device__ __forceinline__ int warp_number() {
-    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
+    return same_in_warp((int)threadIdx.x / 32);
 }
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
@@ -586,77 +591,80 @@ struct Piece {
     int tile, first_slab, num_slabs;
 };
 
-// What a block multiplies: whole tiles, then its range of the slabs of the last tiles, which are
-// those that would not fill a wave.
-// All ranges are equally long (Stream-K: Osama et al., PPoPP 2023). The first piece of one may
-// begin within a tile, the last one may end there.
+// What a block multiplies: tiles of whole waves, then one of the last wave or, where none is left
+// for it, the last slabs of others' tiles. All tiles of that wave give away as many, so that
+// blocks at work on them still read the same slabs at the same time.
 struct Walk {
-    int tile, stride;
-    int slabs_of_tile, whole_tiles;
-    // Slabs of a range; so many of the ranges have one more.
-    int least, longer;
-    int range, at, end;
+    // What leaving a part and adding it up take, in slabs.
+    static constexpr int LEAVING = 2;
+    static constexpr int ADDING = 3;
 
-    __device__ __forceinline__ Walk(int tiles, int num_slabs, int unit, int num_units) {
+    int tile, stride;
+    int num_slabs, whole_tiles;
+    // Tiles of the last wave of which this block has a piece.
+    int last_tile, step, end;
+    int given;
+    bool helps;
+
+    // By all lanes.
+    __device__ __forceinline__ Walk(int tiles, int slabs_of_tile, int unit, int num_units) {
         tile = unit;
         stride = num_units;
-        const int shared_tiles = tiles % num_units;
-        slabs_of_tile = num_slabs;
-        whole_tiles = tiles - shared_tiles;
-        least = shared_tiles * num_slabs / num_units;
-        longer = shared_tiles * num_slabs % num_units;
-        // Given out from the last: the rest of a tile is always with who has a lower index.
-        range = num_units - 1 - unit;
-        at = begin(range);
-        end = begin(range + 1);
-    }
-
-    __device__ __forceinline__ int begin(int of_range) const {
-        return of_range * least + min(of_range, longer);
-    }
-
-    // Whether that range begins before the end of a shared tile.
-    __device__ __forceinline__ bool reaches(int of_range, int shared_tile) const {
-        return begin(of_range) < (shared_tile + 1 - whole_tiles) * slabs_of_tile;
+        num_slabs = slabs_of_tile;
+        end = tiles;
+        const int last_tiles = same_in_warp(tiles % num_units);
+        whole_tiles = tiles - last_tiles;
+        const int helpers = num_units - last_tiles;
+        const int tiles_of_helper = (last_tiles + helpers - 1) / helpers;
+        given = same_in_warp(
+            max(0, (num_slabs - ADDING - tiles_of_helper * LEAVING) / (tiles_of_helper + 1)));
+        // Helpers come first: they start no later than those who wait for them.
+        helps = unit < helpers;
+        step = helps ? helpers : last_tiles;
+        last_tile = helps && given == 0 ? end : whole_tiles + (helps ? unit : unit - helpers);
     }
 
     __device__ __forceinline__ bool next(Piece& piece) {
         if (tile < whole_tiles) {
-            piece = {tile, 0, slabs_of_tile};
+            piece = {tile, 0, num_slabs};
             tile += stride;
             return true;
         }
-        if (at == end) {
+        if (last_tile >= end) {
             return false;
         }
-        const int first_slab = at % slabs_of_tile;
-        piece = {whole_tiles + at / slabs_of_tile, first_slab,
-                 min(slabs_of_tile - first_slab, end - at)};
-        at += piece.num_slabs;
+        const int kept = num_slabs - given;
+        piece = {last_tile, helps ? kept : 0, helps ? given : kept};
+        last_tile += step;
         return true;
+    }
+
+    // Where the sums of a tile's last slabs lie.
+    __device__ __forceinline__ int place(int of_tile) const {
+        return of_tile - whole_tiles;
     }
 };
 
-// The sums of first pieces that begin within a tile, at most one of a block, and for each warp a
-// flag: whether its part of them is there. Flags are zero between launches.
+// The sums of the last slabs of each tile of the last wave, and for each warp a flag: whether its
+// part of them is there. Flags are zero between launches.
 struct Parts {
     unsigned* flags;
     float4* sums;
 
     // The first four sums of this thread; those of all threads lie before its next ones.
-    __device__ __forceinline__ float4* first_four(int block) const {
-        return sums + (long long)block * (BM * BN / 4) + threadIdx.x;
+    __device__ __forceinline__ float4* first_four(int place) const {
+        return sums + (long long)place * (BM * BN / 4) + threadIdx.x;
     }
 
-    __device__ __forceinline__ unsigned* flag(int block) const {
-        return flags + block * (CONSUMERS * 4) + threadIdx.x / 32;
+    __device__ __forceinline__ unsigned* flag(int place) const {
+        return flags + place * (CONSUMERS * 4) + threadIdx.x / 32;
     }
 };
 
-// Leaves a warpgroup's sums for the block that has the head of the tile.
-__device__ __forceinline__ void leave_part(const Parts& parts, int block,
+// Leaves a warpgroup's sums for the block that has the tile.
+__device__ __forceinline__ void leave_part(const Parts& parts, int place,
                                            const float (&sums)[ROW_TILES][SUMS]) {
-    float4* const fours = parts.first_four(block);
+    float4* const fours = parts.first_four(place);
     #pragma unroll
     for (int at = 0; at < ROW_TILES * SUMS; at += 4) {
         const float* const mine = &sums[at / SUMS][at % SUMS];
@@ -664,21 +672,21 @@ __device__ __forceinline__ void leave_part(const Parts& parts, int block,
     }
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
-        store_release(parts.flag(block), 1);
+        store_release(parts.flag(place), 1);
     }
 }
 
-// sums += what another block leaves. Blocks start in the order of their index, and that one's is
+// sums += what the helper leaves. Blocks start in the order of their index, and the helper's is
 // lower: waiting for it ends whether or not those behind have found a place.
-__device__ __forceinline__ void add_part(const Parts& parts, int block,
+__device__ __forceinline__ void add_part(const Parts& parts, int place,
                                          float (&sums)[ROW_TILES][SUMS]) {
     if (threadIdx.x % 32 == 0) {
-        while (load_acquire(parts.flag(block)) == 0) {
+        while (load_acquire(parts.flag(place)) == 0) {
         }
-        *parts.flag(block) = 0;
+        *parts.flag(place) = 0;
     }
     __syncwarp();
-    const float4* const fours = parts.first_four(block);
+    const float4* const fours = parts.first_four(place);
     #pragma unroll
     for (int at = 0; at < ROW_TILES * SUMS; at += 4) {
         const float4 four = __ldcg(fours + at / 4 * (CONSUMERS * WARPGROUP));
@@ -727,8 +735,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     if (warpgroup == CONSUMERS) {
         // Fetch: one thread keeps the ring full, across the ends of tiles.
         give_up_registers();
+        Walk walk(tiles.count(), num_slabs, first_tile, stride);
         if (warp % 4 == 0 && is_elected()) {
-            Walk walk(tiles.count(), num_slabs, first_tile, stride);
             for (Piece piece; walk.next(piece);) {
                 const Place place = tiles.place(piece.tile);
                 for (int slab = 0; slab < piece.num_slabs; ++slab) {
@@ -748,23 +756,21 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         // Multiply and store.
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
-        Walk walk(tiles.count(), num_slabs, first_tile, stride);
         Finished finished = {boxes + warpgroup * C_BYTES, map_c, warpgroup};
+        Walk walk(tiles.count(), num_slabs, first_tile, stride);
         for (Piece piece; walk.next(piece);) {
             const Place place = tiles.place(piece.tile);
-            // By a shuffle, so that the loop over slabs stays in the warp's own registers.
-            const int its_slabs = __shfl_sync(0xffffffffu, piece.num_slabs, 0);
+            const int its_slabs = same_in_warp(piece.num_slabs);
             multiply_tile(ring, its_slabs, row, column, finished, sums);
             if (piece.first_slab > 0) {
-                leave_part(parts, walk.range, sums);
+                leave_part(parts, walk.place(piece.tile), sums);
                 continue;
-            }
-            // The rest of the tile, in the order of k.
-            for (int other = walk.range + 1; walk.reaches(other, piece.tile); ++other) {
-                add_part(parts, other, sums);
             }
             // If there were fewer slabs than boxes.
             finished.store_rest();
+            if (piece.num_slabs < num_slabs) {
+                add_part(parts, walk.place(piece.tile), sums);
+            }
             finished.keep(place.m0 + row, place.n0 + column, {M, N, alpha, beta, C, ldc}, sums);
         }
         finished.store_rest();

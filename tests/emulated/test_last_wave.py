@@ -1,4 +1,4 @@
-"""gemm_wgmma with tiles that blocks share along K, in all layouts and types, by turns or not."""
+"""gemm_wgmma with blocks that help in the last wave, in all layouts and types."""
 
 from dataclasses import replace
 
@@ -21,34 +21,43 @@ TILE: dict[str, Value] = {
     **{"CLUSTER_M": 1, "CLUSTER_N": 1, "SPLIT_K": 1, "BOX_M": 16, "C_BUFFERS": 1},
     **{"GROUP_M": 4, "BLOCKS": 78},
 }
-ONE: dict[str, Value] = {"STREAM_K": "one_tile"}
-TWO: dict[str, Value] = {"STREAM_K": "two_tile"}
+HELPED: dict[str, Value] = {"LAST_WAVE": "helped"}
+OVERLAPPED: dict[str, Value] = HELPED | {"EPILOGUE": "overlapped"}
 # What differs from that tile, how many blocks there are, and the problem.
 CASES = {
-    # A range for each of seven, of 3.6 slabs: nobody has a whole tile.
-    "few tiles": (ONE, 7, Problem(64, 300, 310, Layout.NN, DType.BF16, ldb=304, lda=312, ldc=304)),
-    "one slab each": (ONE, 9, Problem(70, 60, 240, Layout.NT, DType.F16, ldc=64)),
-    "two warpgroups": (
-        TWO | {"BM": 128},
-        3,
-        Problem(300, 200, 200, Layout.TN, DType.BF16, lda=304),
+    # No whole wave: five tiles and two who help, with three tiles and two, a slab of 19 each.
+    "few tiles": (
+        HELPED,
+        7,
+        Problem(64, 300, 1210, Layout.NN, DType.BF16, ldb=304, lda=1216, ldc=304),
+    ),
+    "more who could help than tiles": (
+        HELPED,
+        9,
+        Problem(70, 60, 480, Layout.NT, DType.F16, ldc=64),
+    ),
+    "nothing worth giving": (HELPED, 5, Problem(70, 180, 200, Layout.NT, DType.F16, ldc=184)),
+    "whole waves and two warpgroups": (
+        OVERLAPPED | {"BM": 128},
+        5,
+        Problem(300, 200, 650, Layout.TN, DType.BF16, lda=304, ldb=656),
     ),
     "clusters of four": (
-        ONE | {"CLUSTER_M": 2, "CLUSTER_N": 2, "BLOCKS": 132},
+        HELPED | {"CLUSTER_M": 2, "CLUSTER_N": 2, "BLOCKS": 132},
         12,
-        Problem(300, 200, 330, Layout.TT, DType.F16_F32, alpha=0.5, beta=2.0, lda=304, ldb=336),
+        Problem(300, 100, 650, Layout.TT, DType.F16_F32, alpha=0.5, beta=2.0, lda=304, ldb=656),
     ),
     "as many tiles as blocks": (
-        TWO,
-        6,
-        Problem(130, 190, 100, Layout.NT, DType.BF16_F32, lda=104, ldb=104, ldc=192),
+        OVERLAPPED,
+        9,
+        Problem(130, 190, 300, Layout.NT, DType.BF16, lda=304, ldb=304, ldc=192),
     ),
-    "words": (TWO, 4, Problem(70, 300, 140, Layout.NT, DType.TF32)),
-    "rows through registers": (ONE, 5, Problem(132, 200, 100, Layout.TT, DType.TF32, beta=-1.0)),
+    "words": (HELPED, 4, Problem(70, 180, 440, Layout.NT, DType.TF32)),
+    "rows through registers": (HELPED, 5, Problem(132, 200, 640, Layout.TT, DType.TF32, beta=-1.0)),
     "columns through registers": (
-        TWO | {"BOX_M": 64, "C_BUFFERS": 2},
+        HELPED | {"BOX_M": 64, "C_BUFFERS": 2},
         4,
-        Problem(70, 300, 100, Layout.NN, DType.TF32),
+        Problem(70, 300, 500, Layout.NN, DType.TF32),
     ),
 }
 
@@ -64,7 +73,7 @@ def emitted(case: str) -> tuple[KernelSource, LaunchPlan, Problem]:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_shared_tiles_are_right(emulator: Emulator, case: str) -> None:
+def test_tiles_with_helpers_are_right(emulator: Emulator, case: str) -> None:
     report = emulator.verify(*emitted(case))
     assert report.ok, [str(finding) for finding in report.findings]
 
@@ -80,9 +89,16 @@ def test_blocks_may_be_few_at_a_time(emulator: Emulator, resident_blocks: int) -
 
 def test_flags_are_zero_for_the_next_launch(emulator: Emulator) -> None:
     """Of some orders one reads a part before the second launch has left it."""
-    source, plan, problem = emitted("few tiles")
-    text = source.text.replace("*parts.flag(block) = 0;", "")
-    assert text != source.text
+    source, plan, problem = emitted("more who could help than tiles")
+    text = source.text
+    for old, new in (
+        ("*parts.flag(place) = 0;", ""),
+        # Half of the slabs for each of both, so that either may be first.
+        ("LEAVING = 2", "LEAVING = 0"),
+        ("ADDING = 3", "ADDING = 0"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
     reports = [
         emulator.run(
             replace(source, text=text),
@@ -97,8 +113,13 @@ def test_flags_are_zero_for_the_next_launch(emulator: Emulator) -> None:
 
 def test_nobody_may_wait_for_who_comes_later(emulator: Emulator) -> None:
     source, plan, problem = emitted("few tiles")
-    text = source.text.replace("range = num_units - 1 - unit;", "range = unit;")
-    assert text != source.text
+    text = source.text
+    for old, new in (
+        ("helps = unit < helpers;", "helps = unit >= last_tiles;"),
+        ("(helps ? unit : unit - helpers)", "(helps ? unit - last_tiles : unit)"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
     options = RunOptions(Mode.FAST, deadline_s=1)
     report = emulator.run(replace(source, text=text), plan, problem, options)
     assert report.findings[0].kind is FindingKind.TIMED_OUT

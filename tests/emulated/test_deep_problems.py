@@ -1,0 +1,82 @@
+"""Hard problems are as deep as a config's slabs and stages: what goes wrong when a ring goes round
+shows, and kernels whose blocks share a tile's k are checked at all.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from autogemm.config import Config, Value
+from autogemm.device_catalogue import find_device
+from autogemm.dtypes import DType
+from autogemm.problem import Layout, Problem
+from autogemm.space import Family, broken_constraints, load_family, stages_of, tile_of
+from autogemm.targets.emulator import Emulator, Mode, hard_problems
+from autogemm.tuning.certify import few_tiles
+from autogemm.tuning.verifying import Case, CaseResult, cases_of, on_cpu
+
+pytestmark = pytest.mark.emulated
+
+DEVICE = find_device("h100")
+WGMMA = load_family("gemm_wgmma")
+SMALL: dict[str, Value] = {
+    **{"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 2, "C_BUFFERS": 1, "GROUP_M": 1},
+    "BLOCKS": 0,
+}
+CONFIG = Config.of("gemm_wgmma", WGMMA.seeds[0].as_dict() | SMALL)
+
+
+def depths(family: Family, config: Config, dtype: DType) -> set[int]:
+    """K of all hard problems that are legal, and of those of a few tiles."""
+    cases = cases_of(family, config, DEVICE, adapt=False, dtype=dtype).cases
+    tile, stages = tile_of(family, config, DEVICE, dtype), stages_of(config)
+    few = few_tiles(Problem(4096, 4096, 4096, dtype=dtype), tile, stages)
+    return {case.problem.k for case in cases} | {problem.k for problem in few}
+
+
+@pytest.mark.parametrize("dtype", [DType.BF16, DType.TF32])
+@pytest.mark.parametrize("config", WGMMA.seeds, ids=lambda config: config.label)
+def test_some_problems_fill_every_slot_of_a_ring_three_times(config: Config, dtype: DType) -> None:
+    slab = 128 // dtype.size_bytes * int(config["SPLIT_K"])
+    stages = stages_of(config)
+    assert tile_of(WGMMA, config, DEVICE, dtype)[2] == slab
+    ks = depths(WGMMA, config, dtype)
+    assert any(k > 2 * stages * slab and k % slab for k in ks), "ragged"
+    assert any(k > 2 * stages * slab and k % slab == 0 for k in ks), "whole"
+    assert any(k <= slab for k in ks), "short ones are there as well"
+
+
+def test_families_that_name_their_slabs_keep_them() -> None:
+    family = load_family("sgemm_simt")
+    config = family.seeds[0]
+    tile = tuple(config[name] for name in ("BM", "BN", "BK"))
+    assert tile_of(family, config, DEVICE, DType.F32) == tile
+    naive = load_family("naive")
+    assert tile_of(naive, naive.seeds[0], DEVICE, DType.F32)[2] == 8
+
+
+def results(emulator: Emulator, family: Family, problems: tuple[Problem, ...]) -> list[CaseResult]:
+    legal = [one for one in problems if not broken_constraints(family, CONFIG, one, DEVICE)]
+    assert len(legal) > 3
+    check = on_cpu(family, emulator, Mode.CHECK)
+    return [check(Case(CONFIG, problem)) for problem in legal]
+
+
+def test_a_parity_that_stays_when_the_ring_goes_round_is_found(
+    emulator: Emulator, tmp_path: Path
+) -> None:
+    assert WGMMA.template_path is not None
+    text = WGMMA.template_path.read_text()
+    flip = "parity ^= 1;"
+    assert text.count(flip) == 1
+    (tmp_path / "gemm_wgmma.yaml").write_bytes(WGMMA.yaml_path.read_bytes())
+    (tmp_path / "gemm_wgmma.cu.jinja").write_text(text.replace(flip, ""))
+    planted = load_family(tmp_path)
+    layouts = (Layout.NT,)
+    # Of one slab or less, whatever their K: nothing goes round.
+    shallow = hard_problems((64, 64, 8), layouts, DType.BF16)
+    assert all(result.ok for result in results(emulator, planted, shallow))
+    tile, stages = tile_of(WGMMA, CONFIG, DEVICE, DType.BF16), stages_of(CONFIG)
+    deep = hard_problems(tile, layouts, DType.BF16, stages)
+    assert not all(result.ok for result in results(emulator, planted, deep))
+    assert all(result.ok for result in results(emulator, WGMMA, deep))
