@@ -344,6 +344,14 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_f32_split",
+        Problem(64, 4096, 4096, Layout.NT, DType.BF16_F32),
+        {"BM": 64, "BN": 256, "WN": 128, "CLUSTER_M": 1, "SPLIT_K": 8, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "f16_helped",
         tensor(4096, DType.F16),
         {"GROUP_M": 16, "LAST_WAVE": "helped"},

@@ -13,6 +13,13 @@ TILE: dict[str, Value] = {
     **{"GROUP_M": 4, "BLOCKS": 0},
 }
 
+# C whose rows begin at even elements, with its old values, too; and at odd ones.
+PARTS = (
+    Problem(259, 67, 200, Layout.TN, DType.F16, lda=264, ldb=72, ldc=68),
+    Problem(131, 64, 200, Layout.TN, DType.F16, alpha=0.5, beta=-1.5, lda=136),
+    Problem(64, 64, 200, Layout.TN, DType.F16, ldc=65),
+)
+
 # Few blocks, so that each walks over several tiles and its ring goes round.
 WGMMA_BASES: dict[str, Base] = {
     "wgmma": Base(
@@ -43,9 +50,10 @@ WGMMA_BASES: dict[str, Base] = {
     "wgmma by registers": Base(
         TILE | {"C_BUFFERS": 2}, problems(Layout.NN, 4, DType.TF32), "gemm_wgmma", num_blocks=2
     ),
-    # Two groups multiply: what one is done with the other may still read.
+    # Two groups multiply: what one is done with the other may still read. Each has two row tiles,
+    # of which a share is half of one; of two rows of tiles, and of two columns, the last is short.
     "wgmma in parts": Base(
-        TILE | {"SPLIT_K": 2, "BM": 128}, problems(Layout.TN, 8, DType.F16), "gemm_wgmma"
+        TILE | {"SPLIT_K": 4, "BM": 256, "WM": 128, "GROUP_M": 1}, PARTS, "gemm_wgmma"
     ),
 }
 
@@ -118,10 +126,18 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(M, "to the wrong blocks", "0x5u << tiles.row_in_cluster", "0x3u"),
     Mutation(M, "a block leaves early", END_OF_CLUSTER, "}"),
     Mutation(P, "parts read before they are there", "mbarrier_wait(arrived, 0);", ""),
-    Mutation(P, "a share added twice", "n0, rank * SHARE + at / 4,", "n0, at / 4,"),
+    Mutation(P, "shares not exchanged", "is_set ? high : low", "low"),
+    Mutation(P, "the own share kept", "is_set ? low : high", "high"),
+    Mutation(P, "the same columns for all", "(int)(rank * SHARE % FOURS)", "0"),
+    Mutation(P, "the same rows for all", "(int)(rank * SHARE / FOURS)", "0"),
+    Mutation(P, "neighbours exchanged", "f16_pair(value, next)", "f16_pair(next, value)"),
+    Mutation(P, "two stored where C has one column", "N - n0 >= WN", "N - n0 >= 0"),
+    Mutation(P, "two stored at an odd place", "ldc % 2 == 0 &&", "true &&"),
+    Mutation(P, "C lost", "return beta == 0.0f &&", "return"),
+    Mutation(P, "rows past the last", "if (row < M) {", "{"),
+    Mutation(P, "the same four sums each time", "= share[next + 1][i]", "= share[next][i]"),
     Mutation(P, "one range of k for all", "(first_slab + slab) * BK", "slab * BK"),
-    Mutation(P, "the own part sent, too", "if (to == rank) {", "if (false) {"),
     Mutation(P, "fewer bytes expected", "expect(arrived, PARTS_BYTES)", "expect(arrived, 8192)"),
     Mutation(P, "sent before barriers are there", "cluster_wait_acquire();\n        send", "send"),
-    Mutation(P, "two warpgroups in one place", "other * CONSUMERS + warpgroup", "other"),
+    Mutation(P, "two warpgroups in one place", "* CONSUMERS + warpgroup", "* CONSUMERS"),
 )

@@ -315,6 +315,13 @@ __device__ __forceinline__ unsigned short bf16_from_float(float value) {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
+
+// Two of them in one word.
+__device__ __forceinline__ unsigned bf16_pair(float low, float high) {
+    unsigned bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
 #endif  // AUTOGEMM_EMULATOR
 
 // A ring of slots in shared memory, for a slab of A and one of B each. A slot is full when TMA has
@@ -364,10 +371,10 @@ struct Tiles {
         return (int)(rows * columns);
     }
 
-    // Row by row.
+    // Row by row. The first slabs wait for this: without a division where there is one row.
     __device__ __forceinline__ Place place(unsigned index) const {
-        const int row = index / columns;
-        const int column = index % columns;
+        const int row = rows > 1 ? index / columns : 0;
+        const int column = index - row * columns;
         const int m0 = row * BM;
         const int n0 = column * BN;
         return {m0, n0};
@@ -406,37 +413,93 @@ struct Update {
     }
 
     __device__ __forceinline__ void store(float value, int row, int column) const {
+        if (beta != 0.0f) {
+            value += kept(row, column);
+        }
         if (row < M && column < N) {
             C[(long long)row * ldc + column] = bf16_from_float(value);
         }
     }
+
+    // Whether nothing of C is kept, all columns of the warpgroup's tile are there, and any two
+    // neighbours from an even column on can be stored together.
+    __device__ __forceinline__ bool is_plain(int n0) const {
+        return beta == 0.0f && N - n0 >= WN && ldc % 2 == 0 &&
+               (unsigned long long)C % (2 * sizeof(Result)) == 0;
+    }
+
+    __device__ __forceinline__ void store_two(float value, float next, int row, int column) const {
+        if (row < M) {
+            Result* const two = C + (long long)row * ldc + column;
+            *(unsigned*)two = bf16_pair(value, next);
+        }
+    }
 };
 
-// Of a thread's sums, in fours, each block of the cluster adds up so many.
-constexpr int SHARE = ROW_TILES * SUMS / 4 / SPLIT_K;
+// A thread's sums, in fours: so many of each of its row tiles, of which each block of the cluster
+// adds up so many.
+constexpr int FOURS = SUMS / 4;
+constexpr int SHARE = ROW_TILES * FOURS / SPLIT_K;
 
-// Where a block keeps what the one of rank `from` sent. Its own part, which is not sent, has no
-// place: that of another one stands for it.
-__device__ __forceinline__ int place_of_part(int rank, int from, int warpgroup, int at) {
-    const int other = from < rank ? from : max(from - 1, 0);
-    return ((other * CONSUMERS + warpgroup) * SHARE + at) * WARPGROUP + threadIdx.x % WARPGROUP;
+// Exchanges shares until that of rank ^ i is number i, and so a block's own the first: from here on
+// all blocks run the same code, on the same registers.
+__device__ __forceinline__ void put_own_first(unsigned rank, float (&sums)[ROW_TILES][SUMS]) {
+    #pragma unroll
+    for (int bit = 1; bit < SPLIT_K; bit *= 2) {
+        const bool is_set = (rank & bit) != 0;
+        #pragma unroll
+        for (int at = 0; at < ROW_TILES * SUMS; ++at) {
+            if (at / (4 * SHARE) & bit) {
+                continue;
+            }
+            const int there = at + bit * 4 * SHARE;
+            float& low = sums[at / SUMS][at % SUMS];
+            float& high = sums[there / SUMS][there % SUMS];
+            const float first = is_set ? high : low;
+            high = is_set ? low : high;
+            low = first;
+        }
+    }
 }
 
-// Sends a warpgroup's sums to those who add them up.
-__device__ __forceinline__ void send_sums(float4* parts, unsigned long long* arrived, int rank,
+// Where a block keeps what the one of rank ^ other sent, and that one what this one sent.
+__device__ __forceinline__ int place_of_part(int other, int warpgroup, int at) {
+    return (((other - 1) * CONSUMERS + warpgroup) * SHARE + at) * WARPGROUP +
+           threadIdx.x % WARPGROUP;
+}
+
+// Sends all but the own share to those who add them up.
+__device__ __forceinline__ void send_sums(float4* parts, unsigned long long* arrived, unsigned rank,
                                           int warpgroup, const float (&sums)[ROW_TILES][SUMS]) {
     #pragma unroll
-    for (int to = 0; to < SPLIT_K; ++to) {
-        if (to == rank) {
-            continue;
-        }
+    for (int other = 1; other < SPLIT_K; ++other) {
         #pragma unroll
         for (int at = 0; at < SHARE; ++at) {
-            const int first = (to * SHARE + at) * 4;
+            const int first = (other * SHARE + at) * 4;
             const float* const four = &sums[first / SUMS][first % SUMS];
-            store_async_to_rank((float*)(parts + place_of_part(to, rank, warpgroup, at)), to,
+            store_async_to_rank((float*)(parts + place_of_part(other, warpgroup, at)), rank ^ other,
                                 make_float4(four[0], four[1], four[2], four[3]), arrived);
         }
+    }
+}
+
+// share = alpha * (the own part + that of rank ^ 1 + that of rank ^ 2 and so on).
+__device__ __forceinline__ void add_parts(const float4* parts, int warpgroup, float alpha,
+                                          const float (&sums)[ROW_TILES][SUMS],
+                                          float (&share)[SHARE][4]) {
+    #pragma unroll
+    for (int at = 0; at < SHARE; ++at) {
+        const float* const own = &sums[4 * at / SUMS][4 * at % SUMS];
+        float4 sum = make_float4(own[0], own[1], own[2], own[3]);
+        #pragma unroll
+        for (int other = 1; other < SPLIT_K; ++other) {
+            const float4 part = parts[place_of_part(other, warpgroup, at)];
+            sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+        }
+        share[at][0] = alpha * sum.x;
+        share[at][1] = alpha * sum.y;
+        share[at][2] = alpha * sum.z;
+        share[at][3] = alpha * sum.w;
     }
 }
 
@@ -445,49 +508,44 @@ struct Position {
     int row, column;
 };
 
-__device__ __forceinline__ Position position_of(int m0, int n0, int four, int i) {
+__device__ __forceinline__ Position position_of(int m0, int n0, unsigned rank, int at, int i) {
     const int warp = threadIdx.x % WARPGROUP / 32;
     const int lane = threadIdx.x % 32;
-    const int tile = four / (SUMS / 4);
-    const int second = four % (SUMS / 4) * 8 + lane % 4 * 2 + i % 2;
+    // A share is whole row tiles, or a part of one.
+    const int tile = (int)(rank * SHARE / FOURS) + at / FOURS;
+    const int second = ((int)(rank * SHARE % FOURS) + at % FOURS) * 8 + lane % 4 * 2 + i % 2;
     return {m0 + 64 * tile + 16 * warp + lane / 4 + i / 2 * 8, n0 + second};
 }
 
-// Adds up this block's share of the tile at row m0 and column n0, always in the order of k, and
-// writes it to C.
-__device__ __forceinline__ void add_parts(const float4* parts, int rank, int warpgroup, int m0,
-                                          int n0, const Update& update,
-                                          const float (&sums)[ROW_TILES][SUMS]) {
-    float results[SHARE][4];
-    #pragma unroll
-    for (int at = 0; at < SHARE; ++at) {
-        float4 sum = {};
+// Writes a block's share of the tile at row m0 and column n0.
+__device__ __forceinline__ void store_share(unsigned rank, int m0, int n0, const Update& update,
+                                            float (&share)[SHARE][4]) {
+    if (update.is_plain(n0)) {
         #pragma unroll
-        for (int block = 0; block < SPLIT_K; ++block) {
-            const int first = (block * SHARE + at) * 4;
-            const float* const own = &sums[first / SUMS][first % SUMS];
-            float4 part = parts[place_of_part(rank, block, warpgroup, at)];
-            if (block == rank) {
-                part = make_float4(own[0], own[1], own[2], own[3]);
+        for (int at = 0; at < SHARE; ++at) {
+            #pragma unroll
+            for (int i = 0; i < 4; i += 2) {
+                const Position to = position_of(m0, n0, rank, at, i);
+                update.store_two(share[at][i], share[at][i + 1], to.row, to.column);
             }
-            sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
         }
-        results[at][0] = update.alpha * sum.x;
-        results[at][1] = update.alpha * sum.y;
-        results[at][2] = update.alpha * sum.z;
-        results[at][3] = update.alpha * sum.w;
+        return;
     }
-    if (update.beta != 0.0f) {
+    // Always the first four: behind them the others move down, so that this code is there once.
+    #pragma unroll 1
+    for (int at = 0; at < SHARE; ++at) {
         #pragma unroll
-        for (int at = 0; at < 4 * SHARE; ++at) {
-            const Position to = position_of(m0, n0, rank * SHARE + at / 4, at % 4);
-            results[at / 4][at % 4] += update.kept(to.row, to.column);
+        for (int i = 0; i < 4; ++i) {
+            const Position to = position_of(m0, n0, rank, at, i);
+            update.store(share[0][i], to.row, to.column);
         }
-    }
-    #pragma unroll
-    for (int at = 0; at < 4 * SHARE; ++at) {
-        const Position to = position_of(m0, n0, rank * SHARE + at / 4, at % 4);
-        update.store(results[at / 4][at % 4], to.row, to.column);
+        #pragma unroll
+        for (int next = 0; next + 1 < SHARE; ++next) {
+            #pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                share[next][i] = share[next + 1][i];
+            }
+        }
     }
 }
 
@@ -521,7 +579,6 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row
         ring.advance();
     }
     wgmma_wait_0();
-    ring.let_go(before);
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         keep_in_place(sums[i]);
@@ -559,27 +616,23 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     Tiles tiles;
     tiles.rows = (M + BM - 1) / BM;
     tiles.columns = (N + BN - 1) / BN;
-    const int first_tile = (int)blockIdx.x / 2;
-    const int stride = (int)gridDim.x / 2;
-    const int all_slabs = (K + BK - 1) / BK;
-    const int rank = (int)cluster_rank();
-    const int first_slab = (int)((long long)all_slabs * rank / SPLIT_K);
-    const int num_slabs = (int)((long long)all_slabs * (rank + 1) / SPLIT_K) - first_slab;
+    const Place place = tiles.place(blockIdx.x / SPLIT_K);
+    const unsigned all_slabs = (K + BK - 1) / BK;
+    const unsigned rank = cluster_rank();
+    const int first_slab = (int)(all_slabs * rank / SPLIT_K);
+    const int num_slabs = (int)(all_slabs * (rank + 1) / SPLIT_K) - first_slab;
 
     if (warpgroup == CONSUMERS) {
-        // Fetch: one thread keeps the ring full, across the ends of tiles.
+        // Fetch: one thread keeps the ring full.
         if (warp % 4 == 0 && is_elected()) {
-            for (int tile = first_tile; tile < tiles.count(); tile += stride) {
-                const Place place = tiles.place(tile);
-                for (int slab = 0; slab < num_slabs; ++slab) {
-                    const int k0 = (first_slab + slab) * BK;
-                    unsigned long long* const full = ring.full + ring.next;
-                    mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);
-                    mbarrier_arrive_expect(full, SLOT_BYTES);
-                    fetch_a(ring.slab_a(), map_a, place.m0, k0, full);
-                    fetch_b(ring.slab_b(), map_b, place.n0, k0, full);
-                    ring.advance();
-                }
+            for (int slab = 0; slab < num_slabs; ++slab) {
+                const int k0 = (first_slab + slab) * BK;
+                unsigned long long* const full = ring.full + ring.next;
+                mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);
+                mbarrier_arrive_expect(full, SLOT_BYTES);
+                fetch_a(ring.slab_a(), map_a, place.m0, k0, full);
+                fetch_b(ring.slab_b(), map_b, place.n0, k0, full);
+                ring.advance();
             }
         }
         cluster_wait_acquire();
@@ -588,13 +641,14 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         // Multiply and add up.
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
-        const Place place = tiles.place(first_tile);
         multiply_tile(ring, num_slabs, row, column, sums);
+        put_own_first(rank, sums);
         // Long since: all barriers are there.
         cluster_wait_acquire();
         send_sums(parts, arrived, rank, warpgroup, sums);
         mbarrier_wait(arrived, 0);
-        add_parts(parts, rank, warpgroup, place.m0 + row, place.n0 + column,
-                  {M, N, alpha, beta, C, ldc}, sums);
+        float share[SHARE][4];
+        add_parts(parts, warpgroup, alpha, sums, share);
+        store_share(rank, place.m0 + row, place.n0 + column, {M, N, alpha, beta, C, ldc}, share);
     }
 }
