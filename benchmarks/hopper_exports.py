@@ -30,7 +30,6 @@ RUN_LIMIT_S = 30
 def cases() -> dict[str, tuple[Family, Config, Problem]]:
     nn, bf16, tf32 = Layout.NN, DType.BF16, DType.TF32
     wide = seed(BN=256, GROUP_M=4)
-    helped = seed(BN=256, CLUSTER_M=1, LAST_WAVE="helped")
     halves = seed(BM=128, WM=128, WN=64, SPLIT_K=2)
     configs = {
         "bf16_4096": (wide, Problem(4096, 4096, 4096, nn, bf16)),
@@ -38,7 +37,6 @@ def cases() -> dict[str, tuple[Family, Config, Problem]]:
             seed(BN=256, CLUSTER_M=2, BOX_M=16),
             Problem(8192, 8192, 8192, nn, bf16),
         ),
-        "bf16_8192_helped": (helped, Problem(8192, 8192, 8192, nn, bf16)),
         "bf16_8192_turns_192": (seed(BN=192), Problem(8192, 8192, 8192, nn, bf16)),
         "bf16_2048_turns": (seed(SCHEDULE="turns", BN=128), Problem(2048, 2048, 2048, nn, bf16)),
         "bf16_1024": (seed(BM=128, BN=64), Problem(1024, 1024, 1024, nn, bf16)),

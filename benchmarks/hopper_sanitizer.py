@@ -48,7 +48,6 @@ class Case:
 
 def seed(**wanted: object) -> Config:
     """The first seed of gemm_wgmma with these values."""
-    wanted = {"LAST_WAVE": "alone"} | wanted
     seeds = [WGMMA.completed(one) for one in WGMMA.seeds]
     return next(one for one in seeds if wanted.items() <= one.as_dict().items())
 
@@ -57,7 +56,6 @@ def cases() -> list[Case]:
     bf16, f16, tf32 = DType.BF16, DType.F16, DType.TF32
     nn, nt, tn, tt = Layout.NN, Layout.NT, Layout.TN, Layout.TT
     walking = seed(BM=128, BN=256, CLUSTER_M=1, BLOCKS=132)
-    helped = seed(LAST_WAVE="helped", CLUSTER_M=1)
     clusters = seed(BN=256, CLUSTER_M=2, BOX_M=16)
     turns = seed(SCHEDULE="turns", BN=128, CLUSTER_M=1)
     single = seed(BM=128, BN=64, CLUSTER_N=1, SPLIT_K=1)
@@ -66,7 +64,6 @@ def cases() -> list[Case]:
     in_2, in_4, in_8 = seed(BM=64, BN=64, SPLIT_K=2), seed(SPLIT_K=4), seed(SPLIT_K=8)
     return [
         Case("two tiles", WGMMA, walking, Problem(200, 456, 200, nn, bf16), 2),
-        Case("helped", WGMMA, helped, Problem(200, 456, 1240, nn, f16), 3),
         Case("clusters", WGMMA, clusters, Problem(456, 456, 200, nn, bf16), 2),
         Case("in turns", WGMMA, turns, Problem(328, 264, 136, nt, f16), 2),
         Case("in turns 192", WGMMA, seed(BN=192), Problem(328, 456, 136, tn, bf16), 2),

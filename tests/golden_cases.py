@@ -352,20 +352,6 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
-        "f16_helped",
-        tensor(4096, DType.F16),
-        {"GROUP_M": 16, "LAST_WAVE": "helped"},
-        family="gemm_wgmma",
-        least_arch=90,
-    ),
-    GoldenCase(
-        "tf32_helped_in_clusters",
-        Problem(8192, 1024, 8192, dtype=DType.TF32),
-        IN_PAIRS | {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "LAST_WAVE": "helped"},
-        family="gemm_wgmma",
-        least_arch=90,
-    ),
-    GoldenCase(
         "tf32",
         tensor(4096, DType.TF32),
         {

@@ -32,7 +32,7 @@ _KINDS = {
     "tensor": ("HMMA", "HGMMA"),
     "shared_loads": ("LDS", "LDSM"),
     "global_loads": ("LDG", "LDGSTS", "UTMALDG", "UBLKCP"),
-    "shared_stores": ("STS",),
+    "shared_stores": ("STS", "STSM"),
     "local": ("LDL", "STL"),
     "integer": (
         *("IADD", "IADD3", "IMAD", "IMUL", "IABS", "IMNMX", "VIMNMX", "VIADD", "LEA", "LOP3"),

@@ -91,18 +91,18 @@ def test_the_main_loop_of_tensor_cores_has_their_products(compiler: Compiler) ->
 
 
 @needs_nvdisasm
-def test_sharing_tiles_leaves_the_main_loop_as_it_was(compiler: Compiler) -> None:
-    golden = case("f16_helped", "gemm_wgmma")
-    shared = replace(golden, changes=golden.changes | {"EPILOGUE": "behind"})
-    alone = replace(shared, changes=shared.changes | {"LAST_WAVE": "alone"})
+def test_boxes_are_written_within_the_loop_over_slabs(compiler: Compiler) -> None:
+    overlapped = case("bf16_overlapped", "gemm_wgmma")
+    behind = replace(overlapped, changes=overlapped.changes | {"EPILOGUE": "behind"})
     loops = [
-        main_loop(disassemble(cubin_of(each, compiler)), "gemm_kernel") for each in (shared, alone)
+        main_loop(disassemble(cubin_of(each, compiler)), "gemm_kernel")
+        for each in (overlapped, behind)
     ]
     assert loops[0] is not None
     assert loops[1] is not None
     assert loops[0].tensor == loops[1].tensor == 4
-    # Where the compiler does not see that lanes stay together, it has 36 more.
-    assert loops[0].instructions <= loops[1].instructions + 2
+    # stmatrix, four to a box.
+    assert (loops[0].shared_stores, loops[1].shared_stores) == (4, 0)
     assert loops[0].local == 0
 
 

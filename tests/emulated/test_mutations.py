@@ -6,7 +6,6 @@ import pytest
 from mutations import BASES, MUTATIONS, Mutation
 from mutations_chains import CHAIN_BASES, CHAIN_MUTATIONS
 from mutations_edges import EDGE_BASES, EDGE_MUTATIONS
-from mutations_last_wave import LAST_WAVE_BASES, LAST_WAVE_MUTATIONS
 from mutations_shared import SHARED_BASES, SHARED_MUTATIONS
 from mutations_skinny import SKINNY_BASES, SKINNY_MUTATIONS
 from mutations_split import SPLIT_BASES, SPLIT_MUTATIONS
@@ -19,10 +18,10 @@ from autogemm.targets.emulator import Emulator, EmulatorReport
 pytestmark = pytest.mark.emulated
 
 ALL_BASES = BASES | EDGE_BASES | SHARED_BASES | SKINNY_BASES | SPLIT_BASES
-ALL_BASES |= LAST_WAVE_BASES | TENSOR_BASES | WGMMA_BASES | CHAIN_BASES
+ALL_BASES |= TENSOR_BASES | WGMMA_BASES | CHAIN_BASES
 ALL_MUTATIONS = (
     *(*MUTATIONS, *EDGE_MUTATIONS, *SHARED_MUTATIONS, *SKINNY_MUTATIONS),
-    *(*SPLIT_MUTATIONS, *LAST_WAVE_MUTATIONS, *TENSOR_MUTATIONS, *WGMMA_MUTATIONS),
+    *(*SPLIT_MUTATIONS, *TENSOR_MUTATIONS, *WGMMA_MUTATIONS),
     *CHAIN_MUTATIONS,
 )
 
