@@ -103,7 +103,8 @@ class Metrics:
     """The figures of one timed kernel; None where what it is compared with was not timed.
 
     ``bandwidth_gb_s`` and ``flop_per_byte`` count each matrix once, A and B read and C written.
-    ``percent_of_roof`` is of what the card's theory allows at that intensity, for the dtype.
+    ``percent_of_roof`` is of what the card's theory allows at that intensity, for the numbers that
+    are multiplied.
     """
 
     time_us: float
@@ -121,7 +122,7 @@ def metrics(entry: BenchEntry, beside: Iterable[BenchEntry], roof: Roof | None) 
     """The figures of an entry, None if it was not timed.
 
     ``beside`` are entries of the same benchmark, of which NAIVE on the same size is looked for;
-    ``roof`` is the card's for the entry's dtype, None if it has none.
+    ``roof`` is the card's for what the entry multiplies, None if it has none.
     """
     time_us, problem = entry.time_us, entry.problem
     if time_us is None:

@@ -5,6 +5,7 @@ import statistics
 from autogemm.analysis import RunTrials
 from autogemm.explain import Explanation, Missing
 from autogemm.outcome import FinalsEntry, StopRule
+from autogemm.splitting import multiplied
 
 # Shares below which a loss is not worth a sentence.
 WORTH_SAYING = 0.02
@@ -106,7 +107,7 @@ def _peak(explained: Explanation) -> list[str]:
     if not isinstance(timing, Missing) and timing.of_peak is not None:
         found.append(
             f"It computes at {timing.of_peak:.0%} of the card's "
-            f"{explained.problem.dtype.ab.label.upper()} peak of "
+            f"{multiplied(explained.problem.dtype, explained.config)} peak of "
             f"{timing.tflops / timing.of_peak:.3g} TFLOP/s at the highest clock."
         )
     dram = explained.intensity.levels[0]
