@@ -144,7 +144,7 @@ def _entries(row: ResultRow) -> list[BenchEntry]:
         problem=row.problem,
         status=Status.OK,
         config=row.config,
-        samples_us=(row.time_us,),
+        samples_us=row.samples_us or (row.time_us,),
         ratio=row.ratio,
         ratio_low=row.ratio_low,
         ratio_high=row.ratio_high,

@@ -87,7 +87,8 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
 
     Every kernel is verified on random inputs before its time counts, then all of them run in turn,
     in random order, round after round; a slow one sits the later rounds out. Percent of cuBLAS is
-    the median of paired ratios, with a 95 % interval; the published one is of other people's cards.
+    the median of paired ratios, with a 95 % interval (with fewer than six rounds their extremes,
+    and what these are worth); the published one is of other people's cards.
     Whoever is wrong, not installed or not made for a size is listed with the reason.
 
     \b

@@ -8,7 +8,7 @@ from autogemm.cli.output import Row
 # All of them, for scripts.
 COLUMNS = (
     *("kernel", "kind", "size", "dtype", "layout", "status", "reason", "time_us", "gflops"),
-    *("percent_of_cublas", "percent_of_cublas_low", "percent_of_cublas_high"),
+    *("percent_of_cublas", "percent_of_cublas_low", "percent_of_cublas_high", "confidence"),
     *("speedup_over_naive", "bandwidth_gb_s", "flop_per_byte", "percent_of_roof"),
     *("published_percent", "max_abs_error", "relative_frobenius", "rounds", "method", "registers"),
     *("library", "splitting", "config"),
@@ -55,7 +55,5 @@ def _row(entry: BenchEntry, done: Bench) -> Row:
         row["relative_frobenius"] = verified.relative_frobenius
     if figures is not None:
         row |= asdict(figures)
-        low, high = figures.percent_of_cublas_low, figures.percent_of_cublas_high
-        if low is not None and high is not None:
-            row["interval"] = f"{low:.4g}..{high:.4g}"
+        row["interval"] = figures.interval("..")
     return row

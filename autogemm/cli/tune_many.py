@@ -127,6 +127,7 @@ def _facts(swept: Swept) -> dict[str, Any]:
         "ratio": winner.ratio if winner is not None else None,
         "ratio_low": interval[0] if interval is not None else None,
         "ratio_high": interval[1] if interval is not None else None,
+        "confidence": finals.confidence if finals is not None else None,
         "relative_frobenius": _error(winner) if winner is not None else None,
         "baseline_us": finals.baseline.median_us if finals is not None else None,
         "baseline_relative_frobenius": _error(finals.baseline) if finals is not None else None,

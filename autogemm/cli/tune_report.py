@@ -10,7 +10,15 @@ import click
 from autogemm.certificate import Certificate
 from autogemm.cli.output import print_table
 from autogemm.config import label, shared_values
-from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, StopRule, Verification
+from autogemm.outcome import (
+    CONFIDENCE,
+    Finals,
+    FinalsEntry,
+    Outcome,
+    Provenance,
+    StopRule,
+    Verification,
+)
 from autogemm.tuning import TuneResult
 
 COLUMNS = (
@@ -58,6 +66,11 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
     print_table(rows, [name for name in COLUMNS if name not in superfluous], title=title)
     if shared:
         click.echo(f"all of them: {label(shared.items())}")
+    if finals.confidence is not None and finals.confidence < CONFIDENCE:
+        click.echo(
+            f"intervals are the extremes of {finals.rounds} rounds: they hold the true ratio with "
+            f"{100 * finals.confidence:.3g} %, not {100 * CONFIDENCE:.3g} %"
+        )
 
 
 def _row(
@@ -249,6 +262,7 @@ def _outcome_as_dict(result: TuneResult, outcome: Outcome) -> dict[str, Any]:
 def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
     return {
         "rounds": finals.rounds,
+        "confidence": finals.confidence,
         "ties": len(finals.ties),
         "baseline": _entry_as_dict(result, finals, finals.baseline),
         "entries": [_entry_as_dict(result, finals, entry) for entry in finals.entries],

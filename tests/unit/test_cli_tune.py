@@ -133,6 +133,18 @@ def test_a_run_on_a_card(family: str, fake_card: FakeTarget) -> None:
     assert fake_card.closed
 
 
+def test_the_extremes_of_few_rounds_are_not_called_95_percent(
+    family: str, fake_card: FakeTarget
+) -> None:
+    few = ("--family", family, "--size", "1024", "--trials", 5, "--rounds")
+    said = "intervals are the extremes of 3 rounds: they hold the true ratio with 75 %, not 95 %"
+    assert said in invoke(*few, 3).stdout
+    assert "intervals are" not in invoke(*few, 6, "--fresh").stdout
+    for rounds, confidence in ((3, 0.75), (5, 0.9375), (6, 0.95)):
+        facts = json.loads(invoke(*few, rounds, "--fresh", "--json").stdout)
+        assert facts["finals"]["confidence"] == confidence
+
+
 def test_json_is_the_only_thing_on_stdout(family: str, fake_card: FakeTarget) -> None:
     result = invoke("--family", family, "--size", "1024", "--trials", 20, "--json")
     assert result.exit_code == 0, result.output
