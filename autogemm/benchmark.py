@@ -122,12 +122,9 @@ class Metrics:
 
     def interval(self, between: str) -> str | None:
         """``98.5..101``, with its confidence behind it where that is less than usual."""
-        low, high, confidence = (
-            self.percent_of_cublas_low,
-            self.percent_of_cublas_high,
-            self.confidence,
-        )
-        if low is None or high is None or confidence is None or low >= high:
+        low, high = self.percent_of_cublas_low, self.percent_of_cublas_high
+        confidence = self.confidence
+        if low is None or high is None or confidence is None or not low < high:
             return None
         text = f"{low:.4g}{between}{high:.4g}"
         return text if confidence >= CONFIDENCE else f"{text} ({100 * confidence:.3g} %)"
@@ -137,8 +134,7 @@ def metrics(entry: BenchEntry, beside: Iterable[BenchEntry], roof: Roof | None) 
     """The figures of an entry, None if it was not timed.
 
     ``beside`` are entries of the same benchmark, of which NAIVE and BASELINE on the same size are
-    looked for;
-    ``roof`` is the card's for what the entry multiplies, None if it has none.
+    looked for; ``roof`` is the card's for what the entry multiplies, None if it has none.
     """
     time_us, problem = entry.time_us, entry.problem
     if time_us is None:

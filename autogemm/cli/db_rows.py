@@ -103,18 +103,8 @@ ENTRY_TABLE: Columns = (
 
 KERNEL: Columns = (
     *("kernel_id", "source_sha256", "template_sha256", "family", "config", "arithmetic"),
-    *(
-        *PLACE,
-        *PROBLEM,
-        "l2",
-        *SPEED,
-        *RATIO,
-        *ERRORS,
-        *RESOURCES,
-        "run_id",
-        "measured_at",
-        *ENVIRONMENT,
-    ),
+    *(*PLACE, *PROBLEM, "l2", *SPEED, *RATIO, *ERRORS, *RESOURCES, "run_id", "measured_at"),
+    *ENVIRONMENT,
     *("certificate", "certified_at", "checks"),
 )
 

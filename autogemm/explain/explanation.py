@@ -152,12 +152,12 @@ def explain(request: Request, tools: Tools) -> Explanation:
         device=device,
         kernel_sha256=source.sha256,
         notes=_notes(request, source),
-        timing=_timing(request),
+        timing=_timing(request, config),
         compiled=compiled if isinstance(compiled, Missing) else compiled_facts(compiled, plan),
         main_loops=compiled if isinstance(compiled, Missing) else main_loops(compiled),
         residency=residencies,
         waves=_waves(device, plan, residencies),
-        accesses=_accesses(request, tools.emulator, source),
+        accesses=_accesses(request, config, tools.emulator, source),
         intensity=intensity(config, problem, device),
         neighbours=neighbours(
             Place(family, problem, device), config, resources, times, _compile_one(request, tools)
@@ -175,12 +175,12 @@ def _notes(request: Request, source: KernelSource) -> tuple[str, ...]:
     return ("the family has changed since this kernel was stored: this is what it emits today",)
 
 
-def _timing(request: Request) -> Timing | Missing:
+def _timing(request: Request, config: Config) -> Timing | Missing:
     times = request.times
     if isinstance(times, Missing):
         return times
     tflops = request.problem.tflops(times.own_us)
-    roof = roof_of(request.device, request.problem.dtype, request.config)
+    roof = roof_of(request.device, request.problem.dtype, config)
     return Timing(
         time_us=times.own_us,
         tflops=tflops,
@@ -218,9 +218,9 @@ def _waves(
 
 
 def _accesses(
-    request: Request, emulator: Emulator | Missing, source: KernelSource
+    request: Request, config: Config, emulator: Emulator | Missing, source: KernelSource
 ) -> Accesses | Missing:
-    family, config, device = request.family, request.config, request.device
+    family, device = request.family, request.device
     small = small_problem(family, config, request.problem, device)
     if broken_constraints(family, config, small, device):
         return Missing(f"the config is not legal for the small problem {small.label}")

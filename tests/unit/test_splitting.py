@@ -22,7 +22,10 @@ from autogemm.codegen import render
 from autogemm.config import Config
 from autogemm.device_catalogue import find_device, roof_of
 from autogemm.dtypes import DType
+from autogemm.explain import Missing, Request, Times, Tools, explain
+from autogemm.explain.explanation import Timing
 from autogemm.explain.intensity import intensity
+from autogemm.outcome import Provenance
 from autogemm.problem import Problem
 from autogemm.space import list_families, load_family
 from autogemm.space.family import Searched
@@ -160,6 +163,19 @@ def test_a_stored_kernel_tells_how_it_computes(
     else:
         assert splitting.words in " ".join(said.split())
         assert splitting.words in " ".join(header.split())
+
+
+def test_a_config_from_before_the_parameter_is_measured_alike() -> None:
+    family = EMULATED[1]
+    old = {name: value for name, value in family.seeds[0].as_dict().items() if name != PARAMETER}
+    times = Times(1, Provenance.MEASURED, 22.8, {})
+    shares = []
+    for config in (Config.of(family.name, old), family.seeds[0]):
+        request = Request(family, config, PROBLEM, H100, times)
+        found = explain(request, Tools(Missing("not here"), Missing("not here")))
+        assert isinstance(found.timing, Timing)
+        shares.append(found.timing.of_peak)
+    assert shares[0] == shares[1] < 1
 
 
 def test_a_benchmark_tells_it_too_and_counts_against_the_right_roof(database: str) -> None:
