@@ -9,6 +9,7 @@ from enum import StrEnum
 from autogemm.config import Config
 from autogemm.device import Device
 from autogemm.outcome import (
+    CONFIDENCE,
     CacheState,
     Environment,
     Fill,
@@ -16,6 +17,7 @@ from autogemm.outcome import (
     Status,
     Telemetry,
     Verification,
+    confidence_of,
 )
 from autogemm.problem import Problem
 from autogemm.roofline import Roof
@@ -102,8 +104,9 @@ class Bench:
 class Metrics:
     """The figures of one timed kernel; None where what it is compared with was not timed.
 
-    ``bandwidth_gb_s`` and ``flop_per_byte`` count each matrix once, A and B read and C written.
-    ``percent_of_roof`` is of what the card's theory allows at that intensity, for the dtype.
+    ``confidence`` is that of the interval of ``percent_of_cublas``. ``bandwidth_gb_s`` and
+    ``flop_per_byte`` count each matrix once, A and B read and C written. ``percent_of_roof`` is of
+    what the card's theory allows at that intensity, for the numbers that are multiplied.
     """
 
     time_us: float
@@ -113,28 +116,32 @@ class Metrics:
     percent_of_cublas: float | None
     percent_of_cublas_low: float | None
     percent_of_cublas_high: float | None
+    confidence: float | None
     speedup_over_naive: float | None
     percent_of_roof: float | None
+
+    def interval(self, between: str) -> str | None:
+        """``98.5..101``, with its confidence behind it where that is less than usual."""
+        low, high = self.percent_of_cublas_low, self.percent_of_cublas_high
+        confidence = self.confidence
+        if low is None or high is None or confidence is None or not low < high:
+            return None
+        text = f"{low:.4g}{between}{high:.4g}"
+        return text if confidence >= CONFIDENCE else f"{text} ({100 * confidence:.3g} %)"
 
 
 def metrics(entry: BenchEntry, beside: Iterable[BenchEntry], roof: Roof | None) -> Metrics | None:
     """The figures of an entry, None if it was not timed.
 
-    ``beside`` are entries of the same benchmark, of which NAIVE on the same size is looked for;
-    ``roof`` is the card's for the entry's dtype, None if it has none.
+    ``beside`` are entries of the same benchmark, of which NAIVE and BASELINE on the same size are
+    looked for; ``roof`` is the card's for what the entry multiplies, None if it has none.
     """
     time_us, problem = entry.time_us, entry.problem
     if time_us is None:
         return None
     gflops = 1e3 * problem.tflops(time_us)
-    naive_us = next(
-        (
-            other.time_us
-            for other in beside
-            if other.kernel == NAIVE and other.problem.size_label == problem.size_label
-        ),
-        None,
-    )
+    same_size = [one for one in beside if one.problem.size_label == problem.size_label]
+    naive_us = next((one.time_us for one in same_size if one.kernel == NAIVE), None)
     attainable = roof.attainable_tflops(problem.flop_per_byte) if roof is not None else None
     return Metrics(
         time_us=time_us,
@@ -144,9 +151,23 @@ def metrics(entry: BenchEntry, beside: Iterable[BenchEntry], roof: Roof | None) 
         percent_of_cublas=_percent(entry.ratio),
         percent_of_cublas_low=_percent(entry.ratio_low),
         percent_of_cublas_high=_percent(entry.ratio_high),
+        confidence=_confidence(entry, same_size),
         speedup_over_naive=naive_us / time_us if naive_us is not None else None,
         percent_of_roof=0.1 * gflops / attainable if attainable else None,
     )
+
+
+def _confidence(entry: BenchEntry, same_size: Iterable[BenchEntry]) -> float | None:
+    """Of the rounds of both: a slow kernel sat the later ones out, which may be the baseline.
+
+    Winners of several problems of one size have a baseline each.
+    """
+    if entry.ratio is None:
+        return None
+    baselines = [one for one in same_size if one.kernel == BASELINE]
+    own = [one for one in baselines if one.problem == entry.problem]
+    paired = (entry, *(own or baselines)[:1])
+    return confidence_of(min(len(one.samples_us) for one in paired))
 
 
 def _percent(ratio: float | None) -> float | None:

@@ -7,12 +7,13 @@ from typing import Any
 
 import yaml
 
+from autogemm.config import Config
 from autogemm.device import Device
 from autogemm.dtypes import DType
 from autogemm.errors import NotFoundError
 from autogemm.naming import did_you_mean
 from autogemm.roofline import Roof
-from autogemm.splitting import Splitting
+from autogemm.splitting import splitting_of
 
 CATALOGUE_PATH = Path(__file__).with_suffix(".yaml")
 
@@ -64,17 +65,16 @@ def find_device(name: str) -> Device:
     return find_card(name).device
 
 
-def roof_of(
-    device: Device, dtype: DType = DType.F32, splitting: Splitting | None = None
-) -> Roof | None:
+def roof_of(device: Device, dtype: DType = DType.F32, config: Config | None = None) -> Roof | None:
     """The card's theory for a dtype: CUDA cores for FP32, tensor cores for the others.
 
-    With a ``splitting`` FP32 comes from tensor cores, by several products for each of its own.
+    Where a ``config`` splits FP32 it comes from tensor cores, by several products for each.
     Clocks are the maxima. None where the card has no tensor cores for it, or none are known, or
     nothing is known of the card but its name: times that others recorded come with no more.
     """
     if not (device.peak_f32_tflops and device.peak_bandwidth_gb_s):
         return None
+    splitting = splitting_of(config)
     if splitting is None and dtype.has_fp32_products:
         return Roof(device.peak_f32_tflops, device.peak_bandwidth_gb_s)
     element, num_products = dtype.ab, 1

@@ -174,6 +174,20 @@ def cost(objective: Objective, time_us: float | None, energy_mj: float | None) -
     return energy_mj if objective is Objective.ENERGY else energy_mj * time_us
 
 
+# Of the interval of a median: with fewer values the extremes say more than a bootstrap does.
+CONFIDENCE = 0.95
+MIN_BOOTSTRAP_ROUNDS = 6
+
+
+def confidence_of(rounds: int) -> float:
+    """How probable it is that the interval of a median over so many rounds holds the true one.
+
+    With fewer than MIN_BOOTSTRAP_ROUNDS the interval is from the smallest to the largest value: all
+    of n lie on one side of the true median in one of 2^(n - 1) cases (the sign test's).
+    """
+    return CONFIDENCE if rounds >= MIN_BOOTSTRAP_ROUNDS else 1 - 2.0 ** (1 - rounds)
+
+
 def relative_spread(samples: Sequence[float]) -> float:
     """Interquartile range as a share of the median. Two samples or more."""
     low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
@@ -252,6 +266,11 @@ class Finals:
     throttled_rounds: int = 0
     num_checks: int = 0
     disqualified: tuple[Disqualified, ...] = ()
+
+    @property
+    def confidence(self) -> float | None:
+        """That of the entries' intervals; None where there are none (a recording, one round)."""
+        return confidence_of(self.rounds) if self.winner.interval is not None else None
 
     @property
     def winner(self) -> FinalsEntry:

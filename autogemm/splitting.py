@@ -3,7 +3,7 @@
 from enum import Enum
 
 from autogemm.config import Config
-from autogemm.dtypes import Element
+from autogemm.dtypes import DType, Element
 
 # The parameter by which a family says so.
 PARAMETER = "SPLIT"
@@ -40,8 +40,25 @@ class Splitting(Enum):
     def __str__(self) -> str:
         return self.label
 
+    @property
+    def words(self) -> str:
+        """What is computed, and which error to expect: a sentence for people."""
+        loses = "nothing" if self.lost_exponent is None else f"less than 2^{self.lost_exponent}"
+        of = "" if self.lost_exponent is None else " of |A||B|"
+        return (
+            f"FP32 from tensor cores, {self.label}: {self.num_parts} numbers of "
+            f"{self.element.label.upper()} for each, {self.num_products} products of them; that "
+            f"loses {loses}{of}, and results are held to the error bound of FP32"
+        )
 
-def splitting_of(config: Config) -> Splitting | None:
+
+def splitting_of(config: Config | None) -> Splitting | None:
     """By which a config makes FP32 of tensor-core products; None if it does not."""
-    wanted = config.as_dict().get(PARAMETER)
+    wanted = config.as_dict().get(PARAMETER) if config is not None else None
     return next((one for one in Splitting if one.label == wanted), None)
+
+
+def multiplied(dtype: DType, config: Config | None) -> str:
+    """What a card's peak is of, for a config: ``BF16``, or ``f16x3`` where FP32 is split."""
+    splitting = splitting_of(config)
+    return splitting.label if splitting is not None else dtype.ab.label.upper()

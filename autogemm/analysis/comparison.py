@@ -8,7 +8,7 @@ from autogemm.device_catalogue import roof_of
 from autogemm.errors import NotFoundError
 from autogemm.outcome import Provenance, Status
 from autogemm.problem import Problem
-from autogemm.roofline import Ceilings
+from autogemm.roofline import Ceilings, Roof
 from autogemm.store import BestQuery, ResultRow, Store
 
 _EVERYTHING = BestQuery()
@@ -16,12 +16,13 @@ _EVERYTHING = BestQuery()
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A kernel that was timed, with its figures."""
+    """A kernel that was timed, with its figures, and the roof above it if the card has one."""
 
     kernel: str
     kind: KernelKind
     problem: Problem
     metrics: Metrics
+    roof: Roof | None
 
     @property
     def tflops(self) -> float:
@@ -53,9 +54,10 @@ class Comparison:
         """All that have a time, as they stand."""
         found = []
         for entry in self.entries:
-            figures = metrics(entry, self.entries, roof_of(self.device, entry.problem.dtype))
+            roof = roof_of(self.device, entry.problem.dtype, entry.config)
+            figures = metrics(entry, self.entries, roof)
             if figures is not None:
-                found.append(Timed(entry.kernel, entry.kind, entry.problem, figures))
+                found.append(Timed(entry.kernel, entry.kind, entry.problem, figures, roof))
         return found
 
     def sizes(self) -> list[str]:
@@ -142,7 +144,7 @@ def _entries(row: ResultRow) -> list[BenchEntry]:
         problem=row.problem,
         status=Status.OK,
         config=row.config,
-        samples_us=(row.time_us,),
+        samples_us=row.samples_us or (row.time_us,),
         ratio=row.ratio,
         ratio_low=row.ratio_low,
         ratio_high=row.ratio_high,

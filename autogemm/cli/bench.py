@@ -87,7 +87,8 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
 
     Every kernel is verified on random inputs before its time counts, then all of them run in turn,
     in random order, round after round; a slow one sits the later rounds out. Percent of cuBLAS is
-    the median of paired ratios, with a 95 % interval; the published one is of other people's cards.
+    the median of paired ratios, with a 95 % interval (with fewer than six rounds their extremes,
+    and what these are worth); the published one is of other people's cards.
     Whoever is wrong, not installed or not made for a size is listed with the reason.
 
     \b
@@ -215,6 +216,14 @@ def _kernel_rows() -> list[Row]:
     return [*listed, stored, one]
 
 
+def _arithmetic(done: Bench) -> list[str]:
+    """Of each kernel that makes FP32 of other products how it does, once."""
+    from autogemm.splitting import splitting_of
+
+    found = ((entry.kernel, splitting_of(entry.config)) for entry in done.entries)
+    return list(dict.fromkeys(f"{kernel}: {how.words}" for kernel, how in found if how is not None))
+
+
 def _print(done: Bench, rows: list[Row]) -> None:
     spec = done.spec
     stored = f", benchmark {done.bench_id}" if done.bench_id else ""
@@ -224,6 +233,8 @@ def _print(done: Bench, rows: list[Row]) -> None:
     for size in dict.fromkeys(row["size"] for row in rows):
         click.echo()
         print_table([row for row in rows if row["size"] == size], SHOWN, title=f"M x N x K: {size}")
+    for words in _arithmetic(done):
+        click.echo(f"\n{words}")
     left_out = [row for row in rows if row["status"] != "ok"]
     if left_out:
         click.echo()

@@ -8,10 +8,10 @@ from autogemm.cli.output import Row
 # All of them, for scripts.
 COLUMNS = (
     *("kernel", "kind", "size", "dtype", "layout", "status", "reason", "time_us", "gflops"),
-    *("percent_of_cublas", "percent_of_cublas_low", "percent_of_cublas_high"),
+    *("percent_of_cublas", "percent_of_cublas_low", "percent_of_cublas_high", "confidence"),
     *("speedup_over_naive", "bandwidth_gb_s", "flop_per_byte", "percent_of_roof"),
     *("published_percent", "max_abs_error", "relative_frobenius", "rounds", "method", "registers"),
-    *("library", "config"),
+    *("library", "splitting", "config"),
 )
 # What fits a person's terminal.
 SHOWN = (
@@ -29,9 +29,11 @@ def bench_rows(done: Bench) -> list[Row]:
 def _row(entry: BenchEntry, done: Bench) -> Row:
     from autogemm.device_catalogue import roof_of
     from autogemm.ladder import published_percent
+    from autogemm.splitting import splitting_of
 
     problem, verified = entry.problem, entry.verification
-    figures = metrics(entry, done.entries, roof_of(done.spec.device, problem.dtype))
+    splitting = splitting_of(entry.config)
+    figures = metrics(entry, done.entries, roof_of(done.spec.device, problem.dtype, entry.config))
     row: dict[str, object] = {
         "kernel": entry.kernel,
         "kind": entry.kind.value,
@@ -44,6 +46,7 @@ def _row(entry: BenchEntry, done: Bench) -> Row:
         "method": entry.method,
         "registers": entry.registers,
         "library": entry.library,
+        "splitting": splitting.label if splitting is not None else "",
         "config": entry.config.label if entry.config is not None else "",
         "published_percent": published_percent(entry.kernel),
     }
@@ -52,7 +55,5 @@ def _row(entry: BenchEntry, done: Bench) -> Row:
         row["relative_frobenius"] = verified.relative_frobenius
     if figures is not None:
         row |= asdict(figures)
-        low, high = figures.percent_of_cublas_low, figures.percent_of_cublas_high
-        if low is not None and high is not None:
-            row["interval"] = f"{low:.4g}..{high:.4g}"
+        row["interval"] = figures.interval("..")
     return row

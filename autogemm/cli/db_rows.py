@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from autogemm.config import Config
+from autogemm.splitting import splitting_of
 
 if TYPE_CHECKING:
     from autogemm.certificate import Certificate
@@ -101,8 +102,9 @@ ENTRY_TABLE: Columns = (
 )
 
 KERNEL: Columns = (
-    *("kernel_id", "source_sha256", "template_sha256", "family", "config", *PLACE, *PROBLEM),
-    *("l2", *SPEED, *RATIO, *ERRORS, *RESOURCES, "run_id", "measured_at", *ENVIRONMENT),
+    *("kernel_id", "source_sha256", "template_sha256", "family", "config", "arithmetic"),
+    *(*PLACE, *PROBLEM, "l2", *SPEED, *RATIO, *ERRORS, *RESOURCES, "run_id", "measured_at"),
+    *ENVIRONMENT,
     *("certificate", "certified_at", "checks"),
 )
 
@@ -177,9 +179,11 @@ def finals_rows(finals: Finals, problem: Problem) -> list[FlatRow]:
 
 
 def kernel_row(kernel: StoredKernel) -> FlatRow:
-    """Columns KERNEL."""
+    """Columns KERNEL; ``arithmetic`` of those that make FP32 of other products."""
     source = kernel.source
+    splitting = splitting_of(source.config)
     return {
+        "arithmetic": splitting.words if splitting is not None else None,
         **_place(kernel.device, kernel.problem, kernel.provenance),
         **_speed(kernel.problem, kernel.time_us),
         **_ratio(kernel.ratio, kernel.ratio_low, kernel.ratio_high),

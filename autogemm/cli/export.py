@@ -13,6 +13,7 @@ from autogemm.cli.options import db_option, dtype_option
 from autogemm.errors import CompilerMissingError, ExportError, NotFoundError, UsageError
 from autogemm.outcome import Provenance
 from autogemm.problem import Layout
+from autogemm.splitting import splitting_of
 
 if TYPE_CHECKING:
     from datetime import date
@@ -207,4 +208,6 @@ def summary(kernel: StoredKernel) -> str:
         parts.append(f"{kernel.problem.tflops(kernel.time_us):.1f} TFLOP/s")
     if kernel.ratio is not None:
         parts.append(f"{kernel.ratio:.3f} times the speed of cuBLAS")
+    if (splitting := splitting_of(kernel.source.config)) is not None:
+        parts.append(splitting.words)
     return ", ".join(parts)

@@ -74,9 +74,7 @@ def _rows(comparison: Comparison) -> list[Row]:
 
 
 def _row(one: Timed, comparison: Comparison) -> Row:
-    from autogemm.device_catalogue import roof_of
-
-    roof, flop_per_byte = roof_of(comparison.device, one.problem.dtype), one.metrics.flop_per_byte
+    roof, flop_per_byte = one.roof, one.metrics.flop_per_byte
     is_below_ridge = roof is not None and flop_per_byte < roof.ridge_flop_per_byte
     return {
         "kernel": one.kernel,

@@ -16,6 +16,7 @@ from autogemm.cli.options import (
     fix_option,
     problems_options,
 )
+from autogemm.cli.output import listing_options
 from autogemm.cli.tune_setup import is_typed, opened
 from autogemm.errors import AutogemmError, UsageError
 from autogemm.outcome import Objective
@@ -174,9 +175,9 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
 )
 @db_option
 @click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@listing_options
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
-def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
+def tune(as_json: bool, as_csv: bool, quiet: bool, db: str | None, **options: Any) -> None:
     """Find the fastest kernel for a problem on a GPU.
 
     Searches the legal configs of every family that fits, verifies and times each candidate, keeps
@@ -188,6 +189,9 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
     Several sizes, a preset or a file of problems are tuned one after the other, sharing what is
     compiled, and end in one table; problems that have a result of the same request are not tuned
     again.
+
+    --json has all of it but the single trials; --csv has a row for each finalist and for cuBLAS, or
+    of many problems one for each.
 
     \b
     Examples:
@@ -201,25 +205,31 @@ def tune(as_json: bool, quiet: bool, db: str | None, **options: Any) -> None:
       autogemm tune --preset transformer --budget 20s --cross
       autogemm tune --problems sizes.txt --layout nt --budget 30s
       autogemm tune --gpu recorded --size 1024 --json
+      autogemm tune --gpu recorded --size 1024 --csv > finals.csv
       autogemm tune --gpu recorded:cache.json.gz --size 4096
     """
     from autogemm.cli.problems import problems_from
 
+    if as_json and as_csv:
+        raise UsageError("--json and --csv exclude each other: choose one")
     # Before what takes a second to import.
     problems = problems_from(options)
-    from autogemm.cli.tune_report import print_result, result_as_json
+    from autogemm.cli.tune_facts import result_as_csv, result_as_json
+    from autogemm.cli.tune_report import print_result
     from autogemm.store import database_place
 
     with ExitStack() as stack:
         try:
             if len(problems) > 1:
-                _tune_many(stack, problems, options, db, quiet, as_json)
+                _tune_many(stack, problems, options, db, quiet, as_json, as_csv)
                 return
             request, result = _run(stack, problems[0], options, db, quiet)
         except KeyboardInterrupt:
             _exit_interrupted()
     if as_json:
         click.echo(result_as_json(result, database_place(db)))
+    elif as_csv:
+        click.echo(result_as_csv(result), nl=False)
     else:
         has_kernel = request.families[0].template_path is not None
         next_command = _export_command(result.run_id, db) if has_kernel else None
@@ -251,8 +261,9 @@ def _tune_many(  # noqa: PLR0913, PLR0917  # what the command was asked for
     db: str | None,
     quiet: bool,
     as_json: bool,
+    as_csv: bool,
 ) -> None:
-    from autogemm.cli.tune_many import SweepProgress, print_sweep, sweep_as_json
+    from autogemm.cli.tune_many import SweepProgress, print_sweep, sweep_as_csv, sweep_as_json
     from autogemm.store import database_place
     from autogemm.tuning import Sweeper
 
@@ -276,6 +287,8 @@ def _tune_many(  # noqa: PLR0913, PLR0917  # what the command was asked for
     show = (sweep, target.device.name, target.provenance, database_place(db))
     if as_json:
         click.echo(sweep_as_json(*show))
+    elif as_csv:
+        click.echo(sweep_as_csv(*show[:3]), nl=False)
     else:
         print_sweep(*show)
     if sweep.interrupted:

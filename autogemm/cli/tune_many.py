@@ -9,12 +9,18 @@ from typing import Any
 
 import click
 
-from autogemm.cli.output import print_table
+from autogemm.cli.output import print_table, rows_text
 from autogemm.cli.tune_progress import progress_listener
 from autogemm.outcome import FinalsEntry, Provenance
 from autogemm.tuning import Event, Notice, Step, Sweep, Swept, TuneRequest
 
 COLUMNS = ("size", "layout", "dtype", "time us", "TFLOP/s", "x cuBLAS", "family", "run", "trials")
+# Named as in the JSON.
+CSV_COLUMNS = (
+    *("gpu", "provenance", "size", "layout", "dtype", "run_id", "trials", "known", "family"),
+    *("config", "time_us", "tflops", "ratio", "ratio_low", "ratio_high", "confidence"),
+    *("relative_frobenius", "baseline_us", "baseline_relative_frobenius", "seconds", "error"),
+)
 
 
 @dataclass(slots=True)
@@ -89,6 +95,15 @@ def sweep_as_json(sweep: Sweep, device_name: str, provenance: Provenance, databa
     )
 
 
+def sweep_as_csv(sweep: Sweep, device_name: str, provenance: Provenance) -> str:
+    """A row for each problem; the config is JSON in a cell."""
+    where = {"gpu": device_name, "provenance": str(provenance)}
+    rows = [where | _facts(one) for one in sweep.problems]
+    for row in rows:
+        row["config"] = json.dumps(row["config"]) if row["config"] is not None else None
+    return rows_text(rows, CSV_COLUMNS, as_csv=True)
+
+
 def _row(swept: Swept) -> dict[str, Any]:
     problem, finals = swept.problem, swept.finals
     winner = finals.winner if finals is not None else None
@@ -127,6 +142,7 @@ def _facts(swept: Swept) -> dict[str, Any]:
         "ratio": winner.ratio if winner is not None else None,
         "ratio_low": interval[0] if interval is not None else None,
         "ratio_high": interval[1] if interval is not None else None,
+        "confidence": finals.confidence if finals is not None else None,
         "relative_frobenius": _error(winner) if winner is not None else None,
         "baseline_us": finals.baseline.median_us if finals is not None else None,
         "baseline_relative_frobenius": _error(finals.baseline) if finals is not None else None,

@@ -1,16 +1,21 @@
-"""What a tuning run found: a table and a few lines for people, JSON for scripts."""
+"""What a tuning run found: a table and a few lines for people."""
 
-import json
 from collections.abc import Collection
-from dataclasses import asdict
 from typing import Any
 
 import click
 
-from autogemm.certificate import Certificate
 from autogemm.cli.output import print_table
 from autogemm.config import label, shared_values
-from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, StopRule, Verification
+from autogemm.outcome import (
+    CONFIDENCE,
+    Finals,
+    FinalsEntry,
+    Outcome,
+    Provenance,
+    StopRule,
+    Verification,
+)
 from autogemm.tuning import TuneResult
 
 COLUMNS = (
@@ -58,6 +63,11 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
     print_table(rows, [name for name in COLUMNS if name not in superfluous], title=title)
     if shared:
         click.echo(f"all of them: {label(shared.items())}")
+    if finals.confidence is not None and finals.confidence < CONFIDENCE:
+        click.echo(
+            f"intervals are the extremes of {finals.rounds} rounds: they hold the true ratio with "
+            f"{100 * finals.confidence:.3g} %, not {100 * CONFIDENCE:.3g} %"
+        )
 
 
 def _row(
@@ -185,107 +195,3 @@ def _search_line(result: TuneResult) -> str:
 
 def _is_recorded(result: TuneResult) -> bool:
     return result.provenance is Provenance.RECORDED
-
-
-def result_as_json(result: TuneResult, database: str) -> str:
-    """The whole result but the single trials, which are in the database."""
-    problem = result.problem
-    best = result.best
-    return json.dumps(
-        {
-            "run_id": result.run_id,
-            "database": database,
-            "problem": problem.label,
-            "m": problem.m,
-            "n": problem.n,
-            "k": problem.k,
-            "layout": str(problem.layout),
-            "dtype": str(problem.dtype),
-            "gpu": result.device_name,
-            "provenance": str(result.provenance),
-            "objective": str(result.objective),
-            "max_error": result.max_error,
-            "stopped_by": str(result.stopped_by),
-            "interrupted": result.interrupted,
-            "trials": result.num_trials,
-            "resumed": result.num_resumed,
-            "reused": result.num_reused,
-            "pruned": result.num_pruned,
-            "legal_configs": result.num_legal,
-            "families": [
-                {
-                    "family": family.name,
-                    "legal_configs": family.num_legal,
-                    "trials": len(result.of_family(family.name)),
-                }
-                for family in result.families
-            ],
-            "counts": {str(status): count for status, count in result.counts.items()},
-            "search_s": result.search_s,
-            "finals_s": result.finals_s,
-            "trials_per_s": result.trials_per_s,
-            "gpu_busy": result.gpu_busy,
-            "best": _outcome_as_dict(result, best) if best is not None else None,
-            "finals": _finals_as_dict(result, result.finals) if result.finals else None,
-            "certificate": _certificate_as_dict(result.certificate),
-        },
-        indent=2,
-    )
-
-
-def _outcome_as_dict(result: TuneResult, outcome: Outcome) -> dict[str, Any]:
-    assert outcome.time_us is not None, "the best outcome has a time"
-    measurement = outcome.measurement
-    return {
-        "family": outcome.config.family,
-        "config": outcome.config.as_dict(),
-        "kernel_sha256": outcome.kernel_sha256,
-        "time_us": outcome.time_us,
-        "tflops": result.problem.tflops(outcome.time_us),
-        "energy_mj": measurement.energy_mj if measurement is not None else None,
-    }
-
-
-def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
-    return {
-        "rounds": finals.rounds,
-        "ties": len(finals.ties),
-        "baseline": _entry_as_dict(result, finals, finals.baseline),
-        "entries": [_entry_as_dict(result, finals, entry) for entry in finals.entries],
-        "disqualified": [
-            {"config": lost.config.as_dict(), "reason": lost.reason}
-            | {"kernel_sha256": lost.kernel_sha256}
-            for lost in finals.disqualified
-        ],
-    }
-
-
-def _certificate_as_dict(certificate: Certificate | None) -> dict[str, Any] | None:
-    if certificate is None:
-        return None
-    return {
-        "verdict": certificate.verdict,
-        "made_at": certificate.made_at.isoformat(),
-        "checks": [asdict(check) for check in certificate.checks],
-    }
-
-
-def _entry_as_dict(result: TuneResult, finals: Finals, entry: FinalsEntry) -> dict[str, Any]:
-    checked = entry.verification
-    return {
-        "name": entry.name,
-        "family": entry.config.family if entry.config is not None else None,
-        "config": entry.config.as_dict() if entry.config is not None else None,
-        "kernel_sha256": entry.kernel_sha256,
-        "time_us": entry.median_us,
-        "tflops": result.problem.tflops(entry.median_us),
-        "ratio": entry.ratio,
-        "ratio_low": entry.interval[0] if entry.interval else None,
-        "ratio_high": entry.interval[1] if entry.interval else None,
-        "tied": entry.tied,
-        "spread": finals.spread_of(entry),
-        "registers": entry.registers,
-        "energy_mj": entry.energy_mj,
-        "max_error_ratio": checked.max_error_ratio if checked else None,
-        "relative_frobenius": checked.relative_frobenius if checked else None,
-    }

@@ -284,6 +284,8 @@ def verified(
 
 def show(rows: list[dict[str, Any]], *, as_json: bool, as_csv: bool) -> None:
     """Print and raise when something failed, or when there was nothing to run."""
+    from autogemm.splitting import splitting_of
+
     if as_json or as_csv:
         cases = [case_row(row["on"], result) for row in rows for result in row["cases"]]
         print_rows(cases, CASE_COLUMNS, as_json=as_json, as_csv=as_csv)
@@ -301,6 +303,9 @@ def show(rows: list[dict[str, Any]], *, as_json: bool, as_csv: bool) -> None:
         raise UsageError("no hard problem is legal for any of these configs: nothing was run")
     if not (as_json or as_csv):
         click.echo(f"\n{total} cases passed, {sum(row['skipped'] for row in rows)} skipped")
+        how = (splitting_of(row["cases"][0].case.config) for row in rows if row["cases"])
+        for words in dict.fromkeys(one.words for one in how if one is not None):
+            click.echo(words)
 
 
 def case_row(place: str, result: CaseResult) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from autogemm.errors import ExportError
 from autogemm.outcome import CacheState, Environment, Provenance, Verification
 from autogemm.problem import Problem
 from autogemm.space import Family
+from autogemm.splitting import splitting_of
 from autogemm.stored_kernel import StoredKernel
 
 SIGNATURE = "// Written by autogemm "
@@ -105,6 +106,7 @@ def export_ptx(kernel: StoredKernel, ptx: str, written: date) -> str:
 def export_json(kernel: StoredKernel, written: date) -> str:
     """Config, problem, device, environment, measurement and source as one JSON object."""
     source, problem = kernel.source, kernel.problem
+    splitting = splitting_of(source.config)
     content = {
         "autogemm": __version__,
         "written": written.isoformat(),
@@ -112,6 +114,7 @@ def export_json(kernel: StoredKernel, written: date) -> str:
         "run_id": kernel.run_id,
         "family": source.family,
         "config": source.config.as_dict(),
+        "splitting": splitting.label if splitting is not None else None,
         "problem": {
             **asdict(problem),
             "layout": str(problem.layout),
@@ -166,6 +169,8 @@ def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:
         ("kernel", f"sha256 {source.sha256}"),
     ):
         yield from comment(f"{label + ':':9}", value)
+    if (splitting := splitting_of(source.config)) is not None:
+        yield from comment("made by: ", splitting.words)
     yield from _certificate(kernel.certificate)
 
 

@@ -54,7 +54,7 @@ class InstructionMix:
     ``tensor`` are products on tensor cores (mma.sync, wgmma); ``local`` are loads and stores of
     spilled registers. ``integer`` are integer arithmetic, addresses, comparisons and moves, also on
     the uniform datapath; ``control`` branches, barriers and waits. Every path through the loop is
-    counted, also one that is seldom taken.
+    counted, also one that is seldom taken. ``instructions_per_ffma`` is None without an FFMA.
     """
 
     instructions: int
@@ -67,7 +67,7 @@ class InstructionMix:
     integer: int
     control: int
     other: int
-    instructions_per_ffma: float
+    instructions_per_ffma: float | None
 
 
 def find_nvdisasm() -> Path | None:
@@ -199,7 +199,7 @@ def _mix(instructions: Iterable[str]) -> InstructionMix:
     return InstructionMix(
         instructions=total,
         **counts,
-        instructions_per_ffma=total / counts["ffma"] if counts["ffma"] else 0.0,
+        instructions_per_ffma=total / counts["ffma"] if counts["ffma"] else None,
     )
 
 

@@ -43,7 +43,8 @@ class Accesses:
     ``shared_wavefronts`` are cycles of the SM's shared memory, ``fma_clocks`` those that the
     block's multiply-adds need if nothing else limits; ``shared_share`` is their ratio, and near 1
     shared memory limits as much as arithmetic. The last two are None where the family has no BM
-    and BN, where blocks share tiles unevenly, and where nothing is known of the arithmetic's rate.
+    and BN, where tensor cores read shared memory themselves, where blocks share tiles unevenly, and
+    where nothing is known of the arithmetic's rate.
     """
 
     problem_label: str
@@ -82,7 +83,9 @@ def accesses(
     shared = [line for line in found if line.memory == "shared"]
     others = [line for line in found if line.memory != "shared"]
     wavefronts = round(sum(line.requests * line.cost for line in shared))
-    clocks = _fma_clocks(source.config, plan, problem, fma_per_clock)
+    # By wgmma tensor cores read shared memory themselves: no access of a thread shows it.
+    rate = None if "wgmma.mma_async" in source.text else fma_per_clock
+    clocks = _fma_clocks(source.config, plan, problem, rate)
     return Accesses(
         problem_label=problem.label,
         lines=lines,

@@ -26,6 +26,7 @@ from autogemm.kernel import CompiledKernel, KernelSource, LaunchPlan, Resources
 from autogemm.outcome import Provenance
 from autogemm.problem import Problem
 from autogemm.space import Family, Searched, broken_constraints, launch_plan
+from autogemm.splitting import splitting_of
 from autogemm.targets.emulator import Emulator
 
 
@@ -75,7 +76,9 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """The config's own time while searching, median of one run; ``of_peak`` of the dtype's most."""
+    """The config's own time while searching, median of one run; ``of_peak`` of the most that there
+    is of what it multiplies.
+    """
 
     time_us: float
     tflops: float
@@ -114,7 +117,14 @@ class Explanation:
             "peak_f32_tflops": self.device.peak_f32_tflops,
             "peak_bandwidth_gb_s": self.device.peak_bandwidth_gb_s,
         }
-        return {"family": self.config.family, **values, "problem": problem, "device": device}
+        splitting = splitting_of(self.config)
+        return {
+            "family": self.config.family,
+            "splitting": splitting.label if splitting is not None else None,
+            **values,
+            "problem": problem,
+            "device": device,
+        }
 
 
 def explain(request: Request, tools: Tools) -> Explanation:
@@ -142,12 +152,12 @@ def explain(request: Request, tools: Tools) -> Explanation:
         device=device,
         kernel_sha256=source.sha256,
         notes=_notes(request, source),
-        timing=_timing(request),
+        timing=_timing(request, config),
         compiled=compiled if isinstance(compiled, Missing) else compiled_facts(compiled, plan),
         main_loops=compiled if isinstance(compiled, Missing) else main_loops(compiled),
         residency=residencies,
         waves=_waves(device, plan, residencies),
-        accesses=_accesses(request, tools.emulator, source),
+        accesses=_accesses(request, config, tools.emulator, source),
         intensity=intensity(config, problem, device),
         neighbours=neighbours(
             Place(family, problem, device), config, resources, times, _compile_one(request, tools)
@@ -165,12 +175,12 @@ def _notes(request: Request, source: KernelSource) -> tuple[str, ...]:
     return ("the family has changed since this kernel was stored: this is what it emits today",)
 
 
-def _timing(request: Request) -> Timing | Missing:
+def _timing(request: Request, config: Config) -> Timing | Missing:
     times = request.times
     if isinstance(times, Missing):
         return times
     tflops = request.problem.tflops(times.own_us)
-    roof = roof_of(request.device, request.problem.dtype)
+    roof = roof_of(request.device, request.problem.dtype, config)
     return Timing(
         time_us=times.own_us,
         tflops=tflops,
@@ -208,26 +218,28 @@ def _waves(
 
 
 def _accesses(
-    request: Request, emulator: Emulator | Missing, source: KernelSource
+    request: Request, config: Config, emulator: Emulator | Missing, source: KernelSource
 ) -> Accesses | Missing:
-    family, config, device = request.family, request.config, request.device
+    family, device = request.family, request.device
     small = small_problem(family, config, request.problem, device)
     if broken_constraints(family, config, small, device):
         return Missing(f"the config is not legal for the small problem {small.label}")
     if render(family, config, small).sha256 != source.sha256:
         return Missing(f"the small problem {small.label} needs another source")
-    plan, rate = launch_plan(family, config, small), fma_per_clock(family, small, device)
+    plan, rate = launch_plan(family, config, small), fma_per_clock(family, config, small, device)
     return accesses(emulator, source, plan, small, rate)
 
 
-def fma_per_clock(family: Family, problem: Problem, device: Device) -> float | None:
-    """Multiply-adds of one SM per clock, on tensor cores for dtypes that they multiply.
+def fma_per_clock(family: Family, config: Config, problem: Problem, device: Device) -> float | None:
+    """Multiply-adds of one SM per clock, on tensor cores for dtypes that they multiply and where
+    FP32 is split, each of them by several products.
 
-    None where the card's rate is not known, and for emulated arithmetic, which computes each
-    multiply-add with several products.
+    None where the card's rate is not known, and for emulated arithmetic that does not say how.
     """
-    roof = roof_of(device, problem.dtype)
-    if roof is None or family.searched is Searched.WITH_EMULATION:
+    roof = roof_of(device, problem.dtype, config)
+    if roof is None:
+        return None
+    if family.searched is Searched.WITH_EMULATION and splitting_of(config) is None:
         return None
     return roof.peak_tflops * 1e6 / (2 * device.num_sms * device.sm_clock_mhz)
 

@@ -49,7 +49,7 @@ class Intensity:
 def intensity(config: Config, problem: Problem, device: Device) -> Intensity:
     """Of one config, by the names BM BN, WM WN, TM TN and REG_STAGES, as far as it has them."""
     # Where nothing is known of the card's tensor cores: against its FP32 cores.
-    roof = roof_of(device, problem.dtype)
+    roof = roof_of(device, problem.dtype, config)
     times_fp32 = roof.peak_tflops / device.peak_f32_tflops if roof is not None else 1.0
     dram_ridge = times_fp32 * device.peak_f32_tflops * 1e3 / device.peak_bandwidth_gb_s
     # Per SM and clock, so that neither counts.

@@ -7,6 +7,7 @@ from typing import Any
 from autogemm.explain.compiled import MainLoop
 from autogemm.explain.explanation import Explanation
 from autogemm.explain.missing import Missing
+from autogemm.splitting import multiplied, splitting_of
 
 Row = dict[str, Any]
 
@@ -33,15 +34,17 @@ class Table:
 
 def headline(explanation: Explanation) -> list[str]:
     """What is explained, and how fast it is."""
+    splitting = splitting_of(explanation.config)
     lines = [
         explanation.config.label,
         f"{explanation.problem.label} on {explanation.device.name}",
+        *([splitting.words] if splitting is not None else []),
         *(f"note: {note}" for note in explanation.notes),
     ]
     timing = explanation.timing
     if isinstance(timing, Missing):
         return [*lines, f"time: {timing.missing}"]
-    peak = f"{explanation.problem.dtype.ab.label.upper()} peak"
+    peak = f"{multiplied(explanation.problem.dtype, explanation.config)} peak"
     share = f"{timing.of_peak:.0%} of the card's {peak}, " if timing.of_peak is not None else ""
     return [
         *lines,

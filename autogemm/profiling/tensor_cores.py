@@ -6,7 +6,7 @@ from autogemm.device_catalogue import roof_of
 from autogemm.profile import Profile
 from autogemm.profiling import counters as names
 from autogemm.profiling.finding import NEAR_PERCENT, Finding, memory_levels, own_parameters
-from autogemm.splitting import splitting_of
+from autogemm.splitting import multiplied, splitting_of
 
 # Less of the roof for the same use of the pipe: it works on what the result does not need, or
 # below its rate.
@@ -63,10 +63,10 @@ def _share_of_roof(profile: Profile) -> tuple[str, float | None]:
     """The roof's name, and how many percent of it the result's own products are; None where the
     cycles or the card's rate are not known.
     """
-    problem, device, splitting = profile.problem, profile.device, splitting_of(profile.config)
-    name = str(splitting) if splitting is not None else problem.dtype.ab.label.upper()
+    problem, device = profile.problem, profile.device
+    name = multiplied(problem.dtype, profile.config)
     cycles = dict(profile.counters).get(names.CYCLES)
-    roof = roof_of(device, problem.dtype, splitting)
+    roof = roof_of(device, problem.dtype, profile.config)
     if not cycles or roof is None:
         return name, None
     flops_per_clock = 1e6 * roof.peak_tflops / device.sm_clock_mhz

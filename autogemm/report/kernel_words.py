@@ -6,7 +6,6 @@ from itertools import pairwise
 from autogemm.analysis import Comparison, Timed
 from autogemm.benchmark import BASELINE, KernelKind
 from autogemm.device import Device
-from autogemm.device_catalogue import roof_of
 from autogemm.ladder import rungs
 from autogemm.roofline import Ceilings
 
@@ -66,7 +65,7 @@ def limits_of_kernels(comparison: Comparison) -> list[str]:
     for size, each in _by_size(comparison):
         best = _best_own(each)
         share, flop_per_byte = best.metrics.percent_of_roof, best.metrics.flop_per_byte
-        roof = roof_of(comparison.device, best.problem.dtype)
+        roof = best.roof
         if share is None or roof is None:
             continue
         what = "memory" if flop_per_byte < roof.ridge_flop_per_byte else "arithmetic"

@@ -128,16 +128,13 @@ def _figures(comparison: Comparison) -> tuple[Table, ...]:
 
 def _figure(one: Timed) -> dict[str, Any]:
     found = one.metrics
-    low, high = found.percent_of_cublas_low, found.percent_of_cublas_high
     return {
         "kernel": one.kernel,
         "dtype": one.problem.dtype.label,
         "time us": found.time_us,
         "GFLOP/s": found.gflops,
         "% of cuBLAS": found.percent_of_cublas,
-        "interval": f"{low:.4g} to {high:.4g}"
-        if low is not None and high is not None and low < high
-        else None,
+        "interval": found.interval(" to "),
         "x naive": found.speedup_over_naive,
         "GB/s": found.bandwidth_gb_s,
         "FLOP/byte": found.flop_per_byte,

@@ -4,7 +4,8 @@ import statistics
 
 from autogemm.analysis import RunTrials
 from autogemm.explain import Explanation, Missing
-from autogemm.outcome import FinalsEntry, StopRule
+from autogemm.outcome import Finals, FinalsEntry, StopRule
+from autogemm.splitting import multiplied
 
 # Shares below which a loss is not worth a sentence.
 WORTH_SAYING = 0.02
@@ -35,7 +36,7 @@ def outcome_words(trials: RunTrials) -> list[str]:
         f"A config of {family} won: {winner.median_us:.4g} us, "
         f"{problem.tflops(winner.median_us):.4g} TFLOP/s, {how} on {trials.run.spec.device.name}."
     )
-    return [won, _margin(winner, finals.baseline), *_ties(trials), _search_words(trials)]
+    return [won, _margin(winner, finals), *_ties(trials), _search_words(trials)]
 
 
 def _best_of_search(trials: RunTrials) -> list[str]:
@@ -48,15 +49,16 @@ def _best_of_search(trials: RunTrials) -> list[str]:
     ]
 
 
-def _margin(winner: FinalsEntry, baseline: FinalsEntry) -> str:
-    ratio = winner.ratio
+def _margin(winner: FinalsEntry, finals: Finals) -> str:
+    ratio, baseline = winner.ratio, finals.baseline
     against = f"cuBLAS takes {baseline.median_us:.4g} us: "
     if baseline.tied:
         return f"{against}no difference between the two was shown."
     interval = ""
-    if winner.interval is not None:
+    if finals.confidence is not None:
         interval = (
-            f" (95 % interval of paired rounds {winner.ratio_low:.3f} to {winner.ratio_high:.3f})"
+            f" ({100 * finals.confidence:.3g} % interval of paired rounds "
+            f"{winner.ratio_low:.3f} to {winner.ratio_high:.3f})"
         )
     word = "faster" if ratio > 1 else "slower"
     return f"{against}the winner is {abs(ratio - 1):.1%} {word}{interval}."
@@ -106,7 +108,7 @@ def _peak(explained: Explanation) -> list[str]:
     if not isinstance(timing, Missing) and timing.of_peak is not None:
         found.append(
             f"It computes at {timing.of_peak:.0%} of the card's "
-            f"{explained.problem.dtype.ab.label.upper()} peak of "
+            f"{multiplied(explained.problem.dtype, explained.config)} peak of "
             f"{timing.tflops / timing.of_peak:.3g} TFLOP/s at the highest clock."
         )
     dram = explained.intensity.levels[0]

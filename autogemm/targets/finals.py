@@ -13,14 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autogemm.config import Config
-from autogemm.outcome import FinalsEntry, Objective, Verification, relative_spread
+from autogemm.outcome import (
+    CONFIDENCE,
+    MIN_BOOTSTRAP_ROUNDS,
+    FinalsEntry,
+    Objective,
+    Verification,
+    relative_spread,
+)
 
 Floats = NDArray[np.float64]
 
-CONFIDENCE = 0.95
 NUM_RESAMPLES = 2000
-# Below this many rounds a bootstrap of the median says less than the extremes do.
-MIN_BOOTSTRAP_ROUNDS = 6
 # Spreads closer than this count as the same: 0.1 % of the time.
 SPREAD_STEP = 0.001
 
@@ -143,7 +147,8 @@ def paired_ratio(
     Both have one figure of each round.
 
     The interval is a percentile bootstrap over rounds (Efron and Tibshirani, An Introduction to
-    the Bootstrap, 1993, chapter 13); with few rounds it is the smallest and largest ratio.
+    the Bootstrap, 1993, chapter 13). With few rounds it is the smallest and the largest ratio, and
+    holds the true one less often: `autogemm.outcome.confidence_of`.
     """
     ratios = np.asarray(over) / np.asarray(under)
     if len(ratios) < MIN_BOOTSTRAP_ROUNDS:

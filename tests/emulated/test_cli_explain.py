@@ -71,7 +71,7 @@ def test_a_bulk_copy_counts_every_sector_that_it_brings() -> None:
     found = json.loads(result.stdout)["accesses"]
     copies = [line for line in found["lines"] if "copy_bulk(" in line["text"]]
     assert {line["per_request"] for line in copies} == {16384 / 32}
-    # Emulated: nothing is known of the clocks of its products.
+    # Tensor cores read shared memory themselves here: what threads ask of it says nothing.
     assert (found["fma_clocks"], found["shared_share"]) == (None, None)
 
 

@@ -1,5 +1,7 @@
 """The figures of a benchmark, recomputed by hand."""
 
+from dataclasses import replace
+
 import pytest
 from bench_samples import entries
 from store_samples import H100
@@ -26,6 +28,25 @@ def test_figures_of_one_kernel() -> None:
     assert found.speedup_over_naive == 12.5
     # The ridge is at 20 FLOP a byte: arithmetic bounds it.
     assert found.percent_of_roof == pytest.approx(100 * 0.2097152 / 60)
+
+
+def test_an_interval_of_few_rounds_says_what_it_is_worth() -> None:
+    all_entries = entries("1024")
+    own, cublas = all_entries[2], all_entries[3]
+    few = metrics(own, all_entries, ROOF)
+    assert few is not None
+    assert (few.confidence, few.interval("..")) == (0.75, "122.5..127.5 (75 %)")
+    # A baseline that sat later rounds out leaves fewer of both.
+    longer = replace(own, samples_us=own.samples_us * 3)
+    beside = (longer, cublas)
+    assert (found := metrics(longer, beside, ROOF)) is not None
+    assert found.confidence == 0.75
+    beside = (longer, replace(cublas, samples_us=cublas.samples_us * 2))
+    assert (found := metrics(longer, beside, ROOF)) is not None
+    assert (found.confidence, found.interval(" to ")) == (0.95, "122.5 to 127.5")
+    without = metrics(replace(own, ratio=None, ratio_low=None, ratio_high=None), all_entries, ROOF)
+    assert without is not None
+    assert (without.confidence, without.interval("..")) == (None, None)
 
 
 def test_memory_is_the_roof_below_the_ridge() -> None:

@@ -1,5 +1,7 @@
 """`autogemm tune` as it is typed: options, errors, and what is printed."""
 
+import csv
+import io
 import json
 import re
 from pathlib import Path
@@ -133,6 +135,18 @@ def test_a_run_on_a_card(family: str, fake_card: FakeTarget) -> None:
     assert fake_card.closed
 
 
+def test_the_extremes_of_few_rounds_are_not_called_95_percent(
+    family: str, fake_card: FakeTarget
+) -> None:
+    few = ("--family", family, "--size", "1024", "--trials", 5, "--rounds")
+    said = "intervals are the extremes of 3 rounds: they hold the true ratio with 75 %, not 95 %"
+    assert said in invoke(*few, 3).stdout
+    assert "intervals are" not in invoke(*few, 6, "--fresh").stdout
+    for rounds, confidence in ((3, 0.75), (5, 0.9375), (6, 0.95)):
+        facts = json.loads(invoke(*few, rounds, "--fresh", "--json").stdout)
+        assert facts["finals"]["confidence"] == confidence
+
+
 def test_json_is_the_only_thing_on_stdout(family: str, fake_card: FakeTarget) -> None:
     result = invoke("--family", family, "--size", "1024", "--trials", 20, "--json")
     assert result.exit_code == 0, result.output
@@ -143,6 +157,37 @@ def test_json_is_the_only_thing_on_stdout(family: str, fake_card: FakeTarget) ->
     assert facts["finals"]["entries"][0]["ratio"] >= facts["finals"]["entries"][1]["ratio"]
     assert facts["best"]["time_us"] == facts["finals"]["entries"][0]["time_us"]
     assert facts["counts"] == {"ok": 20}
+
+
+def test_csv_has_a_row_for_each_finalist_and_the_baseline(
+    family: str, fake_card: FakeTarget
+) -> None:
+    asked = ("--family", family, "--size", "1024", "--trials", 20, "--finalists", 3, "--fresh")
+    result = invoke(*asked, "--csv")
+    assert result.exit_code == 0, result.output
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert [row["place"] for row in rows] == ["1", "2", "3", ""]
+    facts = json.loads(invoke(*asked, "--json").stdout)
+    finals = facts["finals"]
+    for row, entry in zip(rows, [*finals["entries"], finals["baseline"]], strict=True):
+        # Every figure of the JSON is there, with the same name and in full precision.
+        assert entry.keys() < row.keys()
+        assert float(row["time_us"]) == entry["time_us"]
+        assert float(row["ratio"]) == entry["ratio"]
+        assert (json.loads(row["config"]) if row["config"] else None) == entry["config"]
+        assert row["kernel_sha256"] == entry["kernel_sha256"]
+        assert (row["gpu"], row["m"], row["provenance"]) == (facts["gpu"], "1024", "measured")
+        assert (row["rounds"], row["confidence"]) == ("30", "0.95")
+    assert (rows[-1]["name"], rows[-1]["ratio"]) == ("cuBLAS", "1.0")
+
+
+def test_json_and_csv_exclude_each_other_before_anything_runs(
+    family: str, fake_card: FakeTarget
+) -> None:
+    result = invoke("--family", family, "--size", "1024", "--json", "--csv")
+    assert result.exit_code == 2
+    assert "choose one" in result.stderr
+    assert not fake_card.measured
 
 
 def test_how_kernels_are_timed_is_passed_on_and_stored(

@@ -1,5 +1,7 @@
 """autogemm tune for several problems: what is asked for, what is printed, what is refused."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -94,6 +96,13 @@ def test_a_line_for_each_and_one_table(tmp_path: Path) -> None:
     found = json.loads(again.stdout)
     assert [one["known"] for one in found["problems"]] == [True, True]
     assert found["provenance"] == "recorded"
+    # And as CSV: a row for each problem, the same figures.
+    as_csv = run(tmp_path, "--size", "1024", "--size", "4096x256x1024", "--csv").stdout
+    rows = list(csv.DictReader(io.StringIO(as_csv)))
+    assert rows[0].keys() == {*found["problems"][0].keys(), "gpu", "provenance"}
+    for row, one in zip(rows, found["problems"], strict=True):
+        assert (row["size"], float(row["ratio"])) == (one["size"], one["ratio"])
+        assert json.loads(row["config"]) == one["config"]
     # As in the JSON of one problem: a script reads both.
     single = json.loads(run(tmp_path, "--size", "1024", "--json").stdout)
     assert {"time_us", "tflops", "ratio"} <= single["finals"]["entries"][0].keys()

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from autogemm.config import Config
 from autogemm.device_catalogue import (
     CATALOGUE_PATH,
     find_device,
@@ -126,9 +127,9 @@ def test_every_card_says_where_its_figures_come_from() -> None:
 )
 def test_emulated_fp32_has_the_roof_of_its_products(splitting: Splitting, of_tf32: float) -> None:
     device = find_device("h100")
-    roof, tf32 = roof_of(device, DType.F32, splitting), roof_of(device, DType.TF32)
+    config = Config.of("any", {"SPLIT": splitting.label})
+    roof, tf32 = roof_of(device, DType.F32, config), roof_of(device, DType.TF32)
     assert roof is not None
     assert tf32 is not None
     assert roof.peak_tflops == pytest.approx(of_tf32 * tf32.peak_tflops)
     assert roof.bandwidth_gb_s == tf32.bandwidth_gb_s
-    assert roof_of(find_device("v100"), DType.F32, Splitting.TF32X3) is None

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autogemm.outcome import Finals, Objective, Provenance
-from autogemm.targets.finals import Contestant, decide
+from autogemm.outcome import Finals, Objective, Provenance, confidence_of
+from autogemm.targets.finals import Contestant, decide, paired_ratio
 
 ROUNDS = 30
 
@@ -76,6 +76,18 @@ def test_few_rounds_give_the_extremes() -> None:
     baseline = Contestant("cuBLAS", None, "", (100.0, 110.0, 120.0))
     entries, _ = decide(baseline, [Contestant("x", None, "x", (100.0, 100.0, 100.0))], seed=0)
     assert (entries[0].ratio_low, entries[0].ratio, entries[0].ratio_high) == (1.0, 1.1, 1.2)
+
+
+@pytest.mark.parametrize("rounds", range(1, 6))
+def test_the_extremes_of_few_rounds_hold_the_true_ratio_as_often_as_is_said(rounds: int) -> None:
+    generator = np.random.default_rng(rounds)
+    covered = 0
+    for _ in range(1000):
+        times = 1.03 * generator.lognormal(0.0, 0.01, rounds)  # its median is 1.03
+        found = paired_ratio(times, np.ones(rounds), seed=0)
+        covered += found.low <= 1.03 <= found.high
+    assert covered / 1000 == pytest.approx(confidence_of(rounds), abs=0.04)
+    assert confidence_of(rounds) < confidence_of(6) == 0.95
 
 
 @pytest.mark.parametrize(

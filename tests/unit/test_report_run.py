@@ -96,7 +96,11 @@ def test_words_say_who_won_and_by_how_much() -> None:
     assert words[0] == (
         "A config of sgemm_simt won: 2605 us, 52.76 TFLOP/s, measured on NVIDIA H100 80GB HBM3."
     )
-    assert "the winner is 2.0% faster (95 % interval of paired rounds 1.010 to 1.030)" in words[1]
+    assert "the winner is 2.0% faster (75 % interval of paired rounds 1.010 to 1.030)" in words[1]
+    finals = trials.run.finals
+    assert finals is not None
+    many = replace(trials.run, finals=replace(finals, rounds=30))
+    assert "(95 % interval" in outcome_words(RunTrials(many, trials.trials))[1]
     assert "300 configs were tried, 297 ran" in words[-1]
     run = replace(trials.run, finals=None)
     assert "no finals" in outcome_words(RunTrials(run, trials.trials))[0]
