@@ -47,6 +47,7 @@ EMULATED_SHAPES = ("1024", "2048", "4096", "8192")
 @click.option("--trials", default=150, help="Trials a shape.")
 @click.option("--budget", default="20s", help="Search time a shape.")
 @click.option("--rounds", default=30, help="Rounds of the finals.")
+@click.option("--finalists", default=8, help="Kernels in the finals.")
 @click.option("--max-error", default="", help="As of autogemm tune: a number, or cublas.")
 @click.option("--commit", default="", help="Which commit this is, for the record.")
 @click.option("--draw", type=click.Path(dir_okay=False, exists=True), help="Only draw this file.")
@@ -128,6 +129,7 @@ def _tuned(shapes: Sequence[str], database: Path, options: dict[str, Any]) -> li
         command += ["--size", shape]
     command += ["--dtype", options["dtype"], "--trials", str(options["trials"])]
     command += ["--budget", options["budget"], "--rounds", str(options["rounds"])]
+    command += ["--finalists", str(options["finalists"])]
     if options["emulation"]:
         command += ["--allow-emulation", "--max-error", "cublas"]
     elif options["max_error"]:
