@@ -73,6 +73,14 @@ def rules_of(form: TensorMapForm) -> list[ConstraintForm]:
             turned = f"{swizzle} == 0 or {turned}"
         because = "a swizzle turns 32, 64 or 128 bytes, which is a row of the box"
         rules.append((turned, because))
+    if form.matrix == "C":
+        # As seen on an H100: where a row ends within a piece, its rest is written, too.
+        rules.append(
+            (
+                f"N * {num_bytes} % {ALIGNMENT_BYTES} == 0",
+                f"TMA writes pieces of {ALIGNMENT_BYTES} bytes as a whole, beyond the end of a row",
+            )
+        )
     if form.matrix == "workspace":
         rules.append(
             (

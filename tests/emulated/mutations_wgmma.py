@@ -1,5 +1,7 @@
 """Bugs to plant in the emitted kernels of gemm_wgmma; see mutations.py."""
 
+from dataclasses import replace
+
 from mutations import Base, Mutation
 from mutations_tensor import problems
 
@@ -13,6 +15,13 @@ TILE: dict[str, Value] = {
     **{"GROUP_M": 4, "BLOCKS": 0},
 }
 
+
+def written_by_tma(layout: Layout, multiple: int, dtype: DType) -> tuple[Problem, ...]:
+    """Edges everywhere, but rows of C are whole pieces of 16 bytes."""
+    ragged = problems(layout, multiple, dtype)
+    return tuple(replace(one, n=one.ldc) for one in ragged)
+
+
 # C whose rows begin at even elements, with its old values, too; and at odd ones.
 PARTS = (
     Problem(259, 67, 200, Layout.TN, DType.F16, lda=264, ldb=72, ldc=68),
@@ -23,7 +32,7 @@ PARTS = (
 # Few blocks, so that each walks over several tiles and its ring goes round.
 WGMMA_BASES: dict[str, Base] = {
     "wgmma": Base(
-        TILE | {"BN": 128}, problems(Layout.NN, 8, DType.BF16), "gemm_wgmma", num_blocks=2
+        TILE | {"BN": 128}, written_by_tma(Layout.NN, 8, DType.BF16), "gemm_wgmma", num_blocks=2
     ),
     # Tiles of four slabs, and of one, which are fewer than boxes.
     "wgmma overlapped": Base(
@@ -37,18 +46,21 @@ WGMMA_BASES: dict[str, Base] = {
     ),
     "wgmma in turns": Base(
         TILE | {"SCHEDULE": "turns", "BOX_M": 16, "GROUP_M": 1},
-        problems(Layout.NT, 8, DType.F16_F32),
+        written_by_tma(Layout.NT, 8, DType.F16_F32),
         "gemm_wgmma",
         num_blocks=2,
     ),
     "wgmma in clusters": Base(
         TILE | {"CLUSTER_M": 2, "CLUSTER_N": 2},
-        problems(Layout.TT, 8, DType.BF16),
+        written_by_tma(Layout.TT, 8, DType.BF16),
         "gemm_wgmma",
         num_blocks=4,
     ),
     "wgmma by registers": Base(
-        TILE | {"C_BUFFERS": 2}, problems(Layout.NN, 4, DType.TF32), "gemm_wgmma", num_blocks=2
+        TILE | {"C_BUFFERS": 2},
+        written_by_tma(Layout.NN, 4, DType.TF32),
+        "gemm_wgmma",
+        num_blocks=2,
     ),
     # Two groups multiply: what one is done with the other may still read. Each has two row tiles,
     # of which a share is half of one; of two rows of tiles, and of two columns, the last is short.

@@ -6,10 +6,11 @@ import pytest
 from hopper import PROBLEMS, tiny_wgmma
 
 from autogemm.codegen import render
+from autogemm.device_catalogue import find_device
 from autogemm.dtypes import DType
 from autogemm.kernel import KernelSource
 from autogemm.problem import Layout, Problem
-from autogemm.space import launch_plan
+from autogemm.space import broken_constraints, launch_plan
 from autogemm.targets.emulator import Emulator, Mode, RunOptions
 
 pytestmark = pytest.mark.emulated
@@ -24,6 +25,18 @@ def test_each_way_to_store_operands_is_right(emulator: Emulator, problem: Proble
         assert report.ok, report.message
     fast = emulator.run(source, plan, problem, RunOptions(mode=Mode.FAST))
     assert fast.ok, fast.message
+
+
+def test_rows_that_end_within_16_bytes_are_written_beyond_their_end(emulator: Emulator) -> None:
+    """As the card does it: padding, or what else lies there, is overwritten."""
+    family = tiny_wgmma()
+    problem = Problem(72, 133, 88, Layout.NT, DType.BF16, ldc=136)
+    config = family.seeds[0]
+    assert broken_constraints(family, config, problem, find_device("h100"))
+    plan = launch_plan(family, config, problem)
+    report = emulator.run(render(family, config, problem), plan, problem, RunOptions(Mode.FAST))
+    assert not report.ok
+    assert "padding between rows" in report.message
 
 
 PROBLEM = Problem(72, 136, 200, Layout.NN, DType.BF16)

@@ -5,7 +5,7 @@
 // TMA brings slabs of A and B into a ring in shared memory; warpgroups multiply them.
 //
 // Valid for:
-//   M, N, K: any
+//   M, K: any; N: multiples of 4, since TMA writes C in pieces of 16 bytes
 //   A, B: aligned to 16 bytes, lda and ldb multiples of 4
 //   C: aligned to 16 bytes, ldc a multiple of 4
 

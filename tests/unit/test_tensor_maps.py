@@ -57,7 +57,8 @@ def test_a_map_has_the_element_type_of_its_matrix(tmp_path: Path) -> None:
     ("old", "new", "problem", "because"),
     [
         ("", "", Problem(64, 64, 66), "map_a: TMA moves rows that begin at multiples of 16 bytes"),
-        ("", "", Problem(64, 66, 64), "map_c: TMA moves rows that begin at multiples of 16 bytes"),
+        ("", "", Problem(64, 64, 64, ldc=66), "map_c: TMA moves rows that begin at multiples"),
+        ("", "", Problem(64, 66, 64, ldc=68), "map_c: TMA writes pieces of 16 bytes as a whole"),
         ("[8, BM]", "[8, 5 * BM]", SQUARE, "map_a: a box of TMA has 1 to 256"),
         ("[32, WM]", "[6, WM]", SQUARE, "map_c: a row of a box is a multiple"),
         ("16 * columns", "48", SQUARE, "map_a: a swizzle turns 32, 64 or 128 bytes"),

@@ -200,7 +200,7 @@ inline bool may_overtake(const Access& store, uint32_t floor) {
 
 inline void check_source(const BulkCopy& copy) {
     if (copy.tile.map != nullptr) {
-        for_each_row(copy.tile, [&](const char* from, uint32_t bytes, uint32_t) {
+        for_each_row(copy.tile, false, [&](const char* from, uint32_t bytes, uint32_t) {
             access(from, bytes, kUnalignedRead, copy.pc);
         });
         return;
@@ -269,7 +269,7 @@ inline void for_each_shared_word(const TileStore& store, Visit&& visit) {
 
 template <class Visit>
 inline void for_each_global_word(const TileStore& store, Visit&& visit) {
-    for_each_row(store.tile, [&](char* to, uint32_t bytes, uint32_t) {
+    for_each_row(store.tile, true, [&](char* to, uint32_t bytes, uint32_t) {
         const Region region = known_region(to);
         if (region > Region::kWorkspace) {
             return;  // reported when it was issued
@@ -296,7 +296,7 @@ void shadow_tile_store_issued(const TileStore& store) {
         touch_word(shadow, index, {region, pc, true, false, false});
         ++word.being_read;
     });
-    for_each_row(store.tile, [&](char* to, uint32_t bytes, uint32_t) {
+    for_each_row(store.tile, true, [&](char* to, uint32_t bytes, uint32_t) {
         access(to, bytes, kUnalignedWrite, pc);
     });
     for_each_global_word(store, [](Word& word) { word.in_flight = true; });

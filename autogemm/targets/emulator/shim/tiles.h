@@ -43,13 +43,16 @@ inline void round_to_tf32(char* at) {
 }
 
 // Calls visit(first byte in the matrix, bytes, offset in the tile) for the part of each row of a tile
-// that lies in the matrix.
+// that lies in the matrix; of one that is written also the rest of the last 16 bytes, which the card
+// writes with them.
 template <class Visit>
-inline void for_each_row(const Tile& tile, Visit&& visit) {
+inline void for_each_row(const Tile& tile, bool is_written, Visit&& visit) {
     const TensorMapSpec& map = *tile.map;
     const int64_t size = element_bytes(map);
     const int64_t first = std::max<int64_t>(tile.column, 0);
-    const int64_t end = std::min<int64_t>(int64_t{tile.column} + map.box_columns, map.columns);
+    const int64_t piece = is_written ? 16 / size : 1;
+    const int64_t columns = (map.columns + piece - 1) / piece * piece;
+    const int64_t end = std::min<int64_t>(int64_t{tile.column} + map.box_columns, columns);
     char* const base = buffers[map.region].begin + map.offset_bytes;
     for (int64_t i = 0; i < map.box_rows && first < end; ++i) {
         const int64_t row = tile.row + i;
@@ -76,7 +79,7 @@ void load_tile(const Tile& tile, Block& owner, char* shared) {
     for (uint32_t offset = 0; offset < tile_bytes(map); offset += size) {
         put(offset, nullptr, size);
     }
-    for_each_row(tile, [&](const char* from, uint32_t bytes, uint32_t offset) {
+    for_each_row(tile, false, [&](const char* from, uint32_t bytes, uint32_t offset) {
         for (uint32_t i = 0; i < bytes; i += size) {
             put(offset + i, from + i, size);
         }
@@ -85,7 +88,7 @@ void load_tile(const Tile& tile, Block& owner, char* shared) {
 
 inline void store_tile(const TileStore& store) {
     const uint32_t size = element_bytes(*store.tile.map);
-    for_each_row(store.tile, [&](char* to, uint32_t bytes, uint32_t offset) {
+    for_each_row(store.tile, true, [&](char* to, uint32_t bytes, uint32_t offset) {
         for (uint32_t i = 0; i < bytes; i += size) {
             memcpy(to + i, swizzled(store.shared + offset + i, store.tile.map->swizzle_bytes), size);
         }
