@@ -50,6 +50,7 @@ HARD_SHAPES: tuple[HardShape, ...] = (
     HardShape("exactly one tile, alpha and beta", (1, 0), (1, 0), (1, 0), 0, 0.5, 1.0),
     HardShape("many slabs, no edge", (2, 0), (2, 0), (7, 0)),
     HardShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4),
+    HardShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4, 0.5, -1.0),
     HardShape("odd rows, unaligned, alpha and beta", (2, 3), (1, 1), (3, 1), 1, -1.25, 0.5),
     HardShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, 1.0, -0.5),
     HardShape("only M has an edge", (0, 3), (2, 0), (5, 0)),
@@ -74,7 +75,7 @@ def hard_problems(
     shapes = HARD_SHAPES
     if stages > 1:
         why = "a ring of slabs goes round twice"
-        shapes = (*shapes, HardShape(why, (0, 3), (0, 5), (rounds_of(stages), -3), 4))
+        shapes = (*shapes, HardShape(why, (0, 3), (0, 8), (rounds_of(stages), -3), 4))
     problems = [shape.problem(tile, layout, dtype) for shape in shapes for layout in layouts]
     return tuple(sorted(problems, key=lambda problem: problem.flops))
 
