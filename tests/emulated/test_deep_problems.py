@@ -21,7 +21,7 @@ DEVICE = find_device("h100")
 WGMMA = load_family("gemm_wgmma")
 SMALL: dict[str, Value] = {
     **{"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 2, "C_BUFFERS": 1, "GROUP_M": 1},
-    "BLOCKS": 0,
+    **{"BLOCKS": 0, "EPILOGUE": "behind"},
 }
 CONFIG = Config.of("gemm_wgmma", WGMMA.seeds[0].as_dict() | SMALL)
 
@@ -37,6 +37,10 @@ def depths(family: Family, config: Config, dtype: DType) -> set[int]:
 @pytest.mark.parametrize("dtype", [DType.BF16, DType.TF32])
 @pytest.mark.parametrize("config", WGMMA.seeds, ids=lambda config: config.label)
 def test_some_problems_fill_every_slot_of_a_ring_three_times(config: Config, dtype: DType) -> None:
+    large = Problem(4096, 4096, 4096, Layout.NT, dtype)
+    if broken_constraints(WGMMA, config, large, DEVICE):
+        assert config.as_dict().get("EPILOGUE") == "overlapped"
+        pytest.skip("for elements of 16 bits")
     slab = 128 // dtype.size_bytes * int(config["SPLIT_K"])
     stages = stages_of(config)
     assert tile_of(WGMMA, config, DEVICE, dtype)[2] == slab
