@@ -13,8 +13,9 @@ pytestmark = pytest.mark.emulated
 
 
 def cut_down(case: GoldenCase) -> Problem:
-    # A kernel without BK steps through K by something that divides 64.
-    values = {"BK": 64} | case.config.as_dict()
+    # A kernel without BK steps through K by something that divides 64, each of its parts.
+    values = case.config.as_dict()
+    values = {"BK": 64 * int(values.get("SPLIT_K", 1))} | values
     bm, bn, bk = (int(values[name]) for name in ("BM", "BN", "BK"))
     return reduced(case.problem, (bm, bn, bk))
 
