@@ -73,6 +73,27 @@ def test_a_family_goes_the_whole_way(target: CudaTarget, tmp_path: Path) -> None
     run("./best", "200", "136", "72", "--rounds", "0")  # verifies itself
 
 
+@pytest.mark.parametrize(
+    ("family", "dtype"),
+    [
+        ("gemm_wgmma", "bf16"),
+        ("gemm_wgmma", "tf32"),
+        ("gemm_mma", "f16"),
+        ("sgemm_emulated_wgmma", "f32"),
+        ("sgemm_skinny", "f32"),
+    ],
+)
+def test_winners_of_families_that_ship_are_certified(
+    target: CudaTarget, tmp_path: Path, family: str, dtype: str
+) -> None:
+    command = [sys.executable, "-m", "autogemm", "tune", "--require-gpu", "--size", "1024"]
+    command += ["--family", family, "--dtype", dtype, "--trials", "2", "--rounds", "6"]
+    command += ["--db", str(tmp_path / "a.db"), *(["--allow-emulation"] * (dtype == "f32"))]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "checked: card passed" in done.stdout
+
+
 def test_gemm_of_arrays_that_move(
     target: CudaTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
