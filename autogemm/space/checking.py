@@ -78,6 +78,7 @@ def family_of(
         searched=Searched(form.searched),
         tensor_maps=tensor_maps,
         needs_sm_90a=form.architectures == _SM_90A,
+        retired=check.retired(),
     )
 
 
@@ -108,6 +109,12 @@ class _Check:
                         f"unknown element type {label!r}; known: {', '.join(known)}",
                     )
         return {operand: tuple(labels) for operand, labels in self._form.dtypes.items()}
+
+    def retired(self) -> dict[str, Value]:
+        """None of them is a name of today."""
+        for name in self._form.retired:
+            self._check_free(f"retired.{name}", name)
+        return dict(self._form.retired)
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Their values are distinct and of one type."""

@@ -1,7 +1,7 @@
 """A family of kernels as values: parameters, derived quantities, constraints, launches, seeds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 
@@ -128,10 +128,13 @@ class Family:
     tensor_maps: tuple[TensorMapRule, ...] = ()
     needs_sm_90a: bool = False
     """Whether every kernel is for the target sm_90a."""
+    retired: Mapping[str, Value] = field(default_factory=dict)
+    """Parameters of before, and the value with which a config says what is emitted today."""
 
     def completed(self, config: Config) -> Config:
         """The config in the family's order, with the defaults of parameters that it does not name:
-        it was made before those were there.
+        it was made before those were there. Without parameters that are retired, where it has what
+        is emitted today.
 
         Raises UsageError for a config that is none of the family's.
         """
@@ -139,7 +142,11 @@ class Family:
             parameter.name: parameter.default
             for parameter in self.parameters
             if parameter.default is not None
-        } | config.as_dict()
+        } | {
+            name: value
+            for name, value in config.as_dict().items()
+            if self.retired.get(name) != value
+        }
         names = [parameter.name for parameter in self.parameters]
         if config.family != self.name or values.keys() != set(names):
             raise UsageError(

@@ -120,6 +120,8 @@ class FamilyForm(_Form):
     ``searched`` says when `autogemm tune` looks here: ``always`` when a problem fits,
     ``with_emulation`` only where that is allowed (FP32 made of products of lower precision), or
     only ``by_name`` (--family), for what teaches something or serves a special purpose.
+
+    ``retired`` has parameters of before and the value that says what is emitted today.
     """
 
     family: Identifier
@@ -128,6 +130,7 @@ class FamilyForm(_Form):
     architectures: Text
     searched: Literal["always", "with_emulation", "by_name"] = "always"
     parameters: Annotated[dict[Identifier, ParameterForm], Field(min_length=1, max_length=64)]
+    retired: Annotated[dict[Identifier, ParameterValue], Field(max_length=64)] = {}
     derive: Annotated[dict[Identifier, ExpressionText], Field(max_length=500)] = {}
     constraints: Annotated[list[ConstraintForm], Field(max_length=500)] = []
     worth_trying: Annotated[list[ConstraintForm], Field(max_length=500)] = []

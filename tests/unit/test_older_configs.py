@@ -10,7 +10,7 @@ from store_samples import H100, SPEC
 
 from autogemm.codegen import export_cuda, render
 from autogemm.config import Config
-from autogemm.errors import UsageError
+from autogemm.errors import FamilyError, UsageError
 from autogemm.outcome import Finals, FinalsEntry, Provenance
 from autogemm.problem import Problem
 from autogemm.space import Family, broken_constraints, launch_plan, load_family, snapped
@@ -37,6 +37,27 @@ def test_the_default_stands_where_the_family_has_it(family: Family) -> None:
     for other in (Config.of("split", {"BM": 16}), Config.of("mine", OLD.as_dict())):
         with pytest.raises(UsageError, match="is no config of 'split'"):
             family.completed(other)
+
+
+def test_a_parameter_that_is_gone_may_have_the_value_that_is_emitted_today(tmp_path: Path) -> None:
+    split_family(tmp_path / "split")
+    path = tmp_path / "split" / "split.yaml"
+    path.write_text(SPLIT_YAML + "\nretired: {STREAM: none}\n")
+    family = load_family(tmp_path / "split")
+    before = TODAY.as_dict()
+    assert family.completed(Config.of("split", before | {"STREAM": "none"})) == TODAY
+    for other in ({"STREAM": "all"}, {"WAVE": "none"}):
+        with pytest.raises(UsageError, match="is no config of 'split'"):
+            family.completed(Config.of("split", before | other))
+    path.write_text(SPLIT_YAML + "\nretired: {VEC: 4}\n")
+    with pytest.raises(FamilyError, match="the name 'VEC' is taken"):
+        load_family(tmp_path / "split")
+
+
+def test_stored_kernels_of_gemm_wgmma_from_before_stay_of_use() -> None:
+    family = load_family("gemm_wgmma")
+    seed = family.completed(family.seeds[0])
+    assert family.completed(Config.of(family.name, seed.as_dict() | {"STREAM_K": "none"})) == seed
 
 
 def test_it_is_rendered_launched_and_exported_like_todays(family: Family) -> None:
