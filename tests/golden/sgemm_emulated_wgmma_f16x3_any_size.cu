@@ -51,16 +51,11 @@ constexpr int THREADS = PRODUCERS + 256;
 constexpr int NEXT_K = 2;
 constexpr int LOWER = 4;
 
-// A number that is the same in all lanes, by all of them. From a shuffle the compiler knows that:
-// what follows from it, such as where products and copies find their operands, lies in the warp's
-// own registers, from where their instructions take it.
-__device__ __forceinline__ int same_in_warp(int value) {
-    return __shfl_sync(0xffffffffu, value, 0);
-}
-
-// The number of this thread's warp.
+// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
+// and what follows from it, such as where products and copies find their operands, lies in the
+// warp's own registers, from where their instructions take it.
 __device__ __forceinline__ int warp_number() {
-    return same_in_warp((int)threadIdx.x / 32);
+    return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
 }
 
 #ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
