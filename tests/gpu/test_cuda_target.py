@@ -23,6 +23,7 @@ from gpu_kernels import (
 )
 
 from autogemm.compile import Compiler
+from autogemm.dtypes import DType
 from autogemm.errors import DeviceError, UsageError
 from autogemm.outcome import CacheState, Fill, Objective, Outcome, Provenance, Status
 from autogemm.problem import Layout, Problem
@@ -122,6 +123,15 @@ def test_a_right_kernel_and_cublas_pass(
     assert target.baseline_error is not None
     assert 0 < target.baseline_error < 1e-5
     assert_fine(target.measure(build(problem, FINE), None))
+
+
+@pytest.mark.parametrize("dtype", [DType.F16, DType.BF16])
+@pytest.mark.parametrize("k", [512, 1216, 4096])
+def test_cublas_is_right_where_it_adds_up_parts(target: CudaTarget, dtype: DType, k: int) -> None:
+    """By its own choice it adds up parts of K in 16 bits here."""
+    for m, n, alpha, beta in ((128, 256, 1.0, 0.0), (128, 256, -1.25, 0.5), (33, 128, -1.25, 0.5)):
+        problem = Problem(m, n, k, dtype=dtype, alpha=alpha, beta=beta)
+        target.prepare(problem, OPTIONS)  # raises DeviceError if cuBLAS were wrong
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -1,6 +1,7 @@
 """cuBLASLt through its C interface: every algorithm that its heuristics propose for one GEMM."""
 
 import ctypes
+import weakref
 from collections.abc import Callable
 
 from autogemm.errors import DeviceError
@@ -19,7 +20,9 @@ from autogemm.targets.cuda.cublas import (
 CUDA_R_32F = 0
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
 DESC_TRANSA, DESC_TRANSB = 3, 4
-PREF_MAX_WORKSPACE_BYTES = 1
+PREF_MAX_WORKSPACE_BYTES, PREF_REDUCTION_SCHEME_MASK = 1, 3
+# cublasLtReductionScheme_t: how parts of K may be added up. All; or in FP32, not in C's own type.
+ANY_REDUCTION, FP32_REDUCTION = 7, 2
 
 
 class HeuristicResult(ctypes.Structure):
@@ -43,13 +46,16 @@ class CublasLt:
         self._workspace = card.allocate(WORKSPACE_BYTES)
         self._handle = ctypes.c_void_p()
         self._call("cublasLtCreate", ctypes.byref(self._handle))
+        weakref.finalize(self, self._library.cublasLtDestroy, self._handle)
 
-    def algorithms(self, problem: Problem, most: int) -> list[Callable[[Gemm], None]]:
+    def algorithms(
+        self, problem: Problem, most: int, reduction: int = ANY_REDUCTION
+    ) -> list[Callable[[Gemm], None]]:
         """What the heuristics propose for a problem, the most promising first.
 
         Each queues the problem's GEMM with the addresses and scalars that it is given.
         """
-        plan = _Plan(self._call, problem)
+        plan = _Plan(self._call, problem, reduction)
         found = (HeuristicResult * most)()
         count = ctypes.c_int()
         self._call(
@@ -96,7 +102,7 @@ class CublasLt:
 class _Plan:
     """The descriptors of one GEMM, column-major as cuBLASLt has it: op(B)^T op(A)^T."""
 
-    def __init__(self, call: Callable[..., None], problem: Problem) -> None:
+    def __init__(self, call: Callable[..., None], problem: Problem, reduction: int) -> None:
         dtype, layout = problem.dtype, problem.layout
         operand, result = CUDA_TYPES[dtype.ab], CUDA_TYPES[dtype.c]
         self.description = ctypes.c_void_p()
@@ -135,14 +141,17 @@ class _Plan:
             )
         self.preference = ctypes.c_void_p()
         call("cublasLtMatmulPreferenceCreate", ctypes.byref(self.preference))
-        most = ctypes.c_uint64(WORKSPACE_BYTES)
-        call(
-            "cublasLtMatmulPreferenceSetAttribute",
-            self.preference,
-            ctypes.c_int(PREF_MAX_WORKSPACE_BYTES),
-            ctypes.byref(most),
-            ctypes.c_size_t(ctypes.sizeof(most)),
-        )
+        for attribute, value in (
+            (PREF_MAX_WORKSPACE_BYTES, ctypes.c_uint64(WORKSPACE_BYTES)),
+            (PREF_REDUCTION_SCHEME_MASK, ctypes.c_uint32(reduction)),
+        ):
+            call(
+                "cublasLtMatmulPreferenceSetAttribute",
+                self.preference,
+                ctypes.c_int(attribute),
+                ctypes.byref(value),
+                ctypes.c_size_t(ctypes.sizeof(value)),
+            )
 
 
 def lt_library() -> ctypes.CDLL:
