@@ -313,6 +313,14 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_back_and_forth",
+        tensor(8192, DType.BF16),
+        {"BN": 192, "WM": 128, "WN": 192, "SCHEDULE": "turns", "BOX_M": 16}
+        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "behind", "K_ORDER": "back_and_forth"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "f16_in_turns",
         Problem(4096, 4096, 4096, Layout.NT, DType.F16),
         {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "turns", "GROUP_M": 1}

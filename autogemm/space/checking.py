@@ -186,6 +186,7 @@ class _Check:
         return LaunchRule(
             kernel=form.kernel,
             grid=tuple(self.inlined(f"{field}.grid", text, derive) for text in form.grid),
+            fewest=(self.inlined(f"{field}.fewest", form.fewest, derive) if form.fewest else None),
             threads=tuple(self.inlined(f"{field}.threads", text, derive) for text in form.threads),
             smem_bytes=self.inlined(f"{field}.smem_bytes", form.smem_bytes, derive),
             when=self._of_config(f"{field}.when", form.when),

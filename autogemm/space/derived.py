@@ -10,7 +10,7 @@ from autogemm.kernel import Launch, LaunchPlan, TensorMap
 from autogemm.problem import Problem
 from autogemm.space.evaluation import Operand
 from autogemm.space.expression import Expression
-from autogemm.space.family import Constraint, Family, device_values, problem_values
+from autogemm.space.family import Constraint, Family, LaunchRule, device_values, problem_values
 
 
 def derive_values(family: Family, config: Config, problem: Problem) -> dict[str, Value]:
@@ -70,8 +70,13 @@ def broken_rules(
     return tuple(broken)
 
 
-def launch_plan(family: Family, config: Config, problem: Problem) -> LaunchPlan:
+def launch_plan(
+    family: Family, config: Config, problem: Problem, *, few_blocks: bool = False
+) -> LaunchPlan:
     """The launches of one config on one problem, the workspace in bytes, and the tensor maps.
+
+    With ``few_blocks`` those that may walk over more tiles do: for small problems, of which each
+    block would have one tile, or none.
 
     Raises FamilyError for a grid or block below 1 or a negative number of bytes, UsageError for a
     config that is none of the family's.
@@ -89,8 +94,16 @@ def launch_plan(family: Family, config: Config, problem: Problem) -> LaunchPlan:
         x, y, z = ([number(expression, 1) for expression in expressions] + [1, 1])[:3]
         return (x, y, z)
 
+    def grid(rule: LaunchRule) -> tuple[int, int, int]:
+        x, y, z = extents(rule.grid)
+        if few_blocks and rule.fewest is not None:
+            fewest = number(rule.fewest, 1)
+            # Two clusters at once, or one where that is all they would have.
+            x = 2 * fewest if x > 2 * fewest else fewest
+        return (x, y, z)
+
     launches = tuple(
-        Launch(rule.kernel, extents(rule.grid), extents(rule.threads), number(rule.smem_bytes, 0))
+        Launch(rule.kernel, grid(rule), extents(rule.threads), number(rule.smem_bytes, 0))
         for rule in family.launch
         if number(rule.when, 0)
     )

@@ -56,11 +56,13 @@ class LaunchRule:
     """One kernel launch. Grid and block have one to three extents (x, y, z), in blocks and threads.
 
     Derived quantities are put in place: the expressions read parameters and the problem only;
-    ``when``, which says whether this config has the launch, reads parameters alone.
+    ``when``, which says whether this config has the launch, reads parameters alone. ``fewest``
+    blocks may do the work of the grid; None where each block has work of its own.
     """
 
     kernel: str
     grid: tuple[Expression, ...]
+    fewest: Expression | None
     threads: tuple[Expression, ...]
     smem_bytes: Expression
     when: Expression

@@ -85,12 +85,15 @@ class ConstraintForm(_Form):
 class LaunchForm(_Form):
     """``{kernel: gemm_kernel, threads: ..., grid: ..., smem_bytes: ...}``.
 
-    A launch whose ``when`` is 0 is left out; it reads parameters only.
+    A launch whose ``when`` is 0 is left out; it reads parameters only. ``fewest`` says how few
+    blocks may do the work of ``grid``, walking over more tiles each: hard problems, which are
+    small, are launched with so few.
     """
 
     kernel: Identifier
     threads: Extents
     grid: Extents
+    fewest: ExpressionText | None = None
     smem_bytes: ExpressionText = "0"
     when: ExpressionText = "1"
 

@@ -189,7 +189,7 @@ class Certifier:
             why = "no small problem needs exactly this source"
             return (Check("compute-sanitizer", Verdict.NOT_DONE, why),)
         problem = same[0].problem
-        plan = launch_plan(self.family, candidate.config, problem)
+        plan = launch_plan(self.family, candidate.config, problem, few_blocks=True)
         small = Candidate(candidate.source, plan, candidate.compiled)
         return target.sanitize(small, problem, SANITIZER_S)
 
@@ -226,7 +226,7 @@ def _emulated(family: Family, emulator: Emulator) -> Callable[[Case], CaseResult
     def check(case: Case) -> CaseResult:
         begin = time.perf_counter()
         source = render(family, case.config, case.problem)
-        plan = launch_plan(family, case.config, case.problem)
+        plan = launch_plan(family, case.config, case.problem, few_blocks=True)
         try:
             report = emulator.verify(source, plan, case.problem, Mode.CHECK)
         except (KernelCompileError, UsageError) as error:

@@ -141,7 +141,7 @@ def on_cpu(family: Family, emulator: Emulator, mode: Mode) -> Check:
     def check(case: Case) -> CaseResult:
         start = time.perf_counter()
         source = render(family, case.config, case.problem)
-        plan = launch_plan(family, case.config, case.problem)
+        plan = launch_plan(family, case.config, case.problem, few_blocks=True)
         try:
             report = emulator.verify(source, plan, case.problem, mode)
         except KernelCompileError as error:
@@ -158,7 +158,7 @@ def on_gpu(family: Family, target: Target, compiler: Compiler) -> Check:
     def check(case: Case) -> CaseResult:
         start = time.perf_counter()
         source = render(family, case.config, case.problem)
-        plan = launch_plan(family, case.config, case.problem)
+        plan = launch_plan(family, case.config, case.problem, few_blocks=True)
         try:
             compiled = compiler.compile(source, target.device.sm)
         except KernelCompileError as error:

@@ -36,7 +36,9 @@ WGMMA_BASES: dict[str, Base] = {
     ),
     # Tiles of four slabs, and of one, which are fewer than boxes.
     "wgmma overlapped": Base(
-        TILE | {"BN": 128, "WN": 128, "BLOCKS": 132, "C_BUFFERS": 2, "EPILOGUE": "overlapped"},
+        TILE
+        | {"BN": 128, "WN": 128, "BLOCKS": 132, "C_BUFFERS": 2, "EPILOGUE": "overlapped"}
+        | {"K_ORDER": "back_and_forth"},
         (
             Problem(130, 264, 200, dtype=DType.BF16, beta=0.5),
             Problem(130, 264, 64, dtype=DType.BF16, alpha=0.5),
@@ -123,6 +125,9 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
         W, "columns in another order", "lane, at / 2 % 2) % 32", "lane ^ 16, at / 2 % 2) % 32"
     ),
     Mutation(W, "columns of C by the wrong lanes", "warp / 2 * BOX_BYTES", "warp % 2 * BOX_BYTES"),
+    # K, back and forth.
+    Mutation(V, "backward from a slab too far", "num_slabs - 1 - slab", "num_slabs - slab"),
+    Mutation(V, "forward and backward in one tile", "slab : slab)", "slab : slab / 2)"),
     # C, while the next tile is multiplied.
     Mutation(
         V, "the rest of a tile lost", "finished.store_rest();\n            finished", "finished"

@@ -10,10 +10,10 @@ from autogemm.config import Config, Value
 from autogemm.device_catalogue import find_device
 from autogemm.dtypes import DType
 from autogemm.problem import Layout, Problem
-from autogemm.space import Family, broken_constraints, load_family, stages_of, tile_of
+from autogemm.space import Family, broken_constraints, launch_plan, load_family, stages_of, tile_of
 from autogemm.targets.emulator import Emulator, Mode, hard_problems
 from autogemm.tuning.certify import few_tiles
-from autogemm.tuning.verifying import Case, CaseResult, cases_of, on_cpu
+from autogemm.tuning.verifying import Case, cases_of, on_cpu
 
 pytestmark = pytest.mark.emulated
 
@@ -59,28 +59,47 @@ def test_families_that_name_their_slabs_keep_them() -> None:
     assert tile_of(naive, naive.seeds[0], DEVICE, DType.F32)[2] == 8
 
 
-def results(emulator: Emulator, family: Family, problems: tuple[Problem, ...]) -> list[CaseResult]:
-    legal = [one for one in problems if not broken_constraints(family, CONFIG, one, DEVICE)]
+def planted(folder: Path, old: str, new: str) -> Family:
+    """The family with one slip in its template."""
+    assert WGMMA.template_path is not None
+    text = WGMMA.template_path.read_text()
+    assert text.count(old) == 1
+    (folder / "gemm_wgmma.yaml").write_bytes(WGMMA.yaml_path.read_bytes())
+    (folder / "gemm_wgmma.cu.jinja").write_text(text.replace(old, new))
+    return load_family(folder)
+
+
+def all_right(
+    emulator: Emulator, family: Family, problems: tuple[Problem, ...], config: Config = CONFIG
+) -> bool:
+    legal = [one for one in problems if not broken_constraints(family, config, one, DEVICE)]
     assert len(legal) > 3
     check = on_cpu(family, emulator, Mode.CHECK)
-    return [check(Case(CONFIG, problem)) for problem in legal]
+    return all(check(Case(config, problem)).ok for problem in legal)
 
 
 def test_a_parity_that_stays_when_the_ring_goes_round_is_found(
     emulator: Emulator, tmp_path: Path
 ) -> None:
-    assert WGMMA.template_path is not None
-    text = WGMMA.template_path.read_text()
-    flip = "parity ^= 1;"
-    assert text.count(flip) == 1
-    (tmp_path / "gemm_wgmma.yaml").write_bytes(WGMMA.yaml_path.read_bytes())
-    (tmp_path / "gemm_wgmma.cu.jinja").write_text(text.replace(flip, ""))
-    planted = load_family(tmp_path)
+    family = planted(tmp_path, "parity ^= 1;", "")
     layouts = (Layout.NT,)
     # Of one slab or less, whatever their K: nothing goes round.
-    shallow = hard_problems((64, 64, 8), layouts, DType.BF16)
-    assert all(result.ok for result in results(emulator, planted, shallow))
+    assert all_right(emulator, family, hard_problems((64, 64, 8), layouts, DType.BF16))
     tile, stages = tile_of(WGMMA, CONFIG, DEVICE, DType.BF16), stages_of(CONFIG)
     deep = hard_problems(tile, layouts, DType.BF16, stages)
-    assert not all(result.ok for result in results(emulator, planted, deep))
-    assert all(result.ok for result in results(emulator, WGMMA, deep))
+    assert not all_right(emulator, family, deep)
+    assert all_right(emulator, WGMMA, deep)
+
+
+def test_what_only_a_blocks_second_tile_shows_is_found(emulator: Emulator, tmp_path: Path) -> None:
+    family = planted(tmp_path, "num_slabs - 1 - slab", "num_slabs - slab")
+    back_and_forth = {"K_ORDER": "back_and_forth"}
+    stays = Config.of("gemm_wgmma", CONFIG.as_dict() | back_and_forth | {"BLOCKS": 132})
+    problems = hard_problems(tile_of(WGMMA, stays, DEVICE, DType.BF16), (Layout.NT,), DType.BF16)
+    legal = [one for one in problems if not broken_constraints(WGMMA, stays, one, DEVICE)]
+    grids = [launch_plan(WGMMA, stays, one).main.grid[0] for one in legal]
+    few = [launch_plan(WGMMA, stays, one, few_blocks=True).main.grid[0] for one in legal]
+    assert max(grids) >= 4
+    assert few == [2 if blocks > 2 else 1 for blocks in grids]
+    assert not all_right(emulator, family, problems, stays)
+    assert all_right(emulator, WGMMA, problems, stays)
