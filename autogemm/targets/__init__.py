@@ -25,7 +25,8 @@ from autogemm.problem import Problem
 class MeasureOptions:
     """How a target times candidates. ``deadline_s`` bounds one candidate, load to last sample,
     ``host_memory_bytes`` the memory of the process that runs it. An ``objective`` that needs it
-    makes the target measure energy too, of contenders only.
+    makes the target measure energy too, of contenders only. Without ``compares`` candidates are
+    verified, and no baseline is made: finals and the provisional ratio need one.
     """
 
     l2: CacheState = CacheState.WARM
@@ -38,6 +39,7 @@ class MeasureOptions:
     # samples, what it may be slower is an n-th of that.
     hopeless_ratio: float = 1.5
     objective: Objective = Objective.TIME
+    compares: bool = True
 
 
 class Target(Protocol):

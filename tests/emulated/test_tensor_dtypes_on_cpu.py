@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,29 @@ def test_the_baseline_is_the_fastest_right_call_of_cublas(target: CudaTarget) ->
     finals = target.finals([candidate(problem)], rounds=3, seed=0)
     assert finals.baseline.name in ("cuBLAS GemmEx", "cuBLASLt 3 of 3")
     assert finals.winner.verification is not None
+
+
+@pytest.mark.parametrize(
+    ("k", "expected"), [(96, "cuBLASLt 3 of 3 (FP32 reduction)"), (97, "cuBLASLt 3 of 3")]
+)
+def test_a_call_of_cublas_that_is_wrong_at_times_is_no_baseline(
+    target: CudaTarget, k: int, expected: str
+) -> None:
+    problem = Problem(64, 64, k, dtype=DType.BF16)
+    target.prepare(problem, OPTIONS)
+    finals = target.finals([candidate(problem)], rounds=3, seed=0)
+    assert finals.baseline.name == expected
+
+
+def test_without_a_baseline_candidates_are_verified(target: CudaTarget) -> None:
+    problem = Problem(64, 64, 96, dtype=DType.BF16)
+    target.prepare(problem, replace(OPTIONS, compares=False))
+    assert target.baseline_us is None
+    for _ in range(2):  # a wrong one costs the worker, and the next one gets another
+        wrong = target.measure(candidate(problem, DEPTH="K - 1"), None)
+        assert wrong.status is Status.WRONG_RESULT
+        assert target.measure(candidate(problem), None).status is Status.OK
+    assert target.baseline_us is None
 
 
 @pytest.mark.parametrize("dtype", TENSOR_DTYPES, ids=str)

@@ -52,7 +52,7 @@ class CudaBackend:
         self._card: Card | None = None
         self._cublas: Cublas | None = None
         self._bench: Bench | None = None
-        self._baseline_us = 0.0
+        self._baseline_us: float | None = None
         self._num_since_baseline = 0
 
     def start(self, request: Start) -> Started:
@@ -68,6 +68,9 @@ class CudaBackend:
             raise DeviceError("the worker has no card")
         self._bench = None  # frees the last problem's memory before it is counted
         bench = Bench(self._card, self._cublas, request.problem, request.options)
+        if not request.options.compares:
+            self._bench, self._baseline_us = bench, None
+            return Prepared(None)
         checked = bench.check(bench.baseline)
         if checked.complaint:
             raise DeviceError(f"cuBLAS gives a wrong result here: {checked.complaint}")
@@ -97,7 +100,7 @@ class CudaBackend:
         """Time the baseline again if that is due and the candidate's deadline leaves room."""
         self._num_since_baseline += 1
         time_us = outcome.time_us
-        if time_us is None:
+        if time_us is None or self._baseline_us is None:
             return
         is_best = request.best_us is None or time_us < request.best_us
         if not is_best and self._num_since_baseline < BASELINE_INTERVAL:

@@ -20,7 +20,7 @@ from autogemm.outcome import (
 )
 from autogemm.problem import Problem
 from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda.baselines import fastest_baseline
+from autogemm.targets.cuda.baselines import Baseline, fastest_baseline
 from autogemm.targets.cuda.card import Card
 from autogemm.targets.cuda.cublas import Cublas
 from autogemm.targets.cuda.energy import EnergyMeter
@@ -87,7 +87,12 @@ class Bench:
         self.flush = self._flusher() if options.l2 is CacheState.COLD else None
         needs_energy = options.objective is not Objective.TIME
         self.energy = EnergyMeter(card.telemetry.energy_mj) if needs_energy else None
-        self.baseline = fastest_baseline(self, cublas)
+        self._cublas = cublas
+
+    @functools.cached_property
+    def baseline(self) -> Baseline:
+        """What candidates are compared with. Raises DeviceError when cuBLAS is wrong here."""
+        return fastest_baseline(self, self._cublas)
 
     def contestant(self, candidate: Candidate) -> "KernelContestant":
         """The candidate, loaded. Raises CandidateError."""
@@ -112,7 +117,12 @@ class Bench:
         return result.complaint("integer" if integers else "real")
 
     def intact(self) -> bool:
-        """Whether inputs and references survived a wrong kernel: the baseline still passes."""
+        """Whether inputs and references survived a wrong kernel: the baseline still passes.
+
+        Without a baseline nobody knows.
+        """
+        if not self.options.compares:
+            return False
         inputs_changed = self.reals.changed() or self.integers.changed()
         return not inputs_changed and not self.check(self.baseline).complaint
 

@@ -74,10 +74,10 @@ class Started:
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """The problem is ready; ``baseline_us`` is a first, provisional time of the baseline,
-    ``baseline_error`` its relative Frobenius error.
+    ``baseline_error`` its relative Frobenius error; None where there is none.
     """
 
-    baseline_us: float
+    baseline_us: float | None
     baseline_error: float | None = None
 
 
@@ -86,7 +86,7 @@ class Measured:
     """A candidate's end. ``poisoned``: the worker can not be trusted with another one."""
 
     outcome: Outcome
-    baseline_us: float
+    baseline_us: float | None
     poisoned: bool = False
 
 
