@@ -37,6 +37,7 @@ def cases() -> dict[str, tuple[Family, Config, Problem]]:
             seed(BN=256, CLUSTER_M=2, BOX_M=16),
             Problem(8192, 8192, 8192, nn, bf16),
         ),
+        "bf16_8192_swapped": (seed(OPERANDS="swapped"), Problem(8192, 8192, 8192, nn, bf16)),
         "bf16_8192_turns_192": (seed(BN=192), Problem(8192, 8192, 8192, nn, bf16)),
         "bf16_2048_turns": (seed(SCHEDULE="turns", BN=128), Problem(2048, 2048, 2048, nn, bf16)),
         "bf16_1024": (seed(BM=128, BN=64), Problem(1024, 1024, 1024, nn, bf16)),

@@ -67,6 +67,7 @@ def cases() -> list[Case]:
         Case("clusters", WGMMA, clusters, Problem(456, 456, 200, nn, bf16), 2),
         Case("in turns", WGMMA, turns, Problem(328, 264, 136, nt, f16), 2),
         Case("in turns 192", WGMMA, seed(BN=192), Problem(328, 456, 136, tn, bf16), 2),
+        Case("swapped", WGMMA, seed(OPERANDS="swapped"), Problem(408, 264, 136, nn, bf16), 2),
         Case("one tile", WGMMA, single, Problem(200, 136, 200, tt, bf16), 8),
         Case("2 parts", WGMMA, in_2, Problem(72, 136, 328, nn, bf16), 64),
         Case("4 parts", WGMMA, in_4, Problem(72, 136, 328, nn, f16), 64),

@@ -321,6 +321,15 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_swapped",
+        tensor(8192, DType.BF16),
+        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "turns"}
+        | {"BOX_M": 40, "GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "behind"}
+        | {"OPERANDS": "swapped"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "f16_in_turns",
         Problem(4096, 4096, 4096, Layout.NT, DType.F16),
         {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "turns", "GROUP_M": 1}

@@ -52,6 +52,17 @@ WGMMA_BASES: dict[str, Base] = {
         "gemm_wgmma",
         num_blocks=2,
     ),
+    "wgmma swapped": Base(
+        TILE
+        | {"BM": 200, "WM": 200, "BN": 128, "WN": 128, "SCHEDULE": "turns", "BOX_M": 40}
+        | {"C_BUFFERS": 2, "OPERANDS": "swapped"},
+        (
+            Problem(410, 264, 200, dtype=DType.BF16),
+            Problem(190, 136, 72, Layout.NT, DType.BF16, alpha=0.5, beta=-1.0, ldc=144),
+        ),
+        "gemm_wgmma",
+        num_blocks=2,
+    ),
     "wgmma in clusters": Base(
         TILE | {"CLUSTER_M": 2, "CLUSTER_N": 2},
         written_by_tma(Layout.TT, 8, DType.BF16),
@@ -71,7 +82,7 @@ WGMMA_BASES: dict[str, Base] = {
     ),
 }
 
-R, V, T, M, W, P = WGMMA_BASES
+R, V, T, S, M, W, P = WGMMA_BASES
 
 END_OF_CLUSTER = "    cluster_arrive_relaxed();\n    cluster_wait_acquire();\n}"
 
@@ -128,6 +139,19 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     # K, back and forth.
     Mutation(V, "backward from a slab too far", "num_slabs - 1 - slab", "num_slabs - slab"),
     Mutation(V, "forward and backward in one tile", "slab : slab)", "slab : slab / 2)"),
+    # C^T.
+    Mutation(S, "rows of the next tile of 64", "in_b = i * 64 * 128", "in_b = i * 64 * 64"),
+    Mutation(S, "the same columns of two row tiles", "&sums[i + j / 2]", "&sums[i]"),
+    Mutation(
+        S, "a warp's columns by another", "(2 * warp + lane / 8 % 2)", "(warp + lane / 8 % 2)"
+    ),
+    Mutation(S, "both row tiles in one box", "box + lane / 16 * BOX_BYTES", "box"),
+    Mutation(S, "boxes above each other", "m0 + BOX_M * block", "m0"),
+    Mutation(S, "pieces of C not turned", "lane / 8 % 2) ^ lane % 8;", "lane / 8 % 2);"),
+    Mutation(S, "boxes filled while TMA reads them", "wait_for_tile_reads(C_BUFFERS - 2);", ""),
+    Mutation(
+        S, "old values of other columns", "64 * i + 16 * warp + lane / 4", "16 * warp + lane / 4"
+    ),
     # C, while the next tile is multiplied.
     Mutation(
         V, "the rest of a tile lost", "finished.store_rest();\n            finished", "finished"

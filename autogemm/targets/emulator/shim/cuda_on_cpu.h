@@ -79,6 +79,7 @@ enum class Tensor : unsigned {
     kLoad,
     kLoadTransposed,
     kStore,
+    kStoreTransposed,
     kF16K8,
     kF16K16,
     kBf16K16,
@@ -121,7 +122,7 @@ void sync_warp(unsigned mask);
 int sync_block(int line, int predicate);
 void tensor_multiply(Tensor operation, float* d, const unsigned* a, const unsigned* b);
 void tensor_load(Tensor operation, unsigned* loaded, const void* row);
-void tensor_store(const unsigned* from, void* row);
+void tensor_store(Tensor operation, const unsigned* from, void* row);
 unsigned long long matrix_descriptor(const void* shared, unsigned leading_bytes,
                                      unsigned stride_bytes);
 void multiply_warpgroup(const WarpgroupOperands& what, float* d, const unsigned* a);

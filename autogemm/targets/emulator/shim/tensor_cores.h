@@ -125,11 +125,16 @@ inline void load_matrices(bool transposed, const LaneOperands* const* lanes) {
 }
 
 // The other way round: stmatrix.
-inline void store_matrices(const LaneOperands* const* lanes) {
+inline void store_matrices(bool transposed, const LaneOperands* const* lanes) {
     for (int lane = 0; lane < 32; ++lane) {
         for (int i = 0; i < 4; ++i) {
-            const LaneOperands& to = *lanes[8 * i + lane / 4];
-            memcpy(const_cast<char*>(to.row) + 4 * (lane % 4), lanes[lane]->a + i, 4);
+            const char* const two = reinterpret_cast<const char*>(lanes[lane]->a + i);
+            for (int at = 0; at < 2; ++at) {
+                const int row = lane / 4, column = lane % 4 * 2 + at;
+                const int from_lane = 8 * i + (transposed ? column : row);
+                char* const to = const_cast<char*>(lanes[from_lane]->row);
+                memcpy(to + 2 * (transposed ? row : column), two + 2 * at, 2);
+            }
         }
     }
 }
@@ -152,7 +157,10 @@ void finish_tensor(const Thread& thread) {
             load_matrices(true, lanes);
             break;
         case Tensor::kStore:
-            store_matrices(lanes);
+            store_matrices(false, lanes);
+            break;
+        case Tensor::kStoreTransposed:
+            store_matrices(true, lanes);
             break;
         case Tensor::kStartProduct:
             start_product(thread, lanes);
@@ -197,11 +205,11 @@ __attribute__((noinline)) void tensor_load(Tensor operation, unsigned* loaded, c
     with_whole_warp(operation, {nullptr, nullptr, nullptr, at, loaded, nullptr}, pc);
 }
 
-__attribute__((noinline)) void tensor_store(const unsigned* from, void* row) {
+__attribute__((noinline)) void tensor_store(Tensor operation, const unsigned* from, void* row) {
     const uint64_t pc = caller(__builtin_return_address(0));
     shadow_matrix_row(row, true, pc);
     const auto* at = static_cast<const char*>(row);
-    with_whole_warp(Tensor::kStore, {nullptr, from, nullptr, at, nullptr, nullptr}, pc);
+    with_whole_warp(operation, {nullptr, from, nullptr, at, nullptr, nullptr}, pc);
 }
 
 }  // namespace autogemm_emulator

@@ -223,7 +223,10 @@ __forceinline__ void keep_in_place(float (&)[COUNT]) {}
 __forceinline__ void give_up_registers() {}
 __forceinline__ void take_registers() {}
 __forceinline__ void store_matrices(void* row, const unsigned (&from)[4]) {
-    autogemm_emulator::tensor_store(from, row);
+    autogemm_emulator::tensor_store(autogemm_emulator::Tensor::kStore, from, row);
+}
+__forceinline__ void store_matrices_turned(void* column, const unsigned (&from)[4]) {
+    autogemm_emulator::tensor_store(autogemm_emulator::Tensor::kStoreTransposed, from, column);
 }
 // Twin of a function of templates/sgemm_emulated.cu.jinja.
 __forceinline__ unsigned rest_of(unsigned number, unsigned part) {
