@@ -5,13 +5,14 @@ import shutil
 import subprocess
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from test_cuda_worker_on_cpu import candidate
 from waiting import PATIENCE_S
 
-from autogemm.certificate import Verdict
+from autogemm.certificate import Certificate, Verdict
 from autogemm.dtypes import Element
 from autogemm.kernel import TensorMap
 from autogemm.problem import Layout, Problem
@@ -171,29 +172,21 @@ def test_what_is_found_fails(install: Install) -> None:
     )
 
 
-def test_what_synccheck_finds_is_told_and_held_against_nobody(install: Install) -> None:
+def test_what_synccheck_alone_finds_fails_the_kernel(install: Install) -> None:
     found = (
         'echo "========= Barrier error detected. Divergent thread(s) in block."\n'
         'echo "========= ERROR SUMMARY: 3 errors"'
     )
     install(after=f"[ $tool = synccheck ] || {{ {CLEAN}\nexit; }}\n{found}")
     checks = {check.name: check for check in sanitize(job(), PATIENCE_S)}
-    told = checks.pop("synccheck")
-    assert told.verdict is Verdict.NOT_DONE
-    assert told.what == (
-        f"it is advisory: 3 found on {PROBLEM.label}, first: "
-        "Barrier error detected. Divergent thread(s) in block."
+    certificate = Certificate(tuple(checks.values()), datetime.now(UTC))
+    assert certificate.verdict is Verdict.FAILED
+    synccheck = checks.pop("synccheck")
+    assert certificate.reason == synccheck.line
+    assert synccheck.what == (
+        f"3 found on {PROBLEM.label}, first: Barrier error detected. Divergent thread(s) in block."
     )
     assert {check.verdict for check in checks.values()} == {Verdict.PASSED}
-
-
-def test_a_wrong_result_under_synccheck_fails(
-    install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sanitizer, "TOOLS", ("synccheck",))
-    install()
-    (check,) = sanitize(job(DEPTH="K - 1"), PATIENCE_S)
-    assert check.verdict is Verdict.FAILED, check
 
 
 def test_one_that_hangs_is_ended(install: Install) -> None:

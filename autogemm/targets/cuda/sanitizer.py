@@ -19,8 +19,6 @@ from autogemm.problem import Problem
 from autogemm.targets.cuda.toolkit import find_program, program_version
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
-# What these find is told, not held against the kernel (decision 0054).
-ADVISORY = frozenset({"synccheck"})
 # Exit code by which a tool says that it found something.
 FOUND = 86
 
@@ -104,8 +102,6 @@ class _Running:
                 exit_code = self._process.wait(max(0.0, end - time.monotonic()))
                 output = self._output.read_text(errors="replace")
                 verdict, what = judged(exit_code, output, job.problem)
-                if self._name in ADVISORY and _num_found(output):
-                    verdict, what = Verdict.NOT_DONE, f"it is advisory: {what}"
                 if self._name == "initcheck" and job.writes_c_by_tma:
                     what += "; it does not see TMA's stores, so C held NaN before"
             except subprocess.TimeoutExpired:
