@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -21,7 +21,7 @@ from autogemm.compile import Compiler
 from autogemm.config import Config
 from autogemm.device_catalogue import find_device
 from autogemm.dtypes import DType
-from autogemm.kernel import Candidate, LaunchPlan
+from autogemm.kernel import Candidate
 from autogemm.problem import Layout, Problem
 from autogemm.space import Family, broken_constraints, launch_plan, load_family
 from autogemm.targets.cuda.sanitizer import FOUND, TOOLS, Job, find_sanitizer, judged
@@ -31,19 +31,12 @@ WGMMA, EMULATED = load_family("gemm_wgmma"), load_family("sgemm_emulated_wgmma")
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A seed on a problem of few tiles, walked over by so few blocks that rings go round."""
+    """A seed on a problem of few tiles."""
 
     name: str
     family: Family
     config: Config
     problem: Problem
-    blocks: int
-
-    def plan(self) -> LaunchPlan:
-        plan = launch_plan(self.family, self.config, self.problem)
-        last = plan.launches[-1]
-        grid = (min(self.blocks, last.grid[0]), 1, 1)
-        return replace(plan, launches=(*plan.launches[:-1], replace(last, grid=grid)))
 
 
 def seed(**wanted: object) -> Config:
@@ -63,19 +56,19 @@ def cases() -> list[Case]:
     square = seed(BM=128, BN=128, WM=128, WN=64)
     in_2, in_4, in_8 = seed(BM=64, BN=64, SPLIT_K=2), seed(SPLIT_K=4), seed(SPLIT_K=8)
     return [
-        Case("two tiles", WGMMA, walking, Problem(200, 456, 200, nn, bf16), 2),
-        Case("clusters", WGMMA, clusters, Problem(456, 456, 200, nn, bf16), 2),
-        Case("in turns", WGMMA, turns, Problem(328, 264, 136, nt, f16), 2),
-        Case("in turns 192", WGMMA, seed(BN=192), Problem(328, 456, 136, tn, bf16), 2),
-        Case("swapped", WGMMA, seed(OPERANDS="swapped"), Problem(408, 264, 136, nn, bf16), 2),
-        Case("one tile", WGMMA, single, Problem(200, 136, 200, tt, bf16), 8),
-        Case("2 parts", WGMMA, in_2, Problem(72, 136, 328, nn, bf16), 64),
-        Case("4 parts", WGMMA, in_4, Problem(72, 136, 328, nn, f16), 64),
-        Case("8 parts tf32", WGMMA, in_8, Problem(72, 264, 328, nn, tf32), 64),
-        Case("tf32", WGMMA, tall, Problem(264, 264, 136, nn, tf32), 2),
-        Case("tf32 tt", WGMMA, square, Problem(136, 136, 136, tt, tf32), 64),
-        Case("emulated", EMULATED, EMULATED.seeds[0], Problem(136, 264, 136), 2),
-        Case("emulated clusters", EMULATED, EMULATED.seeds[2], Problem(520, 136, 136), 2),
+        Case("two tiles", WGMMA, walking, Problem(200, 456, 200, nn, bf16)),
+        Case("clusters", WGMMA, clusters, Problem(456, 456, 200, nn, bf16)),
+        Case("in turns", WGMMA, turns, Problem(328, 264, 136, nt, f16)),
+        Case("in turns 192", WGMMA, seed(BN=192), Problem(328, 456, 136, tn, bf16)),
+        Case("swapped", WGMMA, seed(OPERANDS="swapped"), Problem(408, 264, 136, nn, bf16)),
+        Case("one tile", WGMMA, single, Problem(200, 136, 200, tt, bf16)),
+        Case("2 parts", WGMMA, in_2, Problem(72, 136, 328, nn, bf16)),
+        Case("4 parts", WGMMA, in_4, Problem(72, 136, 328, nn, f16)),
+        Case("8 parts tf32", WGMMA, in_8, Problem(72, 264, 328, nn, tf32)),
+        Case("tf32", WGMMA, tall, Problem(264, 264, 136, nn, tf32)),
+        Case("tf32 tt", WGMMA, square, Problem(136, 136, 136, tt, tf32)),
+        Case("emulated", EMULATED, EMULATED.seeds[0], Problem(136, 264, 136)),
+        Case("emulated clusters", EMULATED, EMULATED.seeds[2], Problem(520, 136, 136)),
     ]
 
 
@@ -86,7 +79,9 @@ def run(case: Case, tool: str, compiler: Compiler, folder: Path, end: float) -> 
     if program is None or left_s < 3:
         return f"{label} NOT DONE: {'no time left' if program else 'no compute-sanitizer here'}"
     source = render(case.family, case.config, case.problem)
-    kernel = Candidate(source, case.plan(), compiler.compile(source, "sm_90"))
+    # Few blocks, so that rings go round.
+    plan = launch_plan(case.family, case.config, case.problem, few_blocks=True)
+    kernel = Candidate(source, plan, compiler.compile(source, "sm_90"))
     name = f"{case.name} {tool}".replace(" ", "_")
     job = folder / f"{name}.job"
     job.write_bytes(pickle.dumps(Job(kernel, case.problem, 0)))

@@ -1,6 +1,6 @@
 """Bugs to plant in emitted kernels: each is one text edit that a slip of the pen could make."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from autogemm.config import Config, Value
 from autogemm.kernel import KernelSource, LaunchPlan
@@ -12,14 +12,13 @@ from autogemm.space import Family, launch_plan, load_family
 class Base:
     """A config of a family, and problems that need the same text.
 
-    A parameter that is not named has the first of its values. ``num_blocks`` are launched where it
-    is not 0: kernels that walk over tiles need not have a block for each.
+    A parameter that is not named has the first of its values. Blocks that stay are few, so that
+    each walks over several tiles.
     """
 
     values: dict[str, Value]
     problems: tuple[Problem, ...]
     family_name: str = "sgemm_simt"
-    num_blocks: int = 0
 
     @property
     def family(self) -> Family:
@@ -31,11 +30,7 @@ class Base:
         return Config.of(self.family_name, names | self.values)
 
     def plan(self, problem: Problem) -> LaunchPlan:
-        plan = launch_plan(self.family, self.config, problem)
-        if not self.num_blocks:
-            return plan
-        grid = (self.num_blocks, 1, 1)
-        return replace(plan, launches=tuple(replace(one, grid=grid) for one in plan.launches))
+        return launch_plan(self.family, self.config, problem, few_blocks=True)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from autogemm.problem import Layout, Problem
 TILE: dict[str, Value] = {
     **{"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 3, "SCHEDULE": "together"},
     **{"CLUSTER_M": 1, "CLUSTER_N": 1, "SPLIT_K": 1, "BOX_M": 64, "C_BUFFERS": 1},
-    **{"GROUP_M": 4, "BLOCKS": 0},
+    **{"GROUP_M": 4, "BLOCKS": 132},
 }
 
 
@@ -29,28 +29,24 @@ PARTS = (
     Problem(64, 64, 200, Layout.TN, DType.F16, ldc=65),
 )
 
-# Few blocks, so that each walks over several tiles and its ring goes round.
+# Blocks that stay: few of them, so that each walks over several tiles and its ring goes round.
 WGMMA_BASES: dict[str, Base] = {
-    "wgmma": Base(
-        TILE | {"BN": 128}, written_by_tma(Layout.NN, 8, DType.BF16), "gemm_wgmma", num_blocks=2
-    ),
+    "wgmma": Base(TILE | {"BN": 128}, written_by_tma(Layout.NN, 8, DType.BF16), "gemm_wgmma"),
     # Tiles of four slabs, and of one, which are fewer than boxes.
     "wgmma overlapped": Base(
         TILE
-        | {"BN": 128, "WN": 128, "BLOCKS": 132, "C_BUFFERS": 2, "EPILOGUE": "overlapped"}
+        | {"BN": 128, "WN": 128, "C_BUFFERS": 2, "EPILOGUE": "overlapped"}
         | {"K_ORDER": "back_and_forth"},
         (
             Problem(130, 264, 200, dtype=DType.BF16, beta=0.5),
             Problem(130, 264, 64, dtype=DType.BF16, alpha=0.5),
         ),
         "gemm_wgmma",
-        num_blocks=2,
     ),
     "wgmma in turns": Base(
         TILE | {"SCHEDULE": "turns", "BOX_M": 16, "GROUP_M": 1},
         written_by_tma(Layout.NT, 8, DType.F16_F32),
         "gemm_wgmma",
-        num_blocks=2,
     ),
     "wgmma swapped": Base(
         TILE
@@ -61,24 +57,21 @@ WGMMA_BASES: dict[str, Base] = {
             Problem(190, 136, 72, Layout.NT, DType.BF16, alpha=0.5, beta=-1.0, ldc=144),
         ),
         "gemm_wgmma",
-        num_blocks=2,
     ),
     "wgmma in clusters": Base(
         TILE | {"CLUSTER_M": 2, "CLUSTER_N": 2},
         written_by_tma(Layout.TT, 8, DType.BF16),
         "gemm_wgmma",
-        num_blocks=4,
     ),
     "wgmma by registers": Base(
         TILE | {"C_BUFFERS": 2},
         written_by_tma(Layout.NN, 4, DType.TF32),
         "gemm_wgmma",
-        num_blocks=2,
     ),
     # Two groups multiply: what one is done with the other may still read. Each has two row tiles,
     # of which a share is half of one; of two rows of tiles, and of two columns, the last is short.
     "wgmma in parts": Base(
-        TILE | {"SPLIT_K": 4, "BM": 256, "WM": 128, "GROUP_M": 1}, PARTS, "gemm_wgmma"
+        TILE | {"SPLIT_K": 4, "BM": 256, "WM": 128, "GROUP_M": 1, "BLOCKS": 0}, PARTS, "gemm_wgmma"
     ),
 }
 

@@ -155,7 +155,35 @@ def test_matrices_are_stored_row_by_row(
     assert old in STORED
     kernel = tiny(STORED.replace(old, new, 1) if old else STORED)
     report = emulator.run(kernel.source, kernel.plan, kernel.problem)
-    assert kind is None if report.ok else kind in {one.kind for one in report.findings}
+    assert report.ok == (kind is None)
+    assert report.ok or kind in {one.kind for one in report.findings}
+
+
+# Two neighbours of a lane go below each other.
+TURNED = (
+    STORED.replace("t / 4 * 8 + t % 4 * 2", "t % 4 * 16 + t / 4")
+    .replace("first + 1", "first + 8")
+    .replace("store_matrices(", "store_matrices_turned(")
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kind"),
+    [
+        ("", "", None),
+        ("store_matrices_turned(", "store_matrices(", FindingKind.WRONG_VALUE),
+        ("m + t * 4", "m + (t ^ 8) * 4", FindingKind.WRONG_VALUE),
+        ("__syncwarp();", "", FindingKind.RACE),
+    ],
+)
+def test_matrices_are_stored_column_by_column(
+    emulator: Emulator, old: str, new: str, kind: FindingKind | None
+) -> None:
+    assert old in TURNED
+    kernel = tiny(TURNED.replace(old, new, 1) if old else TURNED)
+    report = emulator.run(kernel.source, kernel.plan, kernel.problem)
+    assert report.ok == (kind is None)
+    assert report.ok or kind in {one.kind for one in report.findings}
 
 
 # One product of tf32, with what is in the accumulator: to the last bit.
