@@ -54,6 +54,11 @@ TILE_64: dict[str, Value] = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "T
 TILE_32_DEEP: dict[str, Value] = {
     **{"BM": 32, "BN": 32, "BK": 128, "TM": 8, "TN": 4, "SLICE_K": 16, "STAGES": 4},
 }
+# Of gemm_wgmma: columns of tiles with one more, some of which are short.
+TWO_HEIGHTS: dict[str, Value] = {
+    **{"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "CLUSTER_M": 1},
+    **{"OPERANDS": "swapped", "SHORT_BY": 24},
+}
 # Of gemm_wgmma: clusters of two blocks.
 IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "behind"}
 
@@ -326,6 +331,22 @@ GOLDEN_CASES = (
         {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "turns"}
         | {"BOX_M": 40, "GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "behind"}
         | {"OPERANDS": "swapped"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_two_heights",
+        tensor(4096, DType.BF16),
+        TWO_HEIGHTS,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16_two_heights_in_turns",
+        Problem(8192, 8192, 8192, Layout.NT, DType.F16),
+        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "turns"}
+        | {"BOX_M": 40, "GROUP_M": 1, "CLUSTER_M": 1, "EPILOGUE": "behind"}
+        | {"OPERANDS": "swapped", "SHORT_BY": 8},
         family="gemm_wgmma",
         least_arch=90,
     ),

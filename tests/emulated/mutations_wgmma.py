@@ -58,6 +58,25 @@ WGMMA_BASES: dict[str, Base] = {
         ),
         "gemm_wgmma",
     ),
+    # Tiles of 128 and of 104 rows, and one block more work than the other without them: five tall
+    # tiles or one and five short ones in a column; two short ones, the last of a single row.
+    "wgmma of two heights": Base(
+        TILE
+        | {"BM": 128, "WM": 128, "BN": 128, "EPILOGUE": "overlapped", "OPERANDS": "swapped"}
+        | {"SHORT_BY": 24},
+        (
+            Problem(630, 264, 72, dtype=DType.BF16, alpha=0.5, beta=-1.0),
+            Problem(313, 136, 200, Layout.NT, DType.BF16),
+        ),
+        "gemm_wgmma",
+    ),
+    "wgmma of two heights in turns": Base(
+        TILE
+        | {"BM": 200, "WM": 200, "BN": 128, "WN": 128, "SCHEDULE": "turns", "BOX_M": 40}
+        | {"C_BUFFERS": 2, "OPERANDS": "swapped", "SHORT_BY": 8},
+        (Problem(593, 264, 72, dtype=DType.BF16, beta=0.5),),
+        "gemm_wgmma",
+    ),
     "wgmma in clusters": Base(
         TILE | {"CLUSTER_M": 2, "CLUSTER_N": 2},
         written_by_tma(Layout.TT, 8, DType.BF16),
@@ -75,7 +94,7 @@ WGMMA_BASES: dict[str, Base] = {
     ),
 }
 
-R, V, T, S, M, W, P = WGMMA_BASES
+R, V, T, S, H, U, M, W, P = WGMMA_BASES
 
 END_OF_CLUSTER = "    cluster_arrive_relaxed();\n    cluster_wait_acquire();\n}"
 
@@ -133,6 +152,25 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(V, "backward from a slab too far", "num_slabs - 1 - slab", "num_slabs - slab"),
     Mutation(V, "forward and backward in one tile", "slab : slab)", "slab : slab / 2)"),
     # C^T.
+    # Tiles of two heights.
+    Mutation(H, "short tiles as far apart as tall ones", "row * tile_height", "row * BM"),
+    Mutation(H, "short tiles over tall ones", "below.first_m = still_tall * BM;", ""),
+    Mutation(H, "beside the other columns", "above.first_n = below.first_n", "below.first_n"),
+    Mutation(H, "no tall tiles above", "above.rows = still_tall;", "above.rows = 0;"),
+    Mutation(H, "a short tile is missing", "rows + 1 - still_tall", "rows - still_tall"),
+    Mutation(H, "the numbers of short tiles", "index - above.count()", "index"),
+    Mutation(H, "columns are not counted", "+ below.count();", ";"),
+    Mutation(H, "a short box as a tall one", "? *map_last : map_c", "? map_c : map_c"),
+    Mutation(H, "tall boxes as short ones", "? map_c_short : map_c", "? map_c_short : map_c_short"),
+    Mutation(H, "old values of another's rows", "min(M, place.m0 + place.height)", "M"),
+    Mutation(H, "all tiles short", "if (height < BM) {", "if (true) {"),
+    Mutation(H, "rows of 16 in a box", "4 * at + lane / 16 * 8", "2 * at + lane / 16 * 8"),
+    Mutation(
+        H, "pieces of a box by another warp", "(2 * warp + lane / 8 % 2)", "(warp + lane / 8 % 2)"
+    ),
+    Mutation(H, "boxes above each other", "m0 + block * BOX_M", "m0"),
+    Mutation(U, "a short pair of boxes as a tall one", "? map_last : map_c", "? map_c : map_c"),
+    Mutation(U, "tall pairs as short ones", "? map_c_short : map_c", "? map_c_short : map_c_short"),
     Mutation(S, "rows of the next tile of 64", "in_b = i * 64 * 128", "in_b = i * 64 * 64"),
     Mutation(S, "the same columns of two row tiles", "&sums[i + j / 2]", "&sums[i]"),
     Mutation(

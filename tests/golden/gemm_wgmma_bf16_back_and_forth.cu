@@ -596,12 +596,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         unsigned turn = 1 - warpgroup;
         for (int tile = first_tile + warpgroup * stride; tile < tiles.count(); tile += 2 * stride) {
             const Place place = tiles.place(tile);
+            const Update update = {M, N, alpha, beta, C, ldc};
             mbarrier_wait(turns + warpgroup, turn);
             turn ^= 1;
             multiply_tile(ring, num_slabs, 0, 0, turns + 1 - warpgroup, sums);
             ring.skip(num_slabs);
-            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0, place.n0,
-                       {M, N, alpha, beta, C, ldc}, sums);
+            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0, place.n0, update,
+                       sums);
         }
         if (threadIdx.x % 32 == 0) {
             wait_for_tile_reads(0);

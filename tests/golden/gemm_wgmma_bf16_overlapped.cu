@@ -474,8 +474,8 @@ __device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, cons
 // What a warpgroup has made of a tile, and writes box by box while it multiplies the next one.
 struct Finished {
     static constexpr int WORDS = ROW_TILES * SUMS / 2;
-    static constexpr int BOXES_IN_ROW = WN / BOX_N;
-    static constexpr int BOXES = ROW_TILES * BOXES_IN_ROW;
+    static constexpr int BOXES_IN_ROW_TILE = WN / BOX_N;
+    static constexpr int BOXES = ROW_TILES * BOXES_IN_ROW_TILE;
 
     unsigned char* boxes;
     const TensorMap& map_c;
@@ -506,8 +506,9 @@ struct Finished {
 
     // The next box. Its words are always the first: behind it the others move down.
     __device__ __forceinline__ void store_next() {
-        store_box(boxes, written % C_BUFFERS, map_c, warpgroup, m0 + written / BOXES_IN_ROW * 64,
-                  n0 + written % BOXES_IN_ROW * BOX_N, words);
+        const int row_tile = written / BOXES_IN_ROW_TILE * 64;
+        const int in_row = written % BOXES_IN_ROW_TILE * BOX_N;
+        store_box(boxes, written % C_BUFFERS, map_c, warpgroup, m0 + row_tile, n0 + in_row, words);
         #pragma unroll
         for (int at = 0; at + IN_BOX < WORDS; ++at) {
             words[at] = words[at + IN_BOX];
@@ -621,10 +622,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         Finished finished = {boxes + warpgroup * C_BYTES, map_c, warpgroup};
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
             const Place place = tiles.place(tile);
+            const Update update = {M, N, alpha, beta, C, ldc};
             multiply_tile(ring, num_slabs, row, column, finished, sums);
             // If there were fewer slabs than boxes.
             finished.store_rest();
-            finished.keep(place.m0 + row, place.n0 + column, {M, N, alpha, beta, C, ldc}, sums);
+            finished.keep(place.m0 + row, place.n0 + column, update, sums);
         }
         finished.store_rest();
         if (threadIdx.x % WARPGROUP == 0) {

@@ -691,9 +691,10 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         const int column = warpgroup % (BN / WN) * WN;
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
             const Place place = tiles.place(tile);
+            const Update update = {M, N, alpha, beta, C, ldc};
             multiply_tile(ring, num_slabs, row, column, sums);
             store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
-                       place.n0 + column, {M, N, alpha, beta, C, ldc}, sums);
+                       place.n0 + column, update, sums);
         }
         if (threadIdx.x % WARPGROUP == 0) {
             wait_for_tile_reads(0);

@@ -13,7 +13,7 @@ BASE: dict[str, Value] = {
     **{"BM": 192, "BN": 64, "WM": 192, "WN": 64, "STAGES": 2, "SCHEDULE": "together"},
     **{"CLUSTER_M": 1, "CLUSTER_N": 1, "SPLIT_K": 1, "BOX_M": 64, "C_BUFFERS": 1},
     **{"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind", "K_ORDER": "forward"},
-    **{"OPERANDS": "straight"},
+    **{"OPERANDS": "straight", "SHORT_BY": 0},
 }
 
 
@@ -26,7 +26,7 @@ BASE: dict[str, Value] = {
         ({"BN": 256, "WM": 64, "WN": 256}, "that a thread starts with"),
         # Rows that no instruction makes, unless C^T is made.
         ({"BM": 200, "BN": 128, "WM": 200, "WN": 128, "BOX_M": 40}, "64 rows"),
-        ({"OPERANDS": "swapped"}, "two boxes side by side"),
+        ({"OPERANDS": "swapped"}, "two side by side"),
     ],
 )
 def test_illegal(values: dict[str, Value], reason: str) -> None:

@@ -55,6 +55,7 @@ HARD_SHAPES: tuple[HardShape, ...] = (
     HardShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, 1.0, -0.5),
     HardShape("only M has an edge", (0, 3), (2, 0), (5, 0)),
     HardShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4),
+    HardShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4, 0.5, 1.0),
     HardShape("rows aligned for 8 bytes only", (1, 2), (1, 2), (4, 2), 2),
 )
 
