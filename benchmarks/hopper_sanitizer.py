@@ -52,7 +52,7 @@ def cases() -> list[Case]:
     clusters = seed(BN=256, CLUSTER_M=2, BOX_M=16)
     turns = seed(SCHEDULE="turns", BN=128, CLUSTER_M=1)
     single = seed(BM=128, BN=64, CLUSTER_N=1, SPLIT_K=1)
-    tall = seed(BM=256, WN=64, BLOCKS=132, CLUSTER_N=1)
+    tall = seed(BM=256, WN=64, BLOCKS=132, CLUSTER_N=1, OPERANDS="straight")
     square = seed(BM=128, BN=128, WM=128, WN=64)
     in_2, in_4, in_8 = seed(BM=64, BN=64, SPLIT_K=2), seed(SPLIT_K=4), seed(SPLIT_K=8)
     return [
@@ -60,7 +60,8 @@ def cases() -> list[Case]:
         Case("clusters", WGMMA, clusters, Problem(456, 456, 200, nn, bf16)),
         Case("in turns", WGMMA, turns, Problem(328, 264, 136, nt, f16)),
         Case("in turns 192", WGMMA, seed(BN=192), Problem(328, 456, 136, tn, bf16)),
-        Case("swapped", WGMMA, seed(OPERANDS="swapped"), Problem(408, 264, 136, nn, bf16)),
+        Case("swapped", WGMMA, seed(BM=200), Problem(408, 264, 136, nn, bf16)),
+        Case("two heights", WGMMA, seed(SHORT_BY=24), Problem(700, 264, 136, nn, bf16)),
         Case("one tile", WGMMA, single, Problem(200, 136, 200, tt, bf16)),
         Case("2 parts", WGMMA, in_2, Problem(72, 136, 328, nn, bf16)),
         Case("4 parts", WGMMA, in_4, Problem(72, 136, 328, nn, f16)),
