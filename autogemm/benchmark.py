@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from autogemm.config import Config
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.outcome import (
     CONFIDENCE,
     CacheState,
@@ -22,8 +23,7 @@ from autogemm.outcome import (
 from autogemm.problem import Problem
 from autogemm.roofline import Roof
 
-# Whom ratios compare with, and who is the first rung.
-BASELINE = "cublas_f32"
+# The first rung.
 NAIVE = "naive"
 # The id of a benchmark that is in no database.
 NOT_STORED = 0
@@ -38,6 +38,11 @@ class KernelKind(StrEnum):
     """A kernel of the tuning database."""
     LIBRARY = "library"
     """Somebody else's: cuBLAS, PyTorch, Triton, CUTLASS."""
+
+
+def baseline_of(dtype: DType) -> str:
+    """Whom kernels of these types are compared with: the library that is cuBLAS in the same."""
+    return f"cublas_{dtype.label.replace('-', '_')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +63,9 @@ class BenchSpec:
 class BenchEntry:
     """One kernel on one problem. ``samples_us[i]`` was taken in round i, beside all the others.
 
-    A slow kernel sits the later rounds out. ``ratio`` is the time of BASELINE / own time from the
-    rounds of both (above 1 is faster), with its interval; None where the baseline was not timed.
+    A slow kernel sits the later rounds out. ``ratio`` is the time of cuBLAS in the benchmark's
+    dtype (`baseline_of`) / own time from the rounds of both (above 1 is faster), with its interval;
+    None where that was not timed.
     Without ``samples_us`` the kernel was not timed, and ``status`` and ``reason`` say why.
     ``problem.dtype`` is what it multiplied. ``library`` names a library's version.
     """
@@ -81,6 +87,11 @@ class BenchEntry:
     registers: int | None = None
     verification: Verification | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether ratios compare with this one: its own, to itself, is exactly 1."""
+        return self.kind is KernelKind.LIBRARY and self.ratio == 1.0
 
     @property
     def time_us(self) -> float | None:
@@ -133,8 +144,8 @@ class Metrics:
 def metrics(entry: BenchEntry, beside: Iterable[BenchEntry], roof: Roof | None) -> Metrics | None:
     """The figures of an entry, None if it was not timed.
 
-    ``beside`` are entries of the same benchmark, of which NAIVE and BASELINE on the same size are
-    looked for; ``roof`` is the card's for what the entry multiplies, None if it has none.
+    ``beside`` are entries of the same benchmark, of which NAIVE and the baseline on the same size
+    are looked for; ``roof`` is the card's for what the entry multiplies, None if it has none.
     """
     time_us, problem = entry.time_us, entry.problem
     if time_us is None:
@@ -164,7 +175,7 @@ def _confidence(entry: BenchEntry, same_size: Iterable[BenchEntry]) -> float | N
     """
     if entry.ratio is None:
         return None
-    baselines = [one for one in same_size if one.kernel == BASELINE]
+    baselines = [one for one in same_size if one.is_baseline]
     own = [one for one in baselines if one.problem == entry.problem]
     paired = (entry, *(own or baselines)[:1])
     return confidence_of(min(len(one.samples_us) for one in paired))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autogemm.benchmark import BASELINE, Bench, BenchEntry, KernelKind, Metrics, metrics
+from autogemm.benchmark import Bench, BenchEntry, KernelKind, Metrics, baseline_of, metrics
 from autogemm.device import Device
 from autogemm.device_catalogue import roof_of
 from autogemm.errors import NotFoundError
@@ -23,6 +23,7 @@ class Timed:
     problem: Problem
     metrics: Metrics
     roof: Roof | None
+    is_baseline: bool
 
     @property
     def tflops(self) -> float:
@@ -57,7 +58,12 @@ class Comparison:
             roof = roof_of(self.device, entry.problem.dtype, entry.config)
             figures = metrics(entry, self.entries, roof)
             if figures is not None:
-                found.append(Timed(entry.kernel, entry.kind, entry.problem, figures, roof))
+                found.append(
+                    Timed(
+                        *(entry.kernel, entry.kind, entry.problem, figures, roof),
+                        is_baseline=entry.is_baseline,
+                    )
+                )
         return found
 
     def sizes(self) -> list[str]:
@@ -152,7 +158,7 @@ def _entries(row: ResultRow) -> list[BenchEntry]:
     if row.ratio is None or not row.baseline_samples_us:
         return [winner]
     baseline = BenchEntry(
-        kernel=BASELINE,
+        kernel=baseline_of(row.problem.dtype),
         kind=KernelKind.LIBRARY,
         problem=row.problem,
         status=Status.OK,

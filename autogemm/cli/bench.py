@@ -11,8 +11,9 @@ import click
 from autogemm.cli.bench_rows import COLUMNS, SHOWN, bench_rows
 from autogemm.cli.db_filters import bench_id_of, bench_option, open_database
 from autogemm.cli.files import require_output, write_output
-from autogemm.cli.options import db_option
+from autogemm.cli.options import db_option, dtype_option
 from autogemm.cli.output import Row, listing_options, print_rows, print_table
+from autogemm.dtypes import DType
 from autogemm.errors import DeviceError, UsageError
 from autogemm.outcome import CacheState, Fill
 from autogemm.problem import Layout
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="op(A) then op(B): n as stored, t transposed.",
 )
+@dtype_option(default=DType.F32.label)
 @click.option(
     "--rounds",
     type=click.IntRange(min=1),
@@ -86,15 +88,17 @@ def bench(as_json: bool, as_csv: bool, **options: Any) -> None:
     """Time any set of kernels over any set of sizes on the attached GPU, side by side.
 
     Every kernel is verified on random inputs before its time counts, then all of them run in turn,
-    in random order, round after round; a slow one sits the later rounds out. Percent of cuBLAS is
-    the median of paired ratios, with a 95 % interval (with fewer than six rounds their extremes,
-    and what these are worth); the published one is of other people's cards.
+    in random order, round after round; a slow one sits the later rounds out. Percent of cuBLAS, in
+    the benchmark's element types, is the median of paired ratios, with a 95 % interval (with fewer
+    than six rounds their extremes, and what these are worth); the published one is of other
+    people's cards. Rungs are FP32; libraries have their element types in their names.
     Whoever is wrong, not installed or not made for a size is listed with the reason.
 
     \b
     Examples:
       autogemm bench --preset ladder --report ladder.html
       autogemm bench --kernels tiled,kernel:12,cublas_f32,torch_f32 --sizes 128:8192:*2
+      autogemm bench --dtype bf16 --kernels winner,kernel:12,cublas_bf16 --sizes 4096
       autogemm bench --sizes 4096x256x1024,@sizes.txt --csv
       autogemm bench --show last --csv
       autogemm bench --list
@@ -138,17 +142,18 @@ def _request(options: dict[str, Any]) -> BenchRequest:
     from autogemm.presets import preset
     from autogemm.targets import MeasureOptions
 
-    name, given = options["preset"], options["sizes"]
+    name, given, dtype = options["preset"], options["sizes"], DType.parse(options["dtype"])
     sizes = list(preset(name)) if name and not given else []
     sizes += parse_sizes(given) if given else []
     if not sizes:
         raise UsageError("give --sizes (1024,4096x256x1024,128:8192:*2) or --preset ladder")
     named = options["kernels"]
-    kernels = [one.strip() for one in named.split(",")] if named else kernels_of(name)
+    kernels = [one.strip() for one in named.split(",")] if named else kernels_of(name, dtype)
     return BenchRequest(
         entrants=entrants(kernels),
         sizes=tuple(sizes),
         layout=Layout(options["layout"]),
+        dtype=dtype,
         rounds=options["rounds"],
         preset=name or "",
         command=command_line(),

@@ -100,7 +100,8 @@ def _winner(problem: Problem, device: Device, store: Store) -> int:
     ]
     if not rows:
         raise NotForThisError(
-            f"the database has no kernel for it: autogemm tune --size {problem.size_label}"
+            "the database has no kernel for it: "
+            f"autogemm tune --size {problem.size_label} --dtype {problem.dtype.label}"
         )
     best = min(rows, key=lambda row: (row.provenance is not Provenance.MEASURED, row.time_us))
     assert best.kernel_id is not None

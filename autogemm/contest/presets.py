@@ -1,18 +1,23 @@
 """Which kernels are compared when none are named."""
 
+from autogemm.benchmark import baseline_of
+from autogemm.dtypes import DType
 from autogemm.ladder import libraries, rungs
 
 WINNER = "winner"
 """The best kernel that the database has for the size on this card."""
 
-DEFAULT_KERNELS = ("naive", "pipelined", WINNER, "cublas_f32")
+_BESIDE_THE_LADDER = {baseline_of(dtype) for dtype in (DType.BF16_F32, DType.F16_F32)}
 LADDER_KERNELS = (
     *(rung.name for rung in rungs()),
     WINNER,
-    *(library.name for library in libraries()),
+    *(library.name for library in libraries() if library.name not in _BESIDE_THE_LADDER),
 )
 
 
-def kernels_of(preset: str | None) -> tuple[str, ...]:
-    """Every rung and library for the ladder, a few for other lists of sizes."""
-    return LADDER_KERNELS if preset == "ladder" else DEFAULT_KERNELS
+def kernels_of(preset: str | None, dtype: DType = DType.F32) -> tuple[str, ...]:
+    """Every rung and library for the ladder, a few for other lists of sizes; rungs are FP32."""
+    if preset == "ladder":
+        return LADDER_KERNELS
+    rungs_of_dtype = ("naive", "pipelined") if dtype is DType.F32 else ()
+    return (*rungs_of_dtype, WINNER, baseline_of(dtype))

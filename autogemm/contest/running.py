@@ -7,15 +7,16 @@ from datetime import UTC, datetime
 from functools import partial
 
 from autogemm.benchmark import (
-    BASELINE,
     NOT_STORED,
     Bench,
     BenchEntry,
     BenchSpec,
     KernelKind,
+    baseline_of,
 )
 from autogemm.compile import Compiler
 from autogemm.contest.entrants import Entrant, NotForThisError, Prepared, prepared
+from autogemm.dtypes import DType
 from autogemm.errors import KernelCompileError
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.outcome import Status, Telemetry
@@ -33,7 +34,8 @@ DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """What to time: every entrant on every size, all FP32 and packed, in one layout.
+    """What to time: every entrant on every size, all packed, in one layout and dtype, but for
+    libraries that have another one in their name.
 
     ``measure`` says how; its deadline is of one kernel.
     """
@@ -41,6 +43,7 @@ class BenchRequest:
     entrants: tuple[Entrant, ...]
     sizes: tuple[Size, ...]
     layout: Layout = Layout.NN
+    dtype: DType = DType.F32
     rounds: int = 20
     preset: str = ""
     command: str = ""
@@ -49,7 +52,7 @@ class BenchRequest:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """One for each size."""
-        return tuple(Problem(*size, layout=self.layout) for size in self.sizes)
+        return tuple(Problem(*size, self.layout, self.dtype) for size in self.sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +157,7 @@ class _Size:
         request = self._request
         race = self._target.race(racers, others, request.rounds, request.measure.seed)
         raced = {one.name: one for one in race.entries}
-        baseline = raced.get(BASELINE)
+        baseline = raced.get(baseline_of(request.dtype))
         return tuple(
             self._failed.get(one.name)
             or self._entry(one, raced[one.name], baseline, race.telemetry)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from autogemm.analysis import Comparison, Timed
 from autogemm.analysis.roofs import Ceiling, Slope, roofs
-from autogemm.benchmark import BASELINE, NAIVE
+from autogemm.benchmark import NAIVE
 from autogemm.plots.drawing import GREYS, GRID, LINES, MARKERS, picture, titled
 from autogemm.problem import Problem
 
@@ -198,14 +198,14 @@ def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
 def _draw_ladder(comparison: Comparison, size: str, bars: list[Timed], figure: "Figure") -> None:
     axes = figure.subplots()
     gflops = [one.metrics.gflops for one in bars]
-    baseline = [one.metrics.gflops for one in bars if one.kernel == BASELINE]
+    baseline = [one.metrics.gflops for one in bars if one.is_baseline]
     most = min(max(gflops), LONGEST_BAR * baseline[0]) if baseline else max(gflops)
     drawn = axes.barh(
         range(len(bars)),
         [min(value, most) for value in gflops],
-        color=["0.55" if one.kernel == BASELINE else "0.82" for one in bars],
+        color=["0.55" if one.is_baseline else "0.82" for one in bars],
         edgecolor="0.2",
-        hatch=["//" if one.kernel == BASELINE else "" for one in bars],
+        hatch=["//" if one.is_baseline else "" for one in bars],
     )
     texts = [_bar_text(one, is_cut=one.metrics.gflops > most) for one in bars]
     axes.bar_label(drawn, texts, padding=4, fontsize="small")

@@ -5,7 +5,6 @@ from typing import Any
 from autogemm.analysis import Comparison, RunTrials
 from autogemm.analysis.parameters import varied
 from autogemm.analysis.roofs import roofs
-from autogemm.benchmark import BASELINE
 from autogemm.config import Value
 
 FAMILY = "family"
@@ -41,10 +40,10 @@ def comparison_data(comparison: Comparison) -> dict[str, Any]:
     slopes, ceilings = roofs(comparison.device, comparison.ceilings)
     return {
         "sizes": comparison.sizes(),
-        "baselineName": BASELINE,
         "timed": [
             {
                 "kernel": one.kernel,
+                "isBaseline": one.is_baseline,
                 "size": one.problem.size_label,
                 "dtype": one.problem.dtype.label,
                 "time_us": _short(one.metrics.time_us),

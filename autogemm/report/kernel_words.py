@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from autogemm.analysis import Comparison, Timed
-from autogemm.benchmark import BASELINE, KernelKind
+from autogemm.benchmark import KernelKind
 from autogemm.device import Device
+from autogemm.dtypes import DType
 from autogemm.ladder import rungs
 from autogemm.roofline import Ceilings
 
@@ -52,8 +53,9 @@ def _fastest(size: str, timed: list[Timed], comparison: Comparison) -> str:
     best = _best_own(timed)
     text = f"{size}: {best.kernel} is the fastest with {best.tflops:.4g} TFLOP/s"
     found = best.metrics
-    if found.percent_of_cublas is not None and best.kernel != BASELINE:
-        text += f", {found.percent_of_cublas:.4g} % of cuBLAS SGEMM"
+    if found.percent_of_cublas is not None and not best.is_baseline:
+        sgemm = " SGEMM" if best.problem.dtype is DType.F32 else ""
+        text += f", {found.percent_of_cublas:.4g} % of cuBLAS{sgemm}"
     if found.speedup_over_naive is not None:
         text += f" and {found.speedup_over_naive:.3g} times naive"
     return f"{text} ({comparison.provenance})."

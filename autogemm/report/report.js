@@ -285,7 +285,7 @@
       bars.map((one) => [one.kernel, one.time_us, one.gflops, one.percent, one.roof]));
     const rows = [...bars].reverse();
     // As long as the others need: tensor cores would flatten the ladder.
-    const baseline = bars.find((one) => one.kernel === kernels.baselineName);
+    const baseline = bars.find((one) => one.isBaseline);
     const most = Math.max(...bars.map((one) => one.gflops).filter(
       (gflops) => !baseline || gflops < 1.6 * baseline.gflops));
     const isCut = bars.some((one) => one.gflops > most);
@@ -300,7 +300,7 @@
       textposition: "auto",
       insidetextfont: { color: colour("ink") },
       marker: {
-        color: rows.map((one) => colour(one.kernel === kernels.baselineName ? "marked" : "bar")),
+        color: rows.map((one) => colour(one.isBaseline ? "marked" : "bar")),
       },
       hovertemplate: "%{y}: %{x:,.0f} GFLOP/s<br>%{text}<extra></extra>",
     }], layout(`GFLOP/s${isCut ? " (long bars cut)" : ""}`, "", {

@@ -2,17 +2,24 @@
 
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from autogemm.benchmark import BenchEntry, BenchSpec, KernelKind, baseline_of
+from autogemm.codegen import render
 from autogemm.config import Config
+from autogemm.contest import BenchRequest, Listener, entrants, run_bench
 from autogemm.dtypes import DType
 from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
 from autogemm.outcome import Outcome, Status
 from autogemm.problem import Layout, Problem
+from autogemm.space import load_family
+from autogemm.store import open_store
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.sanitized import run
@@ -180,3 +187,51 @@ def test_what_the_sanitizer_watches_is_checked_too(
 def with_dtype(problem: Problem, dtype: DType) -> Problem:
     values = {name: getattr(problem, name) for name in ("lda", "ldb", "ldc", "alpha", "beta")}
     return Problem(problem.m, problem.n, problem.k, problem.layout, dtype, **values)
+
+
+class PlainCompiler:
+    """Makes the plain loop of every source."""
+
+    version = "g++"
+
+    def __init__(self, problem: Problem) -> None:
+        self._compiled = candidate(problem).compiled
+
+    def submit(self, source: KernelSource, arch: str) -> "Future[CompiledKernel]":
+        future: Future[CompiledKernel] = Future()
+        assert self._compiled is not None
+        future.set_result(replace(self._compiled, source_sha256=source.sha256))
+        return future
+
+
+@pytest.mark.parametrize("dtype", [DType.BF16, DType.F16_F32], ids=str)
+def test_a_benchmark_of_these_types_compares_with_cublas_in_the_same(
+    target: CudaTarget, tmp_path: Path, dtype: DType
+) -> None:
+    problem = Problem(64, 64, 64, dtype=dtype)
+    family = load_family("gemm_mma")
+    source = render(family, family.seeds[0], problem)
+    ours = baseline_of(dtype)
+    with open_store(str(tmp_path / "a.db")) as store:
+        spec = BenchSpec(target.device, target.environment, target.provenance, "autogemm bench")
+        entry = BenchEntry("kernel 1", KernelKind.STORED, problem, Status.OK)
+        entry = replace(entry, config=source.config, kernel_sha256=source.sha256)
+        store.record_entries(store.begin_bench(spec), [entry], {source.sha256: source})
+        request = BenchRequest(
+            entrants(("kernel:1", "winner", "naive", "cublas_f32", ours)),
+            sizes=((64, 64, 64),),
+            dtype=dtype,
+            rounds=3,
+        )
+        compiler: Any = PlainCompiler(problem)
+        done = run_bench(request, target, compiler, store, Listener())
+    stored, winner, naive, other, baseline = done.entries
+    assert (stored.status, stored.reason, stored.problem) == (Status.OK, "", problem)
+    assert stored.ratio is not None and not stored.is_baseline
+    assert f"autogemm tune --size 64 --dtype {dtype}" in winner.reason
+    assert (naive.status, "dtype" in naive.reason) == (Status.REJECTED, True), naive.reason
+    # FP32 is timed as well, and takes another share of the baseline's time.
+    assert other.problem.dtype is DType.F32
+    assert other.ratio is not None and not other.is_baseline
+    assert (baseline.ratio, baseline.is_baseline, baseline.problem) == (1.0, True, problem)
+    assert baseline.library.startswith(("cuBLAS GemmEx", "cuBLASLt"))

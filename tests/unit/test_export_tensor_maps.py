@@ -150,7 +150,12 @@ SHIPPED: dict[str, tuple[str, dict[str, Value], Problem]] = {
         {"BN": 64, "SPLIT_K": 2},
         Problem(64, 4096, 4096, Layout.TN, DType.F16),
     ),
-    "tf32": ("gemm_wgmma", {"WM": 256}, Problem(4096, 4096, 4096, Layout.NN, DType.TF32)),
+    "two heights": ("gemm_wgmma", {"SHORT_BY": 24}, Problem(4096, 4096, 4096, dtype=DType.BF16)),
+    "tf32": (
+        "gemm_wgmma",
+        {"WM": 256, "BLOCKS": 0},
+        Problem(4096, 4096, 4096, Layout.NN, DType.TF32),
+    ),
     "emulated": ("sgemm_emulated_wgmma", {}, Problem(1000, 1000, 1000)),
 }
 

@@ -6,6 +6,7 @@ from autogemm.codegen import render
 from autogemm.config import Config
 from autogemm.contest import NotForThisError, entrants, kernels_of, prepared
 from autogemm.device_catalogue import find_device
+from autogemm.dtypes import DType
 from autogemm.errors import NotFoundError
 from autogemm.ladder import Rung, find_rung, libraries, rungs
 from autogemm.problem import Layout, Problem
@@ -13,6 +14,9 @@ from autogemm.space import broken_constraints, load_family
 from autogemm.space.family import Searched
 
 ALL = rungs(variants=True)
+
+# Libraries beside the ladder.
+MIXED = ("cublas_bf16_f32", "cublas_f16_f32")
 
 
 def config_of(rung: Rung) -> Config:
@@ -91,8 +95,11 @@ def test_names_of_kernels_and_groups() -> None:
     assert [one.name for one in entrants(kernels_of("ladder"))] == [
         *(rung.name for rung in rungs()),
         "winner",
-        *(one.name for one in libraries()),
+        *(one.name for one in libraries() if one.name not in MIXED),
     ]
+    assert set(MIXED) < {one.name for one in libraries()}
+    assert kernels_of(None) == ("naive", "pipelined", "winner", "cublas_f32")
+    assert kernels_of(None, DType.BF16_F32) == ("winner", "cublas_bf16_f32")
     with pytest.raises(NotFoundError, match=r"no kernel 'tild'.*--list"):
         entrants(("tild",))
 

@@ -64,6 +64,8 @@ LIBRARIES = {
     "cublas_tf32": LibraryKernel(DType.TF32, cublas_contestant),
     "cublas_bf16": LibraryKernel(DType.BF16, cublas_contestant),
     "cublas_f16": LibraryKernel(DType.F16, cublas_contestant),
+    "cublas_bf16_f32": LibraryKernel(DType.BF16_F32, cublas_contestant),
+    "cublas_f16_f32": LibraryKernel(DType.F16_F32, cublas_contestant),
     "torch_f32": LibraryKernel(DType.F32, torch_contestant),
     "triton_f32": LibraryKernel(DType.F32, triton_contestant),
     "cutlass_f32": LibraryKernel(DType.F32, cutlass_contestant),
