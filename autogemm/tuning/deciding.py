@@ -1,10 +1,11 @@
 """The finals of a run: who takes part, who wins, and whether the winner passes all checks."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
 from autogemm.certificate import Certificate
+from autogemm.config import Config
 from autogemm.errors import KernelCompileError
 from autogemm.kernel import Candidate
 from autogemm.outcome import Finals, Objective, Outcome, Provenance
@@ -16,6 +17,11 @@ from autogemm.tuning.events import Certifying, Event, FinalsStarted
 from autogemm.tuning.making import Maker
 from autogemm.tuning.request import TuneRequest, ranked
 from autogemm.tuning.winners import certified
+
+# Of the places in the finals one in so many is for a candidate unlike the others, within this
+# factor of the best.
+UNLIKE_SHARE = 3
+NEAR = 1.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +96,43 @@ def finalists(
     num_finalists: int,
     objective: Objective = Objective.TIME,
 ) -> list[Candidate]:
-    """The best candidates with different kernels, made again (from the cubin cache)."""
+    """The best candidates with different kernels, made again (from the cubin cache).
+
+    The search timed each alone, on a card that was mostly idle; near its power limit the order is
+    another one, and kernels of one kind move together. So a third of the places are for those near
+    the best that are least like the others.
+    """
+    order = ranked(outcomes, objective)
+    num_near = _num_near(order, objective)
+    taken: set[int] = set()
     chosen: dict[str, Candidate] = {}
-    for outcome in ranked(outcomes, objective):
-        source = maker.render(outcome.config)
-        if source.sha256 in chosen:
-            continue
-        # It compiled during the search; should it not now, the next best takes its place.
-        with suppress(KernelCompileError):
-            chosen[source.sha256] = maker.start(source).candidate()
-        if len(chosen) == num_finalists:
-            break
+    num_by_cost = num_finalists - num_finalists // UNLIKE_SHARE
+    while len(chosen) < num_finalists and len(taken) < len(order):
+        place = next(i for i in range(len(order)) if i not in taken)
+        near = [i for i in range(num_near) if i not in taken]
+        if near and len(chosen) >= num_by_cost:
+            place = max(near, key=lambda i: _distance(order[i].config, chosen.values()))
+        taken.add(place)
+        source = maker.render(order[place].config)
+        if source.sha256 not in chosen:
+            # It compiled during the search; should it not now, the next one takes its place.
+            with suppress(KernelCompileError):
+                chosen[source.sha256] = maker.start(source).candidate()
     return list(chosen.values())
+
+
+def _num_near(order: Sequence[Outcome], objective: Objective) -> int:
+    """How many of those that stand by their cost are within NEAR of the first."""
+    costs = [cost for one in order if (cost := one.cost(objective)) is not None]
+    return sum(cost <= NEAR * costs[0] for cost in costs)
+
+
+def _distance(config: Config, others: Iterable[Candidate]) -> int:
+    """In how many parameters a config differs from the nearest of others; all of another family."""
+
+    def differing(other: Config) -> int:
+        if other.family != config.family:
+            return len(config.as_dict())
+        return sum(config[name] != value for name, value in other.as_dict().items())
+
+    return min(differing(other.config) for other in others)
