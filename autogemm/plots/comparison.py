@@ -177,7 +177,7 @@ def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
         known = [(at, value) for at, value in zip(x, percents, strict=True) if value is not None]
         share.plot([at for at, _ in known], [value for _, value in known], **look)
     speed.set_ylabel("GFLOP/s")
-    share.set_ylabel("percent of cuBLAS SGEMM")
+    share.set_ylabel("percent of cuBLAS")
     _scale([one.metrics.gflops for one in comparison.timed()], speed)
     shares = [one.metrics.percent_of_cublas for one in comparison.timed()]
     if not _scale([value for value in shares if value is not None], share):

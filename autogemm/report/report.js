@@ -272,7 +272,7 @@
       mode: "lines+markers",
       connectgaps: true,
       ...look(place),
-    })), layout("M=N=K or MxNxK", measure ? "percent of cuBLAS SGEMM" : "GFLOP/s", {
+    })), layout("M=N=K or MxNxK", measure ? "percent of cuBLAS" : "GFLOP/s", {
       xaxis: { type: "category" }, yaxis: isWide ? { type: "log", dtick: 1 } : {}, legend: beside,
     }));
   }

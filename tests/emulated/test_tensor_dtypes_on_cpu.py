@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from autogemm.benchmark import BenchEntry, BenchSpec, KernelKind, baseline_of
+from autogemm.cli.bench_rows import bench_rows
 from autogemm.codegen import render
 from autogemm.config import Config
 from autogemm.contest import BenchRequest, Listener, entrants, run_bench
@@ -234,4 +235,6 @@ def test_a_benchmark_of_these_types_compares_with_cublas_in_the_same(
     assert other.problem.dtype is DType.F32
     assert other.ratio is not None and not other.is_baseline
     assert (baseline.ratio, baseline.is_baseline, baseline.problem) == (1.0, True, problem)
-    assert baseline.library.startswith(("cuBLAS GemmEx", "cuBLASLt"))
+    shown = bench_rows(done)
+    assert [row["percent_of_cublas"] == 100.0 for row in shown[-2:]] == [False, True]
+    assert str(shown[-1]["library"]).startswith(("cuBLAS GemmEx", "cuBLASLt"))
