@@ -17,7 +17,8 @@ LADDER_KERNELS = (
 
 def kernels_of(preset: str | None, dtype: DType = DType.F32) -> tuple[str, ...]:
     """Every rung and library for the ladder, a few for other lists of sizes; rungs are FP32."""
+    if dtype is not DType.F32:
+        return (WINNER, baseline_of(dtype))
     if preset == "ladder":
         return LADDER_KERNELS
-    rungs_of_dtype = ("naive", "pipelined") if dtype is DType.F32 else ()
-    return (*rungs_of_dtype, WINNER, baseline_of(dtype))
+    return ("naive", "pipelined", WINNER, baseline_of(dtype))

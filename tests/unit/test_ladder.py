@@ -99,7 +99,8 @@ def test_names_of_kernels_and_groups() -> None:
     ]
     assert set(MIXED) < {one.name for one in libraries()}
     assert kernels_of(None) == ("naive", "pipelined", "winner", "cublas_f32")
-    assert kernels_of(None, DType.BF16_F32) == ("winner", "cublas_bf16_f32")
+    for preset in (None, "ladder"):
+        assert kernels_of(preset, DType.BF16_F32) == ("winner", "cublas_bf16_f32")
     with pytest.raises(NotFoundError, match=r"no kernel 'tild'.*--list"):
         entrants(("tild",))
 
