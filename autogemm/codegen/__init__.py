@@ -1,13 +1,13 @@
 """The one Jinja environment: render and export. Values in, text out."""
 
-from autogemm.codegen.export import (
+from autogemm.codegen.export.library import Library, Variant, export_library
+from autogemm.codegen.export.standalone import (
     BEGINNINGS,
     export_cuda,
     export_json,
     export_ptx,
     extract_kernel,
 )
-from autogemm.codegen.library import Library, Variant, export_library
 from autogemm.codegen.rendering import render
 
 __all__ = [

@@ -2,7 +2,8 @@
 
 from autogemm.space.build import build_space
 from autogemm.space.derived import broken_constraints, derive_values, launch_plan
-from autogemm.space.expression import Expression
+from autogemm.space.expressions.expression import Expression
+from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import (
     Constraint,
     Family,
@@ -15,8 +16,7 @@ from autogemm.space.legal import Space
 from autogemm.space.listed import listed_space
 from autogemm.space.loading import default_families, list_families, load_family
 from autogemm.space.narrowing import parse_fix
-from autogemm.space.parsing import parse_expression
-from autogemm.space.snapping import fitted, snapped
+from autogemm.space.nearest import fitted, snapped
 from autogemm.space.tiles import Tile, stages_of, tile_of
 
 __all__ = [

@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from autogemm.device import Device
-from autogemm.errors import NotFoundError, StoreError
-from autogemm.kernel import KernelSource
-from autogemm.outcome import Disqualified, Environment, Finals, Outcome, StopRule
-from autogemm.problem import Problem
-from autogemm.store.convert import (
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import KernelSource
+from autogemm.model.outcome import Disqualified, Environment, Finals, Outcome, StopRule
+from autogemm.model.problem import Problem
+from autogemm.store.tables.convert import (
     device_key,
     device_of,
     entry_record,
@@ -27,7 +26,7 @@ from autogemm.store.convert import (
     spec_columns,
     trial_columns,
 )
-from autogemm.store.models import (
+from autogemm.store.tables.models import (
     Base,
     DeviceRecord,
     EnvironmentRecord,
@@ -37,7 +36,8 @@ from autogemm.store.models import (
     RunRecord,
     TrialRecord,
 )
-from autogemm.store.records import RunSpec, RunState
+from autogemm.store.tables.records import RunSpec, RunState
+from autogemm.support.errors import NotFoundError, StoreError
 
 Row = TypeVar("Row", bound=Base)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from autogemm.device import Device
-from autogemm.kernel import Candidate
-from autogemm.outcome import (
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import (
     CacheState,
     Environment,
     Fill,
@@ -18,7 +18,7 @@ from autogemm.outcome import (
     Outcome,
     Provenance,
 )
-from autogemm.problem import Problem
+from autogemm.model.problem import Problem
 
 
 @dataclass(frozen=True, slots=True)

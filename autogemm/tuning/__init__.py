@@ -1,6 +1,5 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
-from autogemm.tuning.certify import Certifier
 from autogemm.tuning.checking import Checked, Checker, Winner
 from autogemm.tuning.choice import Chosen, choose_target
 from autogemm.tuning.events import (
@@ -15,6 +14,7 @@ from autogemm.tuning.events import (
 from autogemm.tuning.request import SearchedFamily, TuneRequest, TuneResult
 from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
 from autogemm.tuning.tuner import tune
+from autogemm.verify.certify import Certifier
 
 __all__ = [
     "Certifier",

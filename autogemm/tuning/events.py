@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autogemm.outcome import Finals, Outcome
+from autogemm.model.outcome import Finals, Outcome
 from autogemm.tuning.request import SearchedFamily
 
 

@@ -5,10 +5,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from autogemm.certificate import Certificate
-from autogemm.config import Value
-from autogemm.errors import UsageError
-from autogemm.outcome import (
+from autogemm.model.certificate import Certificate
+from autogemm.model.config import Value
+from autogemm.model.outcome import (
     CacheState,
     Environment,
     Finals,
@@ -18,8 +17,9 @@ from autogemm.outcome import (
     Status,
     StopRule,
 )
-from autogemm.problem import Problem
+from autogemm.model.problem import Problem
 from autogemm.space import Family
+from autogemm.support.errors import UsageError
 from autogemm.targets import MeasureOptions
 
 DEFAULT_FINALISTS = 8

@@ -67,7 +67,7 @@ OWNERS = {
 
 
 def part_of(module: str) -> str:
-    """``autogemm.store.best`` is of the part ``store``, ``autogemm.errors`` of ``errors``."""
+    """``autogemm.store.queries.best`` is of the part ``store``, ``autogemm.support.errors`` of ``errors``."""
     return module.split(".")[1] if "." in module else ""
 
 
@@ -119,16 +119,16 @@ def test_imports_point_down_and_foreign_libraries_have_one_owner() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("autogemm.store.best", "from autogemm.search import Search"),
+        ("autogemm.store.queries.best", "from autogemm.search import Search"),
         ("autogemm.space.legal", "import autogemm.codegen.rendering"),
-        ("autogemm.errors", "from autogemm import store"),
-        ("autogemm.codegen.export", "def late():\n    from autogemm.store import Store"),
+        ("autogemm.support.errors", "from autogemm import store"),
+        ("autogemm.codegen.export.standalone", "def late():\n    from autogemm.store import Store"),
         ("autogemm.tuning.tuner", "from autogemm.cli.output import print_rows"),
         ("autogemm.tuning.tuner", "import optuna.samplers"),
         ("autogemm.targets.recorded.target", "import cupy"),
         ("autogemm.targets", "from cupy import cuda"),
-        ("autogemm.report", "from rich.table import Table"),
-        ("autogemm.plots.search", "import jinja2"),
+        ("autogemm.insight.report", "from rich.table import Table"),
+        ("autogemm.insight.plots.search", "import jinja2"),
     ],
 )
 def test_a_planted_violation_is_found(module: str, source: str) -> None:
@@ -138,11 +138,11 @@ def test_a_planted_violation_is_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("autogemm.cli.tune", "import click\nfrom autogemm.tuning import tune"),
-        ("autogemm.targets.cuda.card", "import cupy\nfrom autogemm.targets import Target"),
-        ("autogemm.kernel", "from autogemm.config import Config\nimport numpy"),
+        ("autogemm.cli.tune.command", "import click\nfrom autogemm.tuning import tune"),
+        ("autogemm.targets.cuda.worker.gpu", "import cupy\nfrom autogemm.targets import Target"),
+        ("autogemm.model.kernel", "from autogemm.model.config import Config\nimport numpy"),
         ("autogemm.store", "from sqlalchemy.orm import Session"),
-        ("autogemm.report.page", "from jinja2 import Environment"),
+        ("autogemm.insight.report.page", "from jinja2 import Environment"),
     ],
 )
 def test_what_is_allowed_is_not_reported(module: str, source: str) -> None:

@@ -17,11 +17,11 @@ from store_samples import SPEC, fill, new_store, ok, source
 
 import autogemm.store.writing
 from autogemm.cli import main
-from autogemm.errors import NotFoundError, StoreError, StoreLockedError
-from autogemm.resources import data_folder
 from autogemm.store import Store, open_store
-from autogemm.store.models import Base
-from autogemm.store.schema import SCHEMA_REVISION, VERSION_TABLE
+from autogemm.store.connection.schema import SCHEMA_REVISION, VERSION_TABLE
+from autogemm.store.tables.models import Base
+from autogemm.support.errors import NotFoundError, StoreError, StoreLockedError
+from autogemm.support.resources import data_folder
 
 # How long to wait for another process's lock.
 IMPATIENT_S = 0.1

@@ -4,8 +4,14 @@ The project's own recordings (:class:`RecordedTarget`), and what others recorded
 Kernel Tuner and T4 files (:class:`ListedTarget`).
 """
 
-from autogemm.targets.recorded.entries import Entry, ListedRecording, listed_of
-from autogemm.targets.recorded.format import (
+from autogemm.formats.entries import Entry, ListedRecording, listed_of
+from autogemm.formats.kernel_tuner import (
+    is_kernel_tuner_cache,
+    kernel_tuner_pieces,
+    read_kernel_tuner_cache,
+    write_kernel_tuner_cache,
+)
+from autogemm.formats.recording import (
     SCHEMA_VERSION,
     Baseline,
     Recording,
@@ -13,16 +19,10 @@ from autogemm.targets.recorded.format import (
     read_recording,
     write_recording,
 )
-from autogemm.targets.recorded.kernel_tuner import (
-    is_kernel_tuner_cache,
-    kernel_tuner_pieces,
-    read_kernel_tuner_cache,
-    write_kernel_tuner_cache,
-)
+from autogemm.formats.t4 import is_t4, read_t4, t4_pieces
 from autogemm.targets.recorded.listed import ListedTarget, is_listed
 from autogemm.targets.recorded.listing import RecordingInfo, list_recordings
 from autogemm.targets.recorded.spaces import RecordedSpace, open_recorded_space
-from autogemm.targets.recorded.t4 import is_t4, read_t4, t4_pieces
 from autogemm.targets.recorded.target import RecordedTarget
 
 __all__ = [

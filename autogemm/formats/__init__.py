@@ -1,0 +1,1 @@
+"""Files of others and recordings, read into values and written from them; no database."""
