@@ -22,7 +22,7 @@ from autogemm.model.problem import Problem
 from autogemm.space import default_families, snapped
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
-from autogemm.tuning.loop.making import Maker, Making
+from autogemm.tuning.task.build import Maker, Making
 
 SIZES = (
     *("1111x777x555", "1023", "2047x2047x511", "333x555x777", "201x203x205", "501x1001x2001"),

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 from hopper_sanitizer import EMULATED, WGMMA, seed
 
-from autogemm.codegen import export_cuda
+from autogemm.codegen.export import export_cuda
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem

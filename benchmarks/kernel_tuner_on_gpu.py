@@ -32,7 +32,7 @@ from autogemm.space import Family, Space, build_space, launch_plan, load_family,
 from autogemm.store import open_store
 from autogemm.targets.cuda import CudaTarget
 from autogemm.tuning import TuneRequest, tune
-from autogemm.tuning.loop.making import Maker
+from autogemm.tuning.task.build import Maker
 
 MAX_SMEM_BYTES = 48 * 1024
 # Near the space of the shipped recording at 4096; no workspace, which Kernel Tuner would not zero.

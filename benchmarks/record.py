@@ -40,8 +40,8 @@ from autogemm.targets.recorded import Baseline, Recording, RecordingSource, writ
 from autogemm.tuning import TrialDone, TuneRequest
 from autogemm.tuning.finals.deciding import finalists
 from autogemm.tuning.loop.ledger import Ledger
-from autogemm.tuning.loop.making import Maker
 from autogemm.tuning.loop.pipeline import Limits, Pipeline
+from autogemm.tuning.task.build import Maker
 from autogemm.tuning.tuner import run_spec
 
 SAY_EVERY_S = 15.0

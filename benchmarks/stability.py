@@ -26,7 +26,7 @@ from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.finals import paired_ratio
 from autogemm.tuning import TuneRequest, TuneResult, tune
-from autogemm.tuning.loop.making import Maker
+from autogemm.tuning.task.build import Maker
 
 ROUNDS = 60
 SAME_WITHIN = 0.01

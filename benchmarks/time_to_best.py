@@ -32,7 +32,7 @@ from autogemm.targets import Target
 from autogemm.targets.recorded import Recording, read_recording
 from autogemm.targets.recorded.listing import recording_folder
 from autogemm.tuning import Event, TrialDone, TuneRequest, TuneResult, choose_target, tune
-from autogemm.tuning.loop.making import Maker
+from autogemm.tuning.task.build import Maker
 
 DEFAULT_RECORDING = "sgemm_simt_h100_4096_nn.json.gz"
 COLUMNS = (

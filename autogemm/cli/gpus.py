@@ -122,7 +122,7 @@ def _measured(db: str | None) -> tuple[Device, Ceilings]:
     from autogemm.compile import Compiler
     from autogemm.store import open_store
     from autogemm.targets import cuda
-    from autogemm.targets.cuda.ceilings import ceilings_source
+    from autogemm.targets.cuda import ceilings_source
 
     if not cuda.attached_devices():
         raise DeviceError(f"measuring needs a GPU: {cuda.why_no_device()}")

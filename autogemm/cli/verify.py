@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from autogemm.model.hardware.device import Device
     from autogemm.model.stored_kernel import StoredKernel
     from autogemm.space import Family
-    from autogemm.verify.verifying import Case, CaseResult, CaseSet, Check
+    from autogemm.verify import Case, CaseResult, CaseSet, Check
 
 CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
 CASE_COLUMNS = ("on", "problem", "ok", "message", "error_over_bound", "seconds", "config")
@@ -117,7 +117,7 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
       autogemm verify --kernel 17 --certify
     """
     from autogemm.space import parse_fix
-    from autogemm.verify.verifying import cases_of, sample_configs
+    from autogemm.verify import cases_of, sample_configs
 
     if kernel_key is not None and (sample is not None or fix or dtype or rung):
         raise UsageError("--kernel names one config: leave out --rung, --sample, --fix, --dtype")
@@ -242,7 +242,7 @@ def changed(seeds: tuple[Config, ...], fix: dict[str, tuple[Value, ...]]) -> lis
 @contextmanager
 def checker(family: Family, place: str, mode: str) -> Iterator[Check]:
     """What runs one case. Raises DeviceError for gpu where there is none."""
-    from autogemm.verify.verifying import on_cpu, on_gpu
+    from autogemm.verify import on_cpu, on_gpu
 
     if place == "cpu":
         from autogemm.emulator import Emulator, Mode
@@ -262,7 +262,7 @@ def verified(
     family: Family, device: Device, case_set: CaseSet, place: str, check: Check
 ) -> dict[str, Any]:
     """One config's cases run on one place, as a row of the summary."""
-    from autogemm.verify.verifying import run_cases, smallest_failure
+    from autogemm.verify import run_cases, smallest_failure
 
     # A card takes one case at a time.
     results = list(run_cases(check, case_set.cases, None if place == "cpu" else 1))

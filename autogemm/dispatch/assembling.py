@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from autogemm.codegen import Library
+from autogemm.codegen.export import Library
 from autogemm.dispatch.learning import Learned, by_merit, learn
 from autogemm.dispatch.snapper import Snapper
 from autogemm.dispatch.table import Table, common_table, tuned_sizes

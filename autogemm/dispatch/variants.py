@@ -3,7 +3,8 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from autogemm.codegen import Variant, render
+from autogemm.codegen import render
+from autogemm.codegen.export import Variant
 from autogemm.dispatch.snapper import Snapper
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType

@@ -11,7 +11,7 @@ from autogemm.exchange.jsonl import jsonl
 from autogemm.exchange.jsonl.forms import FORMAT
 from autogemm.exchange.listed import listed_copies, listed_selection
 from autogemm.exchange.wisdom import wisdom_pieces
-from autogemm.formats.lines import MAX_UNPACKED_BYTES
+from autogemm.formats import MAX_UNPACKED_BYTES
 from autogemm.model.outcome import Status
 from autogemm.store import BestQuery, Copy, Store, Taken
 from autogemm.support.errors import ExchangeError, NotFoundError, UsageError

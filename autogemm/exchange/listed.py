@@ -7,7 +7,7 @@ finals.
 from datetime import datetime
 from pathlib import Path
 
-from autogemm.formats.entries import ranked
+from autogemm.formats import ranked
 from autogemm.model.config import Value
 from autogemm.model.outcome import Environment, Outcome, Provenance, Status
 from autogemm.model.problem import Problem

@@ -17,7 +17,7 @@ from typing import Any
 from autogemm.exchange.jsonl.converting import copy_of, form_of
 from autogemm.exchange.jsonl.fields import EnvironmentForm, TelemetryForm
 from autogemm.exchange.jsonl.forms import RunForm, TrialForm
-from autogemm.formats.lines import MAX_LINE_CHARS, fault, lines_of
+from autogemm.formats import MAX_LINE_CHARS, fault, lines_of
 from autogemm.store import Copy, RunCopy, TrialCopy
 from autogemm.support.errors import ExchangeError
 

@@ -11,7 +11,7 @@ from autogemm.formats.recording import Recording
 from autogemm.model.config import Value
 from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
-from autogemm.space.schema import MAX_VALUES
+from autogemm.space import MAX_VALUES
 
 MAX_TEXT = 200
 MAX_INTEGER = 2**62

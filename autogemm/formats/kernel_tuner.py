@@ -28,7 +28,7 @@ from autogemm.formats.open_json import parse_open_json
 from autogemm.formats.recording import MAX_TIME_US, ProblemField
 from autogemm.model.config import Value
 from autogemm.model.outcome import Status
-from autogemm.space.schema import Identifier
+from autogemm.space import Identifier
 from autogemm.support.cells import one_line
 from autogemm.support.errors import RecordingError
 from autogemm.support.files import beginning, decoded, unpacked, write_pieces_atomically

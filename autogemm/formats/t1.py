@@ -19,9 +19,7 @@ from autogemm.formats.open_json import check_nesting
 from autogemm.formats.t1_conditions import own_condition
 from autogemm.formats.t1_values import values_of
 from autogemm.model.config import Config, Value
-from autogemm.space import Constraint, Family, Parameter, parse_expression
-from autogemm.space.checking import RESERVED
-from autogemm.space.schema import IDENTIFIER
+from autogemm.space import IDENTIFIER, RESERVED, Constraint, Family, Parameter, parse_expression
 from autogemm.support.cells import one_line
 from autogemm.support.errors import ExchangeError, FamilyError
 from autogemm.support.files import decoded, unpacked

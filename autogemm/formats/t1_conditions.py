@@ -7,8 +7,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from autogemm.space import Expression, Parameter, parse_expression
-from autogemm.space.expressions.evaluation import Column, Operand, evaluate, integers
-from autogemm.space.expressions.nodes import Node, Operation, names_in
+from autogemm.space.expressions import (
+    Column,
+    Node,
+    Operand,
+    Operation,
+    evaluate,
+    integers,
+    names_in,
+)
 from autogemm.support.errors import FamilyError
 
 # Combinations of values over which a division is tried: more take too long.

@@ -5,7 +5,7 @@ import re
 from typing import Any
 
 from autogemm.model.config import Value
-from autogemm.space.schema import MAX_VALUE, MAX_VALUES, WORD
+from autogemm.space import MAX_VALUE, MAX_VALUES, WORD
 
 MAX_TEXT = 2**17
 

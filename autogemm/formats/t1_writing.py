@@ -16,9 +16,16 @@ from autogemm.formats.t1 import T1Space
 from autogemm.formats.t1_conditions import MAX_CHARS, some_values
 from autogemm.model.config import Value
 from autogemm.model.dtypes import Element
-from autogemm.space import Constraint, Expression, Parameter, Space, parse_expression
-from autogemm.space.expressions.python_text import python_text
-from autogemm.space.family import device_values, problem_values
+from autogemm.space import (
+    Constraint,
+    Expression,
+    Parameter,
+    Space,
+    device_values,
+    parse_expression,
+    problem_values,
+)
+from autogemm.space.expressions import python_text
 from autogemm.support.errors import FamilyError
 
 FORMAT_VERSION = 1

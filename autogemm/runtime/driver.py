@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.probe import device_facts
+from autogemm.targets.cuda import device_facts
 
 # Driver numbers: CUfunction_attribute, CUpointer_attribute, CUstream_flags, CUstreamCaptureMode.
 MAX_DYNAMIC_SMEM = 8

@@ -17,7 +17,7 @@ from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
 from autogemm.store import DecidedRow, open_store
 from autogemm.support.errors import NotFoundError
-from autogemm.targets.cuda.tensor_maps import RawMap, encode, room_for_map
+from autogemm.targets.cuda import RawMap, encode, room_for_map
 
 VECTOR_BYTES = 16
 

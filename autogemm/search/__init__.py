@@ -6,6 +6,8 @@ an Optuna study, so that a killed run goes on from the database.
 
 from typing import TYPE_CHECKING
 
+from autogemm.search.importance import parameter_importance
+
 if TYPE_CHECKING:
     from autogemm.search.enumerated import EnumeratedSpace
     from autogemm.search.study import Proposal, Search
@@ -13,7 +15,14 @@ if TYPE_CHECKING:
 SAMPLERS = ("surrogate", "random", "tpe", "gp", "cmaes", "nsga2", "exhaustive")
 DEFAULT_SAMPLER = "surrogate"
 
-__all__ = ["DEFAULT_SAMPLER", "SAMPLERS", "EnumeratedSpace", "Proposal", "Search"]
+__all__ = [
+    "DEFAULT_SAMPLER",
+    "SAMPLERS",
+    "EnumeratedSpace",
+    "Proposal",
+    "Search",
+    "parameter_importance",
+]
 
 
 def __getattr__(name: str) -> object:

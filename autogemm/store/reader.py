@@ -13,12 +13,12 @@ from autogemm.model.outcome import CacheState, Environment, Fill, Outcome, Prove
 from autogemm.model.problem import Problem
 from autogemm.model.profile import Profile
 from autogemm.model.stored_kernel import StoredKernel
-from autogemm.store import writing
 from autogemm.store.connection.connect import driver_errors_in_one_line, shown_address
 from autogemm.store.queries import benches, best
 from autogemm.store.queries import runs as queries
 from autogemm.store.queries.free_sql import Answer, answer
 from autogemm.store.queries.stats import StatsRow, stats_rows
+from autogemm.store.tables import writing
 from autogemm.store.tables.records import (
     BestQuery,
     Copy,

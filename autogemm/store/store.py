@@ -16,12 +16,13 @@ from autogemm.model.hardware.roofline import Ceilings
 from autogemm.model.kernel import KernelSource
 from autogemm.model.outcome import Environment, Finals, Outcome, StopRule
 from autogemm.model.profile import Profile
-from autogemm.store import upkeep, writing
+from autogemm.store import upkeep
 from autogemm.store.claims import Claims
 from autogemm.store.connection.connect import driver_errors_in_one_line, writer
 from autogemm.store.queries import benches, certificates
 from autogemm.store.queries import runs as queries
 from autogemm.store.reader import Reader
+from autogemm.store.tables import writing
 from autogemm.store.tables.models import RunRecord
 from autogemm.store.tables.records import BestQuery, Copy, RunSpec, RunState, Taken
 from autogemm.store.transfer import runs as transfer

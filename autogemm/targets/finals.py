@@ -7,7 +7,7 @@ temperature) drifts for all of them alike; only ratios of times taken in the sam
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,11 @@ from autogemm.model.config import Config
 from autogemm.model.outcome import (
     CONFIDENCE,
     MIN_BOOTSTRAP_ROUNDS,
+    Disqualified,
+    Finals,
     FinalsEntry,
     Objective,
+    Status,
     Verification,
     relative_spread,
 )
@@ -179,4 +182,38 @@ def _entry(contestant: Contestant, ratio: PairedRatio, *, tied: bool) -> FinalsE
         verification=contestant.verification,
         registers=contestant.registers,
         samples_mj=contestant.samples_mj,
+    )
+
+
+def without_winner(
+    finals: Finals,
+    reason: str,
+    seed: int,
+    objective: Objective = Objective.TIME,
+    status: Status = Status.WRONG_RESULT,
+) -> Finals:
+    """The same finals decided without their winner, who is disqualified."""
+    lost, *others = finals.entries
+    assert lost.config is not None, "only the baseline has no config"
+    timed = [
+        Contestant(
+            name=one.name,
+            config=one.config,
+            kernel_sha256=one.kernel_sha256,
+            samples_us=one.samples_us,
+            verification=one.verification,
+            registers=one.registers,
+            samples_mj=one.samples_mj,
+        )
+        for one in (finals.baseline, *others)
+    ]
+    entries, baseline = decide(timed[0], timed[1:], seed, objective)
+    return replace(
+        finals,
+        entries=entries,
+        baseline=baseline,
+        disqualified=(
+            *finals.disqualified,
+            Disqualified(lost.config, lost.kernel_sha256, reason, status),
+        ),
     )

@@ -15,7 +15,7 @@ from autogemm.store import BestQuery, ResultRow, RunSpec, RunState, Store
 from autogemm.support.errors import DeviceError, KernelCompileError, UsageError
 from autogemm.targets import MeasureOptions, Target
 from autogemm.tuning.loop.launchable import why_not_launchable
-from autogemm.tuning.loop.making import Maker
+from autogemm.tuning.task.build import Maker
 from autogemm.tuning.tuner import environment_of, families_sha256
 
 # What stands for the sampler of a run that only measured a winner again.

@@ -25,11 +25,11 @@ from autogemm.support.errors import (
     UsageError,
 )
 from autogemm.targets import Target
-from autogemm.tuning.events import Event
 from autogemm.tuning.finals.winners import failed_in_finals
 from autogemm.tuning.loop.launchable import why_not_launchable
-from autogemm.tuning.loop.making import Maker, Making
-from autogemm.tuning.request import TuneRequest
+from autogemm.tuning.task.build import Maker, Making
+from autogemm.tuning.task.events import Event
+from autogemm.tuning.task.request import TuneRequest
 from autogemm.tuning.tuner import environment_of, families_sha256, tune
 
 # Winners that every problem of a sweep is timed with.

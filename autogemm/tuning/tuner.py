@@ -16,23 +16,23 @@ from autogemm.store import RunSpec, RunState, Store
 from autogemm.support.errors import CompilerMissingError
 from autogemm.support.interrupt import Wish, wish_to_stop
 from autogemm.targets import Target
-from autogemm.tuning.events import (
+from autogemm.tuning.finals.deciding import Decided, Decider
+from autogemm.tuning.loop.joint import JointSearch, opening_for
+from autogemm.tuning.loop.ledger import Ledger
+from autogemm.tuning.loop.pipeline import Limits, Pipeline
+from autogemm.tuning.loop.stopping import StopRules
+from autogemm.tuning.loop.warm import WarmStart, warm_starts, warmed
+from autogemm.tuning.task.accuracy import Accuracy, accuracy_for
+from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.events import (
     Event,
     Notice,
     SearchResumed,
     SearchStarted,
     TrialDone,
 )
-from autogemm.tuning.finals.accuracy import Accuracy, accuracy_for
-from autogemm.tuning.finals.deciding import Decided, Decider
-from autogemm.tuning.loop.joint import JointSearch, opening_for
-from autogemm.tuning.loop.ledger import Ledger
-from autogemm.tuning.loop.making import Maker
-from autogemm.tuning.loop.pipeline import Limits, Pipeline
-from autogemm.tuning.loop.spaces import Listing, Spaces, spaces_for
-from autogemm.tuning.loop.stopping import StopRules
-from autogemm.tuning.loop.warm import WarmStart, warm_starts, warmed
-from autogemm.tuning.request import TuneRequest, TuneResult
+from autogemm.tuning.task.request import TuneRequest, TuneResult
+from autogemm.tuning.task.spaces import Listing, Spaces, spaces_for
 
 Listener = Callable[[Event], None]
 

@@ -15,7 +15,7 @@ from typing import Protocol, runtime_checkable
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.emulator import Emulator, Mode, rounds_of
+from autogemm.emulator import Emulator, Mode
 from autogemm.model.certificate import Certificate, Check, Verdict
 from autogemm.model.kernel import Candidate, KernelSource
 from autogemm.model.problem import Problem
@@ -27,6 +27,7 @@ from autogemm.support.errors import (
     UsageError,
 )
 from autogemm.targets import Target
+from autogemm.verify.edge_cases import rounds_of
 from autogemm.verify.verifying import Case, CaseResult, CaseSet, cases_of, on_gpu
 
 # Seconds for the hard problems (CPU and card work side by side), and for each sanitizer.

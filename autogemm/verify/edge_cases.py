@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
-from autogemm.space.tiles import DEFAULT_TILE, Tile
+from autogemm.space import DEFAULT_TILE, Tile
 
 
 @dataclass(frozen=True, slots=True)

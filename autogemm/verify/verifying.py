@@ -11,7 +11,7 @@ import numpy as np
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.emulator import Emulator, Mode, hard_problems, reduced, rounds_of
+from autogemm.emulator import Emulator, Mode
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
@@ -30,6 +30,7 @@ from autogemm.space import (
 )
 from autogemm.support.errors import EmptySpaceError, KernelCompileError
 from autogemm.targets import MeasureOptions, Target
+from autogemm.verify.edge_cases import hard_problems, reduced, rounds_of
 
 # From which random configs are drawn: sizes and alignment that leave most of a space legal. A
 # family for few rows has no config for the first.

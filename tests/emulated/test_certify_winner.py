@@ -24,9 +24,9 @@ from autogemm.model.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery, RunState, Store, open_store
 from autogemm.support.errors import CertificationError, UsageError
+from autogemm.targets.finals import without_winner
 from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
-from autogemm.tuning.finals.winners import without_winner
-from autogemm.tuning.loop.making import Maker
+from autogemm.tuning.task.build import Maker
 from autogemm.verify import certify as certify_module
 
 pytestmark = [

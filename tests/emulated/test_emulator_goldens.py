@@ -4,10 +4,11 @@ import pytest
 from golden_cases import GOLDEN_CASES, GoldenCase
 
 from autogemm.codegen import render
-from autogemm.emulator import Emulator, reduced
+from autogemm.emulator import Emulator
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.space import launch_plan, load_family
+from autogemm.verify.edge_cases import reduced
 
 pytestmark = pytest.mark.emulated
 

@@ -11,7 +11,7 @@ from export_samples import split_family, stored_kernel
 from store_samples import CERTIFICATE, H100, SPEC, T4, config, fill, new_store, ok, source
 
 from autogemm.cli import main
-from autogemm.codegen import export_cuda
+from autogemm.codegen.export import export_cuda
 from autogemm.dispatch import tuned_sizes
 from autogemm.model.certificate import Certificate, Check, Verdict
 from autogemm.model.problem import Problem

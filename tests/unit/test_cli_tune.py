@@ -36,7 +36,7 @@ from autogemm.support.errors import CompilerMissingError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import write_recording
 from autogemm.tuning import Certifier, Chosen
-from autogemm.tuning.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS
+from autogemm.tuning.task.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS
 
 
 @pytest.fixture(autouse=True)

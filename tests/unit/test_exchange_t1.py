@@ -23,7 +23,7 @@ from autogemm.formats.t1_values import values_of
 from autogemm.model.config import Value
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import Space, build_space, load_family, parse_expression, parse_fix
-from autogemm.space.expressions.python_text import python_text
+from autogemm.space.expressions.printing import python_text
 from autogemm.support.errors import ExchangeError, FamilyError
 
 H100 = find_device("h100")

@@ -14,7 +14,8 @@ from export_samples import split_family
 from store_samples import SPEC, VERIFIED, measurement, new_store
 
 from autogemm.cli import main
-from autogemm.codegen import extract_kernel, render
+from autogemm.codegen import render
+from autogemm.codegen.export import extract_kernel
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.kernel import KernelSource

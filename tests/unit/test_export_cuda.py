@@ -15,7 +15,7 @@ from golden_cases import GOLDEN_CASES
 from store_samples import H100
 
 from autogemm import __version__
-from autogemm.codegen import export_cuda, export_json, export_ptx, extract_kernel
+from autogemm.codegen.export import export_cuda, export_json, export_ptx, extract_kernel
 from autogemm.model.config import Config
 from autogemm.model.outcome import CacheState, Environment, Provenance
 from autogemm.model.problem import Layout, Problem

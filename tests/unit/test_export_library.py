@@ -17,7 +17,8 @@ from store_samples import H100, SPEC, T4, entry, finals, new_store
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
-from autogemm.codegen import Library, export_library, extract_kernel, render
+from autogemm.codegen import render
+from autogemm.codegen.export import Library, export_library, extract_kernel
 from autogemm.codegen.export.library import rule_text
 from autogemm.dispatch import Snapper, assembled
 from autogemm.dispatch.variants import variants_of

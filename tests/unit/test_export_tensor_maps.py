@@ -11,7 +11,7 @@ from handover.tiles import SMEM_BYTES, TILES
 from hopper import tiny_wgmma
 from store_samples import H100
 
-from autogemm.codegen import Library, Variant, export_cuda, export_library
+from autogemm.codegen.export import Library, Variant, export_cuda, export_library
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem

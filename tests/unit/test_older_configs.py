@@ -8,7 +8,8 @@ import pytest
 from export_samples import SPLIT_YAML, split_family, stored_kernel
 from store_samples import H100, SPEC
 
-from autogemm.codegen import export_cuda, render
+from autogemm.codegen import render
+from autogemm.codegen.export import export_cuda
 from autogemm.model.config import Config
 from autogemm.model.outcome import Finals, FinalsEntry, Provenance
 from autogemm.model.problem import Problem

@@ -8,10 +8,11 @@ from autogemm.bench.kernels.entrants import (
     prepared,
 )
 from autogemm.bench.kernels.presets import kernels_of
-from autogemm.bench.kernels.running import BenchRequest, Listener, SizeDone, run_bench
+from autogemm.bench.kernels.running import DEADLINE_S, BenchRequest, Listener, SizeDone, run_bench
 from autogemm.bench.kernels.sizes import parse_sizes
 
 __all__ = [
+    "DEADLINE_S",
     "BenchRequest",
     "Entrant",
     "Listener",

@@ -23,10 +23,8 @@ from autogemm.model.outcome import Status, Telemetry
 from autogemm.model.problem import Layout, Problem
 from autogemm.store import Store
 from autogemm.support.errors import KernelCompileError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import MeasureOptions, PairedRatio, Raced, Racer, paired_ratio
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.finals import PairedRatio, paired_ratio
-from autogemm.targets.racing import Raced, Racer
 
 # A kernel that is a thousand times slower than another must get through its checks.
 DEADLINE_S = 120.0

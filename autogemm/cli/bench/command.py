@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autogemm.cli.bench.rows import COLUMNS, SHOWN, bench_rows
-from autogemm.cli.db.filters import bench_id_of, bench_option, open_database
 from autogemm.cli.files import require_output, write_output
+from autogemm.cli.filters import bench_id_of, bench_option, open_database
 from autogemm.cli.options import db_option, dtype_option
 from autogemm.cli.output import Row, listing_options, print_rows, print_table
 from autogemm.model.dtypes import DType
@@ -136,8 +136,7 @@ def _stored(options: dict[str, Any]) -> tuple[Bench, Ceilings | None]:
 
 
 def _request(options: dict[str, Any]) -> BenchRequest:
-    from autogemm.bench.kernels import BenchRequest, entrants, kernels_of, parse_sizes
-    from autogemm.bench.kernels.running import DEADLINE_S
+    from autogemm.bench.kernels import DEADLINE_S, BenchRequest, entrants, kernels_of, parse_sizes
     from autogemm.catalogue.presets import preset
     from autogemm.cli.tune.setup import command_line
     from autogemm.targets import MeasureOptions

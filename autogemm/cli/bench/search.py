@@ -106,7 +106,7 @@ def bench_search(as_json: bool, as_csv: bool, **options: Any) -> None:
 
 def _plan(options: dict[str, Any]) -> "Plan":
     from autogemm.bench.strategies import Plan, known_strategies
-    from autogemm.targets.recorded.listing import recording_folder, recording_paths
+    from autogemm.targets.recorded import recording_folder, recording_paths
 
     given = options["strategies"]
     names = [name.strip() for name in given.split(",")] if given else known_strategies()

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.db import rows as db_rows
-from autogemm.cli.db.filters import filter_options, open_database, print_rows_as
-from autogemm.cli.db.rows import Columns, FlatRow
+from autogemm.cli import rows as db_rows
+from autogemm.cli.filters import filter_options, open_database, print_rows_as
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options
+from autogemm.cli.rows import Columns, FlatRow
 
 if TYPE_CHECKING:
     from autogemm.model.change import Compared

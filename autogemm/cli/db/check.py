@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autogemm.cli.db import rows as db_rows
+from autogemm.cli import rows as db_rows
 from autogemm.cli.db.changes import print_words, speed_up
-from autogemm.cli.db.filters import print_rows_as
-from autogemm.cli.db.rows import Columns, FlatRow
+from autogemm.cli.filters import print_rows_as
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options
+from autogemm.cli.rows import Columns, FlatRow
 from autogemm.cli.tune.command import seconds
 
 if TYPE_CHECKING:

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.db import rows as db_rows
+from autogemm.cli import rows as db_rows
 from autogemm.cli.db.changes import compare, history
 from autogemm.cli.db.check import check
 from autogemm.cli.db.exchange import export, import_
-from autogemm.cli.db.filters import (
+from autogemm.cli.db.pareto import pareto
+from autogemm.cli.db.sql import sql, stats
+from autogemm.cli.db.upkeep import merge, prune, vacuum
+from autogemm.cli.db.why import why
+from autogemm.cli.filters import (
     MAX_NUMBER,
     filter_options,
     open_database,
     print_readable,
     print_rows_as,
 )
-from autogemm.cli.db.pareto import pareto
-from autogemm.cli.db.rows import Columns, FlatRow
-from autogemm.cli.db.sql import sql, stats
-from autogemm.cli.db.upkeep import merge, prune, vacuum
-from autogemm.cli.db.why import why
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options, print_table
+from autogemm.cli.rows import Columns, FlatRow
 from autogemm.model.outcome import Status
 from autogemm.support.cells import shown
 from autogemm.support.errors import UsageError

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.db.filters import filter_options, open_database
 from autogemm.cli.files import write_output_pieces
+from autogemm.cli.filters import filter_options, open_database
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options, print_rows
 from autogemm.model.outcome import Status

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.db import rows as db_rows
-from autogemm.cli.db.filters import filter_options, open_database, print_rows_as
-from autogemm.cli.db.rows import Columns, FlatRow
+from autogemm.cli import rows as db_rows
 from autogemm.cli.files import write_output
+from autogemm.cli.filters import filter_options, open_database, print_rows_as
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options
+from autogemm.cli.rows import Columns, FlatRow
 from autogemm.model.outcome import Objective, Status
 from autogemm.support.errors import NotFoundError
 
@@ -121,7 +121,7 @@ def _baseline_rows(run: RunRow, baseline: FinalsEntry) -> list[FlatRow]:
 
 
 def _picture(rows: Sequence[FlatRow], run: RunRow, suffix: str) -> bytes:
-    from autogemm.insight.plots.front import Point, front_picture
+    from autogemm.insight.plots import Point, front_picture
 
     points = [Point(row["time_us"], row["energy_mj"], row["on_front"]) for row in rows]
     caption = f"{run.spec.problem.label} on {run.spec.device.name}, run {run.run_id}"

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autogemm.cli.db.filters import MAX_NUMBER, filter_options, open_database, print_rows_as
-from autogemm.cli.db.rows import Columns, FlatRow
+from autogemm.cli.filters import MAX_NUMBER, filter_options, open_database, print_rows_as
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options
+from autogemm.cli.rows import Columns, FlatRow
 from autogemm.cli.tune.command import seconds
 
 if TYPE_CHECKING:

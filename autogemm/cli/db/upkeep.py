@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.db.filters import filter_options, open_database, print_rows_as
-from autogemm.cli.db.rows import Columns
+from autogemm.cli.filters import filter_options, open_database, print_rows_as
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options
+from autogemm.cli.rows import Columns
 from autogemm.support.errors import UsageError
 
 if TYPE_CHECKING:

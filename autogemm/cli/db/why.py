@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autogemm.cli.db import rows as db_rows
+from autogemm.cli import rows as db_rows
 from autogemm.cli.db.changes import speed_up
-from autogemm.cli.db.filters import open_database, print_rows_as
-from autogemm.cli.db.rows import Columns, FlatRow
+from autogemm.cli.filters import open_database, print_rows_as
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options
+from autogemm.cli.rows import Columns, FlatRow
 from autogemm.support.errors import UsageError
 
 if TYPE_CHECKING:

@@ -103,7 +103,7 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
         return
     if path is None or file_format == "torch":
         raise UsageError("name the FILE to write, or --library DIR (--format torch needs that)")
-    from autogemm.codegen import BEGINNINGS
+    from autogemm.codegen.export import BEGINNINGS
     from autogemm.space import load_family
     from autogemm.store import BestQuery, open_store
 
@@ -133,7 +133,7 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
 
 def exported(kernel: StoredKernel, family: Family, file_format: str, file_name: str) -> bytes:
     """The file's content."""
-    from autogemm.codegen import export_cuda, export_json, export_ptx
+    from autogemm.codegen.export import export_cuda, export_json, export_ptx
     from autogemm.compile import Compiler, ptx
 
     today: date = datetime.now(UTC).date()
@@ -170,7 +170,7 @@ def verified_on_cpu(kernel: StoredKernel, family: Family) -> str:
     """
     from autogemm.codegen import render
     from autogemm.emulator import Emulator, Mode
-    from autogemm.verify.verifying import cases_of, on_cpu
+    from autogemm.verify import cases_of, on_cpu
 
     source = kernel.source
     tuned_for = (kernel.problem,)

@@ -33,7 +33,7 @@ def write_library(  # noqa: PLR0913  # the command's options
 
     Raises NotFoundError without results, UsageError where no files can or should be written.
     """
-    from autogemm.codegen import BEGINNINGS, export_library
+    from autogemm.codegen.export import BEGINNINGS, export_library
     from autogemm.dispatch import assembled
     from autogemm.model.problem import Layout
     from autogemm.space import default_families, load_family

@@ -147,7 +147,7 @@ def _times(store: Store, config: Config, problem: Problem, device: Device) -> Ti
 
 def print_explanation(explanation: Explanation) -> None:
     """All sections as tables, each with a word where it is missing."""
-    from autogemm.insight.explain.tables import headline, tables
+    from autogemm.insight.explain import headline, tables
 
     for line in headline(explanation):
         click.echo(line)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.db.filters import bench_id_of, bench_option, filter_options, open_database
 from autogemm.cli.files import require_output, write_output
+from autogemm.cli.filters import bench_id_of, bench_option, filter_options, open_database
 from autogemm.cli.options import db_option
 from autogemm.support.errors import UsageError
 

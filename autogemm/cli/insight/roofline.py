@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from autogemm.cli.db.filters import bench_id_of, filter_options, open_database
 from autogemm.cli.files import write_output
+from autogemm.cli.filters import bench_id_of, filter_options, open_database
 from autogemm.cli.insight.plot import comparison_options
 from autogemm.cli.options import db_option
 from autogemm.cli.output import Row, listing_options, print_rows, print_table
@@ -91,7 +91,7 @@ def _row(one: Timed, comparison: Comparison) -> Row:
 
 
 def _print_roofs(comparison: Comparison) -> None:
-    from autogemm.insight.analysis.roofs import roofs
+    from autogemm.insight.analysis import roofs
 
     slopes, ceilings = roofs(comparison.device, comparison.ceilings)
     click.echo(comparison.caption)

@@ -37,8 +37,7 @@ class Opened:
 def opened(stack: ExitStack, problem: "Problem", options: dict[str, Any], db: str | None) -> Opened:
     """All that a search of that problem takes; ``options`` are the command's."""
     from autogemm.store import open_store
-    from autogemm.tuning import choose_target
-    from autogemm.tuning.choice import is_file
+    from autogemm.tuning import choose_target, is_file
 
     gpu = options["gpu"]
     # Of a file it is not known yet of which family's parameters --fix speaks.

@@ -7,14 +7,16 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.space import (
+    ALIGNMENT_BYTES,
     Expression,
     Family,
+    LaunchRule,
+    TensorMapRule,
     derive_values,
+    device_values,
     parse_expression,
     specialised_values,
 )
-from autogemm.space.family import LaunchRule, TensorMapRule, device_values
-from autogemm.space.tensor_maps import ALIGNMENT_BYTES
 
 # CUtensorMapDataType, by element type.
 TENSOR_MAP_TYPES = {

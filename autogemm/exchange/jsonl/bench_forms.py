@@ -23,7 +23,7 @@ from autogemm.exchange.jsonl.fields import (
     VerificationForm,
     Word,
 )
-from autogemm.formats.recording import ProblemField, TimeUs
+from autogemm.formats import ProblemField, TimeUs
 from autogemm.model.benchmark import KernelKind
 from autogemm.model.outcome import CacheState, Fill, Provenance, Status
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from autogemm.formats.recording import TimeUs
+from autogemm.formats import TimeUs
 
 MAX_SAMPLES = 100_000
 MAX_SOURCE_CHARS = 2 * 2**20

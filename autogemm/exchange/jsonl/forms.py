@@ -33,7 +33,7 @@ from autogemm.exchange.jsonl.fields import (
     Word,
     one_line,
 )
-from autogemm.formats.recording import ProblemField
+from autogemm.formats import ProblemField
 from autogemm.model.certificate import Verdict
 from autogemm.model.outcome import CacheState, Fill, Objective, Provenance, Status, StopRule
 from autogemm.model.problem import Layout

@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from autogemm.exchange.jsonl.converting import copy_of, form_of
 from autogemm.exchange.jsonl.fields import Form
 from autogemm.exchange.jsonl.forms import FORMAT, AnyForm, CopyForm, EndForm, FileForm
-from autogemm.formats.lines import fault, lines_of
+from autogemm.formats import fault, lines_of
 from autogemm.store import Copy
 from autogemm.support.errors import ExchangeError
 from autogemm.support.version import __version__

@@ -5,6 +5,7 @@ Figures only; `autogemm.insight.plots` draws them, `autogemm.insight.report` tel
 
 from autogemm.insight.analysis.changes import Pair, compare_sides, history
 from autogemm.insight.analysis.comparison import Comparison, Timed, compare
+from autogemm.insight.analysis.gpu_roofs import roofs
 from autogemm.insight.analysis.parameters import Grid, grid, importance
 from autogemm.insight.analysis.standing import Standing, Tried, standing
 from autogemm.insight.analysis.trials import RunTrials, Step, read_run
@@ -24,5 +25,6 @@ __all__ = [
     "history",
     "importance",
     "read_run",
+    "roofs",
     "standing",
 ]

@@ -36,7 +36,7 @@ def varied(tried: list[tuple[Config, float]]) -> dict[str, tuple[Value, ...]]:
 
 def importance(trials: RunTrials, family: str) -> dict[str, float]:
     """`autogemm.search.importance.parameter_importance` of the family's trials."""
-    from autogemm.search.importance import parameter_importance
+    from autogemm.search import parameter_importance
 
     sign = -1.0 if trials.more_is_better else 1.0
     return parameter_importance(

@@ -7,6 +7,7 @@ from autogemm.insight.explain.intensity import Intensity, IntensityLevel
 from autogemm.insight.explain.missing import Missing
 from autogemm.insight.explain.neighbours import Neighbour, Neighbours, StaticFacts
 from autogemm.insight.explain.residency import LimiterStep, Residency, Waves
+from autogemm.insight.explain.table_rows import headline, tables
 from autogemm.insight.explain.times import Times, times_of
 
 __all__ = [
@@ -28,5 +29,7 @@ __all__ = [
     "Tools",
     "Waves",
     "explain",
+    "headline",
+    "tables",
     "times_of",
 ]

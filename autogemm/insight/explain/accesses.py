@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from autogemm.emulator import AccessLine, Emulator, reduced
+from autogemm.emulator import AccessLine, Emulator
 from autogemm.insight.explain.intensity import pair_of
 from autogemm.insight.explain.missing import Missing
 from autogemm.model.config import Config
@@ -13,6 +13,7 @@ from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
 from autogemm.space import Family, tile_of
 from autogemm.support.errors import AutogemmError
+from autogemm.verify import reduced
 
 
 @dataclass(frozen=True, slots=True)

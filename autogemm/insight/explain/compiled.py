@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from autogemm.compile import Compiler
-from autogemm.compile.disassembly import InstructionMix, code_sizes, disassemble, main_loop
+from autogemm.compile import Compiler, InstructionMix, code_sizes, disassemble, main_loop
 from autogemm.insight.explain.missing import Missing
 from autogemm.model.kernel import CompiledKernel, KernelSource, LaunchPlan
 from autogemm.support.errors import AutogemmError

@@ -10,8 +10,7 @@ from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
 from autogemm.model.outcome import Environment
 from autogemm.model.problem import Problem
 from autogemm.model.profile import Profile
-from autogemm.targets.cuda.tools.profiler import profile_csv, profiler_version
-from autogemm.targets.cuda.tools.sanitizer import Job
+from autogemm.targets.cuda.tools import Job, profile_csv, profiler_version
 
 DEADLINE_S = 300.0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from autogemm.insight.analysis import RunTrials, importance, read_run
 from autogemm.insight.explain import Explanation, Missing, Request, Times, Tools, explain
-from autogemm.insight.explain.tables import headline, tables
+from autogemm.insight.explain.table_rows import headline, tables
 from autogemm.insight.report.data import run_data
 from autogemm.insight.report.needs import highlighted
 from autogemm.insight.report.page import Page, Plot, Section, Table, table

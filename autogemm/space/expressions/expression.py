@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from autogemm.model.config import Value
-from autogemm.space.expressions.c_text import c_text
 from autogemm.space.expressions.evaluation import (
     Environment,
     Mask,
@@ -19,6 +18,7 @@ from autogemm.space.expressions.evaluation import (
     truth,
 )
 from autogemm.space.expressions.nodes import Node, kind_of, names_in, replaced
+from autogemm.space.expressions.printing import c_text
 from autogemm.support.errors import FamilyError
 
 

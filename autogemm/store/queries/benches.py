@@ -33,7 +33,7 @@ from autogemm.store.tables.convert import (
     verification_of,
 )
 from autogemm.store.tables.models import KernelRecord
-from autogemm.store.writing import (
+from autogemm.store.tables.writing import (
     device_record,
     environment_record,
     kernel_record,

@@ -29,7 +29,7 @@ from autogemm.store.tables.records import (
     KernelCopy,
     ProfileCopy,
 )
-from autogemm.store.writing import (
+from autogemm.store.tables.writing import (
     device_record,
     environment_record,
     kernel_record,

@@ -47,13 +47,13 @@ from autogemm.store.tables.records import (
     Taken,
     TrialCopy,
 )
+from autogemm.store.tables.writing import add_finals, add_run, known_device
 from autogemm.store.transfer.benches import (
     add_bench_copy,
     add_ceilings_copy,
     add_profile_copy,
     bench_copies,
 )
-from autogemm.store.writing import add_finals, add_run, known_device
 from autogemm.support.errors import NotFoundError, StoreError
 
 # Trials that are held before they go to the database, or come from it, together.

@@ -7,9 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from autogemm.formats.entries import Entry, ListedRecording
-from autogemm.formats.kernel_tuner import is_kernel_tuner_cache, read_kernel_tuner_cache
-from autogemm.formats.t4 import is_t4, read_t4
+from autogemm.formats import (
+    Entry,
+    ListedRecording,
+    is_kernel_tuner_cache,
+    is_t4,
+    read_kernel_tuner_cache,
+    read_t4,
+)
 from autogemm.model.config import Config, Value
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
@@ -23,9 +28,16 @@ from autogemm.model.outcome import (
     Provenance,
 )
 from autogemm.model.problem import Problem
-from autogemm.space import Expression, Family, Parameter, Space, listed_space, parse_expression
-from autogemm.space.expressions.evaluation import Operand
-from autogemm.space.family import problem_values
+from autogemm.space import (
+    Expression,
+    Family,
+    Parameter,
+    Space,
+    listed_space,
+    parse_expression,
+    problem_values,
+)
+from autogemm.space.expressions import Operand
 from autogemm.support.errors import FamilyError, NotFoundError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded.description import SIZES, Description, description_for

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.formats.entries import ListedRecording, listed_of
-from autogemm.formats.recording import FILE_SUFFIX, read_recording
+from autogemm.formats import FILE_SUFFIX, ListedRecording, listed_of, read_recording
 from autogemm.model.problem import Problem
 from autogemm.space import Space, listed_space
 from autogemm.support.errors import NotFoundError, RecordingError

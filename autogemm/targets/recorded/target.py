@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from autogemm.formats.recording import Recording, read_recording
+from autogemm.formats import Recording, read_recording
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import MAIN_KERNEL, Candidate, Resources
 from autogemm.model.outcome import (

@@ -11,12 +11,12 @@ from autogemm.model.outcome import Finals, Objective, Outcome, Provenance
 from autogemm.store import Store
 from autogemm.support.errors import KernelCompileError
 from autogemm.targets import Target
-from autogemm.tuning.events import Certifying, Event, FinalsStarted
-from autogemm.tuning.finals.accuracy import Accuracy
 from autogemm.tuning.finals.winners import certified
-from autogemm.tuning.loop.making import Maker
-from autogemm.tuning.request import TuneRequest, ranked
-from autogemm.verify.certify import Certifier
+from autogemm.tuning.task.accuracy import Accuracy
+from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.events import Certifying, Event, FinalsStarted
+from autogemm.tuning.task.request import TuneRequest, ranked
+from autogemm.verify import Certifier
 
 # Of the places in the finals one in so many is for a candidate unlike the others, within this
 # factor of the best.

@@ -1,16 +1,15 @@
 """Finals with a winner that passed its checks: who fails is disqualified, and the next one wins."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from autogemm.model.certificate import Certificate, Check, Verdict
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Disqualified, Finals, Objective, Status
+from autogemm.model.outcome import Disqualified, Finals, Status
 from autogemm.support.errors import CertificationError
-from autogemm.targets.finals import Contestant, decide
-from autogemm.tuning.request import TuneRequest
-from autogemm.verify.certify import Certifier
+from autogemm.targets import without_winner
+from autogemm.tuning.task.request import TuneRequest
+from autogemm.verify import Certifier
 
 
 def certified(
@@ -55,37 +54,3 @@ def failed_in_finals(lost: Disqualified) -> Certificate:
     """Of a kernel that was wrong, or crashed, among the finalists."""
     found = Check("finals", Verdict.FAILED, lost.reason)
     return Certificate((found,), datetime.now(UTC))
-
-
-def without_winner(
-    finals: Finals,
-    reason: str,
-    seed: int,
-    objective: Objective = Objective.TIME,
-    status: Status = Status.WRONG_RESULT,
-) -> Finals:
-    """The same finals decided without their winner, who is disqualified."""
-    lost, *others = finals.entries
-    assert lost.config is not None, "only the baseline has no config"
-    timed = [
-        Contestant(
-            name=one.name,
-            config=one.config,
-            kernel_sha256=one.kernel_sha256,
-            samples_us=one.samples_us,
-            verification=one.verification,
-            registers=one.registers,
-            samples_mj=one.samples_mj,
-        )
-        for one in (finals.baseline, *others)
-    ]
-    entries, baseline = decide(timed[0], timed[1:], seed, objective)
-    return replace(
-        finals,
-        entries=entries,
-        baseline=baseline,
-        disqualified=(
-            *finals.disqualified,
-            Disqualified(lost.config, lost.kernel_sha256, reason, status),
-        ),
-    )

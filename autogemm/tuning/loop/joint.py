@@ -7,7 +7,7 @@ from typing import Protocol
 
 from autogemm.model.outcome import Objective, Outcome, cost
 from autogemm.search import Proposal
-from autogemm.tuning.finals.accuracy import ANY_ACCURACY, Accuracy
+from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
 
 # Trials of each family before they are compared: its seeds, and a few that its model needs.
 OPENING = 16

@@ -12,8 +12,8 @@ from autogemm.model.outcome import Outcome, Status
 from autogemm.support.errors import CompilerDiedError, CompileTimeoutError, KernelCompileError
 from autogemm.tuning.loop.launchable import why_not_launchable
 from autogemm.tuning.loop.ledger import Ledger
-from autogemm.tuning.loop.making import Maker, Making
 from autogemm.tuning.loop.pruning import why_hopeless
+from autogemm.tuning.task.build import Maker, Making
 
 if TYPE_CHECKING:
     from autogemm.search import Proposal

@@ -8,7 +8,7 @@ from autogemm.model.kernel import KernelSource
 from autogemm.model.outcome import Outcome, Status
 from autogemm.store import RunSpec, Store
 from autogemm.support.errors import StoreLockedError
-from autogemm.tuning.finals.accuracy import ANY_ACCURACY, Accuracy
+from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
 
 # Ends that another try would repeat.
 LASTING = frozenset({Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESULT})

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from autogemm.model.kernel import KernelSource
 from autogemm.model.outcome import Outcome, Provenance
 from autogemm.targets import Target
-from autogemm.tuning.events import TrialDone
-from autogemm.tuning.finals.accuracy import ANY_ACCURACY, Accuracy
 from autogemm.tuning.loop.gpu_queue import DEPTH, CardQueue
 from autogemm.tuning.loop.judging import Judge, Pending
 from autogemm.tuning.loop.ledger import Ledger
-from autogemm.tuning.loop.making import Maker
+from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
+from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.events import TrialDone
 
 if TYPE_CHECKING:
     from autogemm.search import Proposal

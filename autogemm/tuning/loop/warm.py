@@ -11,7 +11,7 @@ from autogemm.model.similarity import distance
 from autogemm.space import Family
 from autogemm.store import DecidedRow, RunSpec
 from autogemm.support.errors import UsageError
-from autogemm.tuning.loop.spaces import Spaces
+from autogemm.tuning.task.spaces import Spaces
 
 # Results that are looked at, and of the nearest of them so many finalists; of the others one.
 NUM_RESULTS = 3

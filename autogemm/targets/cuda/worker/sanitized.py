@@ -2,8 +2,8 @@
 
 ``python -m autogemm.targets.cuda.worker.sanitized JOB`` prints ``right`` or ``wrong: ...``.
 Each matrix is an allocation of its own of exactly its size, so that one element beyond it is out of
-bounds; and nothing is written to what a kernel must not read: C at beta = 0, unless TMA writes it, which
-initcheck does not see: then it holds NaN.
+bounds; and nothing is written to what a kernel must not read: C at beta = 0, unless TMA writes it,
+which initcheck does not see: then it holds NaN.
 """
 
 import pickle

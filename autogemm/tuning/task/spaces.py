@@ -9,7 +9,7 @@ from autogemm.model.problem import Problem
 from autogemm.space import Family, Space, build_space
 from autogemm.support.errors import EmptySpaceError, UsageError
 from autogemm.targets import Target
-from autogemm.tuning.request import SearchedFamily, TuneRequest
+from autogemm.tuning.task.request import SearchedFamily, TuneRequest
 
 
 @runtime_checkable

@@ -10,10 +10,9 @@ from dataclasses import dataclass, replace
 
 from autogemm.model.outcome import Finals, Objective, Outcome, Status, Verification
 from autogemm.support.errors import CertificationError, UsageError
-from autogemm.targets import Target
-from autogemm.tuning.finals.winners import without_winner
-from autogemm.tuning.loop.spaces import Listing
-from autogemm.tuning.request import AS_BASELINE
+from autogemm.targets import Target, without_winner
+from autogemm.tuning.task.request import AS_BASELINE
+from autogemm.tuning.task.spaces import Listing
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autogemm.cli.db import rows as db_rows
-from autogemm.cli.db.rows import Columns, FlatRow
+from autogemm.cli import rows as db_rows
 from autogemm.cli.output import print_rows, print_table
+from autogemm.cli.rows import Columns, FlatRow
 from autogemm.model.config import label, shared_values
 from autogemm.model.dtypes import DType
 from autogemm.model.outcome import Provenance

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from autogemm.model.outcome import Finals, Outcome
-from autogemm.tuning.request import SearchedFamily
+from autogemm.tuning.task.request import SearchedFamily
 
 
 @dataclass(frozen=True, slots=True)
