@@ -6,6 +6,7 @@ from autogemm.space.derived import broken_constraints, derive_values, launch_pla
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import (
+    MAX_VALUE,
     PROBLEM_NAMES,
     Constraint,
     Family,
@@ -24,7 +25,6 @@ from autogemm.space.narrowing import parse_fix
 from autogemm.space.nearest import fitted, snapped
 from autogemm.space.schema import (
     IDENTIFIER,
-    MAX_VALUE,
     MAX_VALUES,
     WORD,
     ExpressionText,

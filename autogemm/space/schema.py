@@ -13,15 +13,15 @@ from pydantic import (
     ValidationError,
 )
 
+from autogemm.space.family import MAX_VALUE
 from autogemm.support.naming import did_you_mean
 
-# Values become `constexpr int`.
-MAX_VALUE = 2**31 - 1
 MAX_VALUES = 10_000
 
 IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]*$"
 # A text value is a word: it can be given to --fix and stands in tables and file names.
 WORD = re.compile(r"[A-Za-z0-9_.+-]{1,60}")
+_READS_DEVICE = "device."
 
 
 def _int_or_text(value: Any) -> Any:
@@ -36,9 +36,14 @@ def _parameter_value(value: Any) -> Any:
     value = _int_or_text(value)
     if isinstance(value, int) and abs(value) > MAX_VALUE:
         raise ValueError("a value must fit 32 bits")
-    if isinstance(value, str) and not WORD.fullmatch(value):
+    if isinstance(value, str) and (_READS_DEVICE in value or not WORD.fullmatch(value)):
         raise ValueError("a text value is one word of letters, digits and _ . + -")
     return value
+
+
+def _listed_value(value: Any) -> Any:
+    """A value, or an expression over ``device.*``, which no word contains."""
+    return value if isinstance(value, str) and _READS_DEVICE in value else _parameter_value(value)
 
 
 def _expression(value: Any) -> Any:
@@ -53,6 +58,7 @@ def _listed(value: Any) -> Any:
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Identifier = Annotated[str, StringConstraints(pattern=IDENTIFIER, max_length=60)]
 ParameterValue = Annotated[int | str, BeforeValidator(_parameter_value)]
+ListedValue = Annotated[int | str, BeforeValidator(_listed_value)]
 ExpressionText = Annotated[str, BeforeValidator(_expression)]
 Extents = Annotated[
     list[ExpressionText], BeforeValidator(_listed), Field(min_length=1, max_length=3)
@@ -68,9 +74,12 @@ class _Form(BaseModel):
 
 
 class ParameterForm(_Form):
-    """``BM: {values: [16, 32], doc: ...}``; seeds and recordings may lack one with a default."""
+    """``BM: {values: [16, 32], doc: ...}``; seeds and recordings may lack one with a default.
 
-    values: Annotated[list[ParameterValue], Field(min_length=1, max_length=MAX_VALUES)]
+    Integers may be expressions over the GPU: ``values: [0, device.num_sms, 2 * device.num_sms]``.
+    """
+
+    values: Annotated[list[ListedValue], Field(min_length=1, max_length=MAX_VALUES)]
     default: ParameterValue | None = None
     doc: Text
 
