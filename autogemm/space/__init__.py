@@ -20,7 +20,7 @@ from autogemm.space.family import (
 )
 from autogemm.space.legal import Space
 from autogemm.space.listed import listed_space
-from autogemm.space.loading import default_families, list_families, load_family
+from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
 from autogemm.space.nearest import fitted, snapped
 from autogemm.space.schema import (
@@ -70,6 +70,7 @@ __all__ = [
     "parse_expression",
     "parse_fix",
     "problem_values",
+    "seeds_path",
     "snapped",
     "specialised_values",
     "stages_of",

@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Value
 from autogemm.model.dtypes import Element
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.nodes import FUNCTIONS
@@ -31,7 +30,7 @@ from autogemm.space.schema import (
     TensorMapForm,
 )
 from autogemm.space.tensor_maps import completed, element_of, rules_of
-from autogemm.support.errors import FamilyError, UsageError
+from autogemm.support.errors import FamilyError
 from autogemm.support.naming import did_you_mean
 
 # Names that mean something else in an expression, or stand in every kernel's signature.
@@ -53,13 +52,16 @@ def family_of(
     yaml_sha256: str,
     template_sha256: str,
 ) -> Family:
-    """The family that a well-formed file describes. Raises FamilyError naming file and field."""
+    """The family that a well-formed file describes, yet without its seeds.
+
+    Raises FamilyError naming file and field.
+    """
     check = _Check(form, yaml_path)
     parameters = check.parameters()
     derive = check.derive()
     maps = check.tensor_maps()
     tensor_maps = tuple(check.tensor_map(i, one, derive) for i, one in enumerate(maps))
-    family = Family(
+    return Family(
         name=form.family,
         summary=form.summary,
         dtypes=check.dtypes(),
@@ -89,7 +91,6 @@ def family_of(
         retired=check.retired(),
         renamed=check.renamed(parameters),
     )
-    return replace(family, seeds=check.seeds(family))
 
 
 class _Check:
@@ -298,29 +299,6 @@ class _Check:
             if name in expression.names:
                 expression = expression.substitute({name: derive[name]})
         return expression
-
-    def seeds(self, family: Family) -> tuple[Config, ...]:
-        """Each names every parameter that has no default once, with one of its values."""
-        seeds = []
-        for position, form in enumerate(self._form.seeds, start=1):
-            try:
-                seed = family.current(form)
-            except UsageError as error:
-                raise self._error(f"seeds.{position}", str(error)) from None
-            for name in seed.keys() - self._form.parameters.keys():
-                hint = did_you_mean(name, self._form.parameters)
-                raise self._error(f"seeds.{position}", f"no parameter is named {name!r}{hint}")
-            values = {p.name: self._seed_value(position, seed, p) for p in family.parameters}
-            seeds.append(Config.of(self._form.family, values))
-        return tuple(seeds)
-
-    def _seed_value(self, position: int, seed: Mapping[str, Value], parameter: Parameter) -> Value:
-        field = f"seeds.{position}.{parameter.name}"
-        value = seed.get(parameter.name, parameter.default)
-        if value is None:
-            raise self._error(field, "a seed names every parameter, this one is missing")
-        self._check_value(field, value, parameter)
-        return value
 
     def _check_value(self, field: str, value: Value, parameter: Parameter) -> None:
         if not parameter.allows(value):

@@ -157,10 +157,13 @@ class Family:
     launch: tuple[LaunchRule, ...]
     workspace_bytes: Expression
     seeds: tuple[Config, ...]
+    """Configs that are tried first, in this order."""
     yaml_path: Path
     template_path: Path | None
     yaml_sha256: str
     template_sha256: str
+    seed_origins: tuple[str, ...] = ()
+    """For each seed the GPU and the problems that it was good for, as far as is known."""
     searched: Searched = Searched.ALWAYS
     tensor_maps: tuple[TensorMapRule, ...] = ()
     needs_sm_90a: bool = False

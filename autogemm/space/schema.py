@@ -17,6 +17,7 @@ from autogemm.space.family import MAX_VALUE
 from autogemm.support.naming import did_you_mean
 
 MAX_VALUES = 10_000
+MAX_SEEDS = 1000
 
 IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]*$"
 # A text value is a word: it can be given to --fix and stands in tables and file names.
@@ -162,7 +163,26 @@ class FamilyForm(_Form):
     launch: Annotated[list[LaunchForm], Field(min_length=1, max_length=16)]
     workspace_bytes: ExpressionText = "0"
     tensor_maps: Annotated[list[TensorMapForm], Field(max_length=8)] = []
-    seeds: Annotated[list[dict[str, ParameterValue]], Field(max_length=1000)] = []
+    seeds: Annotated[list[dict[str, ParameterValue]], Field(max_length=MAX_SEEDS)] = []
+
+
+class SeedGroupForm(_Form):
+    """``{gpu: H100, problems: 4096 nn f32, note: ..., configs: [{BM: 128, ...}, ...]}``.
+
+    ``gpu``, ``problems`` and ``note`` say where the configs were good, for people.
+    """
+
+    gpu: Text | None = None
+    problems: Text | None = None
+    note: Text | None = None
+    configs: Annotated[list[dict[str, ParameterValue]], Field(min_length=1, max_length=MAX_SEEDS)]
+
+
+class SeedsForm(_Form):
+    """A whole file ``seeds/NAME.yaml``: what is tried first, in this order."""
+
+    family: Identifier
+    seeds: Annotated[list[SeedGroupForm], Field(max_length=MAX_SEEDS)]
 
 
 class FamilyLoader(yaml.SafeLoader):
@@ -201,27 +221,31 @@ _FORMS: dict[object, type[BaseModel]] = {
     "worth_trying": ConstraintForm,
     "launch": LaunchForm,
     "tensor_maps": TensorMapForm,
+    "seeds": SeedGroupForm,
 }
 
 
-def first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError, form: type[BaseModel]) -> str:
     """Field, rule and value of one problem, and how many more there are. Positions count from 1."""
     # A misspelt field is missing under its right name as well: the misspelling says more.
     problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] == "missing")
     first, place = problems[0], problems[0]["loc"]
     if not place:
-        return f"a family is a mapping with the fields {' '.join(FamilyForm.model_fields)}"
+        return f"this file is a mapping with the fields {' '.join(form.model_fields)}"
     parts = (str(part + 1 if isinstance(part, int) else part) for part in place if part != "[key]")
-    rule = _rule(first["type"], first["msg"], place, first["input"])
+    rule = _rule(first["type"], first["msg"], (form, *place), first["input"])
     more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
     return f"{'.'.join(parts)}: {rule}{more}"
 
 
-def _rule(kind: str, message: str, place: tuple[int | str, ...], value: object) -> str:
+def _rule(kind: str, message: str, place: tuple[object, ...], value: object) -> str:
+    form, first, *deeper = place
     if kind == "missing":
         return "this field must be there"
     if kind == "extra_forbidden":
-        known = (FamilyForm if len(place) == 1 else _FORMS[place[0]]).model_fields
+        assert isinstance(form, type)
+        assert issubclass(form, BaseModel)
+        known = (_FORMS[first] if deeper else form).model_fields
         hint = did_you_mean(str(place[-1]), known) or f"; known: {' '.join(known)}"
         if value is None:
             hint += " (a comma ends a text between { and }: quote the text)"

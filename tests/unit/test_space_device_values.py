@@ -1,8 +1,8 @@
 """Values that follow from the GPU: written once, as expressions, and right on every one."""
 
 import json
-from datetime import UTC, datetime
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest

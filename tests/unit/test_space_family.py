@@ -275,8 +275,8 @@ MORE = "  BM: {"
         (SUMMARY, "summary: \x07", "no YAML: .*special characters"),
         (SUMMARY, "summary: " + "x" * 300_000, "may have 262144 bytes"),
         (SUMMARY, "summary: 2001-99-99", "no YAML: month must be"),
-        (SMALL, "", "a family is a mapping with the fields family summary"),
-        (SMALL, "- 1", "a family is a mapping"),
+        (SMALL, "", "this file is a mapping with the fields family summary"),
+        (SMALL, "- 1", "this file is a mapping"),
     ],
 )
 def test_bad_yaml_gets_one_line_that_names_the_file(
