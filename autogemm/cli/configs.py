@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autogemm.cli.options import family_option, fix_option
-from autogemm.config import Config
-from autogemm.errors import UsageError
+from autogemm.model.config import Config
+from autogemm.support.errors import UsageError
 
 if TYPE_CHECKING:
     from autogemm.space import Family
@@ -72,7 +72,7 @@ def family_and_rung(family: str, rung: str | None) -> tuple[Family, Config | Non
 
     Raises UsageError for a ``--family`` that is not the rung's.
     """
-    from autogemm.ladder import find_rung
+    from autogemm.catalogue.ladder import find_rung
     from autogemm.space import load_family
 
     if rung is None:

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from autogemm.config import Config, Value
-from autogemm.dtypes import Element
-from autogemm.errors import FamilyError
-from autogemm.naming import did_you_mean
-from autogemm.space.expression import Expression
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import Element
+from autogemm.space.expressions.expression import Expression
+from autogemm.space.expressions.nodes import FUNCTIONS
+from autogemm.space.expressions.parsing import KEYWORDS, parse_expression
 from autogemm.space.family import (
     DEVICE_NAMES,
     PROBLEM_NAMES,
@@ -21,10 +21,10 @@ from autogemm.space.family import (
     Searched,
     TensorMapRule,
 )
-from autogemm.space.nodes import FUNCTIONS
-from autogemm.space.parsing import KEYWORDS, parse_expression
 from autogemm.space.schema import ConstraintForm, FamilyForm, LaunchForm, TensorMapForm
 from autogemm.space.tensor_maps import completed, element_of, rules_of
+from autogemm.support.errors import FamilyError
+from autogemm.support.naming import did_you_mean
 
 # Names that mean something else in an expression, or stand in every kernel's signature.
 RESERVED = {*KEYWORDS, *FUNCTIONS, *PROBLEM_NAMES, "device", "A", "B", "C", "alpha", "beta"}

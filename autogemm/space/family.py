@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 
-from autogemm.config import Config, Value
-from autogemm.device import Device
-from autogemm.dtypes import DType, Element
-from autogemm.errors import UsageError
-from autogemm.problem import Problem
-from autogemm.space.evaluation import Operand
-from autogemm.space.expression import Expression
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
+from autogemm.space.expressions.evaluation import Operand
+from autogemm.space.expressions.expression import Expression
+from autogemm.support.errors import UsageError
 
 PROBLEM_NAMES = (
     *("M", "N", "K", "lda", "ldb", "ldc", "trans_a", "trans_b", "bytes_ab", "bytes_c"),
@@ -70,7 +70,7 @@ class LaunchRule:
 
 @dataclass(frozen=True, slots=True)
 class TensorMapRule:
-    """One tensor map, as `autogemm.kernel.TensorMap` in expressions; ``element`` is None where the
+    """One `TensorMap` in expressions; ``element`` is None where the
     matrix's own type counts. ``when``, which says whether this config has it, reads parameters
     alone.
     """

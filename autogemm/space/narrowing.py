@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from autogemm.config import Value
-from autogemm.errors import UsageError
-from autogemm.naming import did_you_mean
+from autogemm.model.config import Value
 from autogemm.space.family import Family, Parameter
+from autogemm.support.errors import UsageError
+from autogemm.support.naming import did_you_mean
 
 
 def parse_fix(family: Family, texts: Sequence[str]) -> dict[str, tuple[Value, ...]]:

@@ -13,7 +13,7 @@ from pydantic import (
     ValidationError,
 )
 
-from autogemm.naming import did_you_mean
+from autogemm.support.naming import did_you_mean
 
 # Values become `constexpr int`.
 MAX_VALUE = 2**31 - 1

@@ -1,9 +1,9 @@
 """The tile of a config and how many slabs of it a block holds, by the names that families use."""
 
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.dtypes import DType
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
 from autogemm.space.derived import broken_constraints, derive_values
 from autogemm.space.family import Family
 

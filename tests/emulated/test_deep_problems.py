@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from autogemm.config import Config, Value
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.problem import Layout, Problem
+from autogemm.catalogue.gpus import find_device
+from autogemm.emulator import Emulator, Mode
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import Family, broken_constraints, launch_plan, load_family, stages_of, tile_of
-from autogemm.targets.emulator import Emulator, Mode, hard_problems
-from autogemm.tuning.certify import few_tiles
-from autogemm.tuning.verifying import Case, cases_of, on_cpu
+from autogemm.verify.certify import few_tiles
+from autogemm.verify.edge_cases import hard_problems
+from autogemm.verify.verifying import Case, cases_of, on_cpu
 
 pytestmark = pytest.mark.emulated
 

@@ -4,10 +4,10 @@ import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from autogemm.config import Config, Value
-from autogemm.errors import NotFoundError, RecordingError, UsageError
-from autogemm.kernel import MAIN_KERNEL, Candidate, Resources
-from autogemm.outcome import (
+from autogemm.formats import Recording, read_recording
+from autogemm.model.config import Config, Value
+from autogemm.model.kernel import MAIN_KERNEL, Candidate, Resources
+from autogemm.model.outcome import (
     Finals,
     FinalsEntry,
     Measurement,
@@ -16,10 +16,10 @@ from autogemm.outcome import (
     Provenance,
     Status,
 )
-from autogemm.problem import Problem
+from autogemm.model.problem import Problem
 from autogemm.space import Family
+from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded.format import Recording, read_recording
 from autogemm.targets.recorded.listing import recording_folder, recording_paths
 
 
