@@ -18,7 +18,6 @@ from typing import Any
 
 import click
 
-from autogemm.model.config import Config
 from autogemm.space import load_family
 
 HERE = Path(__file__).resolve().parents[1]
@@ -32,18 +31,22 @@ ORDER = ("before", "after", "after", "before")
 @click.option("--commit", default="", help="Which commit this is, for the record.")
 @click.option("--out", required=True, type=click.Path(path_type=Path, file_okay=False))
 @click.argument("tables", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-def main(
-    before: Path, shapes: int, rounds: int, commit: str, out: Path, tables: tuple[Path, ...]
-) -> None:  # noqa: PLR0913, PLR0917
+def main(before: Path, tables: tuple[Path, ...], **options: Any) -> None:
     """Ratios to cuBLAS of the same configs, before and after."""
+    out: Path = options["out"]
     out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for path in tables:
         table = json.loads(path.read_text())
-        for row in spread(table["rows"], shapes):
-            rows.append(compared(row, table["dtype"], before, rounds, out))
+        for row in spread(table["rows"], options["shapes"]):
+            rows.append(compared(row, table["dtype"], before, options["rounds"], out))
             click.echo(line(rows[-1]))
-            results = {"command": " ".join(sys.argv), "commit": commit, "gpu": gpu(), "rows": rows}
+            results = {
+                "command": " ".join(sys.argv),
+                "commit": options["commit"],
+                "gpu": gpu(),
+                "rows": rows,
+            }
             (out / "before_after.json").write_text(json.dumps(results, indent=1) + "\n")
     moved = [row["shape"] for row in rows if row["moved"]]
     click.echo(f"{len(rows)} kernels, {len(moved)} moved: {', '.join(moved) or 'none'}")
@@ -60,8 +63,7 @@ def compared(
 ) -> dict[str, Any]:
     """Ratio and interval of one config, twice by each checkout."""
     family = load_family(row["family"])
-    config = Config.of(row["family"], row["config"])
-    now = family.current(config).as_dict()
+    now = family.current(row["config"])
     runs: dict[str, list[dict[str, Any]]] = {"before": [], "after": []}
     for number, side in enumerate(ORDER):
         root, values = (before, row["config"]) if side == "before" else (HERE, now)
