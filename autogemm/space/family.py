@@ -139,7 +139,7 @@ class Searched(StrEnum):
 class Family:
     """``NAME.yaml`` and ``NAME.cu.jinja``. ``derive`` is ordered: each reads earlier ones only.
 
-    ``template_sha256`` covers the template and the shared parts that it may include. A family that
+    ``template_sha256`` covers the template and all that it includes or imports. A family that
     others recorded has no template (``template_path`` None, ``template_sha256`` empty): its configs
     can be searched, not rendered.
     """

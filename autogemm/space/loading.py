@@ -15,6 +15,7 @@ from autogemm.space.seeds import SeedsFile, with_seeds
 from autogemm.support.errors import FamilyError, NotFoundError
 from autogemm.support.naming import did_you_mean
 from autogemm.support.resources import data_folder
+from autogemm.support.templating import texts_of
 
 Form = TypeVar("Form", bound=BaseModel)
 
@@ -105,18 +106,11 @@ def _template_path(yaml_path: Path) -> Path:
 
 
 def _template_sha256(template_path: Path) -> str:
-    """Of the template and of every part that it could include, wherever they are installed."""
-    shipped = data_folder("templates").resolve()
-    own = template_path.parent.resolve()
-    folders = [shipped] if own == shipped else [shipped, own]
-    parts = [path for folder in folders for path in sorted((folder / "parts").glob("*.jinja"))]
-    try:
-        digest = hashlib.sha256(template_path.read_bytes())
-        for path in parts:
-            digest.update(f"\n{path.name}\n".encode())
-            digest.update(path.read_bytes())
-    except OSError as error:
-        raise FamilyError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    """Of the template and of all that it includes or imports, wherever they are installed."""
+    texts = texts_of(template_path)
+    digest = hashlib.sha256(texts.pop(template_path.name).encode())
+    for name, text in sorted(texts.items()):
+        digest.update(f"\n{name}\n{text}".encode())
     return digest.hexdigest()
 
 

@@ -1,6 +1,7 @@
 """Values that follow from the GPU: written once, as expressions, and right on every one."""
 
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,10 +12,11 @@ from fake_target import PROBLEM, YAML, tiny_family, tiny_recording
 from space_families import SMALL, write_family
 from store_samples import SPEC
 
-from autogemm.catalogue.gpus import find_device
+from autogemm.catalogue.gpus import find_device, known_devices
 from autogemm.cli import main
 from autogemm.insight.explain.neighbours import Place, legal_neighbours
 from autogemm.model.config import Config, Value
+from autogemm.model.hardware.device import Device
 from autogemm.model.outcome import Finals, FinalsEntry, Provenance
 from autogemm.model.problem import Problem
 from autogemm.space import (
@@ -34,6 +36,7 @@ from autogemm.tuning.loop.warm import warm_starts
 SPEC_TIME = datetime(2026, 11, 1, tzinfo=UTC)
 H100 = find_device("h100")
 A100 = find_device("a100")
+FIXED = ("TM", "TN", "WM", "WN", "GROUP_M", "FMA_ORDER", "LANE_MAP", "HANDOVER")
 SQUARE = Problem(512, 512, 512)
 WAVES = "  BLOCKS: {values: [0, device.num_sms, 2 * device.num_sms], doc: blocks}\nderive:"
 MINE = SMALL.replace("derive:", WAVES).replace("ORDER: snake}", "ORDER: snake, BLOCKS: 132}")
@@ -159,3 +162,45 @@ def test_a_value_that_is_too_large_on_a_gpu(tmp_path: Path) -> None:
     family = load_family(write_family(tmp_path / "mine", yaml))
     with pytest.raises(FamilyError, match="a value must fit 32 bits, is 13199999868"):
         build_space(family, SQUARE, H100)
+
+
+@pytest.mark.parametrize("device", known_devices(), ids=lambda device: device.name)
+def test_families_that_ship_have_multiples_of_every_gpus_multiprocessors(device: Device) -> None:
+    multiples = tuple(count * device.num_sms for count in range(5))
+    assert values_of(load_family("sgemm_simt").on(device), "STREAM_BLOCKS") == multiples
+    for name in ("gemm_wgmma", "sgemm_emulated_wgmma"):
+        assert values_of(load_family(name).on(device), "BLOCKS") == multiples[:2]
+
+
+@pytest.mark.parametrize("gpu", ["h100", "a100", "t4"])
+@pytest.mark.parametrize("size", [1024, 2048])
+def test_the_same_configs_are_legal_as_when_all_gpus_numbers_are_listed(
+    tmp_path: Path, gpu: str, size: int
+) -> None:
+    family = load_family("sgemm_simt")
+    listed = listed_for_all_gpus(family, tmp_path)
+    device = find_device(gpu)
+    fix = {name: (family.seeds[20][name],) for name in FIXED}
+    wanted, found = (
+        build_space(one, Problem(size, size, size), device, fix) for one in (listed, family)
+    )
+    assert len(found) == len(wanted) > 500
+    for i in range(len(found.parameters)):
+        same = found.radix.values(found.keys, i) == wanted.radix.values(wanted.keys, i)
+        assert same.all()
+    assert found.raw_count < wanted.raw_count / 5
+
+
+def listed_for_all_gpus(family: Family, folder: Path) -> Family:
+    """The family with every GPU's numbers in one list, and a rule that picks those of one."""
+    text = family.yaml_path.read_text()
+    multiples = {count * device.num_sms for device in known_devices() for count in range(5)}
+    values = re.compile(r"(STREAM_BLOCKS: \{values: )\[[^]]*\]")
+    text, count = values.subn(rf"\g<1>{sorted(multiples)}", text)
+    assert count == 1
+    rule = "STREAM_BLOCKS % device.num_sms == 0 and STREAM_BLOCKS <= 4 * device.num_sms, because: x"
+    text = text.replace("worth_trying:", f"worth_trying:\n  - {{require: {rule}}}")
+    assert family.template_path is not None
+    (folder / "sgemm_simt.yaml").write_text(text)
+    (folder / "sgemm_simt.cu.jinja").write_text(family.template_path.read_text())
+    return load_family(folder)
