@@ -4,8 +4,11 @@ import hashlib
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from autogemm.model.config import Config
-from autogemm.model.dtypes import Element
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.elements import Stored, stored
 from autogemm.model.problem import Layout
 from autogemm.model.signature import Argument, Signature, gemm_signature
 
@@ -63,6 +66,13 @@ class Extra:
     argument: Argument
     count: int | None
     neutral: float
+
+
+def neutral_array(extra: Extra, dtype: DType) -> Stored:
+    """The elements of an extra array in a problem of those types, as kernels get them."""
+    element = extra.argument.element(dtype)
+    assert element is not None and extra.count is not None, "an array"
+    return stored(np.full(extra.count, extra.neutral, np.float64), element)
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,8 @@ class _Check:
         if form.name in (*derive, *maps, *earlier, *_OF_CALLERS):
             raise self._error(f"{field}.name", f"the name {form.name!r} is taken already")
         extent = form.extent
+        if extent is None and form.type != Element.F32.label:
+            raise self._error(f"{field}.type", f"one value is f32, got {form.type!r}")
         return ArgumentRule(
             name=form.name,
             type=self._argument_type(f"{field}.type", form.type),
