@@ -99,7 +99,7 @@ class Places:
 
     def __init__(self, plan: LaunchPlan, problem: Problem) -> None:
         self._problem = problem
-        self._extras = [extra.argument for extra in plan.extras if extra.count is not None]
+        self._extras = [extra.argument for extra in plan.arrays]
 
     def name(self, finding: RawFinding) -> str:
         """``A[3,4]``, ``bias[7]``, ``smem float 12``; empty where it is none of these."""

@@ -319,9 +319,9 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
 def _describe_arguments(header: RawExchange, plan: LaunchPlan, problem: Problem) -> None:
     signature = plan.signature
     header.num_arguments = len(signature)
-    arrays = [extra.argument.name for extra in plan.extras if extra.count is not None]
+    arrays = [extra.argument.name for extra in plan.arrays]
     maps = [one.name for one in plan.tensor_maps]
-    values = {
+    values: dict[str, ctypes.c_int32 | ctypes.c_float] = {
         **{name: ctypes.c_int32(value) for name, value in extents(problem).items()},
         **{name: ctypes.c_float(value) for name, value in factors(problem).items()},
         **{

@@ -12,11 +12,12 @@ from autogemm.model.elements import (
     Floats,
     Stored,
     loaded,
+    neutral_array,
     not_a_number,
     rounded,
     stored,
 )
-from autogemm.model.kernel import Extra, LaunchPlan, neutral_array
+from autogemm.model.kernel import Extra, LaunchPlan
 from autogemm.model.problem import Problem
 
 Doubles = npt.NDArray[np.float64]
@@ -58,7 +59,7 @@ class Inputs:
             Buffer(self.b, problem.b_shape[1], problem.ldb, True, misalign_bytes),
             Buffer(self.c, problem.n, problem.ldc, has_old_c, misalign_bytes),
             Buffer(workspace, 0, 0, False),
-            *(_extra_buffer(extra, problem) for extra in plan.extras if extra.count is not None),
+            *(_extra_buffer(extra, problem) for extra in plan.arrays),
         ]
 
 

@@ -134,9 +134,7 @@ def shim_sha256() -> str:
     return digest.hexdigest()
 
 
-def build(
-    text: str, signature: Signature, mode: Mode, toolchain: Toolchain, folder: Path
-) -> Build:
+def build(text: str, signature: Signature, mode: Mode, toolchain: Toolchain, folder: Path) -> Build:
     """The executable for a kernel's text, from the cache folder or newly built into it. It calls
     kernels with arguments of that signature.
 
@@ -173,7 +171,15 @@ def _build_executable(
         compiled = _with_clusters(source, text, Path(scratch))
         _call([toolchain.gxx, *flags, *shim, "-c", str(compiled), "-o", str(kernel)], source)
         borders = [_border(toolchain, Path(scratch), dynamic) for dynamic in (None, text)]
-        link = ["-no-pie", "-rdynamic", "-o", str(program), str(borders[0]), str(kernel), str(caller)]
+        link = [
+            "-no-pie",
+            "-rdynamic",
+            "-o",
+            str(program),
+            str(borders[0]),
+            str(kernel),
+            str(caller),
+        ]
         _call([toolchain.gxx, *link, str(runtime), str(borders[1]), "-ldl"], source)
         program.replace(executable)
 

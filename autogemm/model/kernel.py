@@ -4,11 +4,8 @@ import hashlib
 import math
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from autogemm.model.config import Config
-from autogemm.model.dtypes import DType, Element
-from autogemm.model.elements import Stored, stored
+from autogemm.model.dtypes import Element
 from autogemm.model.problem import Layout
 from autogemm.model.signature import Argument, Signature, gemm_signature
 
@@ -68,13 +65,6 @@ class Extra:
     neutral: float
 
 
-def neutral_array(extra: Extra, dtype: DType) -> Stored:
-    """The elements of an extra array in a problem of those types, as kernels get them."""
-    element = extra.argument.element(dtype)
-    assert element is not None and extra.count is not None, "an array"
-    return stored(np.full(extra.count, extra.neutral, np.float64), element)
-
-
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """The launches that make one GEMM, in order, and what their arguments are made of: the device
@@ -85,6 +75,11 @@ class LaunchPlan:
     workspace_bytes: int = 0
     tensor_maps: tuple[TensorMap, ...] = ()
     extras: tuple[Extra, ...] = ()
+
+    @property
+    def arrays(self) -> tuple[Extra, ...]:
+        """Those of a family's own arguments that are arrays."""
+        return tuple(extra for extra in self.extras if extra.count is not None)
 
     @property
     def signature(self) -> Signature:

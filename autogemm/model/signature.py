@@ -13,7 +13,7 @@ from autogemm.model.problem import Problem
 
 
 class ArgumentKind(Enum):
-    """Where the value of an argument comes from: the problem, its matrices, the family, the plan."""
+    """The origin of an argument: the problem, its matrices, the family, the launch plan."""
 
     SIZE = auto()
     LEADING_DIMENSION = auto()
@@ -116,9 +116,7 @@ class Signature:
         """Whether there is a workspace among the arguments."""
         return bool(self.of_kind(ArgumentKind.WORKSPACE))
 
-    def in_kernel(
-        self, ab: str, c: str | None = None, *, unrestricted: Sequence[str] = ()
-    ) -> str:
+    def in_kernel(self, ab: str, c: str | None = None, *, unrestricted: Sequence[str] = ()) -> str:
         """The parameter list of a kernel, for templates.
 
         ``ab`` and ``c`` are what the kernel calls the element types of A and B, and of C (by

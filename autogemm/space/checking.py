@@ -24,7 +24,13 @@ from autogemm.space.family import (
     Searched,
     TensorMapRule,
 )
-from autogemm.space.schema import ArgumentForm, ConstraintForm, FamilyForm, LaunchForm, TensorMapForm
+from autogemm.space.schema import (
+    ArgumentForm,
+    ConstraintForm,
+    FamilyForm,
+    LaunchForm,
+    TensorMapForm,
+)
 from autogemm.space.tensor_maps import completed, element_of, rules_of
 from autogemm.support.errors import FamilyError
 from autogemm.support.naming import did_you_mean

@@ -127,9 +127,7 @@ def launch_plan(
         if number(rule.when, 0)
     )
     extras = tuple(
-        Extra(
-            rule.argument, None if rule.extent is None else number(rule.extent, 1), rule.neutral
-        )
+        Extra(rule.argument, None if rule.extent is None else number(rule.extent, 1), rule.neutral)
         for rule in family.arguments
     )
     return LaunchPlan(launches, number(family.workspace_bytes, 0), tensor_maps, extras)

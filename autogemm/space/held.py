@@ -4,6 +4,7 @@ from autogemm.model.config import Config, Value
 from autogemm.model.problem import Problem
 from autogemm.model.signature import Signature, gemm_signature
 from autogemm.space.derived import derive_values
+from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import Family, problem_values, specialised_values
@@ -52,7 +53,7 @@ def signature_of(family: Family, config: Config, problem: Problem) -> Signature:
     Raises FamilyError for a workspace that some sizes need and others do not: a kernel's text is
     one for all sizes.
     """
-    given = {**problem_values(problem), **family.completed(config).as_dict()}
+    given: dict[str, Operand] = {**problem_values(problem), **family.completed(config).as_dict()}
     num_bytes = family.workspace_bytes
     needed = family.value_of(num_bytes, given)
     # The second way to ask is exact and slow.
