@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from autogemm.codegen.environment import environment
 from autogemm.codegen.export.host import Host
 from autogemm.codegen.export.standalone import WRITTEN_BY, comment, host_names, printable
 from autogemm.codegen.rendering import render
@@ -13,10 +12,11 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
-from autogemm.model.signature import gemm_signature
 from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Size, Split, TimeModel, Tree
+from autogemm.model.signature import gemm_signature
 from autogemm.space import ALIGNMENT_BYTES, Family
 from autogemm.support.errors import ExportError
+from autogemm.support.templating import environment
 from autogemm.support.version import __version__
 
 # Of the functions that queue a GEMM, behind the layout and before the stream.
