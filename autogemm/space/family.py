@@ -21,10 +21,10 @@ from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
 from autogemm.support.errors import UsageError
 
+EXTENT_NAMES = tuple(argument.name for argument in PLAIN.of_kind(*EXTENT_KINDS))
 # Values become `constexpr int`.
 MAX_VALUE = 2**31 - 1
 
-EXTENT_NAMES = tuple(argument.name for argument in PLAIN.of_kind(*EXTENT_KINDS))
 PROBLEM_NAMES = (
     *EXTENT_NAMES,
     *("trans_a", "trans_b", "bytes_ab", "bytes_c", "dtype_ab", "dtype_c"),

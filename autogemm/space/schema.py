@@ -239,8 +239,8 @@ _FORMS: dict[object, type[BaseModel]] = {
     "worth_trying": ConstraintForm,
     "launch": LaunchForm,
     "tensor_maps": TensorMapForm,
-    "seeds": SeedGroupForm,
     "arguments": ArgumentForm,
+    "seeds": SeedGroupForm,
 }
 
 

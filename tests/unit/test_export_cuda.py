@@ -234,9 +234,8 @@ inline cudaError_t cudaLaunchKernel(const void*, dim3 grid, dim3 block, void** a
 }
 """
 
-# A program that knows the exported function by its declaration alone. The command line gives a call
-# by M N K lda ldb ldc, the offset of A, the offset of the workspace and the bytes that it lacks; an
-# offset of -1 is no workspace.
+# A program that knows the exported function by its declaration alone. Its arguments: M N K lda ldb
+# ldc, offset of A, offset of the workspace (-1: none), and how many bytes this has too few.
 DECLARED = r"""
 extern "C" size_t autogemm_sgemm_workspace_bytes(int M, int N, int K);
 extern "C" cudaError_t autogemm_sgemm(int M, int N, int K, float alpha, const float* A, int lda,
