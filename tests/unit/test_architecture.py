@@ -43,9 +43,9 @@ ROOMS = (
     "insight.plots insight.report",
     "runtime",
     "cli",
-    "cli.tune",
-    "cli.bench cli.export cli.insight",
-    "cli.db",
+    "cli.insight.run cli.kernels.run",
+    "cli.db.run",
+    "cli.bench cli.bench_search cli.db cli.export cli.insight cli.kernels cli.tune",
     # The package itself: names for what others do; and ``python -m autogemm``.
     "autogemm",
 )
@@ -91,9 +91,7 @@ def sources() -> dict[str, str]:
 
 
 SOURCES = sources()
-PACKAGES = {
-    ".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")
-}
+PACKAGES = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
 
 
 def room_of(module: str) -> str:
