@@ -101,7 +101,7 @@ def _constraint_rows(built: Space) -> list[dict[str, object]]:
 
 
 def _rows(built: Space) -> list[dict[str, object]]:
-    """Return one table for scripts: parameters, constraints with their counts, and totals."""
+    """Return one table for scripts: parameters, constraints with counts, seeds, totals."""
     parameters = [
         {
             "kind": "parameter",
@@ -124,4 +124,13 @@ def _rows(built: Space) -> list[dict[str, object]]:
         {"kind": "count", "name": "raw", "configs": built.raw_count},
         {"kind": "count", "name": "legal", "configs": len(built)},
     ]
-    return [*parameters, *constraints, *counts]
+    return [*parameters, *constraints, *_seed_rows(built), *counts]
+
+
+def _seed_rows(built: Space) -> list[dict[str, object]]:
+    """Return the family's seeds as they are written, each by its number for --seed-index."""
+    family = built.family
+    return [
+        {"kind": "seed", "name": str(i), "values": seed.label, "doc": origin}
+        for i, (seed, origin) in enumerate(zip(family.seeds, family.seed_origins, strict=False))
+    ]
