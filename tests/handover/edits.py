@@ -44,13 +44,12 @@ class Kernel:
 
     def for_a_card(self, name: str = "") -> KernelSource:
         """The same with the functions that it calls in front of it."""
-        in_cluster = "cluster" in self.parts
-        parts = [
-            environment()
-            .get_template(f"parts/{part}.cu.jinja")
-            .render(in_cluster=in_cluster, stores=True)
-            for part in self.parts
-        ]
         edited = self.edited(name)
-        text = "".join(parts) + edited.text
+        text = "".join(self._functions(part) for part in self.parts) + edited.text
         return KernelSource(edited.family, "", edited.config, edited.layout, text)
+
+    def _functions(self, part: str) -> str:
+        """What a part of templates/parts/ptx emits, with all that these kernels may call."""
+        macro = getattr(environment().get_template(f"parts/ptx/{part}.cu.jinja").module, part)
+        given = {"in_cluster": "cluster" in self.parts, "stores": True}
+        return str(macro(**{name: given[name] for name in macro.arguments}))
