@@ -1,3 +1,6 @@
+// autogemm, family block_tiled: BM=128 BN=128 BK=8 TM=8 TN=8 ORDER_A=km VEC=4 PAD_A=0 PAD_B=5
+// MIN_BLOCKS=2
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -42,6 +45,55 @@ __device__ __forceinline__ void unpack(float4 from, float* to) {
 
 __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// A tile of C: its first element and where in C that is, and how much of C there is from there on.
+struct Tile {
+    float* C;
+    int m0, n0, rows, columns;
+};
+
+// All of C as one tile, whose rows and columns are those of C.
+__device__ __forceinline__ Tile whole_c(float* C, int M, int N) {
+    return {C, 0, 0, M, N};
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
+    float result[VEC_C] = {};
+    if (with.beta != 0.0f) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
@@ -112,21 +164,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         __syncthreads();
     }
 
-    // Store. beta = 0 never reads C.
+    // Store.
+    const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int i = 0; i < TM * TN; i += VEC_C) {
         const int m = m0 + thread_m + i / TN;
         const int n = n0 + thread_n + i % TN;
-        VectorC* const c = reinterpret_cast<VectorC*>(C + (long long)m * ldc + n);
-        float result[VEC_C] = {};
-        if (beta != 0.0f) {
-            unpack(*c, result);
-        }
-        #pragma unroll
-        for (int v = 0; v < VEC_C; ++v) {
-            const float sum = sums[i / TN][i % TN + v];
-            result[v] = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * result[v]);
-        }
-        pack(result, *c);
+        store_vector(whole_c(C, M, N), ldc, m, n, &sums[i / TN][i % TN], with);
     }
 }

@@ -1,3 +1,8 @@
+// autogemm, family sgemm_simt: BM=128 BN=128 BK=8 WM=32 WN=128 TM=16 TN=8 SLICE_K=1 SLICES=together
+// SPLIT_K=1 STREAM_BLOCKS=264 PAD_A=0 PAD_B=0 VEC_LOAD=4 VEC_STORE=1 STAGES=2 REG_STAGES=2
+// HANDOVER=5 POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=1
+// LANE_MAP=rows
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
 //
@@ -84,7 +89,8 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
 // before those that find it counted; what those stored before what this thread does next.
 __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
@@ -174,6 +180,7 @@ constexpr int PART = BM * BN;
 struct Tile {
     const float *A, *B;
     float* C;
+    int m0, n0;
     int rows;
     int columns;
 };
@@ -261,17 +268,47 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    if (m >= tile.rows) {
+        return;
+    }
+    float* const c = tile.C + (long long)m * ldc + n;
+    if (n + VEC_C <= tile.columns) {
+        store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+    }
 }
 
 // The block that has a slab, of those that share shared_slabs in equal ranges.
@@ -279,23 +316,31 @@ __device__ __forceinline__ int owner_of(long long slab, long long shared_slabs, 
     return (int)(((slab + 1) * sharers + shared_slabs - 1) / shared_slabs) - 1;
 }
 
-// The tile of C from its sums.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TM][TN]) {
+// The tile of C from its accumulators.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
+                                           const Epilogue& with) {
     const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
-        if (m >= tile.rows) {
-            continue;
-        }
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
             const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = tile.C + (long long)m * ldc + n;
-            if (n + VEC_C <= tile.columns) {
-                update(c, &sums[i][j], alpha, beta);
-            }
+            store_vector(tile, ldc, m, n, &accum[i][j], with);
+        }
+    }
+}
+
+// This block's accumulators to the workspace: a whole tile, wherever the edges of C are.
+__device__ __forceinline__ void store_partial(float* partial, const float (&accum)[TM][TN]) {
+    const Place place = place_of_thread();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        #pragma unroll
+        for (int j = 0; j < TN; j += VEC_C) {
+            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
+            pack(&accum[i][j], *reinterpret_cast<VectorC*>(partial + (long long)m * BN + n));
         }
     }
 }
@@ -304,13 +349,9 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alph
 // them, in their order whoever is last, so that the same call gives the same bits; it writes the
 // tile of C, and sets the counter back to zero for the next launch.
 __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* parts,
-                                           unsigned* arrived, int part, int num_parts, float alpha,
-                                           float beta, const float (&sums)[TM][TN]) {
-    Tile own = tile;
-    own.C = parts + (long long)part * PART;
-    own.rows = BM;
-    own.columns = BN;
-    store_tile(own, BN, 1.0f, 0.0f, sums);
+                                           unsigned* arrived, int part, int num_parts,
+                                           const float (&sums)[TM][TN], const Epilogue& with) {
+    store_partial(parts + (long long)part * PART, sums);
     // The whole block's part must be there before it counts as arrived.
     __syncthreads();
     bool is_last = false;
@@ -346,15 +387,9 @@ __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* par
         for (int i = 0; i < AT_ONCE; ++i) {
             const int m = (first + i * STEP) / BN;
             const int n = (first + i * STEP) % BN;
-            if (m >= tile.rows) {
-                break;
-            }
-            float* const c = tile.C + (long long)m * ldc + n;
             #pragma unroll
             for (int j = 0; j < 4; j += VEC_C) {
-                if (n + j + VEC_C <= tile.columns) {
-                    update(c + j, &totals[i][j], alpha, beta);
-                }
+                store_vector(tile, ldc, m, n + j, &totals[i][j], with);
             }
         }
     }
@@ -439,6 +474,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
                 float* __restrict__ workspace) {
     extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {alpha, beta};
     const int blocks_n = (N + BN - 1) / BN;
     const int blocks_m = (M + BM - 1) / BM;
     // From here on A and B are the packed operands.
@@ -481,12 +517,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         tile.A = A + (long long)k_begin * lda + m0;
         tile.B = B + (long long)k_begin * ldb + n0;
         tile.C = C + (long long)m0 * ldc + n0;
+        tile.m0 = m0;
+        tile.n0 = n0;
         tile.rows = M - m0;
         tile.columns = N - n0;
         float sums[TM][TN] = {};
         multiply_tile(shared, tile, lda, ldb, k_end - k_begin, sums);
         if (last - first == num_slabs) {
-            store_tile(tile, ldc, alpha, beta, sums);
+            store_tile(tile, ldc, sums, with);
         } else {
             // Its parts are those of the blocks that have its first slab, its last, and between.
             const int shared_tile = index - whole;
@@ -494,8 +532,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             const int owner = owner_of(before, shared_slabs, sharers);
             const int last_owner = owner_of(before + num_slabs - 1, shared_slabs, sharers);
             join_parts(tile, ldc, parts + (long long)(owner + shared_tile) * PART,
-                       arrived + shared_tile, sharer - owner, last_owner - owner + 1, alpha, beta,
-                       sums);
+                       arrived + shared_tile, sharer - owner, last_owner - owner + 1, sums,
+                       with);
         }
         slab += last - first;
         // Nobody reads this tile's slabs any more when the next one's are copied.

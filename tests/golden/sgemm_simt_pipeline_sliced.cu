@@ -1,3 +1,8 @@
+// autogemm, family sgemm_simt: BM=32 BN=32 BK=32 WM=16 WN=32 TM=4 TN=4 SLICE_K=4 SLICES=together
+// SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=4 PAD_B=0 VEC_LOAD=4 VEC_STORE=4 STAGES=3 REG_STAGES=2 HANDOVER=5
+// POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
+// LANE_MAP=rows
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -75,13 +80,14 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // Starts copying 4 bytes from global to shared memory.
 __device__ __forceinline__ void copy_async_4(float* shared, const float* global) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(address), "l"(global));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 1; ++i) {
         shared[i] = global[i];
     }
@@ -93,7 +99,7 @@ __device__ __forceinline__ void copy_async_16(float* shared, const float* global
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 4; ++i) {
         shared[i] = global[i];
     }
@@ -170,6 +176,7 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
 struct Tile {
     const float *A, *B;
     float* C;
+    int m0, n0;
 };
 
 // Where this thread's part of a tile begins, and the slice that it multiplies.
@@ -260,24 +267,49 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
 }
 
 // The tile of C from the sums of all slices. They meet in shared memory, and each slice adds up and
 // stores its share of the vectors of every thread's tile: in a loop, since code that runs only once
 // takes as long as it takes to be fetched.
-__device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc, float alpha,
-                                           float beta, const float (&sums)[TM][TN]) {
+__device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc,
+                                           const float (&sums)[TM][TN], const Epilogue& with) {
     constexpr int SUMS = TM * TN;
     const Place place = place_of_thread();
     float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
@@ -301,8 +333,7 @@ __device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int 
         const int j = first % TN;
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
         const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-        float* const c = tile.C + (long long)m * ldc + n;
-        update(c, totals, alpha, beta);
+        store_vector(tile, ldc, m, n, totals, with);
     }
 }
 
@@ -310,6 +341,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
     extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {alpha, beta};
     const int blocks_n = (N + BN - 1) / BN;
     const int index = (int)blockIdx.x;
     // Where the tile is: row by row.
@@ -319,7 +351,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tile.A = A + (long long)m0 * lda;
     tile.B = B + n0;
     tile.C = C + (long long)m0 * ldc + n0;
+    tile.m0 = m0;
+    tile.n0 = n0;
     float sums[TM][TN] = {};
     multiply_tile(shared, tile, lda, ldb, K, sums);
-    store_tile(shared, tile, ldc, alpha, beta, sums);
+    store_tile(shared, tile, ldc, sums, with);
 }

@@ -1,3 +1,8 @@
+// autogemm, family sgemm_simt: BM=32 BN=32 BK=32 WM=16 WN=32 TM=4 TN=4 SLICE_K=4 SLICES=together
+// SPLIT_K=8 STREAM_BLOCKS=0 PAD_A=4 PAD_B=0 VEC_LOAD=1 VEC_STORE=1 STAGES=3 REG_STAGES=2 HANDOVER=5
+// POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
+// LANE_MAP=rows
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -84,14 +89,15 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // Starts copying 4 bytes from global to shared memory; those past valid_bytes become zero.
 __device__ __forceinline__ void copy_async_4(float* shared, const float* global, int valid_bytes) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(global),
                  "r"(valid_bytes));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 1; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
@@ -111,9 +117,7 @@ __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
 #endif
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
 // before those that find it counted; what those stored before what this thread does next.
 __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
@@ -124,9 +128,7 @@ __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsign
                  : "memory");
     return before;
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // Reads ahead of all that comes after: who finds a value finds what was ordered before it.
 __device__ __forceinline__ unsigned load_acquire(const unsigned* counter) {
     unsigned value;
@@ -197,6 +199,7 @@ constexpr int PART = BM * BN;
 struct Tile {
     const float *A, *B;
     float* C;
+    int m0, n0;
     int rows;
     int columns;
 };
@@ -329,22 +332,51 @@ __device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN])
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from its sums, of which every slice has a share.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TM][TN]) {
+// Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    if (m >= tile.rows) {
+        return;
+    }
+    float* const c = tile.C + (long long)m * ldc + n;
+    if (n + VEC_C <= tile.columns) {
+        store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+    }
+}
+
+// This block's accumulators to the workspace: a whole tile, wherever the edges of C are.
+__device__ __forceinline__ void store_partial(float* partial, const float (&accum)[TM][TN]) {
     const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -352,16 +384,10 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alph
             continue;
         }
         const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
-        if (m >= tile.rows) {
-            continue;
-        }
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
             const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = tile.C + (long long)m * ldc + n;
-            if (n + VEC_C <= tile.columns) {
-                update(c, &sums[i][j], alpha, beta);
-            }
+            pack(&accum[i][j], *reinterpret_cast<VectorC*>(partial + (long long)m * BN + n));
         }
     }
 }
@@ -373,8 +399,8 @@ constexpr int FOURS = 1;
 // Adds up the fours of floats from `begin` to `end` of a tile's parts, in the order of the parts,
 // and writes them to C.
 __device__ __forceinline__ void add_parts(const Tile& tile, int ldc, const float* parts,
-                                          int num_parts, int begin, int end, float alpha,
-                                          float beta) {
+                                          int num_parts, int begin, int end,
+                                          const Epilogue& with) {
     for (int first = begin + (int)threadIdx.x; first < end; first += FOURS * THREADS) {
         float totals[FOURS][4] = {};
         for (int part = 0; part < num_parts; part += PARTS) {
@@ -407,15 +433,12 @@ __device__ __forceinline__ void add_parts(const Tile& tile, int ldc, const float
             const int four = first + i * THREADS;
             const int m = four / (BN / 4);
             const int n = four % (BN / 4) * 4;
-            if (four >= end || m >= tile.rows) {
+            if (four >= end) {
                 continue;
             }
-            float* const c = tile.C + (long long)m * ldc + n;
             #pragma unroll
             for (int j = 0; j < 4; j += VEC_C) {
-                if (n + j + VEC_C <= tile.columns) {
-                    update(c + j, &totals[i][j], alpha, beta);
-                }
+                store_vector(tile, ldc, m, n + j, &totals[i][j], with);
             }
         }
     }
@@ -464,13 +487,9 @@ __device__ __forceinline__ Duty wait_for_parts(unsigned* counter, int num_parts)
 // adds up all of it. Parts are added in their order whoever does it, so that the same call gives
 // the same bits.
 __device__ __forceinline__ void join_parts(float* shared, const Tile& tile, int ldc, float* parts,
-                                           unsigned* counter, int part, int num_parts, float alpha,
-                                           float beta, const float (&sums)[TM][TN]) {
-    Tile own = tile;
-    own.C = parts + (long long)part * PART;
-    own.rows = BM;
-    own.columns = BN;
-    store_tile(own, BN, 1.0f, 0.0f, sums);
+                                           unsigned* counter, int part, int num_parts,
+                                           const float (&sums)[TM][TN], const Epilogue& with) {
+    store_partial(parts + (long long)part * PART, sums);
     // The whole block's part must be there before it counts as arrived.
     __syncthreads();
     Duty* const duty = reinterpret_cast<Duty*>(shared);
@@ -480,11 +499,11 @@ __device__ __forceinline__ void join_parts(float* shared, const Tile& tile, int 
     __syncthreads();
     constexpr int ALL_FOURS = PART / 4;
     if (*duty == EVERYTHING) {
-        add_parts(tile, ldc, parts, num_parts, 0, ALL_FOURS, alpha, beta);
+        add_parts(tile, ldc, parts, num_parts, 0, ALL_FOURS, with);
     } else if (*duty == OWN_SHARE) {
         const bool resets = threadIdx.x == 0 && departs_last(counter, num_parts);
         add_parts(tile, ldc, parts, num_parts, ALL_FOURS * part / num_parts,
-                  ALL_FOURS * (part + 1) / num_parts, alpha, beta);
+                  ALL_FOURS * (part + 1) / num_parts, with);
         if (resets) {
             atomicExch(counter, 0);
         }
@@ -496,6 +515,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
                 float* __restrict__ workspace) {
     extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {alpha, beta};
     const int blocks_n = (N + BN - 1) / BN;
     const int blocks_m = (M + BM - 1) / BM;
     const int num_tiles = blocks_m * blocks_n;
@@ -520,11 +540,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tile.A = A + (long long)m0 * lda + k_begin;
     tile.B = B + (long long)k_begin * ldb + n0;
     tile.C = C + (long long)m0 * ldc + n0;
+    tile.m0 = m0;
+    tile.n0 = n0;
     tile.rows = M - m0;
     tile.columns = N - n0;
     float sums[TM][TN] = {};
     multiply_tile(shared, tile, lda, ldb, k_end - k_begin, sums);
     add_slices(shared, sums);
     join_parts(shared, tile, ldc, parts + (long long)index * SPLIT_K * PART, arrived + index, part,
-               num_parts, alpha, beta, sums);
+               num_parts, sums, with);
 }

@@ -1,3 +1,6 @@
+// autogemm, family sgemm_skinny: BM=32 BN=32 BK=128 TM=8 TN=4 SLICE_K=16 SPLIT_K=1 FAN_IN=4
+// STAGES=1 CHAIN_K=0 MIN_BLOCKS=1
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout tt: op(A) = A^T, A stored [K,M]; op(B) = B^T, B stored [N,K].
 //
@@ -191,17 +194,53 @@ __device__ __forceinline__ void add_tiles(const float* shared, int count,
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// A tile of C: its first element and where in C that is, and how much of C there is from there on.
+struct Tile {
+    float* C;
+    int m0, n0, rows, columns;
+};
+
+// All of C as one tile, whose rows and columns are those of C.
+__device__ __forceinline__ Tile whole_c(float* C, int M, int N) {
+    return {C, 0, 0, M, N};
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -211,9 +250,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     // Which tile of C.
     const int tiles_m = (M + BM - 1) / BM;
-    const int tile = (int)blockIdx.x;
-    const int m0 = tile % tiles_m * BM;
-    const int n0 = tile / tiles_m * BN;
+    const int tile_idx = (int)blockIdx.x;
+    const int m0 = tile_idx % tiles_m * BM;
+    const int n0 = tile_idx / tiles_m * BN;
 
     // Which slabs of K, and which slice of each.
     const int thread = (int)threadIdx.x;
@@ -289,17 +328,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     add_tiles(shared, SLICE_K, totals);
 
     // Store.
+    const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int piece = 0; piece < PIECES; ++piece) {
-        const int m = m0 + owned(piece) / BN;
         if (owned(piece) >= TILE) {
             break;
         }
+        const int m = m0 + owned(piece) / BN;
         #pragma unroll
         for (int j = 0; j < 4; j += VEC_C) {
             const int n = n0 + owned(piece) % BN + j;
-            float* c = C + (long long)m * ldc + n;
-            update(c, &totals[piece][j], alpha, beta);
+            store_vector(whole_c(C, M, N), ldc, m, n, &totals[piece][j], with);
         }
     }
 }

@@ -1,3 +1,6 @@
+// autogemm, family sgemm_skinny: BM=32 BN=32 BK=128 TM=8 TN=4 SLICE_K=16 SPLIT_K=132 FAN_IN=12
+// STAGES=4 CHAIN_K=0 MIN_BLOCKS=1
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
 //
@@ -84,14 +87,15 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // Starts copying 4 bytes from global to shared memory; those past valid_bytes become zero.
 __device__ __forceinline__ void copy_async_4(float* shared, const float* global, int valid_bytes) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(global),
                  "r"(valid_bytes));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 1; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
@@ -111,9 +115,7 @@ __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
 #endif
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
 // before those that find it counted; what those stored before what this thread does next.
 __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
@@ -218,17 +220,58 @@ __device__ __forceinline__ void add_tiles(const float* shared, int count,
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// A tile of C: its first element and where in C that is, and how much of C there is from there on.
+struct Tile {
+    float* C;
+    int m0, n0, rows, columns;
+};
+
+// All of C as one tile, whose rows and columns are those of C.
+__device__ __forceinline__ Tile whole_c(float* C, int M, int N) {
+    return {C, 0, 0, M, N};
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    if (m >= tile.rows) {
+        return;
+    }
+    float* const c = tile.C + (long long)m * ldc + n;
+    if (n + VEC_C <= tile.columns) {
+        store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -240,10 +283,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     // Which tile of C, and which part of K. Blocks in flight together read B side by side.
     const int tiles_m = (M + BM - 1) / BM;
     const int num_tiles = tiles_m * ((N + BN - 1) / BN);
-    const int tile = (int)blockIdx.x % num_tiles;
+    const int tile_idx = (int)blockIdx.x % num_tiles;
     const int part = (int)blockIdx.x / num_tiles;
-    const int m0 = tile % tiles_m * BM;
-    const int n0 = tile / tiles_m * BN;
+    const int m0 = tile_idx % tiles_m * BM;
+    const int n0 = tile_idx / tiles_m * BN;
 
     // Which slabs of K, and which slice of each.
     const int thread = (int)threadIdx.x;
@@ -334,10 +377,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     // Add up the parts, level by level: FAN_IN neighbours form a group, and whichever block of the
     // group comes last adds up all of it, always in the same order. Its sum stands where that of
     // the group's first part stood, and joins the next level; `stride` parts lie between them.
-    float* const parts = workspace + (long long)tile * SPLIT_K * TILE;
+    float* const parts = workspace + (long long)tile_idx * SPLIT_K * TILE;
     unsigned* const counters =
         reinterpret_cast<unsigned*>(workspace + (long long)num_tiles * SPLIT_K * TILE) +
-        tile * SPLIT_K;
+        tile_idx * SPLIT_K;
     int first = part;
     for (int stride = 1; stride < SPLIT_K; stride *= FAN_IN) {
         float* const own = parts + first * TILE;
@@ -390,19 +433,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
 
     // Store.
+    const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int piece = 0; piece < PIECES; ++piece) {
-        const int m = m0 + owned(piece) / BN;
-        if (owned(piece) >= TILE || m >= M) {
+        if (owned(piece) >= TILE) {
             break;
         }
+        const int m = m0 + owned(piece) / BN;
         #pragma unroll
         for (int j = 0; j < 4; j += VEC_C) {
             const int n = n0 + owned(piece) % BN + j;
-            float* c = C + (long long)m * ldc + n;
-            if (n + VEC_C <= N) {
-                update(c, &totals[piece][j], alpha, beta);
-            }
+            store_vector(whole_c(C, M, N), ldc, m, n, &totals[piece][j], with);
         }
     }
 }

@@ -1,3 +1,6 @@
+// autogemm, family sgemm_skinny: BM=64 BN=64 BK=128 TM=16 TN=8 SLICE_K=8 SPLIT_K=1 FAN_IN=4
+// STAGES=2 CHAIN_K=0 MIN_BLOCKS=1
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
 //
@@ -78,14 +81,15 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // Starts copying 8 bytes from global to shared memory; those past valid_bytes become zero.
 __device__ __forceinline__ void copy_async_8(float* shared, const float* global, int valid_bytes) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(global),
                  "r"(valid_bytes));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 2; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
@@ -98,7 +102,7 @@ __device__ __forceinline__ void copy_async_16(float* shared, const float* global
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
                  "r"(valid_bytes));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 4; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
@@ -212,17 +216,63 @@ __device__ __forceinline__ void add_tiles(const float* shared, int count,
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// A tile of C: its first element and where in C that is, and how much of C there is from there on.
+struct Tile {
+    float* C;
+    int m0, n0, rows, columns;
+};
+
+// All of C as one tile, whose rows and columns are those of C.
+__device__ __forceinline__ Tile whole_c(float* C, int M, int N) {
+    return {C, 0, 0, M, N};
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    if (n + VEC_C <= tile.columns) {
+        store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+    } else {
+        #pragma unroll
+        for (int e = 0; e < VEC_C; ++e) {
+            if (n + e < tile.columns) {
+                const float old_c = with.reads_c() ? c[e] : 0.0f;
+                c[e] = epilogue(accum[e], old_c, tile.m0 + m, tile.n0 + n + e, with);
+            }
+        }
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -232,9 +282,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     // Which tile of C.
     const int tiles_m = (M + BM - 1) / BM;
-    const int tile = (int)blockIdx.x;
-    const int m0 = tile % tiles_m * BM;
-    const int n0 = tile / tiles_m * BN;
+    const int tile_idx = (int)blockIdx.x;
+    const int m0 = tile_idx % tiles_m * BM;
+    const int n0 = tile_idx / tiles_m * BN;
 
     // Which slabs of K, and which slice of each.
     const int thread = (int)threadIdx.x;
@@ -321,27 +371,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     add_tiles(shared, SLICE_K, totals);
 
     // Store.
+    const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int piece = 0; piece < PIECES; ++piece) {
-        const int m = m0 + owned(piece) / BN;
         if (owned(piece) >= TILE) {
             break;
         }
+        const int m = m0 + owned(piece) / BN;
         #pragma unroll
         for (int j = 0; j < 4; j += VEC_C) {
             const int n = n0 + owned(piece) % BN + j;
-            float* c = C + (long long)m * ldc + n;
-            if (n + VEC_C <= N) {
-                update(c, &totals[piece][j], alpha, beta);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < VEC_C; ++e) {
-                    if (n + e < N) {
-                        c[e] = beta == 0.0f ? alpha * totals[piece][j + e]
-                                            : fmaf(alpha, totals[piece][j + e], beta * c[e]);
-                    }
-                }
-            }
+            store_vector(whole_c(C, M, N), ldc, m, n, &totals[piece][j], with);
         }
     }
 }

@@ -1,3 +1,5 @@
+// autogemm, family tiled: BM=32 BN=32 BK=32 TN=1 STAGES=1 PREFETCH=0 PAD=0 UNROLL=32
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -31,9 +33,28 @@ __device__ __forceinline__ float element_b(const float* B, int ldb, int k, int n
     return B[(long long)k * ldb + n];
 }
 
-// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, float sum, float alpha, float beta) {
-    *c = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores C[m][n].
+__device__ __forceinline__ void store_element(float* C, int ldc, int M, int N, int m, int n,
+                                              float accum, const Epilogue& with) {
+    float& c = C[(long long)m * ldc + n];
+    c = epilogue(accum, with.reads_c() ? c : 0.0f, m, n, with);
 }
 
 // What one thread copies of a tile of A and one of B.
@@ -97,10 +118,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         __syncthreads();
     }
 
+    const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int j = 0; j < TN; ++j) {
         const int m = m0 + row;
         const int n = n0 + column + j * SIDE;
-        update(C + (long long)m * ldc + n, sums[j], alpha, beta);
+        store_element(C, ldc, M, N, m, n, sums[j], with);
     }
 }
