@@ -10,10 +10,10 @@
 //   B: any leading dimension; accessed float by float
 //   C: any leading dimension; accessed float by float
 //
-// Large tiles, thin slabs: a block walks along K with BM x BK of A and BK x BN of B in shared
+// Large tiles, thin k_tiles: a block walks along K with BM x BK of A and BK x BN of B in shared
 // memory, and each thread multiplies TM values by TN.
 
-// Tile of C owned by one thread block, and the depth of one slab.
+// Tile of C owned by one thread block, and the depth of one k_tile.
 constexpr int BM = 128;
 constexpr int BN = 128;
 constexpr int BK = 8;
@@ -24,7 +24,7 @@ constexpr int TN = 8;
 constexpr int THREADS_N = BN / TN;
 constexpr int THREADS = BM / TM * THREADS_N;
 
-// Columns of the slabs as they are stored, and floats per access to global memory.
+// Columns of the k_tiles as they are stored, and floats per access to global memory.
 constexpr int COLUMNS_A = BK;
 constexpr int COLUMNS_B = BN;
 constexpr int VEC_A = 1;
@@ -33,8 +33,8 @@ constexpr int VEC_C = 1;
 using VectorA = float;
 using VectorB = float;
 using VectorC = float;
-static_assert(BM * BK % (THREADS * VEC_A) == 0, "whole passes copy A's slab");
-static_assert(BN * BK % (THREADS * VEC_B) == 0, "whole passes copy B's slab");
+static_assert(BM * BK % (THREADS * VEC_A) == 0, "whole passes copy A's k_tile");
+static_assert(BN * BK % (THREADS * VEC_B) == 0, "whole passes copy B's k_tile");
 
 __device__ __forceinline__ void unpack(float from, float* to) {
     to[0] = from;
@@ -106,8 +106,8 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
     gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
-    __shared__ __align__(16) float slab_a[BM][BK];
-    __shared__ __align__(16) float slab_b[BK][BN];
+    __shared__ __align__(16) float k_tile_a[BM][BK];
+    __shared__ __align__(16) float k_tile_b[BK][BN];
     const int blocks_n = (N + BN - 1) / BN;
     const int m0 = (int)blockIdx.x / blocks_n * BM;
     const int n0 = (int)blockIdx.x % blocks_n * BN;
@@ -115,7 +115,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     const int thread_m = thread / THREADS_N * TM;
     const int thread_n = thread % THREADS_N * TN;
 
-    float sums[TM][TN] = {};
+    float accum[TM][TN] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
         // Load: neighbouring threads copy neighbours.
         #pragma unroll
@@ -123,14 +123,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
             const int i = (pass * THREADS + thread) * VEC_A;
             const int m = i / COLUMNS_A;
             const int k = i % COLUMNS_A;
-            slab_a[m][k] = element_a(A, lda, m0 + m, k0 + k, M, K);
+            k_tile_a[m][k] = element_a(A, lda, m0 + m, k0 + k, M, K);
         }
         #pragma unroll
         for (int pass = 0; pass < BN * BK / (THREADS * VEC_B); ++pass) {
             const int i = (pass * THREADS + thread) * VEC_B;
             const int k = i / COLUMNS_B;
             const int n = i % COLUMNS_B;
-            slab_b[k][n] = element_b(B, ldb, k0 + k, n0 + n, K, N);
+            k_tile_b[k][n] = element_b(B, ldb, k0 + k, n0 + n, K, N);
         }
         __syncthreads();
 
@@ -141,17 +141,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
             float b[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a[i] = slab_a[thread_m + i][k];
+                a[i] = k_tile_a[thread_m + i][k];
             }
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                b[j] = slab_b[k][thread_n + j];
+                b[j] = k_tile_b[k][thread_n + j];
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
                 for (int j = 0; j < TN; ++j) {
-                    sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+                    accum[i][j] = fmaf(a[i], b[j], accum[i][j]);
                 }
             }
         }
@@ -164,6 +164,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     for (int i = 0; i < TM * TN; i += VEC_C) {
         const int m = m0 + thread_m + i / TN;
         const int n = n0 + thread_n + i % TN;
-        store_vector(whole_c(C, M, N), ldc, m, n, &sums[i / TN][i % TN], with);
+        store_vector(whole_c(C, M, N), ldc, m, n, &accum[i / TN][i % TN], with);
     }
 }

@@ -10,10 +10,10 @@
 //   B: aligned to 16 bytes, ldb a multiple of 4
 //   C: aligned to 16 bytes, ldc a multiple of 4
 //
-// Large tiles, thin slabs: a block walks along K with BM x BK of A and BK x BN of B in shared
+// Large tiles, thin k_tiles: a block walks along K with BM x BK of A and BK x BN of B in shared
 // memory, and each thread multiplies TM values by TN.
 
-// Tile of C owned by one thread block, and the depth of one slab.
+// Tile of C owned by one thread block, and the depth of one k_tile.
 constexpr int BM = 128;
 constexpr int BN = 128;
 constexpr int BK = 8;
@@ -24,7 +24,7 @@ constexpr int TN = 8;
 constexpr int THREADS_N = BN / TN;
 constexpr int THREADS = BM / TM * THREADS_N;
 
-// Columns of the slabs as they are stored, and floats per access to global memory.
+// Columns of the k_tiles as they are stored, and floats per access to global memory.
 constexpr int COLUMNS_A = BK;
 constexpr int COLUMNS_B = BN;
 constexpr int VEC_A = 4;
@@ -33,8 +33,8 @@ constexpr int VEC_C = 4;
 using VectorA = float4;
 using VectorB = float4;
 using VectorC = float4;
-static_assert(BM * BK % (THREADS * VEC_A) == 0, "whole passes copy A's slab");
-static_assert(BN * BK % (THREADS * VEC_B) == 0, "whole passes copy B's slab");
+static_assert(BM * BK % (THREADS * VEC_A) == 0, "whole passes copy A's k_tile");
+static_assert(BN * BK % (THREADS * VEC_B) == 0, "whole passes copy B's k_tile");
 
 __device__ __forceinline__ void unpack(float4 from, float* to) {
     to[0] = from.x;
@@ -100,8 +100,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
     // A is transposed on its way in: a thread's rows are neighbours, read as vectors.
-    __shared__ __align__(16) float slab_a[BK][BM];
-    __shared__ __align__(16) float slab_b[BK][BN + 5];
+    __shared__ __align__(16) float k_tile_a[BK][BM];
+    __shared__ __align__(16) float k_tile_b[BK][BN + 5];
     const int blocks_n = (N + BN - 1) / BN;
     const int m0 = (int)blockIdx.x / blocks_n * BM;
     const int n0 = (int)blockIdx.x % blocks_n * BN;
@@ -109,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     const int thread_m = thread / THREADS_N * TM;
     const int thread_n = thread % THREADS_N * TN;
 
-    float sums[TM][TN] = {};
+    float accum[TM][TN] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
         // Load: neighbouring threads copy neighbours.
         #pragma unroll
@@ -117,12 +117,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
             const int i = (pass * THREADS + thread) * VEC_A;
             const int m = i / COLUMNS_A;
             const int k = i % COLUMNS_A;
-            float piece[VEC_A];
+            float vector[VEC_A];
             const float* source = A + (long long)(m0 + m) * lda + k0 + k;
-            unpack(*reinterpret_cast<const VectorA*>(source), piece);
+            unpack(*reinterpret_cast<const VectorA*>(source), vector);
             #pragma unroll
             for (int v = 0; v < VEC_A; ++v) {
-                slab_a[k + v][m] = piece[v];
+                k_tile_a[k + v][m] = vector[v];
             }
         }
         #pragma unroll
@@ -130,12 +130,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
             const int i = (pass * THREADS + thread) * VEC_B;
             const int k = i / COLUMNS_B;
             const int n = i % COLUMNS_B;
-            float piece[VEC_B];
+            float vector[VEC_B];
             const float* source = B + (long long)(k0 + k) * ldb + n0 + n;
-            unpack(*reinterpret_cast<const VectorB*>(source), piece);
+            unpack(*reinterpret_cast<const VectorB*>(source), vector);
             #pragma unroll
             for (int v = 0; v < VEC_B; ++v) {
-                slab_b[k][n + v] = piece[v];
+                k_tile_b[k][n + v] = vector[v];
             }
         }
         __syncthreads();
@@ -147,17 +147,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
             float b[TN];
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
-                a[i] = slab_a[k][thread_m + i];
+                a[i] = k_tile_a[k][thread_m + i];
             }
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                b[j] = slab_b[k][thread_n + j];
+                b[j] = k_tile_b[k][thread_n + j];
             }
             #pragma unroll
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
                 for (int j = 0; j < TN; ++j) {
-                    sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+                    accum[i][j] = fmaf(a[i], b[j], accum[i][j]);
                 }
             }
         }
@@ -170,6 +170,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     for (int i = 0; i < TM * TN; i += VEC_C) {
         const int m = m0 + thread_m + i / TN;
         const int n = n0 + thread_n + i % TN;
-        store_vector(whole_c(C, M, N), ldc, m, n, &sums[i / TN][i % TN], with);
+        store_vector(whole_c(C, M, N), ldc, m, n, &accum[i / TN][i % TN], with);
     }
 }

@@ -51,18 +51,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int m = (int)blockIdx.x / blocks_n * BM + thread_m;
     const int n = (int)blockIdx.x % blocks_n * BN + thread_n * TN;
 
-    float sums[TN] = {};
+    float accum[TN] = {};
     for (int k = 0; k < K; ++k) {
         const float a = A[(long long)m * lda + k];
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            sums[j] = fmaf(a, B[(long long)k * ldb + n + j], sums[j]);
+            accum[j] = fmaf(a, B[(long long)k * ldb + n + j], accum[j]);
         }
     }
 
     const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int j = 0; j < TN; ++j) {
-        store_element(C, ldc, M, N, m, n + j, sums[j], with);
+        store_element(C, ldc, M, N, m, n + j, accum[j], with);
     }
 }

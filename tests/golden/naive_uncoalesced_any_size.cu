@@ -59,19 +59,19 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     // A column past the edge is computed from the last one, and not stored.
     const int columns = min(TN, N - n);
 
-    float sums[TN] = {};
+    float accum[TN] = {};
     #pragma unroll 4
     for (int k = 0; k < K; ++k) {
         const float a = A[(long long)k * lda + m];
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            sums[j] = fmaf(a, B[(long long)(n + min(j, columns - 1)) * ldb + k], sums[j]);
+            accum[j] = fmaf(a, B[(long long)(n + min(j, columns - 1)) * ldb + k], accum[j]);
         }
     }
 
     const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int j = 0; j < TN; ++j) {
-        store_element(C, ldc, M, N, m, n + j, sums[j], with);
+        store_element(C, ldc, M, N, m, n + j, accum[j], with);
     }
 }

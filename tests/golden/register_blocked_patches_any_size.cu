@@ -107,7 +107,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
     };
 
-    float sums[TM][TN] = {};
+    float accum[TM][TN] = {};
     auto multiply_tiles = [&](const TileA& from_a, const TileB& from_b) {
         #pragma unroll
         for (int k = 0; k < BK; ++k) {
@@ -125,7 +125,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
                 for (int j = 0; j < TN; ++j) {
-                    sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+                    accum[i][j] = fmaf(a[i], b[j], accum[i][j]);
                 }
             }
         }
@@ -145,6 +145,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int i = 0; i < TM * TN; ++i) {
         const int m = m0 + thread_m * TM + i / TN;
         const int n = n0 + thread_n * TN + i % TN;
-        store_element(C, ldc, M, N, m, n, sums[i / TN][i % TN], with);
+        store_element(C, ldc, M, N, m, n, accum[i / TN][i % TN], with);
     }
 }

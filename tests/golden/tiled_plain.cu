@@ -58,30 +58,30 @@ __device__ __forceinline__ void store_element(float* C, int ldc, int M, int N, i
 }
 
 // What one thread copies of a tile of A and one of B.
-struct Share {
+struct Loaded {
     float a;
     float b[TN];
 };
 
 // Stores it at the thread's place in the tiles.
-__device__ __forceinline__ void store_share(const Share& share, int row, int column, TileA& tile_a,
+__device__ __forceinline__ void store_elements(const Loaded& loaded, int row, int column, TileA& tile_a,
                                             TileB& tile_b) {
-    tile_a[row][column] = share.a;
+    tile_a[row][column] = loaded.a;
     #pragma unroll
     for (int j = 0; j < TN; ++j) {
-        tile_b[row][column + j * SIDE] = share.b[j];
+        tile_b[row][column + j * SIDE] = loaded.b[j];
     }
 }
 
-// sums += the product of one row of op(A)'s tile and TN columns of op(B)'s.
+// accumulators += the product of one row of op(A)'s tile and TN columns of op(B)'s.
 __device__ __forceinline__ void multiply_tiles(const TileA& tile_a, const TileB& tile_b, int row,
-                                               int column, float (&sums)[TN]) {
+                                               int column, float (&accum)[TN]) {
     #pragma unroll 32
     for (int k = 0; k < BK; ++k) {
         const float a = tile_a[row][k];
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            sums[j] = fmaf(a, tile_b[k][column + j * SIDE], sums[j]);
+            accum[j] = fmaf(a, tile_b[k][column + j * SIDE], accum[j]);
         }
     }
 }
@@ -98,23 +98,23 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int row = (int)threadIdx.x / SIDE;
     const int column = (int)threadIdx.x % SIDE;
 
-    auto load_share = [&](int k0) {
-        Share share;
-        share.a = element_a(A, lda, m0 + row, k0 + column, M, K);
+    auto load_elements = [&](int k0) {
+        Loaded loaded;
+        loaded.a = element_a(A, lda, m0 + row, k0 + column, M, K);
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            share.b[j] = element_b(B, ldb, k0 + row, n0 + column + j * SIDE, K, N);
+            loaded.b[j] = element_b(B, ldb, k0 + row, n0 + column + j * SIDE, K, N);
         }
-        return share;
+        return loaded;
     };
 
-    float sums[TN] = {};
+    float accum[TN] = {};
     for (int k0 = 0; k0 < K; k0 += BK) {
         // Copy, then wait for everybody's copies.
-        store_share(load_share(k0), row, column, tile_a, tile_b);
+        store_elements(load_elements(k0), row, column, tile_a, tile_b);
         __syncthreads();
         // Multiply, then wait until nobody needs these tiles any more.
-        multiply_tiles(tile_a, tile_b, row, column, sums);
+        multiply_tiles(tile_a, tile_b, row, column, accum);
         __syncthreads();
     }
 
@@ -123,6 +123,6 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int j = 0; j < TN; ++j) {
         const int m = m0 + row;
         const int n = n0 + column + j * SIDE;
-        store_element(C, ldc, M, N, m, n, sums[j], with);
+        store_element(C, ldc, M, N, m, n, accum[j], with);
     }
 }
