@@ -13,7 +13,7 @@ MAIN_KERNEL = "gemm_kernel"
 # Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares itself.
 DEFAULT_SMEM_BYTES = 47 * 1024
 # A text that asks whether this is defined is for the target sm_90a alone
-# (templates/parts/sm_90a.cu.jinja): it uses instructions that the plain sm_90 does not have.
+# (templates/parts/ptx/sm_90a.cu.jinja): it uses instructions that the plain sm_90 does not have.
 _NEEDS_SM_90A = "__CUDA_ARCH_FEAT_SM90_ALL"
 
 

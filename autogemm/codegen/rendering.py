@@ -55,5 +55,5 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
         raise FamilyError(f"template {place}: {error}") from error
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
     if family.needs_sm_90a and not source.arch_suffix:
-        raise FamilyError(f"template {path}: a family for 90a includes parts/sm_90a.cu.jinja")
+        raise FamilyError(f"template {path}: a family for 90a includes parts/ptx/sm_90a.cu.jinja")
     return source
