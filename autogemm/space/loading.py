@@ -94,7 +94,7 @@ def _template_sha256(template_path: Path) -> str:
     shipped = data_folder("templates").resolve()
     own = template_path.parent.resolve()
     folders = [shipped] if own == shipped else [shipped, own]
-    parts = [path for folder in folders for path in sorted((folder / "parts").glob("*.jinja"))]
+    parts = [path for folder in folders for path in sorted((folder / "parts").rglob("*.jinja"))]
     try:
         digest = hashlib.sha256(template_path.read_bytes())
         for path in parts:
