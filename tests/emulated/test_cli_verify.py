@@ -47,10 +47,10 @@ def broken_family(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(data_folder("search_spaces") / "sgemm_simt.yaml", folder)
     shutil.copy(templates / "sgemm_simt.cu.jinja", folder)
     # A part of the family's own stands in for the shipped one of this name.
-    edge = (templates / "parts" / "update_at_edge.cu.jinja").read_text()
+    edge = (templates / "parts" / "epilogue" / "update.cu.jinja").read_text()
     assert " + VEC_C <= {{ columns }}" in edge
-    (folder / "parts").mkdir()
-    (folder / "parts" / "update_at_edge.cu.jinja").write_text(
+    (folder / "parts" / "epilogue").mkdir(parents=True)
+    (folder / "parts" / "epilogue" / "update.cu.jinja").write_text(
         edge.replace(" + VEC_C <= {{ columns }}", " < {{ columns }}")
     )
     return folder
