@@ -225,7 +225,7 @@ __forceinline__ void take_registers() {}
 __forceinline__ void store_matrices(void* row, const unsigned (&from)[4]) {
     autogemm_emulator::tensor_store(autogemm_emulator::Tensor::kStore, from, row);
 }
-__forceinline__ void store_matrices_turned(void* column, const unsigned (&from)[4]) {
+__forceinline__ void store_matrices_transposed(void* column, const unsigned (&from)[4]) {
     autogemm_emulator::tensor_store(autogemm_emulator::Tensor::kStoreTransposed, from, column);
 }
 // Twin of a function of templates/sgemm_emulated.cu.jinja.
