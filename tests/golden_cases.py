@@ -6,9 +6,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autogemm.config import Config, Value
-from autogemm.dtypes import DType
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"

@@ -15,16 +15,16 @@ from waiting import PATIENCE_S
 
 from autogemm.compile import Compiler, nvrtc, ptx
 from autogemm.compile.processes import CompilerProcesses
-from autogemm.config import Config
-from autogemm.errors import (
+from autogemm.model.config import Config
+from autogemm.model.kernel import CompiledKernel, KernelSource
+from autogemm.model.problem import Layout
+from autogemm.support.errors import (
     AutogemmError,
     CompilerMissingError,
     KernelCompileError,
     UsageError,
 )
-from autogemm.kernel import CompiledKernel, KernelSource
-from autogemm.problem import Layout
-from autogemm.resources import data_folder
+from autogemm.support.resources import data_folder
 
 pytestmark = pytest.mark.compile
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from mutations import Base, Mutation, ragged
 
-from autogemm.config import Value
-from autogemm.dtypes import DType
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 
 TILE: dict[str, Value] = {
     **{"BM": 64, "BN": 64, "BK": 32, "WM": 32, "WN": 32, "STAGES": 3, "REG_STAGES": 2},

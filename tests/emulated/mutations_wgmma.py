@@ -5,9 +5,9 @@ from dataclasses import replace
 from mutations import Base, Mutation
 from mutations_tensor import problems
 
-from autogemm.config import Value
-from autogemm.dtypes import DType
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 
 TILE: dict[str, Value] = {
     **{"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 3, "SCHEDULE": "together"},

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.kernel import KernelSource, LaunchPlan
-from autogemm.problem import Layout, Problem
+from autogemm.emulator import Emulator
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.kernel import KernelSource, LaunchPlan
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, launch_plan, load_family
-from autogemm.targets.emulator import Emulator
 
 pytestmark = pytest.mark.emulated
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from autogemm.codegen.environment import environment
-from autogemm.config import Config
-from autogemm.kernel import KernelSource, LaunchPlan
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.kernel import KernelSource, LaunchPlan
+from autogemm.model.problem import Problem
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from handover.tiles import SMEM_BYTES, TILES
 from hopper import tiny_wgmma
 from store_samples import H100
 
-from autogemm.codegen import Library, Variant, export_cuda, export_library
-from autogemm.config import Value
-from autogemm.dtypes import DType
-from autogemm.problem import Layout, Problem
-from autogemm.rule import Nearest
+from autogemm.codegen.export import Library, Variant, export_cuda, export_library
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.rule import Nearest
 from autogemm.space import Family, load_family
 
 TODAY = date(2026, 11, 21)

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from space_families import SMALL, write_family
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType, Element
-from autogemm.errors import EmptySpaceError, FamilyError
-from autogemm.kernel import TensorMap
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.kernel import TensorMap
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, build_space, launch_plan, load_family
+from autogemm.support.errors import EmptySpaceError, FamilyError
 
 MAPS = """tensor_maps:
   - {name: map_a, matrix: A, box: [8, BM], swizzle: 16 * columns}
