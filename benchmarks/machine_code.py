@@ -63,7 +63,8 @@ def row(name: str, old: Code, new: Code) -> str:
     verdict = "same" if old.instructions == new.instructions else "differs"
     return (
         f"{name:52} {verdict:8} {change(len(old.instructions), len(new.instructions)):14} "
-        f"{change(old.in_main_loop, new.in_main_loop):12} {change(old.registers, new.registers):11} "
+        f"{change(old.in_main_loop, new.in_main_loop):12} "
+        f"{change(old.registers, new.registers):11} "
         f"{change(old.spilled_bytes, new.spilled_bytes)}"
     )
 

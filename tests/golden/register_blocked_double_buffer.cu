@@ -127,7 +127,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             copy_tiles(k0 + BK, tile_a[1 - stage], tile_b[1 - stage]);
         }
         multiply_tiles(tile_a[stage], tile_b[stage]);
-        // Everybody has left these buffers, and filled the others.
+        // All threads have read these buffers, and filled the others.
         __syncthreads();
         stage = 1 - stage;
     }

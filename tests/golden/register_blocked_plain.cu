@@ -118,10 +118,10 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     };
 
     for (int k0 = 0; k0 < K; k0 += BK) {
-        // Copy, then wait for everybody's copies.
+        // Copy, then wait for the copies of all threads.
         copy_tiles(k0, tile_a, tile_b);
         __syncthreads();
-        // Multiply, then wait until nobody needs these tiles any more.
+        // Multiply, then wait until all threads have read these tiles.
         multiply_tiles(tile_a, tile_b);
         __syncthreads();
     }

@@ -23,7 +23,8 @@ constexpr int WN = 96;
 constexpr int TM = 12;
 constexpr int TN = 12;
 
-// Groups of warps that share the block tile: each has a range of k, k_tiles and a barrier of its own.
+// Groups of warps that share the block tile: each has a range of k, stages and a barrier of its
+// own.
 constexpr int SLICE_K = 2;
 
 // Warps across the block tile, lanes across the warp tile.
@@ -34,8 +35,8 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
 constexpr int VEC_M = 4;
 constexpr int VEC_N = 4;
 using VectorM = float4;
@@ -46,19 +47,19 @@ constexpr int STRIDE_A = BM + 4;
 constexpr int STRIDE_B = BN + 0;
 constexpr int K_TILE_A = BK * STRIDE_A;
 constexpr int K_TILE_B = BK * STRIDE_B;
-static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "pieces are aligned vectors");
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Two k_tiles in shared memory: one being read, one being stored.
+// Two stages of shared memory: one being read, one being stored.
 constexpr int STAGE = K_TILE_A + K_TILE_B;
 
 // The k within a k_tile at which the next one is stored.
 constexpr int HANDOVER = BK * 2 / 8;
 
-// Products that are added up one after the other before their sum goes behind the k_tiles.
+// Products that are added up one after the other before their sum goes behind the stages.
 constexpr int CHAIN_K = 512;
 constexpr int CHAIN_K_TILES = CHAIN_K / BK;
 static_assert(CHAIN_K % BK == 0, "a chain is a whole number of k_tiles");
-// Floats of the k_tiles in shared memory.
+// Floats of all stages.
 constexpr int PIPELINE = SLICE_K * 2 * STAGE;
 
 // Floats per access to global memory. The threads of a slice stand LANES side by side along a
@@ -91,18 +92,18 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
 
 // Instructions; the CPU emulator supplies twins of these functions.
 #ifndef AUTOGEMM_EMULATOR
-// A barrier for some warps of the block: num_threads, a multiple of 32, at the number 1 to 15.
+// A barrier for num_threads of the block, a multiple of 32. Numbers go from 1 to 15.
 __device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
 
-// Counts as one of the threads that the others wait for, and goes on.
+// Counts this thread as arrived without waiting for the others.
 __device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
     asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
 
-// The same pointer to shared memory, held in a register: accesses at constant distances from it
-// need no arithmetic. Otherwise the compiler works out for many of them anew what it points to.
+// Returns the same pointer to shared memory, held in a register: accesses at constant distances
+// from it need no arithmetic. Otherwise the compiler computes the address again for many of them.
 __device__ __forceinline__ float* in_register(const float* shared) {
     unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("" : "+r"(address));
@@ -110,7 +111,7 @@ __device__ __forceinline__ float* in_register(const float* shared) {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Loads this thread's share of the k_tile of op(A) into registers.
+// Loads the floats of this thread from the k_tile of op(A).
 // `a` points to what it loads first.
 __device__ __forceinline__ void load_k_tile_a(float* regs, const float* a, int lda) {
     #pragma unroll
@@ -139,7 +140,7 @@ __device__ __forceinline__ void store_k_tile_a(float* shared, const float* regs)
     }
 }
 
-// Loads this thread's share of the k_tile of op(B) into registers.
+// Loads the floats of this thread from the k_tile of op(B).
 // `b` points to what it loads first.
 __device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int ldb) {
     #pragma unroll
@@ -165,22 +166,22 @@ __device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs)
     }
 }
 
-// One k of the k_tile: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
     for (int i = 0; i < TM; i += VEC_M) {
-        const float* vector = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const VectorM*>(vector), frag_a + i);
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
     for (int j = 0; j < TN; j += VEC_N) {
-        const float* vector = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const VectorN*>(vector), frag_b + j);
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// accumulators += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
                                                    float (&accum)[TM][TN]) {
@@ -188,14 +189,14 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
             accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// One tile of C: where it and what it is computed from begin.
+// One tile of C: where it begins, where its operands begin.
 struct Tile {
     const float *A, *B;
     float* C;
@@ -219,8 +220,8 @@ __device__ __forceinline__ Place place_of_thread() {
     return place;
 }
 
-// The accumulators of chains that have ended have a float of shared memory for each of a thread's accumulators: one
-// by one and column by column, which leaves the main loop its registers.
+// The sums of finished chains stay in shared memory, one float for each accumulator of a thread.
+// They are added one by one and column by column, which leaves the main loop its registers.
 __device__ __forceinline__ void begin_chains(float* finished) {
     #pragma unroll
     for (int i = 0; i < TM * TN; ++i) {
@@ -243,7 +244,7 @@ __device__ __forceinline__ void take_finished(const float* finished, float (&acc
     }
 }
 
-// accumulators += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&accum)[TM][TN]) {
     float* const finished = shared + PIPELINE + (int)threadIdx.x;
@@ -292,7 +293,7 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     float frag_b[2][TN];
     load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
 
-    // What is read and stored next, and the way from there to the other stage.
+    // Where the next reads and stores go, and the way from there to the other stage.
     const float* fragments_a = in_register(read_from_a);
     const float* fragments_b = in_register(read_from_b);
     float* next_a = in_register(copy_to_a + STAGE);
@@ -303,7 +304,7 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
         for (const int end = min(num_k_tiles, k_tile + CHAIN_K_TILES); k_tile < end; ++k_tile) {
             #pragma unroll
             for (int k = 0; k < BK; ++k) {
-                // Hand over: the next k_tile goes to the other stage, which everybody left at the
+                // Hand over: the next k_tile goes to the other stage, which all warps left at the
                 // last barrier, and the one after it is loaded.
                 if (k == HANDOVER) {
                     store_k_tile_a(next_a, from_a);
@@ -374,9 +375,9 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
 }
 
-// The tile of C from the accumulators of all slices. They meet in shared memory, and each slice adds up and
-// stores its share of the vectors of every thread's tile: in a loop, since code that runs only once
-// takes as long as it takes to be fetched.
+// Stores the tile of C from the accumulators of all slices. They meet in shared memory, and each
+// slice adds up and stores some vectors of each thread's tile: in a loop, since code that runs only
+// once takes as long as loading its instructions.
 __device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc,
                                            const float (&accum)[TM][TN], const Epilogue& with) {
     constexpr int NUM_ACCUM = TM * TN;

@@ -30,8 +30,8 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
 constexpr int VEC_M = 4;
 constexpr int VEC_N = 4;
 using VectorM = float4;
@@ -42,9 +42,9 @@ constexpr int STRIDE_A = BM + 4;
 constexpr int STRIDE_B = BN + 0;
 constexpr int K_TILE_A = BK * STRIDE_A;
 constexpr int K_TILE_B = BK * STRIDE_B;
-static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "pieces are aligned vectors");
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Two k_tiles in shared memory: one being read, one being stored.
+// Two stages of shared memory: one being read, one being stored.
 constexpr int STAGE = K_TILE_A + K_TILE_B;
 
 // Floats per access to global memory. The threads of a block stand LANES side by side along a
@@ -83,7 +83,7 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-// Loads this thread's share of the k_tile of op(A) into registers; past the edges comes zero.
+// Loads the floats of this thread from the k_tile of op(A); past the edges comes zero.
 // `a` points to what it loads first.
 __device__ __forceinline__ void load_k_tile_a(float* regs, const float* a, int lda, int m_left,
                                               int k_left) {
@@ -121,7 +121,7 @@ __device__ __forceinline__ void store_k_tile_a(float* shared, const float* regs)
     }
 }
 
-// Loads this thread's share of the k_tile of op(B) into registers; past the edges comes zero.
+// Loads the floats of this thread from the k_tile of op(B); past the edges comes zero.
 // `b` points to what it loads first.
 __device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int ldb, int n_left,
                                               int k_left) {
@@ -150,22 +150,22 @@ __device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs)
     }
 }
 
-// One k of the k_tile: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
     for (int i = 0; i < TM; i += VEC_M) {
-        const float* vector = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const VectorM*>(vector), frag_a + i);
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
     for (int j = 0; j < TN; j += VEC_N) {
-        const float* vector = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const VectorN*>(vector), frag_b + j);
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// accumulators += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
                                                    float (&accum)[TM][TN]) {
@@ -173,16 +173,16 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
             accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// accumulators += the product of one k_tile.
+// accum += the product of one k_tile.
 __device__ __forceinline__ void multiply_k_tile(const float* shared_a, const float* shared_b,
-                                              float (&accum)[TM][TN]) {
+                                                float (&accum)[TM][TN]) {
     float frag_a[TM];
     float frag_b[TN];
     #pragma unroll
@@ -192,7 +192,7 @@ __device__ __forceinline__ void multiply_k_tile(const float* shared_a, const flo
     }
 }
 
-// One tile of C: where it and what it is computed from begin, and how much of C is left.
+// One tile of C: where it begins, where its operands begin, and how much of C is left.
 struct Tile {
     const float *A, *B;
     float* C;
@@ -217,7 +217,7 @@ __device__ __forceinline__ Place place_of_thread() {
     return place;
 }
 
-// accumulators += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&accum)[TM][TN]) {
     // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
@@ -262,7 +262,7 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
         }
         // Compute.
         multiply_k_tile(read_from_a + read, read_from_b + read, accum);
-        // Store to the other stage, which everybody left at the last barrier.
+        // Store to the other stage, which all warps left at the last barrier.
         read = STAGE - read;
         if (more) {
             store_k_tile_a(copy_to_a + read, from_a);
@@ -315,7 +315,7 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     }
 }
 
-// The tile of C from its accumulators.
+// Stores the tile of C from its accumulators.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
                                            const Epilogue& with) {
     const Place place = place_of_thread();

@@ -30,8 +30,8 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
 constexpr int VEC_M = 4;
 constexpr int VEC_N = 4;
 using VectorM = float4;
@@ -42,9 +42,9 @@ constexpr int STRIDE_A = BM + 0;
 constexpr int STRIDE_B = BN + 0;
 constexpr int K_TILE_A = BK * STRIDE_A;
 constexpr int K_TILE_B = BK * STRIDE_B;
-static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "pieces are aligned vectors");
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Two k_tiles in shared memory: one being read, one being stored.
+// Two stages of shared memory: one being read, one being stored.
 constexpr int STAGE = K_TILE_A + K_TILE_B;
 
 // Floats per access to global memory. The threads of a block stand LANES side by side along a
@@ -84,7 +84,7 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-// Loads this thread's share of the k_tile of op(A) into registers.
+// Loads the floats of this thread from the k_tile of op(A).
 // `a` points to what it loads first.
 __device__ __forceinline__ void load_k_tile_a(float* regs, const float* a, int lda) {
     #pragma unroll
@@ -104,7 +104,7 @@ __device__ __forceinline__ void store_k_tile_a(float* shared, const float* regs)
     }
 }
 
-// Loads this thread's share of the k_tile of op(B) into registers.
+// Loads the floats of this thread from the k_tile of op(B).
 // `b` points to what it loads first.
 __device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int ldb) {
     #pragma unroll
@@ -124,7 +124,7 @@ __device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs)
     }
 }
 
-// Loads this thread's share of the k_tile of op(A) into registers; past the edges comes zero.
+// Loads the floats of this thread from the k_tile of op(A); past the edges comes zero.
 // `a` points to what it loads first.
 __device__ __forceinline__ void load_first_k_tile_a(float* regs, const float* a, int lda,
                                                     int k_left) {
@@ -144,7 +144,7 @@ __device__ __forceinline__ void load_first_k_tile_a(float* regs, const float* a,
     }
 }
 
-// Loads this thread's share of the k_tile of op(B) into registers; past the edges comes zero.
+// Loads the floats of this thread from the k_tile of op(B); past the edges comes zero.
 // `b` points to what it loads first.
 __device__ __forceinline__ void load_first_k_tile_b(float* regs, const float* b, int ldb,
                                                     int k_left) {
@@ -164,22 +164,22 @@ __device__ __forceinline__ void load_first_k_tile_b(float* regs, const float* b,
     }
 }
 
-// One k of the k_tile: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
     for (int i = 0; i < TM; i += VEC_M) {
-        const float* vector = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const VectorM*>(vector), frag_a + i);
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
     for (int j = 0; j < TN; j += VEC_N) {
-        const float* vector = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const VectorN*>(vector), frag_b + j);
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// accumulators += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
                                                    float (&accum)[TM][TN]) {
@@ -187,16 +187,16 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
             accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// accumulators += the product of one k_tile.
+// accum += the product of one k_tile.
 __device__ __forceinline__ void multiply_k_tile(const float* shared_a, const float* shared_b,
-                                              float (&accum)[TM][TN]) {
+                                                float (&accum)[TM][TN]) {
     float frag_a[TM];
     float frag_b[TN];
     #pragma unroll
@@ -206,7 +206,7 @@ __device__ __forceinline__ void multiply_k_tile(const float* shared_a, const flo
     }
 }
 
-// One tile of C: where it and what it is computed from begin, and what of it is stored.
+// One tile of C: where it begins, where its operands begin, and which part of it is stored.
 struct Tile {
     const float *A, *B;
     float* C;
@@ -231,7 +231,7 @@ __device__ __forceinline__ Place place_of_thread() {
     return place;
 }
 
-// accumulators += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&accum)[TM][TN]) {
     // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
@@ -274,7 +274,7 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
         }
         // Compute.
         multiply_k_tile(read_from_a + read, read_from_b + read, accum);
-        // Store to the other stage, which everybody left at the last barrier.
+        // Store to the other stage, which all warps left at the last barrier.
         read = STAGE - read;
         if (more) {
             store_k_tile_a(copy_to_a + read, from_a);
@@ -327,7 +327,7 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     }
 }
 
-// The tile of C from its accumulators.
+// Stores the tile of C from its accumulators.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
                                            const Epilogue& with) {
     const Place place = place_of_thread();
@@ -352,8 +352,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     // Where the tile is: row by row.
     const int own_m0 = index / blocks_n * BM;
     const int own_n0 = index % blocks_n * BN;
-    // A tile that would stick out over C begins further in; its first rows and columns are then
-    // its neighbours' and not stored.
+    // A tile that would reach past C begins further in; its first rows and columns then belong
+    // to other tiles and are not stored.
     const int m0 = min(own_m0, M - BM);
     const int n0 = min(own_n0, N - BN);
     Tile tile;

@@ -33,8 +33,8 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
 constexpr int VEC_M = 4;
 constexpr int VEC_N = 4;
 using VectorM = float4;
@@ -45,9 +45,9 @@ constexpr int STRIDE_A = BM + 4;
 constexpr int STRIDE_B = BN + 0;
 constexpr int K_TILE_A = BK * STRIDE_A;
 constexpr int K_TILE_B = BK * STRIDE_B;
-static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "pieces are aligned vectors");
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Two k_tiles in shared memory: one being read, one being stored.
+// Two stages of shared memory: one being read, one being stored.
 constexpr int STAGE = K_TILE_A + K_TILE_B;
 
 // The k within a k_tile at which the next one is stored.
@@ -83,8 +83,8 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
 
 // Instructions; the CPU emulator supplies twins of these functions.
 #ifndef AUTOGEMM_EMULATOR
-// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
-// before those that find it counted; what those stored before what this thread does next.
+// Adds with acquire and release: what this thread stored, or was ordered behind by a barrier of its
+// block, is seen by threads that find it counted; what threads counted before stored is seen here.
 __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
     unsigned before;
     asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
@@ -95,7 +95,7 @@ __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsign
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Loads this thread's share of the k_tile of op(A) into registers.
+// Loads the floats of this thread from the k_tile of op(A).
 // `a` points to what it loads first.
 __device__ __forceinline__ void load_k_tile_a(float* regs, const float* a, int lda) {
     #pragma unroll
@@ -124,7 +124,7 @@ __device__ __forceinline__ void store_k_tile_a(float* shared, const float* regs)
     }
 }
 
-// Loads this thread's share of the k_tile of op(B) into registers.
+// Loads the floats of this thread from the k_tile of op(B).
 // `b` points to what it loads first.
 __device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int ldb) {
     #pragma unroll
@@ -144,22 +144,22 @@ __device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs)
     }
 }
 
-// One k of the k_tile: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
     for (int i = 0; i < TM; i += VEC_M) {
-        const float* vector = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const VectorM*>(vector), frag_a + i);
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
     for (int j = 0; j < TN; j += VEC_N) {
-        const float* vector = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const VectorN*>(vector), frag_b + j);
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// accumulators += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
                                                    float (&accum)[TM][TN]) {
@@ -167,17 +167,17 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
             accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// Floats of one part of a tile: what a block leaves in the workspace for the last of its tile.
+// Floats of one partial sum of a tile, as a block leaves it in the workspace.
 constexpr int PARTIAL = BM * BN;
 
-// One tile of C: where it and what it is computed from begin.
+// One tile of C: where it begins, where its operands begin.
 struct Tile {
     const float *A, *B;
     float* C;
@@ -200,7 +200,7 @@ __device__ __forceinline__ Place place_of_thread() {
     return place;
 }
 
-// accumulators += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&accum)[TM][TN]) {
     // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
@@ -242,7 +242,7 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         #pragma unroll
         for (int k = 0; k < BK; ++k) {
-            // Hand over: the next k_tile goes to the other stage, which everybody left at the last
+            // Hand over: the next k_tile goes to the other stage, which all warps left at the last
             // barrier, and the one after it is loaded.
             if (k == HANDOVER) {
                 store_k_tile_a(copy_to_a + STAGE - read, from_a);
@@ -307,11 +307,12 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
 }
 
 // The block that has a k_tile, of those that share stream_k_tiles in equal ranges.
-__device__ __forceinline__ int owner_of(long long k_tile, long long stream_k_tiles, int stream_blocks) {
+__device__ __forceinline__ int owner_of(long long k_tile, long long stream_k_tiles,
+                                        int stream_blocks) {
     return (int)(((k_tile + 1) * stream_blocks + stream_k_tiles - 1) / stream_k_tiles) - 1;
 }
 
-// The tile of C from its accumulators.
+// Stores the tile of C from its accumulators.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
                                            const Epilogue& with) {
     const Place place = place_of_thread();
@@ -326,8 +327,8 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const floa
     }
 }
 
-// This block's accumulators to the workspace: a whole tile, wherever the edges of C are.
-__device__ __forceinline__ void store_partial(float* partial, const float (&accum)[TM][TN]) {
+// Stores this block's accumulators to the workspace: a whole tile, wherever the edges of C are.
+__device__ __forceinline__ void store_partial(float* to, const float (&accum)[TM][TN]) {
     const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -335,19 +336,19 @@ __device__ __forceinline__ void store_partial(float* partial, const float (&accu
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
             const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
-            pack(&accum[i][j], *reinterpret_cast<VectorC*>(partial + (long long)m * BN + n));
+            pack(&accum[i][j], *reinterpret_cast<VectorC*>(to + (long long)m * BN + n));
         }
     }
 }
 
-// Leaves this block's accumulators among the parts of its tile. The block that arrives last adds up all of
-// them, in their order whoever is last, so that the same call gives the same bits; it writes the
-// tile of C, and sets the counter back to zero for the next launch.
+// Leaves this block's accumulators among the partial sums of its tile. The block that arrives last
+// adds up all of them, always in the same order, so that the same call gives the same bits; it
+// stores the tile of C and sets the counter back to zero for the next launch.
 __device__ __forceinline__ void join_partials(const Tile& tile, int ldc, float* partials,
-                                           unsigned* arrived, int partial_idx, int num_partials,
-                                           const float (&accum)[TM][TN], const Epilogue& with) {
-    store_partial(partials + (long long)partial_idx * PARTIAL, accum);
-    // The whole block's part must be there before it counts as arrived.
+                                              unsigned* arrived, int partial, int num_partials,
+                                              const float (&accum)[TM][TN], const Epilogue& with) {
+    store_partial(partials + (long long)partial * PARTIAL, accum);
+    // All threads of the block must have stored before it counts as arrived.
     __syncthreads();
     bool is_last = false;
     if (threadIdx.x == 0) {
@@ -360,7 +361,7 @@ __device__ __forceinline__ void join_partials(const Tile& tile, int ldc, float* 
         *arrived = 0;
     }
 
-    // Each thread takes fours of neighbours, AT_ONCE of them so that their loads overlap.
+    // Each thread takes vectors of four, AT_ONCE of them so that their loads overlap.
     constexpr int AT_ONCE = 8;
     constexpr int STEP = 4 * THREADS;
     static_assert(PARTIAL % (AT_ONCE * STEP) == 0, "whole passes cover a tile");
@@ -400,22 +401,23 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int blocks_m = (M + BM - 1) / BM;
     const int num_tiles = blocks_m * blocks_n;
     const int num_k_tiles = (K + BK - 1) / BK;
-    // The workspace: counters of the parts that arrived, then the parts.
+    // The workspace: counters of arrivals, then the partial sums.
     unsigned* const arrived = reinterpret_cast<unsigned*>(workspace);
     float* const partials = workspace + (num_tiles + 3) / 4 * 4;
 
-    // Each block has a range of k_tiles, counted through all tiles. The first ones have a tile each,
-    // as many as keep the GPU full; STREAM_BLOCKS share what is left in equal parts.
+    // Each block has a range of k_tiles, counted through all tiles. The first blocks have a tile
+    // each, as many as keep the GPU full; STREAM_BLOCKS share what is left in equal ranges.
     const int whole = num_tiles / STREAM_BLOCKS * STREAM_BLOCKS;
     const long long stream_k_tiles = (long long)(num_tiles - whole) * num_k_tiles;
     const int stream_blocks = (int)min((long long)STREAM_BLOCKS, stream_k_tiles);
     const int stream_block = (int)blockIdx.x - whole;
-    const long long first_stream_k_tile = (long long)whole * num_k_tiles;
+    const long long first_stream = (long long)whole * num_k_tiles;
     long long k_tile = (long long)blockIdx.x * num_k_tiles;
     long long end_k_tile = k_tile + num_k_tiles;
     if (stream_block >= 0) {
-        k_tile = first_stream_k_tile + stream_k_tiles * min(stream_block, stream_blocks) / stream_blocks;
-        end_k_tile = first_stream_k_tile + stream_k_tiles * min(stream_block + 1, stream_blocks) / stream_blocks;
+        k_tile = first_stream + stream_k_tiles * min(stream_block, stream_blocks) / stream_blocks;
+        end_k_tile =
+            first_stream + stream_k_tiles * min(stream_block + 1, stream_blocks) / stream_blocks;
     }
 
     while (k_tile < end_k_tile) {
@@ -443,17 +445,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (last - first == num_k_tiles) {
             store_tile(tile, ldc, accum, with);
         } else {
-            // Its parts are those of the blocks that have its first k_tile, its last, and between.
+            // Its partial sums come from the blocks between the owners of its first k_tile and of
+            // its last.
             const int stream_tile = index - whole;
             const long long before = (long long)stream_tile * num_k_tiles;
             const int owner = owner_of(before, stream_k_tiles, stream_blocks);
-            const int last_owner = owner_of(before + num_k_tiles - 1, stream_k_tiles, stream_blocks);
+            const int last_owner =
+                owner_of(before + num_k_tiles - 1, stream_k_tiles, stream_blocks);
             join_partials(tile, ldc, partials + (long long)(owner + stream_tile) * PARTIAL,
-                       arrived + stream_tile, stream_block - owner, last_owner - owner + 1, accum,
-                       with);
+                          arrived + stream_tile, stream_block - owner, last_owner - owner + 1,
+                          accum, with);
         }
         k_tile += last - first;
-        // Nobody reads this tile's k_tiles any more when the next one's are copied.
+        // All warps have read this tile's k_tiles before the next one's are copied.
         __syncthreads();
     }
 }

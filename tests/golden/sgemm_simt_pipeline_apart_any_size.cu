@@ -24,7 +24,8 @@ constexpr int WN = 32;
 constexpr int TM = 4;
 constexpr int TN = 8;
 
-// Groups of warps that share the block tile: each has a range of k, k_tiles and a barrier of its own.
+// Groups of warps that share the block tile: each has a range of k, stages and a barrier of its
+// own.
 constexpr int SLICE_K = 4;
 
 // Warps across the block tile, lanes across the warp tile.
@@ -35,8 +36,8 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
 constexpr int VEC_M = 4;
 constexpr int VEC_N = 4;
 using VectorM = float4;
@@ -47,9 +48,10 @@ constexpr int STRIDE_A = BM + 0;
 constexpr int STRIDE_B = BN + 4;
 constexpr int K_TILE_A = BK * STRIDE_A;
 constexpr int K_TILE_B = BK * STRIDE_B;
-static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "pieces are aligned vectors");
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+// Stages of shared memory, a k_tile of A and of B in each: STAGES - 1 in flight or landed, one
+// being read.
 constexpr int STAGES = 3;
 constexpr int STAGE = K_TILE_A + K_TILE_B;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
@@ -120,8 +122,8 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// The same pointer to shared memory, held in a register: accesses at constant distances from it
-// need no arithmetic. Otherwise the compiler works out for many of them anew what it points to.
+// Returns the same pointer to shared memory, held in a register: accesses at constant distances
+// from it need no arithmetic. Otherwise the compiler computes the address again for many of them.
 __device__ __forceinline__ float* in_register(const float* shared) {
     unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("" : "+r"(address));
@@ -154,22 +156,22 @@ __device__ __forceinline__ void copy_k_tile_b(float* shared, const float* b, int
     }
 }
 
-// One k of the k_tile: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
     for (int i = 0; i < TM; i += VEC_M) {
-        const float* vector = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const VectorM*>(vector), frag_a + i);
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
     for (int j = 0; j < TN; j += VEC_N) {
-        const float* vector = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const VectorN*>(vector), frag_b + j);
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// accumulators += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
                                                    float (&accum)[TM][TN]) {
@@ -177,14 +179,14 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
             accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// One tile of C: where it and what it is computed from begin, and how much of C is left.
+// One tile of C: where it begins, where its operands begin, and how much of C is left.
 struct Tile {
     const float *A, *B;
     float* C;
@@ -210,7 +212,7 @@ __device__ __forceinline__ Place place_of_thread() {
     return place;
 }
 
-// accumulators += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&accum)[TM][TN]) {
     const Place place = place_of_thread();
@@ -350,9 +352,9 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     }
 }
 
-// The tile of C from the accumulators of all slices. They meet in shared memory, and each slice adds up and
-// stores its share of the vectors of every thread's tile: in a loop, since code that runs only once
-// takes as long as it takes to be fetched.
+// Stores the tile of C from the accumulators of all slices. They meet in shared memory, and each
+// slice adds up and stores some vectors of each thread's tile: in a loop, since code that runs only
+// once takes as long as loading its instructions.
 __device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc,
                                            const float (&accum)[TM][TN], const Epilogue& with) {
     constexpr int NUM_ACCUM = TM * TN;

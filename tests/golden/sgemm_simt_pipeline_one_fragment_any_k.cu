@@ -30,8 +30,8 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
 constexpr int VEC_M = 4;
 constexpr int VEC_N = 4;
 using VectorM = float4;
@@ -42,9 +42,10 @@ constexpr int STRIDE_A = BM + 0;
 constexpr int STRIDE_B = BN + 0;
 constexpr int K_TILE_A = BK * STRIDE_A;
 constexpr int K_TILE_B = BK * STRIDE_B;
-static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "pieces are aligned vectors");
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+// Stages of shared memory, a k_tile of A and of B in each: STAGES - 1 in flight or landed, one
+// being read.
 constexpr int STAGES = 3;
 constexpr int STAGE = K_TILE_A + K_TILE_B;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
@@ -132,22 +133,22 @@ __device__ __forceinline__ void copy_k_tile_b(float* shared, const float* b, int
     }
 }
 
-// One k of the k_tile: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
     for (int i = 0; i < TM; i += VEC_M) {
-        const float* vector = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const VectorM*>(vector), frag_a + i);
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
     for (int j = 0; j < TN; j += VEC_N) {
-        const float* vector = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const VectorN*>(vector), frag_b + j);
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// accumulators += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
                                                    float (&accum)[TM][TN]) {
@@ -161,9 +162,9 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     }
 }
 
-// accumulators += the product of one k_tile.
+// accum += the product of one k_tile.
 __device__ __forceinline__ void multiply_k_tile(const float* shared_a, const float* shared_b,
-                                              float (&accum)[TM][TN]) {
+                                                float (&accum)[TM][TN]) {
     float frag_a[TM];
     float frag_b[TN];
     #pragma unroll
@@ -173,7 +174,7 @@ __device__ __forceinline__ void multiply_k_tile(const float* shared_a, const flo
     }
 }
 
-// One tile of C: where it and what it is computed from begin.
+// One tile of C: where it begins, where its operands begin.
 struct Tile {
     const float *A, *B;
     float* C;
@@ -196,7 +197,7 @@ __device__ __forceinline__ Place place_of_thread() {
     return place;
 }
 
-// accumulators += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&accum)[TM][TN]) {
     // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
@@ -232,7 +233,7 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     int write = (STAGES - 1) * STAGE;
 
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
-        // Wait: this k_tile is here, and nobody reads the stage that is copied to next.
+        // Wait: this k_tile is here, and no warp reads the stage that is copied to next.
         wait_for_copies();
         __syncthreads();
         // Copy.
@@ -289,7 +290,7 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
 }
 
-// The tile of C from its accumulators.
+// Stores the tile of C from its accumulators.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
                                            const Epilogue& with) {
     const Place place = place_of_thread();

@@ -35,8 +35,8 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
 constexpr int VEC_M = 4;
 constexpr int VEC_N = 4;
 using VectorM = float4;
@@ -47,9 +47,10 @@ constexpr int STRIDE_A = BM + 4;
 constexpr int STRIDE_B = BN + 0;
 constexpr int K_TILE_A = BK * STRIDE_A;
 constexpr int K_TILE_B = BK * STRIDE_B;
-static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "pieces are aligned vectors");
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+// Stages of shared memory, a k_tile of A and of B in each: STAGES - 1 in flight or landed, one
+// being read.
 constexpr int STAGES = 3;
 constexpr int STAGE = K_TILE_A + K_TILE_B;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
@@ -120,8 +121,8 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
-// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
-// before those that find it counted; what those stored before what this thread does next.
+// Adds with acquire and release: what this thread stored, or was ordered behind by a barrier of its
+// block, is seen by threads that find it counted; what threads counted before stored is seen here.
 __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
     unsigned before;
     asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
@@ -131,7 +132,7 @@ __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsign
     return before;
 }
 
-// Reads ahead of all that comes after: who finds a value finds what was ordered before it.
+// Reads a value, and with it all that was stored before the value was released.
 __device__ __forceinline__ unsigned load_acquire(const unsigned* counter) {
     unsigned value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
@@ -161,22 +162,22 @@ __device__ __forceinline__ void copy_k_tile_b(float* shared, const float* b, int
     }
 }
 
-// One k of the k_tile: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
     for (int i = 0; i < TM; i += VEC_M) {
-        const float* vector = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const VectorM*>(vector), frag_a + i);
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
     for (int j = 0; j < TN; j += VEC_N) {
-        const float* vector = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const VectorN*>(vector), frag_b + j);
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// accumulators += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
                                                    float (&accum)[TM][TN]) {
@@ -184,17 +185,17 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
             accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// Floats of one part of a tile: what a block leaves in the workspace for the last of its tile.
+// Floats of one partial sum of a tile, as a block leaves it in the workspace.
 constexpr int PARTIAL = BM * BN;
 
-// One tile of C: where it and what it is computed from begin, and how much of C is left.
+// One tile of C: where it begins, where its operands begin, and how much of C is left.
 struct Tile {
     const float *A, *B;
     float* C;
@@ -218,7 +219,7 @@ __device__ __forceinline__ Place place_of_thread() {
     return place;
 }
 
-// accumulators += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&accum)[TM][TN]) {
     // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
@@ -339,8 +340,8 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     }
 }
 
-// This block's accumulators to the workspace: a whole tile, wherever the edges of C are.
-__device__ __forceinline__ void store_partial(float* partial, const float (&accum)[TM][TN]) {
+// Stores this block's accumulators to the workspace: a whole tile, wherever the edges of C are.
+__device__ __forceinline__ void store_partial(float* to, const float (&accum)[TM][TN]) {
     const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
@@ -348,32 +349,32 @@ __device__ __forceinline__ void store_partial(float* partial, const float (&accu
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
             const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
-            pack(&accum[i][j], *reinterpret_cast<VectorC*>(partial + (long long)m * BN + n));
+            pack(&accum[i][j], *reinterpret_cast<VectorC*>(to + (long long)m * BN + n));
         }
     }
 }
 
-// Parts, and fours of floats, that a thread reads at once when it adds up a tile's parts.
+// Partial sums, and vectors of four floats of each, that a thread reads at once.
 constexpr int PARTIALS_AT_ONCE = 2;
 constexpr int VECTORS_AT_ONCE = 2;
 
-// Adds up the fours of floats from `begin` to `end` of a tile's parts, in the order of the parts,
-// and writes them to C.
+// Adds up the vectors from `begin` to `end` of a tile's partial sums, in the order of the partial
+// sums, and stores them to C.
 __device__ __forceinline__ void add_partials(const Tile& tile, int ldc, const float* partials,
-                                          int num_partials, int begin, int end,
-                                          const Epilogue& with) {
+                                             int num_partials, int begin, int end,
+                                             const Epilogue& with) {
     for (int first = begin + (int)threadIdx.x; first < end; first += VECTORS_AT_ONCE * THREADS) {
         float totals[VECTORS_AT_ONCE][4] = {};
-        for (int partial_idx = 0; partial_idx < num_partials; partial_idx += PARTIALS_AT_ONCE) {
-            // Zero where there is no such four or part, so that no load waits for another.
+        for (int partial = 0; partial < num_partials; partial += PARTIALS_AT_ONCE) {
+            // Zero where there is no such vector or partial sum, so that no load waits for another.
             float4 given[PARTIALS_AT_ONCE][VECTORS_AT_ONCE] = {};
             #pragma unroll
             for (int p = 0; p < PARTIALS_AT_ONCE; ++p) {
-                const float* const from = partials + (long long)(partial_idx + p) * PARTIAL;
+                const float* const from = partials + (long long)(partial + p) * PARTIAL;
                 #pragma unroll
                 for (int i = 0; i < VECTORS_AT_ONCE; ++i) {
                     const int vector = first + i * THREADS;
-                    if (partial_idx + p < num_partials && vector < end) {
+                    if (partial + p < num_partials && vector < end) {
                         given[p][i] = __ldcg(reinterpret_cast<const float4*>(from) + vector);
                     }
                 }
@@ -405,16 +406,16 @@ __device__ __forceinline__ void add_partials(const Tile& tile, int ldc, const fl
     }
 }
 
-// What a block of a tile has to add up once all parts are there.
+// What a block of a tile has to add up once all partial sums are there.
 enum Duty { NOTHING, OWN_SHARE, EVERYTHING };
 
-// The counter of a tile: below, parts that arrived; above them, blocks that have stopped waiting;
-// the highest bit says that one of these left before all parts were there.
+// The counter of a tile. Low bits: partial sums that arrived. Above them: blocks that have stopped
+// waiting. Highest bit: one of these left before all partial sums were there.
 constexpr unsigned ARRIVED = 0xffff;
 constexpr unsigned DEPARTED = 1u << 16;
 constexpr unsigned LEFT = 1u << 31;
-// How often a block looks whether all parts are there before it leaves: about 0.1 ms. Not for ever,
-// since a part may be that of a block which has no place on the GPU yet.
+// How often a block looks whether all partial sums are there before it leaves: about 0.1 ms. Not
+// for ever, since a partial sum may be that of a block which has no place on the GPU yet.
 constexpr int PATIENCE = 200;
 
 // Whether this block is the last to stop waiting, which sets the counter back for the next launch.
@@ -423,12 +424,12 @@ __device__ __forceinline__ bool departs_last(unsigned* counter, int num_partials
     return before / DEPARTED == (unsigned)num_partials - 1;
 }
 
-// Counts this block's part in and waits for the others, not for ever. By one thread of a block.
+// Counts this block's partial sum and waits for the others, not for ever; executed by one thread.
 __device__ __forceinline__ Duty wait_for_partials(unsigned* counter, int num_partials) {
     unsigned seen = atomic_add_acq_rel(counter, 1) + 1;
     const bool is_last = (seen & ARRIVED) == (unsigned)num_partials;
     for (int look = 0; (seen & ARRIVED) < (unsigned)num_partials; ++look) {
-        // Out of patience: leave, unless another part has arrived meanwhile.
+        // Out of patience: leave, unless another partial sum has arrived meanwhile.
         if (look >= PATIENCE && atomicCAS(counter, seen, (seen + DEPARTED) | LEFT) == seen) {
             return NOTHING;
         }
@@ -443,15 +444,16 @@ __device__ __forceinline__ Duty wait_for_partials(unsigned* counter, int num_par
     return is_last ? EVERYTHING : NOTHING;
 }
 
-// Leaves this block's accumulators among the parts of its tile and waits for the others; then each block
-// adds up its share of the tile. If one of them did not wait so long, the block that arrived last
-// adds up all of it. Parts are added in their order whoever does it, so that the same call gives
-// the same bits.
-__device__ __forceinline__ void join_partials(float* shared, const Tile& tile, int ldc, float* partials,
-                                           unsigned* counter, int partial_idx, int num_partials,
-                                           const float (&accum)[TM][TN], const Epilogue& with) {
-    store_partial(partials + (long long)partial_idx * PARTIAL, accum);
-    // The whole block's part must be there before it counts as arrived.
+// Leaves this block's accumulators among the partial sums of its tile and waits for the others;
+// then each block adds up a range of the tile. If one of them did not wait so long, the block that
+// arrived last adds up all of it. Partial sums are always added in the same order, so that the same
+// call gives the same bits.
+__device__ __forceinline__ void join_partials(float* shared, const Tile& tile, int ldc,
+                                              float* partials, unsigned* counter, int partial,
+                                              int num_partials, const float (&accum)[TM][TN],
+                                              const Epilogue& with) {
+    store_partial(partials + (long long)partial * PARTIAL, accum);
+    // All threads of the block must have stored before it counts as arrived.
     __syncthreads();
     Duty* const duty = reinterpret_cast<Duty*>(shared);
     if (threadIdx.x == 0) {
@@ -463,8 +465,8 @@ __device__ __forceinline__ void join_partials(float* shared, const Tile& tile, i
         add_partials(tile, ldc, partials, num_partials, 0, ALL_VECTORS, with);
     } else if (*duty == OWN_SHARE) {
         const bool resets = threadIdx.x == 0 && departs_last(counter, num_partials);
-        add_partials(tile, ldc, partials, num_partials, ALL_VECTORS * partial_idx / num_partials,
-                  ALL_VECTORS * (partial_idx + 1) / num_partials, with);
+        add_partials(tile, ldc, partials, num_partials, ALL_VECTORS * partial / num_partials,
+                     ALL_VECTORS * (partial + 1) / num_partials, with);
         if (resets) {
             atomicExch(counter, 0);
         }
@@ -481,19 +483,19 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int blocks_m = (M + BM - 1) / BM;
     const int num_tiles = blocks_m * blocks_n;
     const int num_k_tiles = (K + BK - 1) / BK;
-    // The workspace: counters of the parts that arrived, then the parts.
+    // The workspace: counters of arrivals, then the partial sums.
     unsigned* const arrived = reinterpret_cast<unsigned*>(workspace);
     float* const partials = workspace + (num_tiles + 3) / 4 * 4;
 
-    // Which part of which tile: SPLIT_K blocks share a tile, each has its range of k.
+    // Which partial sum of which tile: SPLIT_K blocks share a tile, each has its range of k.
     const int num_partials = min(SPLIT_K, num_k_tiles);
     const int index = (int)blockIdx.x % num_tiles;
-    const int partial_idx = (int)blockIdx.x / num_tiles;
-    if (partial_idx >= num_partials) {
+    const int partial = (int)blockIdx.x / num_tiles;
+    if (partial >= num_partials) {
         return;
     }
-    const int k_begin = (int)((long long)num_k_tiles * partial_idx / num_partials) * BK;
-    const int k_end = min(K, (int)((long long)num_k_tiles * (partial_idx + 1) / num_partials) * BK);
+    const int k_begin = (int)((long long)num_k_tiles * partial / num_partials) * BK;
+    const int k_end = min(K, (int)((long long)num_k_tiles * (partial + 1) / num_partials) * BK);
     // Where the tile is: row by row.
     const int m0 = index / blocks_n * BM;
     const int n0 = index % blocks_n * BN;
@@ -506,6 +508,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tile.columns = N - n0;
     float accum[TM][TN] = {};
     multiply_tile(shared, tile, lda, ldb, k_end - k_begin, accum);
-    join_partials(shared, tile, ldc, partials + (long long)index * SPLIT_K * PARTIAL, arrived + index, partial_idx,
-               num_partials, accum, with);
+    join_partials(shared, tile, ldc, partials + (long long)index * SPLIT_K * PARTIAL,
+                  arrived + index, partial, num_partials, accum, with);
 }

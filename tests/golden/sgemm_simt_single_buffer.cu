@@ -30,8 +30,8 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
 constexpr int VEC_M = 2;
 constexpr int VEC_N = 2;
 using VectorM = float2;
@@ -41,7 +41,7 @@ using VectorN = float2;
 constexpr int STRIDE_A = BM + 4;
 constexpr int STRIDE_B = BN + 0;
 constexpr int K_TILE_A = BK * STRIDE_A;
-static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "pieces are aligned vectors");
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
 // Floats per access to global memory. The threads of a block stand LANES side by side along a
 // stored row, and cover ROWS stored rows in one pass.
@@ -77,7 +77,7 @@ __device__ __forceinline__ void pack(const float* from, float2& to) {
     to = make_float2(from[0], from[1]);
 }
 
-// Loads this thread's share of the k_tile of op(A) into registers.
+// Loads the floats of this thread from the k_tile of op(A).
 // `a` points to what it loads first.
 __device__ __forceinline__ void load_k_tile_a(float* regs, const float* a, int lda) {
     #pragma unroll
@@ -106,7 +106,7 @@ __device__ __forceinline__ void store_k_tile_a(float* shared, const float* regs)
     }
 }
 
-// Loads this thread's share of the k_tile of op(B) into registers.
+// Loads the floats of this thread from the k_tile of op(B).
 // `b` points to what it loads first.
 __device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int ldb) {
     #pragma unroll
@@ -126,22 +126,22 @@ __device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs)
     }
 }
 
-// One k of the k_tile: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
     for (int i = 0; i < TM; i += VEC_M) {
-        const float* vector = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const VectorM*>(vector), frag_a + i);
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
     for (int j = 0; j < TN; j += VEC_N) {
-        const float* vector = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const VectorN*>(vector), frag_b + j);
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// accumulators += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
                                                    float (&accum)[TM][TN]) {
@@ -149,16 +149,16 @@ __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
             accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// accumulators += the product of one k_tile.
+// accum += the product of one k_tile.
 __device__ __forceinline__ void multiply_k_tile(const float* shared_a, const float* shared_b,
-                                              float (&accum)[TM][TN]) {
+                                                float (&accum)[TM][TN]) {
     float frag_a[TM];
     float frag_b[TN];
     #pragma unroll
@@ -168,7 +168,7 @@ __device__ __forceinline__ void multiply_k_tile(const float* shared_a, const flo
     }
 }
 
-// One tile of C: where it and what it is computed from begin.
+// One tile of C: where it begins, where its operands begin.
 struct Tile {
     const float *A, *B;
     float* C;
@@ -191,7 +191,7 @@ __device__ __forceinline__ Place place_of_thread() {
     return place;
 }
 
-// accumulators += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
                                               int k_extent, float (&accum)[TM][TN]) {
     // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
@@ -265,7 +265,7 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
 }
 
-// The tile of C from its accumulators.
+// Stores the tile of C from its accumulators.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
                                            const Epilogue& with) {
     const Place place = place_of_thread();

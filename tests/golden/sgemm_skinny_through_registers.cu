@@ -10,11 +10,11 @@
 //   B: aligned to 16 bytes, ldb a multiple of 4
 //   C: aligned to 16 bytes, ldc a multiple of 4
 //
-// For few rows. Each warp has its own slice of every k_tile of K: it alone copies it to shared memory
-// and multiplies it, so that the loop has no barrier. In the end the accumulators of the warps are
-// added in fixed order.
+// For few rows. Each warp has its own slice of every k_tile: it alone copies it to shared memory
+// and multiplies it, so that the loop has no barrier. In the end the accumulators of the warps
+// are added in fixed order.
 
-// Tile of C owned by one thread block, and the depth of one k_tile of K.
+// Tile of C owned by one thread block, and the depth of one k_tile.
 constexpr int BM = 32;
 constexpr int BN = 32;
 constexpr int BK = 128;
@@ -33,7 +33,7 @@ constexpr int DEPTH = BK / SLICE_K;
 constexpr int THREADS = 32 * SLICE_K;
 
 // Neighbouring rows and columns of a lane: vectors where a slice has them side by side, else one
-// at a time. The pieces of the lanes interleave.
+// at a time. The vectors of the lanes interleave.
 constexpr int VEC_M = 4;
 constexpr int VEC_N = 1;
 
@@ -74,7 +74,7 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-// Loads this lane's share of the slice of op(A).
+// Loads the floats of this lane from the slice of op(A).
 // `a` points to what it loads first.
 __device__ __forceinline__ void load_slice_a(float* regs, const float* a, int lda) {
     #pragma unroll
@@ -100,7 +100,7 @@ __device__ __forceinline__ void store_slice_a(float* shared, const float* regs) 
     }
 }
 
-// Loads this lane's share of the slice of op(B).
+// Loads the floats of this lane from the slice of op(B).
 // `b` points to what it loads first.
 __device__ __forceinline__ void load_slice_b(float* regs, const float* b, int ldb) {
     #pragma unroll
@@ -126,7 +126,7 @@ __device__ __forceinline__ void store_slice_b(float* shared, const float* regs) 
     }
 }
 
-// accumulators += the product of one slice. The pointers are to this lane's first row and column.
+// accum += the product of one slice. The pointers are to this lane's first row and column.
 __device__ __forceinline__ void multiply_slice(const float* shared_a, const float* shared_b,
                                                float (&accum)[TM][TN]) {
     #pragma unroll
@@ -142,7 +142,7 @@ __device__ __forceinline__ void multiply_slice(const float* shared_a, const floa
                 frag_b[kk][j] = vector[kk];
             }
         }
-        // Of A one k and four rows at a time.
+        // Each step takes one k and four rows of A.
         #pragma unroll
         for (int kk = 0; kk < 4; ++kk) {
             #pragma unroll
@@ -162,8 +162,8 @@ __device__ __forceinline__ void multiply_slice(const float* shared_a, const floa
     }
 }
 
-// The tile's floats are shared out among the threads of the block by fours: a thread has the four
-// at owned(0), at owned(1) and so on, as far as they lie below TILE.
+// The tile's floats are dealt out to the threads of the block in vectors of four: a thread owns
+// those at owned(0), at owned(1) and so on, as far as they lie below TILE.
 constexpr int VECTORS = (TILE + 4 * THREADS - 1) / (4 * THREADS);
 __device__ __forceinline__ int owned(int vector) {
     return 4 * (vector * THREADS + (int)threadIdx.x);
@@ -177,7 +177,7 @@ __device__ __forceinline__ void add(float4 from, float (&totals)[4]) {
     totals[3] += from.w;
 }
 
-// The sum of `count` tiles in shared memory, as far as this thread owns it.
+// Adds up `count` tiles in shared memory, as far as this thread owns their floats.
 __device__ __forceinline__ void add_tiles(const float* shared, int count,
                                           float (&totals)[VECTORS][4]) {
     #pragma unroll

@@ -10,11 +10,11 @@
 //   B: aligned to 16 bytes, ldb a multiple of 4
 //   C: aligned to 16 bytes, ldc a multiple of 4
 //
-// For few rows. Each warp has its own slice of every k_tile of K: it alone copies it to shared memory
-// and multiplies it, so that the loop has no barrier. In the end the accumulators of the warps, then of
-// the blocks that share a tile, are added in fixed order.
+// For few rows. Each warp has its own slice of every k_tile: it alone copies it to shared memory
+// and multiplies it, so that the loop has no barrier. In the end the accumulators of the warps,
+// then those of the blocks that share a tile, are added in fixed order.
 
-// Tile of C owned by one thread block, and the depth of one k_tile of K.
+// Tile of C owned by one thread block, and the depth of one k_tile.
 constexpr int BM = 8;
 constexpr int BN = 128;
 constexpr int BK = 128;
@@ -32,15 +32,16 @@ constexpr int SLICE_K = 16;
 constexpr int DEPTH = BK / SLICE_K;
 constexpr int THREADS = 32 * SLICE_K;
 
-// Blocks that share a tile of C, each with its part of K; a block adds up FAN_IN accumulators at a time.
+// Blocks that share a tile of C, each with a range of k; a block adds up FAN_IN partial sums at a
+// time.
 constexpr int SPLIT_K = 4;
 constexpr int FAN_IN = 4;
-// Threads that share the adding up of the same floats.
+// Threads that add up the same floats, each of some partial sums.
 constexpr int ADDERS = 2;
-static_assert(ADDERS * TILE == 4 * THREADS, "every thread adds up vector floats");
+static_assert(ADDERS * TILE == 4 * THREADS, "every thread adds up four floats");
 
 // Neighbouring rows and columns of a lane: vectors where a slice has them side by side, else one
-// at a time. The pieces of the lanes interleave.
+// at a time. The vectors of the lanes interleave.
 constexpr int VEC_M = 1;
 constexpr int VEC_N = 4;
 
@@ -92,8 +93,8 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
 
 // Instructions; the CPU emulator supplies twins of these functions.
 #ifndef AUTOGEMM_EMULATOR
-// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
-// before those that find it counted; what those stored before what this thread does next.
+// Adds with acquire and release: what this thread stored, or was ordered behind by a barrier of its
+// block, is seen by threads that find it counted; what threads counted before stored is seen here.
 __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
     unsigned before;
     asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
@@ -104,7 +105,7 @@ __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsign
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Loads this lane's share of the slice of op(A); past the edges comes zero.
+// Loads the floats of this lane from the slice of op(A); past the edges comes zero.
 // `a` points to what it loads first.
 __device__ __forceinline__ void load_slice_a(float* regs, const float* a, int lda, int m_left,
                                              int k_left) {
@@ -139,7 +140,7 @@ __device__ __forceinline__ void store_slice_a(float* shared, const float* regs) 
     }
 }
 
-// Loads this lane's share of the slice of op(B); past the edges comes zero.
+// Loads the floats of this lane from the slice of op(B); past the edges comes zero.
 // `b` points to what it loads first.
 __device__ __forceinline__ void load_slice_b(float* regs, const float* b, int ldb, int n_left,
                                              int k_left) {
@@ -174,7 +175,7 @@ __device__ __forceinline__ void store_slice_b(float* shared, const float* regs) 
     }
 }
 
-// accumulators += the product of one slice. The pointers are to this lane's first row and column.
+// accum += the product of one slice. The pointers are to this lane's first row and column.
 __device__ __forceinline__ void multiply_slice(const float* shared_a, const float* shared_b,
                                                float (&accum)[TM][TN]) {
     #pragma unroll
@@ -189,7 +190,7 @@ __device__ __forceinline__ void multiply_slice(const float* shared_a, const floa
                 unpack(*reinterpret_cast<const float4*>(vector), &frag_b[kk][j]);
             }
         }
-        // Of A one row and four k's at a time.
+        // Each step takes one row and four k's of A.
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             float frag_a[4];
@@ -205,8 +206,8 @@ __device__ __forceinline__ void multiply_slice(const float* shared_a, const floa
     }
 }
 
-// The tile's floats are shared out among the threads of the block by fours: a thread has the four
-// at owned(0), at owned(1) and so on, as far as they lie below TILE.
+// The tile's floats are dealt out to the threads of the block in vectors of four: a thread owns
+// those at owned(0), at owned(1) and so on, as far as they lie below TILE.
 constexpr int VECTORS = (TILE + 4 * THREADS - 1) / (4 * THREADS);
 __device__ __forceinline__ int owned(int vector) {
     return 4 * (vector * THREADS + (int)threadIdx.x);
@@ -220,7 +221,7 @@ __device__ __forceinline__ void add(float4 from, float (&totals)[4]) {
     totals[3] += from.w;
 }
 
-// The sum of `count` tiles in shared memory, as far as this thread owns it.
+// Adds up `count` tiles in shared memory, as far as this thread owns their floats.
 __device__ __forceinline__ void add_tiles(const float* shared, int count,
                                           float (&totals)[VECTORS][4]) {
     #pragma unroll
@@ -305,11 +306,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 float* workspace) {
     extern __shared__ __align__(16) float shared[];
 
-    // Which tile of C, and which part of K. Blocks in flight together read B side by side.
+    // Which tile of C, and which range of K. Blocks in flight together read B side by side.
     const int tiles_m = (M + BM - 1) / BM;
     const int num_tiles = tiles_m * ((N + BN - 1) / BN);
     const int tile_idx = (int)blockIdx.x % num_tiles;
-    const int partial_idx = (int)blockIdx.x / num_tiles;
+    const int partial = (int)blockIdx.x / num_tiles;
     const int m0 = tile_idx % tiles_m * BM;
     const int n0 = tile_idx / tiles_m * BN;
 
@@ -318,8 +319,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int warp = thread / 32;
     const int lane = thread % 32;
     const int num_k_tiles = (K + BK - 1) / BK;
-    const int first_k_tile = (int)((long long)num_k_tiles * partial_idx / SPLIT_K);
-    const int end_k_tile = (int)((long long)num_k_tiles * (partial_idx + 1) / SPLIT_K);
+    const int first_k_tile = (int)((long long)num_k_tiles * partial / SPLIT_K);
+    const int end_k_tile = (int)((long long)num_k_tiles * (partial + 1) / SPLIT_K);
     const int first_k = first_k_tile * BK + warp * DEPTH;
     float* const pipeline = shared + warp * PIPELINE;
 
@@ -388,14 +389,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     float totals[VECTORS][4];
     add_tiles(shared, SLICE_K, totals);
 
-    // Add up the parts, level by level: FAN_IN neighbours form a group, and whichever block of the
-    // group comes last adds up all of it, always in the same order. Its sum stands where that of
-    // the group's first part stood, and joins the next level; `stride` parts lie between them.
+    // Add up the partial sums, level by level: FAN_IN neighbours form a group, and the block of the
+    // group that arrives last adds up all of it, always in the same order. The result replaces the
+    // group's first partial sum and joins the next level, whose members lie `stride` apart.
     float* const partials = workspace + (long long)tile_idx * SPLIT_K * TILE;
     unsigned* const counters =
         reinterpret_cast<unsigned*>(workspace + (long long)num_tiles * SPLIT_K * TILE) +
         tile_idx * SPLIT_K;
-    int first = partial_idx;
+    int first = partial;
     for (int stride = 1; stride < SPLIT_K; stride *= FAN_IN) {
         float* const own = partials + first * TILE;
         first = first / (stride * FAN_IN) * (stride * FAN_IN);
@@ -413,8 +414,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             }
         }
         __syncthreads();
-        // Arrive, by a counter that stands where the group's second part does: no two groups have
-        // the same one, whatever their level.
+        // Arrive, at the counter that belongs to the group's second partial sum: no two groups, of
+        // whatever level, have the same one.
         unsigned* const counter = counters + first + stride;
         bool is_last = false;
         if (thread == 0) {
@@ -423,8 +424,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (!__syncthreads_or(is_last)) {
             return;
         }
-        // Add. Members that are missing are read as the last one and left out, so that no read
-        // waits for a comparison.
+        // Add. Missing members are read as the last one and left out, so that no read waits for a
+        // comparison.
         const int quad = thread % (TILE / 4) * 4;
         const int adder = thread / (TILE / 4);
         float sum[4] = {};

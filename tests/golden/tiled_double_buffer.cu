@@ -57,15 +57,15 @@ __device__ __forceinline__ void store_element(float* C, int ldc, int M, int N, i
     c = epilogue(accum, with.reads_c() ? c : 0.0f, m, n, with);
 }
 
-// What one thread copies of a tile of A and one of B.
+// The elements of a tile of A and of a tile of B that one thread copies.
 struct Loaded {
     float a;
     float b[TN];
 };
 
-// Stores it at the thread's place in the tiles.
-__device__ __forceinline__ void store_elements(const Loaded& loaded, int row, int column, TileA& tile_a,
-                                            TileB& tile_b) {
+// Stores them at the thread's place in the tiles.
+__device__ __forceinline__ void store_elements(const Loaded& loaded, int row, int column,
+                                               TileA& tile_a, TileB& tile_b) {
     tile_a[row][column] = loaded.a;
     #pragma unroll
     for (int j = 0; j < TN; ++j) {
@@ -73,7 +73,7 @@ __device__ __forceinline__ void store_elements(const Loaded& loaded, int row, in
     }
 }
 
-// accumulators += the product of one row of op(A)'s tile and TN columns of op(B)'s.
+// accum += the product of one row of op(A)'s tile and TN columns of op(B)'s.
 __device__ __forceinline__ void multiply_tiles(const TileA& tile_a, const TileB& tile_b, int row,
                                                int column, float (&accum)[TN]) {
     #pragma unroll 32
@@ -116,10 +116,11 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     for (int k0 = 0; k0 < K; k0 += BK) {
         // Copy the next tiles to the other buffers, then multiply these.
         if (k0 + BK < K) {
-            store_elements(load_elements(k0 + BK), row, column, tile_a[1 - stage], tile_b[1 - stage]);
+            store_elements(load_elements(k0 + BK), row, column, tile_a[1 - stage],
+                           tile_b[1 - stage]);
         }
         multiply_tiles(tile_a[stage], tile_b[stage], row, column, accum);
-        // Everybody has left these buffers, and filled the others.
+        // All threads have read these buffers, and filled the others.
         __syncthreads();
         stage = 1 - stage;
     }
