@@ -7,10 +7,10 @@ layer over the same packages. docs/architecture.md has the layers; imports only 
 
 from typing import TYPE_CHECKING, Any
 
+from autogemm.support.version import __version__
+
 if TYPE_CHECKING:
     from autogemm.runtime import best, forget, gemm, tune
-
-__version__ = "0.1.0"
 
 __all__ = ["__version__", "best", "forget", "gemm", "tune"]
 

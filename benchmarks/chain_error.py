@@ -11,14 +11,14 @@ import numpy as np
 
 from autogemm.cli.output import print_rows
 from autogemm.codegen import render
-from autogemm.config import Config, Value
-from autogemm.problem import Problem
+from autogemm.emulator import Emulator, Mode
+from autogemm.emulator.emulator import RunOptions
+from autogemm.emulator.exchange import RawExchange, run_process
+from autogemm.emulator.inputs import Data, make_inputs
+from autogemm.emulator.toolchain import build
+from autogemm.model.config import Config, Value
+from autogemm.model.problem import Problem
 from autogemm.space import launch_plan, load_family
-from autogemm.targets.emulator import Emulator, Mode
-from autogemm.targets.emulator.emulator import RunOptions
-from autogemm.targets.emulator.exchange import RawExchange, run_process
-from autogemm.targets.emulator.inputs import Data, make_inputs
-from autogemm.targets.emulator.toolchain import build
 
 SLICED: dict[str, Value] = {"BM": 96, "BN": 96, "SLICE_K": 2, "SLICES": "apart", "CHAIN_K": 0}
 WHOLE: dict[str, Value] = {

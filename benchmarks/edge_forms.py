@@ -11,18 +11,18 @@ import argparse
 from collections.abc import Iterator
 from contextlib import closing
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.cli.output import print_table
 from autogemm.compile import Compiler
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.device_catalogue import find_device
-from autogemm.kernel import Candidate
-from autogemm.outcome import FinalsEntry
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import FinalsEntry
+from autogemm.model.problem import Problem
 from autogemm.space import default_families, snapped
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
-from autogemm.tuning.making import Maker, Making
+from autogemm.tuning.task.build import Maker, Making
 
 SIZES = (
     *("1111x777x555", "1023", "2047x2047x511", "333x555x777", "201x203x205", "501x1001x2001"),

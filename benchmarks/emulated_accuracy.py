@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from autogemm.cli.output import print_rows
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.config import Config, Value
-from autogemm.kernel import KernelSource, LaunchPlan
-from autogemm.problem import Problem
+from autogemm.model.config import Config, Value
+from autogemm.model.kernel import KernelSource, LaunchPlan
+from autogemm.model.problem import Problem
 from autogemm.space import launch_plan, load_family
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def draw_errors(rows: list[dict[str, str]], figure: "Figure") -> None:
     """Above in the norm of Frobenius, below the largest component; against K, then the spread."""
     from matplotlib.ticker import NullFormatter
 
-    from autogemm.plots.drawing import GRID, LINES, MARKERS, titled
+    from autogemm.insight.plots.drawing import GRID, LINES, MARKERS, titled
 
     panels = [(fill, "depth", "k") for fill in FILLS] + [("wide", "spread", "spread")]
     axes = figure.subplots(2, len(panels), sharey="row", squeeze=False)
@@ -282,7 +282,7 @@ def hard() -> None:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
 def draw(table: Path, out: Path) -> None:
     """Draw what `errors` measured."""
-    from autogemm.plots.drawing import check_plot, picture
+    from autogemm.insight.plots.drawing import check_plot, picture
 
     check_plot(out)
     with table.open(newline="") as file:

@@ -15,10 +15,10 @@ from pathlib import Path
 import click
 from hopper_sanitizer import EMULATED, WGMMA, seed
 
-from autogemm.codegen import export_cuda
-from autogemm.config import Config
-from autogemm.dtypes import DType
-from autogemm.problem import Layout, Problem
+from autogemm.codegen.export import export_cuda
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import Family
 
 sys.path[:0] = [str(Path(__file__).parent.parent / "tests" / part) for part in ("", "unit")]

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import click
 
-from autogemm.child_process import child_environment
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.kernel import Candidate
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.kernel import Candidate
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import Family, broken_constraints, launch_plan, load_family
-from autogemm.targets.cuda.sanitizer import FOUND, TOOLS, Job, find_sanitizer, judged
+from autogemm.support.child_process import child_environment
+from autogemm.targets.cuda.tools.sanitizer import FOUND, TOOLS, Job, find_sanitizer, judged
 
 WGMMA, EMULATED = load_family("gemm_wgmma"), load_family("sgemm_emulated_wgmma")
 
@@ -87,7 +87,7 @@ def run(case: Case, tool: str, compiler: Compiler, folder: Path, end: float) -> 
     job = folder / f"{name}.job"
     job.write_bytes(pickle.dumps(Job(kernel, case.problem, 0)))
     command = [program, "--tool", tool, "--error-exitcode", str(FOUND), "--print-limit", "3"]
-    command += [sys.executable, "-P", "-m", "autogemm.targets.cuda.sanitized", str(job)]
+    command += [sys.executable, "-P", "-m", "autogemm.targets.cuda.worker.sanitized", str(job)]
     begin = time.monotonic()
     try:
         ended = subprocess.run(

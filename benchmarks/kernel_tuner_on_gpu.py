@@ -25,14 +25,14 @@ import numpy as np
 
 from autogemm.cli.output import print_table
 from autogemm.compile import Compiler
-from autogemm.config import Config
-from autogemm.kernel import LaunchPlan
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.kernel import LaunchPlan
+from autogemm.model.problem import Problem
 from autogemm.space import Family, Space, build_space, launch_plan, load_family, parse_fix
 from autogemm.store import open_store
 from autogemm.targets.cuda import CudaTarget
 from autogemm.tuning import TuneRequest, tune
-from autogemm.tuning.making import Maker
+from autogemm.tuning.task.build import Maker
 
 MAX_SMEM_BYTES = 48 * 1024
 # Near the space of the shipped recording at 4096; no workspace, which Kernel Tuner would not zero.

@@ -17,10 +17,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.outcome import Measurement, Outcome, Provenance, Status
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
+from autogemm.model.problem import Problem
 from autogemm.search import SAMPLERS, Search
 from autogemm.space import build_space, load_family
 

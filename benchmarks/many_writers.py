@@ -20,10 +20,10 @@ import optuna
 
 from autogemm.cli import one_line
 from autogemm.cli.output import print_table
-from autogemm.errors import AutogemmError
-from autogemm.problem import Problem
+from autogemm.model.problem import Problem
 from autogemm.space import load_family
 from autogemm.store import BestQuery, Store, open_store
+from autogemm.support.errors import AutogemmError
 from autogemm.tuning import Event, TrialDone, TuneRequest, choose_target, tune
 
 FAMILY = "sgemm_simt"

@@ -27,14 +27,14 @@ from typing import Any, TypeVar
 import click
 from sqlalchemy import Connection, create_engine
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main as autogemm
 from autogemm.cli.output import print_table
-from autogemm.device_catalogue import find_device
-from autogemm.outcome import Environment, Telemetry
-from autogemm.problem import Problem
+from autogemm.model.outcome import Environment, Telemetry
+from autogemm.model.problem import Problem
 from autogemm.store import open_store
-from autogemm.store.convert import problem_columns
-from autogemm.store.models import Base
+from autogemm.store.tables.convert import problem_columns
+from autogemm.store.tables.models import Base
 from autogemm.targets.recorded import read_recording
 from autogemm.targets.recorded.listing import recording_folder
 

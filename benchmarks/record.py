@@ -28,20 +28,20 @@ from autogemm import __version__
 from autogemm.cli import one_line
 from autogemm.cli.options import family_option, fix_option, problem_from, problem_options
 from autogemm.compile import Compiler
-from autogemm.errors import AutogemmError
-from autogemm.interrupt import wish_to_stop
-from autogemm.outcome import CacheState, Finals, Outcome, Status
+from autogemm.model.outcome import CacheState, Finals, Outcome, Status
 from autogemm.search import Proposal
 from autogemm.space import Space, build_space, load_family, parse_fix
 from autogemm.store import RunSpec, RunState, Store, open_store
+from autogemm.support.errors import AutogemmError
+from autogemm.support.interrupt import wish_to_stop
 from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.recorded import Baseline, Recording, RecordingSource, write_recording
 from autogemm.tuning import TrialDone, TuneRequest
-from autogemm.tuning.deciding import finalists
-from autogemm.tuning.ledger import Ledger
-from autogemm.tuning.making import Maker
-from autogemm.tuning.pipeline import Limits, Pipeline
+from autogemm.tuning.finals.deciding import finalists
+from autogemm.tuning.loop.ledger import Ledger
+from autogemm.tuning.loop.pipeline import Limits, Pipeline
+from autogemm.tuning.task.build import Maker
 from autogemm.tuning.tuner import run_spec
 
 SAY_EVERY_S = 15.0

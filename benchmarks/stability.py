@@ -17,16 +17,16 @@ from pathlib import Path
 
 from autogemm.cli.output import print_table
 from autogemm.compile import Compiler
-from autogemm.kernel import Candidate
-from autogemm.outcome import FinalsEntry
-from autogemm.problem import Problem
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import FinalsEntry
+from autogemm.model.problem import Problem
 from autogemm.space import default_families
 from autogemm.store import open_store
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.finals import paired_ratio
 from autogemm.tuning import TuneRequest, TuneResult, tune
-from autogemm.tuning.making import Maker
+from autogemm.tuning.task.build import Maker
 
 ROUNDS = 60
 SAME_WITHIN = 0.01

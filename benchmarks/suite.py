@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 
-from autogemm.files import write_atomically
+from autogemm.support.files import write_atomically
 
 SHAPES = (
     *("128", "256", "512", "768", "1024", "1536", "2048", "3072", "4096", "8192"),

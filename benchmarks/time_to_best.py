@@ -22,17 +22,17 @@ import click
 from autogemm.cli import one_line
 from autogemm.cli.output import print_table
 from autogemm.compile import Compiler
-from autogemm.config import Config
-from autogemm.errors import AutogemmError
-from autogemm.outcome import Finals, FinalsEntry
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.outcome import Finals, FinalsEntry
+from autogemm.model.problem import Problem
 from autogemm.space import Family, broken_constraints, load_family
 from autogemm.store import open_store
+from autogemm.support.errors import AutogemmError
 from autogemm.targets import Target
 from autogemm.targets.recorded import Recording, read_recording
 from autogemm.targets.recorded.listing import recording_folder
 from autogemm.tuning import Event, TrialDone, TuneRequest, TuneResult, choose_target, tune
-from autogemm.tuning.making import Maker
+from autogemm.tuning.task.build import Maker
 
 DEFAULT_RECORDING = "sgemm_simt_h100_4096_nn.json.gz"
 COLUMNS = (

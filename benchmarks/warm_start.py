@@ -15,10 +15,10 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from autogemm.problem import Problem
-from autogemm.resources import data_folder
+from autogemm.model.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import Store, open_store
+from autogemm.support.resources import data_folder
 from autogemm.targets.recorded import RecordedTarget
 from autogemm.tuning import SearchStarted, TuneRequest, tune
 

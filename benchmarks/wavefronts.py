@@ -18,10 +18,10 @@ import click
 
 from autogemm.cli.output import print_rows
 from autogemm.codegen import render
-from autogemm.config import Config, Value
-from autogemm.problem import Problem
+from autogemm.emulator import Emulator
+from autogemm.model.config import Config, Value
+from autogemm.model.problem import Problem
 from autogemm.space import Family, launch_plan, load_family
-from autogemm.targets.emulator import Emulator
 
 PROBLEM = Problem(512, 512, 512)
 SHARED_LOADS = "l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum"

@@ -6,9 +6,9 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from autogemm.config import Config, Value
-from autogemm.dtypes import DType
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 
 GOLDEN_FOLDER = Path(__file__).parent / "golden"
@@ -369,6 +369,14 @@ GOLDEN_CASES = (
         "bf16_alone",
         Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
         {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
+        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_one_warpgroup",
+        Problem(512, 1024, 1024, dtype=DType.BF16),
+        {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
         | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
         family="gemm_wgmma",
         least_arch=90,

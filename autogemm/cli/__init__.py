@@ -12,29 +12,41 @@ from typing import Any
 
 import click
 
-from autogemm import __version__
-from autogemm.errors import AutogemmError
-from autogemm.naming import did_you_mean
+from autogemm.support.errors import AutogemmError
+from autogemm.support.naming import did_you_mean
+from autogemm.support.version import __version__
 
 # 128 + SIGINT, as shells report a program that Ctrl-C ended.
 INTERRUPTED = 130
 
-# Command name -> (module, attribute, one line for the overview).
+# Command name -> (module below this package, one line for the overview).
 COMMANDS: dict[str, tuple[str, str]] = {
-    "tune": ("autogemm.cli.tune", "Find the fastest kernel for a problem on a GPU."),
-    "export": ("autogemm.cli.export", "Write the best kernel as one CUDA file."),
-    "db": ("autogemm.cli.db", "Ask the tuning database."),
-    "space": ("autogemm.cli.space", "Show a family's parameters and count its legal configs."),
-    "explain": ("autogemm.cli.explain", "Say why a config is as fast or slow as it is."),
-    "verify": ("autogemm.cli.verify", "Run kernels on hard problems, checked access by access."),
-    "render": ("autogemm.cli.render", "Print the CUDA source of one config."),
-    "bench": ("autogemm.cli.bench", "Time kernels side by side: rungs, your own, libraries."),
-    "profile": ("autogemm.cli.profile", "Say what limits a kernel, from hardware counters."),
-    "bench-search": ("autogemm.cli.bench_search", "Compare search strategies on recorded spaces."),
-    "report": ("autogemm.cli.report", "Write one HTML file that explains a run or a benchmark."),
-    "plot": ("autogemm.cli.plot", "Draw a picture of a run or of a benchmark."),
-    "roofline": ("autogemm.cli.roofline", "Show how close kernels come to what their card can do."),
-    "gpus": ("autogemm.cli.gpus", "List the attached GPUs, known GPUs and recordings."),
+    "tune": ("tune.command", "Find the fastest kernel for a problem on a GPU."),
+    "export": ("export.command", "Write the best kernel as one CUDA file."),
+    "db": ("db.command", "Ask the tuning database."),
+    "space": ("space", "Show a family's parameters and count its legal configs."),
+    "explain": ("insight.explain", "Say why a config is as fast or slow as it is."),
+    "verify": ("verify", "Run kernels on hard problems, checked access by access."),
+    "render": ("render", "Print the CUDA source of one config."),
+    "bench": (
+        "bench.command",
+        "Time kernels side by side: rungs, your own, libraries.",
+    ),
+    "profile": (
+        "insight.profile",
+        "Say what limits a kernel, from hardware counters.",
+    ),
+    "bench-search": ("bench.search", "Compare search strategies on recorded spaces."),
+    "report": (
+        "insight.report",
+        "Write one HTML file that explains a run or a benchmark.",
+    ),
+    "plot": ("insight.plot", "Draw a picture of a run or of a benchmark."),
+    "roofline": (
+        "insight.roofline",
+        "Show how close kernels come to what their card can do.",
+    ),
+    "gpus": ("gpus", "List the attached GPUs, known GPUs and recordings."),
 }
 
 
@@ -49,7 +61,7 @@ class AutogemmGroup(click.Group):
         """The command object, from the module named after it."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(COMMANDS[cmd_name][0])
+        module = importlib.import_module(f"{__name__}.{COMMANDS[cmd_name][0]}")
         command = getattr(module, cmd_name.replace("-", "_"))
         assert isinstance(command, click.Command)
         return command

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autogemm.cli.options import family_option, fix_option
-from autogemm.config import Config
-from autogemm.errors import UsageError
+from autogemm.model.config import Config
+from autogemm.support.errors import UsageError
 
 if TYPE_CHECKING:
     from autogemm.space import Family
@@ -61,7 +61,7 @@ def config_from(
     if climbed is not None:
         values = climbed.as_dict()
     elif config_json is not None:
-        values = _given_values(config_json)
+        values = loaded.current(_given_values(config_json))
     else:
         values = _seed_values(loaded, seed_index or 0)
     return loaded, _checked_config(loaded, values | _fixed_values(loaded, fix))
@@ -72,7 +72,7 @@ def family_and_rung(family: str, rung: str | None) -> tuple[Family, Config | Non
 
     Raises UsageError for a ``--family`` that is not the rung's.
     """
-    from autogemm.ladder import find_rung
+    from autogemm.catalogue.ladder import find_rung
     from autogemm.space import load_family
 
     if rung is None:

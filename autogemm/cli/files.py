@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from autogemm.errors import ExportError, UsageError
-from autogemm.files import beginning, write_atomically, write_pieces_atomically
+from autogemm.support.errors import ExportError, UsageError
+from autogemm.support.files import beginning, write_atomically, write_pieces_atomically
 
 
 def write_output(path: str, content: bytes, *, force: bool, ours: str | None = None) -> None:

@@ -1,10 +1,10 @@
 """GPUs as rows: facts, peaks and ridge points, what their source publishes, what was measured."""
 
-from autogemm.cells import shown
 from autogemm.cli.output import Row
-from autogemm.device import Device
-from autogemm.dtypes import DType
-from autogemm.roofline import Ceilings
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.support.cells import shown
 
 # Whose roofs are shown; those of an FP32 C are the same.
 ROOFED = (DType.F32, DType.TF32, DType.BF16, DType.F16)
@@ -31,7 +31,7 @@ def gpu_row(
     device: Device, *, kind: str, short_name: str = "", source: str = "", notes: str = ""
 ) -> dict[str, object]:
     """One GPU with everything that follows from its facts."""
-    from autogemm.device_catalogue import roof_of
+    from autogemm.catalogue.gpus import roof_of
 
     row: dict[str, object] = {
         "kind": kind,

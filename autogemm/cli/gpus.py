@@ -10,11 +10,11 @@ import click
 from autogemm.cli.gpu_rows import COLUMNS, SHOWN, ceiling_rows, fact_rows, gpu_row
 from autogemm.cli.options import db_option
 from autogemm.cli.output import Row, listing_options, print_rows, print_table
-from autogemm.errors import DeviceError, UsageError
+from autogemm.support.errors import DeviceError, UsageError
 
 if TYPE_CHECKING:
-    from autogemm.device import Device
-    from autogemm.roofline import Ceilings
+    from autogemm.model.hardware.device import Device
+    from autogemm.model.hardware.roofline import Ceilings
 
 RECORDING_COLUMNS = ("device", "problem", "num_configs", "date", "path")
 
@@ -72,7 +72,7 @@ def gpus(name: str | None, measure: bool, db: str | None, as_json: bool, as_csv:
 
 
 def _known_rows() -> list[dict[str, object]]:
-    from autogemm.device_catalogue import known_cards
+    from autogemm.catalogue.gpus import known_cards
 
     return [
         gpu_row(
@@ -87,7 +87,7 @@ def _known_rows() -> list[dict[str, object]]:
 
 
 def _show_one(name: str, *, as_json: bool, as_csv: bool) -> None:
-    from autogemm.device_catalogue import find_card
+    from autogemm.catalogue.gpus import find_card
 
     card = find_card(name)
     row = next(row for row in _known_rows() if row["short_name"] == card.short_name)
@@ -122,7 +122,7 @@ def _measured(db: str | None) -> tuple[Device, Ceilings]:
     from autogemm.compile import Compiler
     from autogemm.store import open_store
     from autogemm.targets import cuda
-    from autogemm.targets.cuda.ceilings import ceilings_source
+    from autogemm.targets.cuda import ceilings_source
 
     if not cuda.attached_devices():
         raise DeviceError(f"measuring needs a GPU: {cuda.why_no_device()}")

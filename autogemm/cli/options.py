@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from autogemm.dtypes import DType
-from autogemm.errors import UsageError
-from autogemm.problem import Layout, Problem
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
+from autogemm.support.errors import UsageError
 
 if TYPE_CHECKING:
-    from autogemm.device import Device
+    from autogemm.model.hardware.device import Device
 
 Command = Callable[..., Any]
 
@@ -29,7 +29,7 @@ def problem_options(command: Command) -> Command:
 
 def problems_options(command: Command) -> Command:
     """As `problem_options`, of one problem or many: ``--size`` several times (``sizes``),
-    ``--preset``, ``--problems``; for `autogemm.cli.problems.problems_from`.
+    ``--preset``, ``--problems``; for `autogemm.cli.tune.problems.problems_from`.
     """
     options = (
         click.option(
@@ -153,7 +153,7 @@ def device_facts(gpu: str) -> "Device":
     For commands that read limits only; nothing runs on the card. Raises NotFoundError for an
     unknown name.
     """
-    from autogemm.device_catalogue import find_device
+    from autogemm.catalogue.gpus import find_device
 
     if gpu != "auto":
         return find_device(gpu)

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from autogemm.cells import shown
+from autogemm.support.cells import shown
 
 Row = Mapping[str, Any]
 

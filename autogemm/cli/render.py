@@ -9,7 +9,7 @@ import click
 from autogemm.cli.configs import config_from, config_options
 from autogemm.cli.files import write_output
 from autogemm.cli.options import device_facts, gpu_option, problem_from, problem_options
-from autogemm.errors import UsageError
+from autogemm.support.errors import UsageError
 
 
 @click.command()

@@ -16,7 +16,7 @@ from autogemm.cli.options import (
     problem_options,
 )
 from autogemm.cli.output import listing_options, print_rows, print_table
-from autogemm.errors import UsageError
+from autogemm.support.errors import UsageError
 
 if TYPE_CHECKING:
     from autogemm.space import Space

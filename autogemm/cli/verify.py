@@ -18,17 +18,17 @@ from autogemm.cli.options import (
     gpu_option,
 )
 from autogemm.cli.output import listing_options, print_rows
-from autogemm.errors import AutogemmError, DeviceError, NotFoundError, UsageError
+from autogemm.support.errors import AutogemmError, DeviceError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from autogemm.config import Config, Value
-    from autogemm.device import Device
-    from autogemm.dtypes import DType
+    from autogemm.model.config import Config, Value
+    from autogemm.model.dtypes import DType
+    from autogemm.model.hardware.device import Device
+    from autogemm.model.stored_kernel import StoredKernel
     from autogemm.space import Family
-    from autogemm.stored_kernel import StoredKernel
-    from autogemm.tuning.verifying import Case, CaseResult, CaseSet, Check
+    from autogemm.verify import Case, CaseResult, CaseSet, Check
 
 CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
 CASE_COLUMNS = ("on", "problem", "ok", "message", "error_over_bound", "seconds", "config")
@@ -117,7 +117,7 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
       autogemm verify --kernel 17 --certify
     """
     from autogemm.space import parse_fix
-    from autogemm.tuning.verifying import cases_of, sample_configs
+    from autogemm.verify import cases_of, sample_configs
 
     if kernel_key is not None and (sample is not None or fix or dtype or rung):
         raise UsageError("--kernel names one config: leave out --rung, --sample, --fix, --dtype")
@@ -158,7 +158,7 @@ def dtypes_of(family: Family, label: str | None) -> list[DType]:
 
     Raises UsageError for one that it has none for.
     """
-    from autogemm.dtypes import DType
+    from autogemm.model.dtypes import DType
 
     fitting = [dtype for dtype in DType if family.fits(dtype)]
     if label is None:
@@ -191,10 +191,10 @@ def certify_kernel(
     Raises DeviceError without a GPU of the model that the kernel was tuned on, NotFoundError for a
     kernel that this version of the family does not emit.
     """
-    from autogemm.certificate import Verdict
     from autogemm.codegen import render
     from autogemm.compile import Compiler
-    from autogemm.kernel import Candidate
+    from autogemm.model.certificate import Verdict
+    from autogemm.model.kernel import Candidate
     from autogemm.space import launch_plan
     from autogemm.store import open_store
     from autogemm.tuning import Certifier, choose_target
@@ -229,7 +229,7 @@ def certify_kernel(
 
 def changed(seeds: tuple[Config, ...], fix: dict[str, tuple[Value, ...]]) -> list[Config]:
     """Every seed with every combination of the values in ``fix``, each once."""
-    from autogemm.config import Config
+    from autogemm.model.config import Config
 
     configs = [
         Config.of(seed.family, seed.as_dict() | dict(zip(fix, values, strict=True)))
@@ -242,10 +242,10 @@ def changed(seeds: tuple[Config, ...], fix: dict[str, tuple[Value, ...]]) -> lis
 @contextmanager
 def checker(family: Family, place: str, mode: str) -> Iterator[Check]:
     """What runs one case. Raises DeviceError for gpu where there is none."""
-    from autogemm.tuning.verifying import on_cpu, on_gpu
+    from autogemm.verify import on_cpu, on_gpu
 
     if place == "cpu":
-        from autogemm.targets.emulator import Emulator, Mode
+        from autogemm.emulator import Emulator, Mode
 
         yield on_cpu(family, Emulator(), Mode(mode))
         return
@@ -262,7 +262,7 @@ def verified(
     family: Family, device: Device, case_set: CaseSet, place: str, check: Check
 ) -> dict[str, Any]:
     """One config's cases run on one place, as a row of the summary."""
-    from autogemm.tuning.verifying import run_cases, smallest_failure
+    from autogemm.verify import run_cases, smallest_failure
 
     # A card takes one case at a time.
     results = list(run_cases(check, case_set.cases, None if place == "cpu" else 1))
@@ -284,7 +284,7 @@ def verified(
 
 def show(rows: list[dict[str, Any]], *, as_json: bool, as_csv: bool) -> None:
     """Print and raise when something failed, or when there was nothing to run."""
-    from autogemm.splitting import splitting_of
+    from autogemm.model.splitting import splitting_of
 
     if as_json or as_csv:
         cases = [case_row(row["on"], result) for row in rows for result in row["cases"]]

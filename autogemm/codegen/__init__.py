@@ -1,23 +1,5 @@
-"""The one Jinja environment: render and export. Values in, text out."""
+"""The one Jinja environment: config in, CUDA text out."""
 
-from autogemm.codegen.export import (
-    BEGINNINGS,
-    export_cuda,
-    export_json,
-    export_ptx,
-    extract_kernel,
-)
-from autogemm.codegen.library import Library, Variant, export_library
 from autogemm.codegen.rendering import render
 
-__all__ = [
-    "BEGINNINGS",
-    "Library",
-    "Variant",
-    "export_cuda",
-    "export_json",
-    "export_library",
-    "export_ptx",
-    "extract_kernel",
-    "render",
-]
+__all__ = ["render"]

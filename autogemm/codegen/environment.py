@@ -7,7 +7,7 @@ from pathlib import Path
 from jinja2 import FileSystemLoader, StrictUndefined, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from autogemm.resources import data_folder
+from autogemm.support.resources import data_folder
 
 # Columns of the emitted text (.clang-format).
 WIDTH = 100

@@ -3,11 +3,11 @@
 from jinja2 import TemplateError
 
 from autogemm.codegen.environment import environment
-from autogemm.config import Config
-from autogemm.errors import FamilyError
-from autogemm.kernel import KernelSource
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.kernel import KernelSource
+from autogemm.model.problem import Problem
 from autogemm.space import Family, derive_values
+from autogemm.support.errors import FamilyError
 
 # What a kernel template may read. Sizes are not among them: kernels take M, N and K at run time,
 # so one text serves all problems that need the same guards and vector widths.
@@ -56,7 +56,7 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
     text = _provenance(context) + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
     if family.needs_sm_90a and not source.arch_suffix:
-        raise FamilyError(f"template {path}: a family for 90a includes parts/sm_90a.cu.jinja")
+        raise FamilyError(f"template {path}: a family for 90a includes parts/ptx/sm_90a.cu.jinja")
     return source
 
 

@@ -13,15 +13,15 @@ from autogemm.compile import nvrtc
 from autogemm.compile.cubin_cache import CubinCache
 from autogemm.compile.processes import DEFAULT_LIMITS, NVRTC, CompileLimits, CompilerProcesses
 from autogemm.compile.ptxas_log import first_error, parse_resources
-from autogemm.errors import (
+from autogemm.model.kernel import CompiledKernel, KernelSource
+from autogemm.support.errors import (
     CompilerDiedError,
     CompileTimeoutError,
     KernelCompileError,
     UsageError,
 )
-from autogemm.files import write_atomically
-from autogemm.kernel import CompiledKernel, KernelSource
-from autogemm.resources import cache_folder
+from autogemm.support.files import write_atomically
+from autogemm.support.resources import cache_folder
 
 # No --use_fast_math: FMA contraction is NVRTC's default, and nothing else may change results.
 _LANGUAGE = "--std=c++17"

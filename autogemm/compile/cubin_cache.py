@@ -7,9 +7,9 @@ import zlib
 from dataclasses import asdict, fields
 from pathlib import Path
 
-from autogemm.errors import AutogemmError
-from autogemm.files import write_atomically
-from autogemm.kernel import CompiledKernel, Resources
+from autogemm.model.kernel import CompiledKernel, Resources
+from autogemm.support.errors import AutogemmError
+from autogemm.support.files import write_atomically
 
 # Part of every key: a change of what an entry holds makes old entries unknown, not wrong.
 _FORMAT = 1

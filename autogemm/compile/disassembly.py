@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from autogemm.errors import AutogemmError, CompilerMissingError
+from autogemm.support.errors import AutogemmError, CompilerMissingError
 
 _PACKAGE = "nvidia-cuda-nvdisasm"
 HOW_TO_INSTALL = f'pip install "{_PACKAGE}>=13.2" (autogemm\'s extra [disassembly])'

@@ -14,7 +14,7 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True)
 class BuildRefused:
-    """One of our own errors, by its class name in autogemm.errors."""
+    """One of our own errors, by its class name in autogemm.support.errors."""
 
     error: str
     message: str

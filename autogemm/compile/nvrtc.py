@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from autogemm.errors import CompilerMissingError, KernelCompileError, UsageError
+from autogemm.support.errors import CompilerMissingError, KernelCompileError, UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,17 @@
 import threading
 from dataclasses import dataclass
 
-from autogemm import errors
-from autogemm.child_process import (
+from autogemm.compile.messages import BuildRefused, BuildRequest
+from autogemm.compile.nvrtc import Build
+from autogemm.support import errors
+from autogemm.support.child_process import (
     ChildDiedError,
     ChildError,
     ChildHungError,
     ChildProcess,
     ChildTooLargeError,
 )
-from autogemm.compile.messages import BuildRefused, BuildRequest
-from autogemm.compile.nvrtc import Build
-from autogemm.errors import (
+from autogemm.support.errors import (
     AutogemmError,
     CompilerDiedError,
     CompileTimeoutError,

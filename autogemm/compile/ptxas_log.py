@@ -2,7 +2,7 @@
 
 import re
 
-from autogemm.kernel import Resources
+from autogemm.model.kernel import Resources
 
 _ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 _FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")

@@ -7,10 +7,10 @@ import importlib
 import sys
 from collections.abc import Callable
 
-from autogemm.child_process import become_child
 from autogemm.compile.messages import BuildRefused, BuildRequest
 from autogemm.compile.nvrtc import Build
-from autogemm.errors import AutogemmError
+from autogemm.support.child_process import become_child
+from autogemm.support.errors import AutogemmError
 
 Builder = Callable[[str, str, tuple[str, ...]], Build]
 

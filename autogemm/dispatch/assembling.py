@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
-from autogemm.codegen import Library
-from autogemm.device import Device
+from autogemm.codegen.export import Library
 from autogemm.dispatch.learning import Learned, by_merit, learn
 from autogemm.dispatch.snapper import Snapper
 from autogemm.dispatch.table import Table, common_table, tuned_sizes
 from autogemm.dispatch.variants import variants_of
-from autogemm.dtypes import DType
-from autogemm.errors import NotFoundError
-from autogemm.outcome import Provenance
-from autogemm.problem import Layout
-from autogemm.rule import Leaf, Modelled, Nearest, Rule, Split, Tree
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import Provenance
+from autogemm.model.problem import Layout
+from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Split, Tree
 from autogemm.space import Family
 from autogemm.store import DecidedRow
+from autogemm.support.errors import NotFoundError
 
 
 def assembled(

@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from autogemm.config import Config
-from autogemm.device import Device
 from autogemm.dispatch.guess import guessed
 from autogemm.dispatch.learning import learn
 from autogemm.dispatch.snapper import Snapper
 from autogemm.dispatch.table import TunedSize, common_table, tuned_sizes
-from autogemm.dtypes import DType
-from autogemm.errors import EmptySpaceError
-from autogemm.problem import Layout, Problem
-from autogemm.rule import Rule
-from autogemm.similarity import distance
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.rule import Rule
+from autogemm.model.similarity import distance
 from autogemm.space import Family
 from autogemm.store import DecidedRow
+from autogemm.support.errors import EmptySpaceError
 
 VECTOR_BYTES = 16
 # With fewer results of a layout those of the others tell more.

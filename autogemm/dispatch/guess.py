@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Sequence
 from itertools import chain
 
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
 from autogemm.space import Family, launch_plan
 
 # In multiply-adds of one SM: what a step in k takes at least, what adding up parts takes, and the

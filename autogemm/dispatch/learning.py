@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from autogemm.dispatch.modelling import time_models
 from autogemm.dispatch.table import Losses, Table
-from autogemm.rule import FEATURES, Leaf, Nearest, Rule, Split, Tree, feature_value
+from autogemm.model.rule import FEATURES, Leaf, Nearest, Rule, Split, Tree, feature_value
 
 MAX_DEPTH = 4
 MIN_LEAF = 2

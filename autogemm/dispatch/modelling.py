@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from autogemm.config import Config
 from autogemm.dispatch.table import Losses, Table
-from autogemm.rule import Modelled, TimeModel
+from autogemm.model.config import Config
+from autogemm.model.rule import Modelled, TimeModel
 
 # Blocks of one SM that run at a time: what a kernel's registers allow is not known here, but fits.
 RESIDENT = (1, 2, 3, 4)

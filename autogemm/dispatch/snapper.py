@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from contextlib import suppress
 
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.errors import UsageError
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
 from autogemm.space import Family, broken_constraints, fitted
+from autogemm.support.errors import UsageError
 
 
 class Snapper:

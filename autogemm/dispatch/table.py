@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.dtypes import DType
-from autogemm.outcome import Objective, Provenance
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import Objective, Provenance
+from autogemm.model.problem import Layout, Problem
 from autogemm.store import DecidedRow
 
 # A rule needs two kernels to choose from.

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Iterator, Sequence
 
-from autogemm.codegen import Variant, render
-from autogemm.config import Config
+from autogemm.codegen import render
+from autogemm.codegen.export import Variant
 from autogemm.dispatch.snapper import Snapper
-from autogemm.dtypes import DType
-from autogemm.errors import UsageError
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
+from autogemm.support.errors import UsageError
 
 # Blocks each way of the problem that stands for a kind: enough for every constraint of a size.
 MANY, FEW = 64, 1

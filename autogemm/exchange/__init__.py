@@ -9,8 +9,7 @@ from autogemm.exchange.formats import (
     recognised,
     write_results,
 )
-from autogemm.exchange.t1 import T1Space, is_t1, read_t1
-from autogemm.exchange.t1_writing import t1_text, yaml_text
+from autogemm.formats import T1Space, is_t1, read_t1, t1_text, yaml_text
 
 __all__ = [
     "IMPORTED",

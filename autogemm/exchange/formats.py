@@ -6,15 +6,16 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
 
-from autogemm.errors import ExchangeError, NotFoundError, UsageError
-from autogemm.exchange import jsonl, table
-from autogemm.exchange.forms import FORMAT
-from autogemm.exchange.lines import MAX_UNPACKED_BYTES
+from autogemm.exchange import table
+from autogemm.exchange.jsonl import jsonl
+from autogemm.exchange.jsonl.forms import FORMAT
 from autogemm.exchange.listed import listed_copies, listed_selection
 from autogemm.exchange.wisdom import wisdom_pieces
-from autogemm.files import unpacked
-from autogemm.outcome import Status
+from autogemm.formats import MAX_UNPACKED_BYTES
+from autogemm.model.outcome import Status
 from autogemm.store import BestQuery, Copy, Store, Taken
+from autogemm.support.errors import ExchangeError, NotFoundError, UsageError
+from autogemm.support.files import unpacked
 from autogemm.targets.recorded import (
     ListedRecording,
     is_kernel_tuner_cache,

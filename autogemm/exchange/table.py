@@ -14,12 +14,12 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from autogemm.errors import ExchangeError
-from autogemm.exchange.converting import copy_of, form_of
-from autogemm.exchange.fields import EnvironmentForm, TelemetryForm
-from autogemm.exchange.forms import RunForm, TrialForm
-from autogemm.exchange.lines import MAX_LINE_CHARS, fault, lines_of
+from autogemm.exchange.jsonl.converting import copy_of, form_of
+from autogemm.exchange.jsonl.fields import EnvironmentForm, TelemetryForm
+from autogemm.exchange.jsonl.forms import RunForm, TrialForm
+from autogemm.formats import MAX_LINE_CHARS, fault, lines_of
 from autogemm.store import Copy, RunCopy, TrialCopy
+from autogemm.support.errors import ExchangeError
 
 Row = dict[str, Any]
 

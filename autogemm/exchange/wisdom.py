@@ -8,11 +8,11 @@ taken. Kernel Launcher takes the line of its own GPU whose problem is nearest.
 import json
 from collections.abc import Iterator
 
-from autogemm.dtypes import DType
-from autogemm.errors import NotFoundError, UsageError
-from autogemm.outcome import CacheState, Fill, Provenance
-from autogemm.problem import Layout, Problem
+from autogemm.model.dtypes import DType
+from autogemm.model.outcome import CacheState, Fill, Provenance
+from autogemm.model.problem import Layout, Problem
 from autogemm.store import BestQuery, ResultRow, Store
+from autogemm.support.errors import NotFoundError, UsageError
 
 WISDOM_VERSION = "1.0"
 OBJECTIVE = "time"

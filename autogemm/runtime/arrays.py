@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from autogemm.dtypes import Element
-from autogemm.errors import UsageError
+from autogemm.model.dtypes import Element
 from autogemm.runtime.driver import cuda_driver
+from autogemm.support.errors import UsageError
 
 # Names that libraries give to element types.
 _ELEMENTS = {"float32": Element.F32, "float16": Element.F16, "bfloat16": Element.BF16}

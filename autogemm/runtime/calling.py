@@ -5,12 +5,12 @@ from collections.abc import Hashable
 from math import prod
 from typing import Any
 
-from autogemm.dtypes import DType
-from autogemm.errors import UsageError
+from autogemm.model.dtypes import DType
 from autogemm.runtime.arrays import LIBRARIES, Library, Memory, library_of, packed
 from autogemm.runtime.operands import Strided, call_for, product_shape
 from autogemm.runtime.plans import Plan, as_aligned, card
 from autogemm.runtime.searching import DEFAULT_BUDGET_S, tune_on
+from autogemm.support.errors import UsageError
 
 # Shapes that a thread remembers; beyond it the memory starts anew.
 MAX_PLANS = 4096

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any, Protocol
 
-from autogemm.device import Device
-from autogemm.errors import DeviceError
-from autogemm.kernel import DEFAULT_SMEM_BYTES
-from autogemm.targets.cuda.probe import device_facts
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import DEFAULT_SMEM_BYTES
+from autogemm.support.errors import DeviceError
+from autogemm.targets.cuda import device_facts
 
 # Driver numbers: CUfunction_attribute, CUpointer_attribute, CUstream_flags, CUstreamCaptureMode.
 MAX_DYNAMIC_SMEM = 8

@@ -6,9 +6,9 @@ Nothing here knows a library or a card.
 from dataclasses import dataclass
 from math import prod
 
-from autogemm.dtypes import DType
-from autogemm.errors import UsageError
-from autogemm.problem import Layout, Problem
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
+from autogemm.support.errors import UsageError
 
 Shape = tuple[int, ...]
 

@@ -10,14 +10,14 @@ from functools import cache
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.dispatch import Chooser
-from autogemm.errors import NotFoundError
-from autogemm.kernel import LaunchPlan, TensorMap
-from autogemm.problem import Problem
+from autogemm.model.kernel import LaunchPlan, TensorMap
+from autogemm.model.problem import Problem
 from autogemm.runtime.driver import Driver, Extents, LaunchCall, cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
 from autogemm.store import DecidedRow, open_store
-from autogemm.targets.cuda.tensor_maps import RawMap, encode, room_for_map
+from autogemm.support.errors import NotFoundError
+from autogemm.targets.cuda import RawMap, encode, room_for_map
 
 VECTOR_BYTES = 16
 

@@ -4,10 +4,10 @@ import warnings
 from contextlib import ExitStack, closing
 
 from autogemm.compile import Compiler
-from autogemm.errors import NotFoundError
-from autogemm.problem import Layout, Problem
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import default_families
 from autogemm.store import BestQuery, ResultRow, open_store
+from autogemm.support.errors import NotFoundError
 from autogemm.tuning import TuneRequest, TuneResult, choose_target
 from autogemm.tuning import tune as run_tuner
 

@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from autogemm.search.enumerated import EnumeratedSpace
+    from autogemm.search.importance import parameter_importance
     from autogemm.search.study import Proposal, Search
 
 SAMPLERS = ("surrogate", "random", "tpe", "gp", "cmaes", "nsga2", "exhaustive")
 DEFAULT_SAMPLER = "surrogate"
 
-__all__ = ["DEFAULT_SAMPLER", "SAMPLERS", "EnumeratedSpace", "Proposal", "Search"]
+__all__ = [
+    "DEFAULT_SAMPLER",
+    "SAMPLERS",
+    "EnumeratedSpace",
+    "Proposal",
+    "Search",
+    "parameter_importance",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -22,6 +30,10 @@ def __getattr__(name: str) -> object:
         from autogemm.search import study
 
         return getattr(study, name)
+    if name == "parameter_importance":
+        from autogemm.search.importance import parameter_importance
+
+        return parameter_importance
     if name == "EnumeratedSpace":
         from autogemm.search.enumerated import EnumeratedSpace
 

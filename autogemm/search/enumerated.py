@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from autogemm.config import Config, Value
+from autogemm.model.config import Config, Value
 
 Codes = NDArray[Any]
 Indices = NDArray[np.int64]

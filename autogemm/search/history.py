@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from autogemm.config import Config, Value
+from autogemm.model.config import Config, Value
 from autogemm.search.enumerated import EnumeratedSpace
 
 STATUS_ATTR = "status"

@@ -10,7 +10,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.importance import PedAnovaImportanceEvaluator
 from optuna.trial import create_trial
 
-from autogemm.config import Config, Value
+from autogemm.model.config import Config, Value
 
 # The fastest tenth must hold a few configs, or the answer is noise.
 LEAST_CONFIGS = 50

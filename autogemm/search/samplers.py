@@ -10,12 +10,12 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from autogemm.errors import UsageError
-from autogemm.naming import did_you_mean
 from autogemm.search import SAMPLERS
 from autogemm.search.enumerated import EnumeratedSpace
 from autogemm.search.history import History
 from autogemm.search.surrogate import Surrogate
+from autogemm.support.errors import UsageError
+from autogemm.support.naming import did_you_mean
 
 # Configs that the surrogate asks for, seeds included, before its model has a say.
 NUM_INITIAL = 10

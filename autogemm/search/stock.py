@@ -22,11 +22,11 @@ from optuna.storages import InMemoryStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from autogemm.config import Value
-from autogemm.errors import UsageError
+from autogemm.model.config import Value
 from autogemm.search.enumerated import EnumeratedSpace, Floats, Indices, neighbours
 from autogemm.search.history import Told
 from autogemm.search.samplers import EnumeratedSampler
+from autogemm.support.errors import UsageError
 
 Encoded = dict[str, int | str]
 

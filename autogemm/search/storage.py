@@ -17,9 +17,9 @@ from optuna.storages import RDBStorage
 from optuna.storages._rdb import models
 from optuna.trial import FrozenTrial, TrialState
 
-from autogemm.errors import StoreError
-from autogemm.interrupt import ctrl_c_held_back
 from autogemm.search.history import INTERRUPTED, STATUS_ATTR
+from autogemm.support.errors import StoreError
+from autogemm.support.interrupt import ctrl_c_held_back
 
 SPACE_ATTR = "autogemm_space"
 # Longer than half a minute: a backup or a slow reader must not cost a run.

@@ -8,8 +8,8 @@ from optuna.pruners import NopPruner
 from optuna.storages import InMemoryStorage
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
 
-from autogemm.config import Config
-from autogemm.outcome import Outcome, Status
+from autogemm.model.config import Config
+from autogemm.model.outcome import Outcome, Status
 from autogemm.search import DEFAULT_SAMPLER
 from autogemm.search.enumerated import EnumeratedSpace, fingerprint
 from autogemm.search.history import INTERRUPTED, REASON_ATTR, STATUS_ATTR

@@ -1,37 +1,67 @@
 """A family's YAML: parameters, constraints, and the legal configs as NumPy columns."""
 
 from autogemm.space.build import build_space
+from autogemm.space.checking import RESERVED
 from autogemm.space.derived import broken_constraints, derive_values, launch_plan
-from autogemm.space.expression import Expression
+from autogemm.space.expressions.expression import Expression
+from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import (
+    PROBLEM_NAMES,
     Constraint,
     Family,
     LaunchRule,
     Parameter,
     Searched,
+    TensorMapRule,
+    device_values,
+    problem_values,
     specialised_values,
 )
 from autogemm.space.legal import Space
 from autogemm.space.listed import listed_space
 from autogemm.space.loading import default_families, list_families, load_family
 from autogemm.space.narrowing import parse_fix
-from autogemm.space.parsing import parse_expression
-from autogemm.space.snapping import fitted, snapped
-from autogemm.space.tiles import Tile, stages_of, tile_of
+from autogemm.space.nearest import fitted, snapped
+from autogemm.space.schema import (
+    IDENTIFIER,
+    MAX_VALUE,
+    MAX_VALUES,
+    WORD,
+    ExpressionText,
+    FamilyLoader,
+    Identifier,
+    Text,
+)
+from autogemm.space.tensor_maps import ALIGNMENT_BYTES
+from autogemm.space.tiles import DEFAULT_TILE, Tile, stages_of, tile_of
 
 __all__ = [
+    "ALIGNMENT_BYTES",
+    "DEFAULT_TILE",
+    "IDENTIFIER",
+    "MAX_VALUE",
+    "MAX_VALUES",
+    "PROBLEM_NAMES",
+    "RESERVED",
+    "WORD",
     "Constraint",
     "Expression",
+    "ExpressionText",
     "Family",
+    "FamilyLoader",
+    "Identifier",
     "LaunchRule",
     "Parameter",
     "Searched",
     "Space",
+    "TensorMapRule",
+    "Text",
     "Tile",
     "broken_constraints",
     "build_space",
     "default_families",
     "derive_values",
+    "device_values",
     "fitted",
     "launch_plan",
     "list_families",
@@ -39,6 +69,7 @@ __all__ = [
     "load_family",
     "parse_expression",
     "parse_fix",
+    "problem_values",
     "snapped",
     "specialised_values",
     "stages_of",

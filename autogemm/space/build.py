@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autogemm.config import Value
-from autogemm.device import Device
-from autogemm.dtypes import DType
-from autogemm.errors import EmptySpaceError, FamilyError, UsageError
-from autogemm.problem import Problem
-from autogemm.space.evaluation import Mask, Operand
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
+from autogemm.space.expressions.evaluation import Mask, Operand
 from autogemm.space.family import Family, device_values, problem_values
 from autogemm.space.legal import Keys, Radix, Space
 from autogemm.space.narrowing import narrowed
+from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError
 
 # Rows per block: a column of int64 fits the second-level cache, and NumPy's overhead is small.
 BLOCK_ROWS = 2**17

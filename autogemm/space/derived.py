@@ -2,15 +2,15 @@
 
 from contextlib import suppress
 
-from autogemm.config import Config, Value
-from autogemm.device import Device
-from autogemm.dtypes import DType
-from autogemm.errors import FamilyError
-from autogemm.kernel import Launch, LaunchPlan, TensorMap
-from autogemm.problem import Problem
-from autogemm.space.evaluation import Operand
-from autogemm.space.expression import Expression
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import Launch, LaunchPlan, TensorMap
+from autogemm.model.problem import Problem
+from autogemm.space.expressions.evaluation import Operand
+from autogemm.space.expressions.expression import Expression
 from autogemm.space.family import Constraint, Family, LaunchRule, device_values, problem_values
+from autogemm.support.errors import FamilyError
 
 
 def derive_values(family: Family, config: Config, problem: Problem) -> dict[str, Value]:

@@ -8,10 +8,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.config import Config, Value
-from autogemm.device import Device
-from autogemm.problem import Problem
-from autogemm.space.evaluation import Column, Operand
+from autogemm.model.config import Config, Value
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
+from autogemm.space.expressions.evaluation import Column, Operand
 from autogemm.space.family import Constraint, Family, Parameter, problem_values
 
 Keys = npt.NDArray[np.int64]

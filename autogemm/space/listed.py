@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.config import Value
-from autogemm.device import Device
-from autogemm.errors import EmptySpaceError, UsageError
-from autogemm.problem import Problem
+from autogemm.model.config import Value
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
 from autogemm.space.build import MAX_RAW
 from autogemm.space.family import Family
 from autogemm.space.legal import Radix, Space
 from autogemm.space.narrowing import narrowed
+from autogemm.support.errors import EmptySpaceError, UsageError
 
 Rows = npt.NDArray[np.intp]
 

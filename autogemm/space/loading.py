@@ -7,12 +7,12 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from autogemm.errors import FamilyError, NotFoundError
-from autogemm.naming import did_you_mean
-from autogemm.resources import data_folder
 from autogemm.space.checking import family_of
 from autogemm.space.family import Family, Searched
 from autogemm.space.schema import FamilyForm, FamilyLoader, first_problem
+from autogemm.support.errors import FamilyError, NotFoundError
+from autogemm.support.naming import did_you_mean
+from autogemm.support.resources import data_folder
 
 MAX_YAML_BYTES = 256 * 1024
 TEMPLATE_SUFFIX = ".cu.jinja"

@@ -1,8 +1,8 @@
 """Tensor maps in a family's YAML: what need not be written, and the rules that TMA has for them."""
 
-from autogemm.dtypes import Element
-from autogemm.errors import FamilyError
+from autogemm.model.dtypes import Element
 from autogemm.space.schema import ConstraintForm, TensorMapForm
+from autogemm.support.errors import FamilyError
 
 # Of each matrix: columns and rows as stored, leading dimension.
 _STORED = {

@@ -4,10 +4,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from autogemm.model.stored_kernel import StoredKernel
+    from autogemm.store.connection.places import database_place
     from autogemm.store.copying import opened_copy
     from autogemm.store.opening import open_store
-    from autogemm.store.places import database_place
-    from autogemm.store.records import (
+    from autogemm.store.store import Store
+    from autogemm.store.tables.records import (
         BenchCopy,
         BestQuery,
         CeilingsCopy,
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
         TrialCopy,
         TrialRow,
     )
-    from autogemm.store.store import Store
-    from autogemm.stored_kernel import StoredKernel
 
 __all__ = [
     "BenchCopy",
@@ -57,8 +57,8 @@ __all__ = [
 # SQLAlchemy takes half a second to import, and values are often all that is asked for.
 _HOMES = {
     "Store": "autogemm.store.store",
-    "StoredKernel": "autogemm.stored_kernel",
-    "database_place": "autogemm.store.places",
+    "StoredKernel": "autogemm.model.stored_kernel",
+    "database_place": "autogemm.store.connection.places",
     "open_store": "autogemm.store.opening",
     "opened_copy": "autogemm.store.copying",
 }
@@ -68,4 +68,4 @@ def __getattr__(name: str) -> Any:
     """Modules are imported at the first use of what they have."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "autogemm.store.records")), name)
+    return getattr(import_module(_HOMES.get(name, "autogemm.store.tables.records")), name)

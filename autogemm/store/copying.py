@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from autogemm.errors import NotFoundError, StoreError
-from autogemm.store.connect import is_sqlite, parse_address
+from autogemm.store.connection.connect import is_sqlite, parse_address
 from autogemm.store.opening import open_store
 from autogemm.store.store import Store
+from autogemm.support.errors import NotFoundError, StoreError
 
 
 @contextmanager

@@ -5,9 +5,7 @@ from pathlib import Path
 from sqlalchemy import URL, Engine
 from sqlalchemy.exc import OperationalError
 
-from autogemm.errors import StoreError
-from autogemm.resources import default_database
-from autogemm.store.connect import (
+from autogemm.store.connection.connect import (
     connect,
     connect_immutable,
     driver_errors_in_one_line,
@@ -16,8 +14,10 @@ from autogemm.store.connect import (
     parse_address,
     shown_address,
 )
-from autogemm.store.schema import create_schema, nothing_there, require_schema
+from autogemm.store.connection.schema import create_schema, nothing_there, require_schema
 from autogemm.store.store import Store
+from autogemm.support.errors import StoreError
+from autogemm.support.resources import default_database
 
 
 def open_store(url: str | None = None, *, create: bool = True, timeout_s: float = 60.0) -> Store:

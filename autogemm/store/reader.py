@@ -6,17 +6,20 @@ from contextlib import contextmanager
 from sqlalchemy import URL, Engine
 from sqlalchemy.orm import Session
 
-from autogemm.benchmark import Bench
-from autogemm.device import Device
-from autogemm.errors import StoreError
-from autogemm.outcome import CacheState, Environment, Fill, Outcome, Provenance, Status
-from autogemm.problem import Problem
-from autogemm.profile import Profile
-from autogemm.roofline import Ceilings
-from autogemm.store import benches, best, queries, transfer, writing
-from autogemm.store.connect import driver_errors_in_one_line, shown_address
-from autogemm.store.free_sql import Answer, answer
-from autogemm.store.records import (
+from autogemm.model.benchmark import Bench
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.outcome import CacheState, Environment, Fill, Outcome, Provenance, Status
+from autogemm.model.problem import Problem
+from autogemm.model.profile import Profile
+from autogemm.model.stored_kernel import StoredKernel
+from autogemm.store.connection.connect import driver_errors_in_one_line, shown_address
+from autogemm.store.queries import benches, best
+from autogemm.store.queries import runs as queries
+from autogemm.store.queries.free_sql import Answer, answer
+from autogemm.store.queries.stats import StatsRow, stats_rows
+from autogemm.store.tables import writing
+from autogemm.store.tables.records import (
     BestQuery,
     Copy,
     DecidedRow,
@@ -25,8 +28,8 @@ from autogemm.store.records import (
     RunTimes,
     TrialRow,
 )
-from autogemm.store.stats import StatsRow, stats_rows
-from autogemm.stored_kernel import StoredKernel
+from autogemm.store.transfer import runs as transfer
+from autogemm.support.errors import StoreError
 
 _EVERYTHING = BestQuery()
 
@@ -162,7 +165,7 @@ class Reader:
             return stats_rows(session, query)
 
     def sql(self, query: str, *, timeout_s: float, limit: int | None = None) -> Answer:
-        """One SELECT of a person's own, see `autogemm.store.free_sql.answer`."""
+        """One SELECT of a person's own, see `autogemm.store.queries.free_sql.answer`."""
         with driver_errors_in_one_line(self._where):
             return answer(self._engine, self._address, query, timeout_s=timeout_s, limit=limit)
 

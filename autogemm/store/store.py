@@ -9,22 +9,26 @@ from sqlalchemy import URL, Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from autogemm.benchmark import BenchEntry, BenchSpec
-from autogemm.certificate import Certificate
-from autogemm.device import Device
-from autogemm.interrupt import ctrl_c_held_back
-from autogemm.kernel import KernelSource
-from autogemm.outcome import Environment, Finals, Outcome, StopRule
-from autogemm.profile import Profile
-from autogemm.roofline import Ceilings
-from autogemm.store import benches, certificates, queries, transfer, upkeep, writing
+from autogemm.model.benchmark import BenchEntry, BenchSpec
+from autogemm.model.certificate import Certificate
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.kernel import KernelSource
+from autogemm.model.outcome import Environment, Finals, Outcome, StopRule
+from autogemm.model.profile import Profile
+from autogemm.store import upkeep
 from autogemm.store.claims import Claims
-from autogemm.store.connect import driver_errors_in_one_line, writer
-from autogemm.store.merging import Merged, merge_tables
-from autogemm.store.models import RunRecord
+from autogemm.store.connection.connect import driver_errors_in_one_line, writer
+from autogemm.store.queries import benches, certificates
+from autogemm.store.queries import runs as queries
 from autogemm.store.reader import Reader
-from autogemm.store.records import BestQuery, Copy, RunSpec, RunState, Taken
+from autogemm.store.tables import writing
+from autogemm.store.tables.models import RunRecord
+from autogemm.store.tables.records import BestQuery, Copy, RunSpec, RunState, Taken
+from autogemm.store.transfer import runs as transfer
+from autogemm.store.transfer.merging import Merged, merge_tables
 from autogemm.store.upkeep import Prunable
+from autogemm.support.interrupt import ctrl_c_held_back
 
 Result = TypeVar("Result")
 

@@ -7,12 +7,12 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Engine, MetaData, Table, delete, func, inspect, select
 from sqlalchemy.orm import Session
 
-from autogemm.certificate import Verdict
-from autogemm.store.bench_models import BenchRecord
-from autogemm.store.models import CertificateRecord, RunRecord, TrialRecord
-from autogemm.store.queries import conditions
-from autogemm.store.records import BestQuery
-from autogemm.store.timings import best_places, in_chunks
+from autogemm.model.certificate import Verdict
+from autogemm.store.queries.runs import conditions
+from autogemm.store.queries.timings import best_places, in_chunks
+from autogemm.store.tables.bench_models import BenchRecord
+from autogemm.store.tables.models import CertificateRecord, RunRecord, TrialRecord
+from autogemm.store.tables.records import BestQuery
 
 # Rows that several others share, and that go with the last of them; kernels first, then what a run
 # is made of.

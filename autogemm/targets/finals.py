@@ -7,17 +7,20 @@ temperature) drifts for all of them alike; only ratios of times taken in the sam
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autogemm.config import Config
-from autogemm.outcome import (
+from autogemm.model.config import Config
+from autogemm.model.outcome import (
     CONFIDENCE,
     MIN_BOOTSTRAP_ROUNDS,
+    Disqualified,
+    Finals,
     FinalsEntry,
     Objective,
+    Status,
     Verification,
     relative_spread,
 )
@@ -148,7 +151,7 @@ def paired_ratio(
 
     The interval is a percentile bootstrap over rounds (Efron and Tibshirani, An Introduction to
     the Bootstrap, 1993, chapter 13). With few rounds it is the smallest and the largest ratio, and
-    holds the true one less often: `autogemm.outcome.confidence_of`.
+    holds the true one less often: `autogemm.model.outcome.confidence_of`.
     """
     ratios = np.asarray(over) / np.asarray(under)
     if len(ratios) < MIN_BOOTSTRAP_ROUNDS:
@@ -179,4 +182,38 @@ def _entry(contestant: Contestant, ratio: PairedRatio, *, tied: bool) -> FinalsE
         verification=contestant.verification,
         registers=contestant.registers,
         samples_mj=contestant.samples_mj,
+    )
+
+
+def without_winner(
+    finals: Finals,
+    reason: str,
+    seed: int,
+    objective: Objective = Objective.TIME,
+    status: Status = Status.WRONG_RESULT,
+) -> Finals:
+    """The same finals decided without their winner, who is disqualified."""
+    lost, *others = finals.entries
+    assert lost.config is not None, "only the baseline has no config"
+    timed = [
+        Contestant(
+            name=one.name,
+            config=one.config,
+            kernel_sha256=one.kernel_sha256,
+            samples_us=one.samples_us,
+            verification=one.verification,
+            registers=one.registers,
+            samples_mj=one.samples_mj,
+        )
+        for one in (finals.baseline, *others)
+    ]
+    entries, baseline = decide(timed[0], timed[1:], seed, objective)
+    return replace(
+        finals,
+        entries=entries,
+        baseline=baseline,
+        disqualified=(
+            *finals.disqualified,
+            Disqualified(lost.config, lost.kernel_sha256, reason, status),
+        ),
     )

@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
-from autogemm.kernel import Candidate
-from autogemm.outcome import Status, Telemetry, Verification
-from autogemm.problem import Problem
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Status, Telemetry, Verification
+from autogemm.model.problem import Problem
 
 # A slow kernel takes part in few rounds: with all its samples it stays near this, but for the least
 # that say something.

@@ -1,9 +1,9 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
-from autogemm.tuning.certify import Certifier
 from autogemm.tuning.checking import Checked, Checker, Winner
-from autogemm.tuning.choice import Chosen, choose_target
-from autogemm.tuning.events import (
+from autogemm.tuning.choice import Chosen, choose_target, is_file
+from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
+from autogemm.tuning.task.events import (
     Certifying,
     Event,
     FinalsStarted,
@@ -12,9 +12,9 @@ from autogemm.tuning.events import (
     SearchStarted,
     TrialDone,
 )
-from autogemm.tuning.request import SearchedFamily, TuneRequest, TuneResult
-from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
+from autogemm.tuning.task.request import SearchedFamily, TuneRequest, TuneResult
 from autogemm.tuning.tuner import tune
+from autogemm.verify import Certifier
 
 __all__ = [
     "Certifier",
@@ -37,5 +37,6 @@ __all__ = [
     "TuneResult",
     "Winner",
     "choose_target",
+    "is_file",
     "tune",
 ]

@@ -5,17 +5,17 @@ from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
-from autogemm.certificate import Certificate, Check, Verdict
-from autogemm.change import Change, Compared, Figure, Rounds, compare_rounds, fairest
 from autogemm.compile import Compiler
-from autogemm.errors import DeviceError, KernelCompileError, UsageError
-from autogemm.kernel import Candidate
-from autogemm.outcome import Environment, Finals, FinalsEntry, Outcome, Status
+from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.model.change import Change, Compared, Figure, Rounds, compare_rounds, fairest
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Environment, Finals, FinalsEntry, Outcome, Status
 from autogemm.space import Family
 from autogemm.store import BestQuery, ResultRow, RunSpec, RunState, Store
+from autogemm.support.errors import DeviceError, KernelCompileError, UsageError
 from autogemm.targets import MeasureOptions, Target
-from autogemm.tuning.launchable import why_not_launchable
-from autogemm.tuning.making import Maker
+from autogemm.tuning.loop.launchable import why_not_launchable
+from autogemm.tuning.task.build import Maker
 from autogemm.tuning.tuner import environment_of, families_sha256
 
 # What stands for the sampler of a run that only measured a winner again.

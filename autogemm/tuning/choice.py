@@ -4,8 +4,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from autogemm.errors import DeviceError, NotFoundError, UsageError
 from autogemm.space import Family
+from autogemm.support.errors import DeviceError, NotFoundError, UsageError
 from autogemm.targets import Target
 from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device
 from autogemm.targets.recorded import ListedTarget, RecordedTarget, is_listed

@@ -9,28 +9,28 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from autogemm.compile import Compiler
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.errors import (
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import Candidate, KernelSource
+from autogemm.model.outcome import Finals, Provenance, StopRule
+from autogemm.model.problem import Problem
+from autogemm.model.similarity import distance
+from autogemm.space import Family, fitted, snapped
+from autogemm.store import DecidedRow, Store
+from autogemm.support.errors import (
     CertificationError,
     EmptySpaceError,
     KernelCompileError,
     NotFoundError,
     UsageError,
 )
-from autogemm.kernel import Candidate, KernelSource
-from autogemm.outcome import Finals, Provenance, StopRule
-from autogemm.problem import Problem
-from autogemm.similarity import distance
-from autogemm.space import Family, fitted, snapped
-from autogemm.store import DecidedRow, Store
 from autogemm.targets import Target
-from autogemm.tuning.events import Event
-from autogemm.tuning.launchable import why_not_launchable
-from autogemm.tuning.making import Maker, Making
-from autogemm.tuning.request import TuneRequest
+from autogemm.tuning.finals.winners import failed_in_finals
+from autogemm.tuning.loop.launchable import why_not_launchable
+from autogemm.tuning.task.build import Maker, Making
+from autogemm.tuning.task.events import Event
+from autogemm.tuning.task.request import TuneRequest
 from autogemm.tuning.tuner import environment_of, families_sha256, tune
-from autogemm.tuning.winners import failed_in_finals
 
 # Winners that every problem of a sweep is timed with.
 MAX_CROSSED = 12

@@ -8,31 +8,31 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 
 from autogemm.compile import Compiler
-from autogemm.config import Value
-from autogemm.errors import CompilerMissingError
-from autogemm.interrupt import Wish, wish_to_stop
-from autogemm.outcome import Environment, Objective, Provenance, StopRule
+from autogemm.model.config import Value
+from autogemm.model.outcome import Environment, Objective, Provenance, StopRule
 from autogemm.search import Search
 from autogemm.space import Family
 from autogemm.store import RunSpec, RunState, Store
+from autogemm.support.errors import CompilerMissingError
+from autogemm.support.interrupt import Wish, wish_to_stop
 from autogemm.targets import Target
-from autogemm.tuning.accuracy import Accuracy, accuracy_for
-from autogemm.tuning.deciding import Decided, Decider
-from autogemm.tuning.events import (
+from autogemm.tuning.finals.deciding import Decided, Decider
+from autogemm.tuning.loop.joint import JointSearch, opening_for
+from autogemm.tuning.loop.ledger import Ledger
+from autogemm.tuning.loop.pipeline import Limits, Pipeline
+from autogemm.tuning.loop.stopping import StopRules
+from autogemm.tuning.loop.warm import WarmStart, warm_starts, warmed
+from autogemm.tuning.task.accuracy import Accuracy, accuracy_for
+from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.events import (
     Event,
     Notice,
     SearchResumed,
     SearchStarted,
     TrialDone,
 )
-from autogemm.tuning.joint import JointSearch, opening_for
-from autogemm.tuning.ledger import Ledger
-from autogemm.tuning.making import Maker
-from autogemm.tuning.pipeline import Limits, Pipeline
-from autogemm.tuning.request import TuneRequest, TuneResult
-from autogemm.tuning.spaces import Listing, Spaces, spaces_for
-from autogemm.tuning.stopping import StopRules
-from autogemm.tuning.warm import WarmStart, warm_starts, warmed
+from autogemm.tuning.task.request import TuneRequest, TuneResult
+from autogemm.tuning.task.spaces import Listing, Spaces, spaces_for
 
 Listener = Callable[[Event], None]
 
@@ -47,7 +47,7 @@ def tune(
     """Search, record every trial, re-time the best beside cuBLAS, and say what was found.
 
     With ``request.certify`` the winner is the fastest finalist that passes the checks of
-    `autogemm.tuning.certify`. There are no finals where the target lists configs without kernels.
+    `autogemm.verify.certify`. There are no finals where the target lists configs without kernels.
 
     The same request resumes a run that was interrupted or killed. Ctrl-C ends the search after the
     candidate on the card and skips the finals; a second one raises KeyboardInterrupt.

@@ -1,9 +1,9 @@
-"""Run by alembic, on the connection and in the transaction of ``autogemm.store.schema``."""
+"""Run by alembic, in the transaction of ``autogemm.store.connection.schema``."""
 
 from alembic import context
 
-from autogemm.store.models import Base
-from autogemm.store.schema import VERSION_TABLE
+from autogemm.store.connection.schema import VERSION_TABLE
+from autogemm.store.tables.models import Base
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -8,7 +8,7 @@ from pathlib import Path
 from waiting import wait_until
 
 from autogemm.compile.nvrtc import Build
-from autogemm.errors import KernelCompileError
+from autogemm.support.errors import KernelCompileError
 
 FINE = Build(b"machine code", "")
 

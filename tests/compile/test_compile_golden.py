@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from golden_cases import GOLDEN_CASES, GoldenCase
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.errors import EmptySpaceError
-from autogemm.kernel import MAIN_KERNEL
-from autogemm.problem import Layout, Problem
+from autogemm.model.dtypes import DType
+from autogemm.model.kernel import MAIN_KERNEL
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import build_space, derive_values, launch_plan, list_families, load_family
 from autogemm.space.family import Searched
+from autogemm.support.errors import EmptySpaceError
 
 pytestmark = pytest.mark.compile
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from hopper import PROBLEMS, tiny_wgmma
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.kernel import KernelSource
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.kernel import KernelSource
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, load_family
 
 pytestmark = pytest.mark.compile

@@ -15,16 +15,16 @@ from waiting import PATIENCE_S
 
 from autogemm.compile import Compiler, nvrtc, ptx
 from autogemm.compile.processes import CompilerProcesses
-from autogemm.config import Config
-from autogemm.errors import (
+from autogemm.model.config import Config
+from autogemm.model.kernel import CompiledKernel, KernelSource
+from autogemm.model.problem import Layout
+from autogemm.support.errors import (
     AutogemmError,
     CompilerMissingError,
     KernelCompileError,
     UsageError,
 )
-from autogemm.kernel import CompiledKernel, KernelSource
-from autogemm.problem import Layout
-from autogemm.resources import data_folder
+from autogemm.support.resources import data_folder
 
 pytestmark = pytest.mark.compile
 
@@ -158,7 +158,7 @@ def test_an_architecture_variant_compiles(compiler: Compiler) -> None:
 
 
 def test_a_source_may_need_an_architecture_variant(compiler: Compiler) -> None:
-    asks = (data_folder("templates") / "parts/sm_90a.cu.jinja").read_text()
+    asks = (data_folder("templates") / "parts/ptx/sm_90a.cu.jinja").read_text()
     text = 'extern "C" __global__ void a() { asm volatile("wgmma.fence.sync.aligned;"); }'
     kernel = compiler.compile(source_of(asks + text), "sm_90")
     assert (kernel.arch, kernel.options[0]) == ("sm_90a", "--gpu-architecture=sm_90a")

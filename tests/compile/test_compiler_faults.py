@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 from waiting import PATIENCE_S, has_ended, wait_until
 
-from autogemm.child_process import child_environment
 from autogemm.compile import CompileLimits, Compiler
-from autogemm.config import Config
-from autogemm.errors import (
+from autogemm.model.config import Config
+from autogemm.model.kernel import KernelSource
+from autogemm.model.problem import Layout
+from autogemm.support.child_process import child_environment
+from autogemm.support.errors import (
     CompilerDiedError,
     CompileTimeoutError,
     KernelCompileError,
 )
-from autogemm.kernel import KernelSource
-from autogemm.problem import Layout
 
 pytestmark = pytest.mark.compile
 

@@ -9,8 +9,8 @@ from hopper import PROBLEMS, tiny_wgmma
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.compile.disassembly import code_sizes, disassemble, find_nvdisasm, main_loop
-from autogemm.errors import AutogemmError, CompilerMissingError
 from autogemm.space import load_family
+from autogemm.support.errors import AutogemmError, CompilerMissingError
 
 pytestmark = pytest.mark.compile
 

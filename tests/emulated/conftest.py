@@ -2,8 +2,8 @@
 
 import pytest
 
-from autogemm.errors import CompilerMissingError
-from autogemm.targets.emulator import Emulator
+from autogemm.emulator import Emulator
+from autogemm.support.errors import CompilerMissingError
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,14 @@ import numpy as np
 import numpy.typing as npt
 
 from autogemm.codegen import render
-from autogemm.config import Config, Value
-from autogemm.kernel import KernelSource
-from autogemm.problem import Problem
+from autogemm.emulator import Emulator, Mode
+from autogemm.emulator.exchange import RawExchange, run_process
+from autogemm.emulator.inputs import Inputs
+from autogemm.emulator.toolchain import build
+from autogemm.model.config import Config, Value
+from autogemm.model.kernel import KernelSource
+from autogemm.model.problem import Problem
 from autogemm.space import launch_plan, load_family
-from autogemm.targets.emulator import Emulator, Mode
-from autogemm.targets.emulator.exchange import RawExchange, run_process
-from autogemm.targets.emulator.inputs import Inputs
-from autogemm.targets.emulator.toolchain import build
 
 Matrix = npt.NDArray[np.float32]
 

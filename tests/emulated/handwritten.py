@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass, field
 
-from autogemm.config import Config
-from autogemm.kernel import KernelSource, Launch, LaunchPlan
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.kernel import KernelSource, Launch, LaunchPlan
+from autogemm.model.problem import Problem
 
 SIGNATURE = (
     'extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const float* A, '

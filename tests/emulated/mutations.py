@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from autogemm.config import Config, Value
-from autogemm.kernel import KernelSource, LaunchPlan
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config, Value
+from autogemm.model.kernel import KernelSource, LaunchPlan
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import Family, launch_plan, load_family
 
 

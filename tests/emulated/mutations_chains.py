@@ -2,7 +2,7 @@
 
 from mutations import TILE, Base, Mutation
 
-from autogemm.problem import Layout, Problem
+from autogemm.model.problem import Layout, Problem
 
 # Three chains of different lengths, in part of the tiles.
 DEEP = (

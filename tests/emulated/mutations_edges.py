@@ -2,8 +2,8 @@
 
 from mutations import TILE, Base, Mutation, ragged
 
-from autogemm.config import Value
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Value
+from autogemm.model.problem import Layout, Problem
 
 INWARD: dict[str, Value] = TILE | {"VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"}
 

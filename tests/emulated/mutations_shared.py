@@ -2,7 +2,7 @@
 
 from mutations import TILE, Base, Mutation, ragged
 
-from autogemm.problem import Layout
+from autogemm.model.problem import Layout
 
 PIPELINE = TILE | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4}
 SHARED_BASES: dict[str, Base] = {

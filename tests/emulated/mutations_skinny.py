@@ -2,8 +2,8 @@
 
 from mutations import Base, Mutation, ragged
 
-from autogemm.config import Value
-from autogemm.problem import Layout
+from autogemm.model.config import Value
+from autogemm.model.problem import Layout
 
 TILE: dict[str, Value] = {"BM": 32, "BN": 32, "BK": 16, "TM": 8, "TN": 4, "SLICE_K": 2}
 

@@ -2,7 +2,7 @@
 
 from mutations import Base, Mutation
 
-from autogemm.problem import Layout, Problem
+from autogemm.model.problem import Layout, Problem
 
 SPLIT_BASES: dict[str, Base] = {
     "f16x3": Base(

@@ -5,9 +5,9 @@ from dataclasses import replace
 from mutations import Base, Mutation
 from mutations_tensor import problems
 
-from autogemm.config import Value
-from autogemm.dtypes import DType
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 
 TILE: dict[str, Value] = {
     **{"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 3, "SCHEDULE": "together"},
@@ -103,19 +103,19 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         R,
         "a slot let go while tensor cores read it",
-        "wgmma_wait_1();\n            ring.let_go",
-        "ring.let_go",
+        "wgmma_wait_1();\n            pipeline.release",
+        "pipeline.release",
     ),
-    Mutation(R, "too few bytes expected", "expect(full, SLOT_BYTES)", "expect(full, A_BYTES)"),
+    Mutation(R, "too few bytes expected", "expect(full, STAGE_BYTES)", "expect(full, A_BYTES)"),
     Mutation(R, "the ring's parity stays", "parity ^= 1;", "parity ^= 0;"),
-    Mutation(R, "slabs not waited for", "mbarrier_wait(ring.full + ring.next, ring.parity);", ""),
+    Mutation(R, "slabs not waited for", "mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);", ""),
     Mutation(
         R,
         "slots not waited for",
-        "mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);",
+        "mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);",
         "",
     ),
-    Mutation(R, "the last slot kept", "wgmma_wait_0();\n    ring.let_go(before", "before += (0"),
+    Mutation(R, "the last slot kept", "wgmma_wait_0();\n    pipeline.release(before", "before += (0"),
     Mutation(R, "each lane fetches", " && is_elected()", ""),
     # Products.
     Mutation(R, "sums not waited for", "wgmma_wait_0();", ""),
@@ -123,7 +123,7 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         R, "eight rows too far", "column * 128, BK * 128, 1024", "column * 128, BK * 128, 2048"
     ),
-    Mutation(R, "the first product adds", "slab > 0 || step > 0);", "true);"),
+    Mutation(R, "the first product adds", "k_tile > 0 || step > 0);", "true);"),
     Mutation(W, "k's of a register", "4 * (at / 2);", "4 * (at % 2);"),
     Mutation(W, "pieces not turned back", "row % BK / 4 ^ k % 8;", "row % BK / 4;"),
     # C.
@@ -136,21 +136,21 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
         "named_barrier_sync(1 + warpgroup, WARPGROUP);\n    if (thread == 0) {\n        store",
         "if (thread == 0) {\n        store",
     ),
-    Mutation(R, "C read past its edge", "if (row >= M || column >= N) {", "if (row >= M) {"),
+    Mutation(R, "C read past its edge", "m < M && n < N", "m < M"),
     Mutation(
         T,
         "a warp does not wait for its lanes",
         "__syncwarp();\n    if (lane == 0) {\n        store",
         "if (lane == 0) {\n        store",
     ),
-    Mutation(T, "slots of the other's tile", "ring.skip(num_slabs);\n            store", "store"),
+    Mutation(T, "slots of the other's tile", "pipeline.skip(num_k_tiles);\n            store", "store"),
     Mutation(
         W, "columns in another order", "lane, at / 2 % 2) % 32", "lane ^ 16, at / 2 % 2) % 32"
     ),
     Mutation(W, "columns of C by the wrong lanes", "warp / 2 * BOX_BYTES", "warp % 2 * BOX_BYTES"),
     # K, back and forth.
-    Mutation(V, "backward from a slab too far", "num_slabs - 1 - slab", "num_slabs - slab"),
-    Mutation(V, "forward and backward in one tile", "slab : slab)", "slab : slab / 2)"),
+    Mutation(V, "backward from a slab too far", "num_k_tiles - 1 - k_tile", "num_k_tiles - k_tile"),
+    Mutation(V, "forward and backward in one tile", "k_tile : k_tile)", "k_tile : k_tile / 2)"),
     # C^T.
     # Tiles of two heights.
     Mutation(H, "short tiles as far apart as tall ones", "row * tile_height", "row * BM"),
@@ -172,7 +172,7 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(U, "a short pair of boxes as a tall one", "? map_last : map_c", "? map_c : map_c"),
     Mutation(U, "tall pairs as short ones", "? map_c_short : map_c", "? map_c_short : map_c_short"),
     Mutation(S, "rows of the next tile of 64", "in_b = i * 64 * 128", "in_b = i * 64 * 64"),
-    Mutation(S, "the same columns of two row tiles", "&sums[i + j / 2]", "&sums[i]"),
+    Mutation(S, "the same columns of two row tiles", "&accum[i + j / 2]", "&accum[i]"),
     Mutation(
         S, "a warp's columns by another", "(2 * warp + lane / 8 % 2)", "(warp + lane / 8 % 2)"
     ),
@@ -200,16 +200,16 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(P, "parts read before they are there", "mbarrier_wait(arrived, 0);", ""),
     Mutation(P, "shares not exchanged", "is_set ? high : low", "low"),
     Mutation(P, "the own share kept", "is_set ? low : high", "high"),
-    Mutation(P, "the same columns for all", "(int)(rank * SHARE % FOURS)", "0"),
-    Mutation(P, "the same rows for all", "(int)(rank * SHARE / FOURS)", "0"),
-    Mutation(P, "neighbours exchanged", "f16_pair(value, next)", "f16_pair(next, value)"),
+    Mutation(P, "the same columns for all", "(int)(rank * OWN_FOURS % FOURS)", "0"),
+    Mutation(P, "the same rows for all", "(int)(rank * OWN_FOURS / FOURS)", "0"),
+    Mutation(P, "neighbours exchanged", "f16_pair(low, high)", "f16_pair(high, low)"),
     Mutation(P, "two stored where C has one column", "N - n0 >= WN", "N - n0 >= 0"),
     Mutation(P, "two stored at an odd place", "ldc % 2 == 0 &&", "true &&"),
-    Mutation(P, "C lost", "return beta == 0.0f &&", "return"),
-    Mutation(P, "rows past the last", "if (row < M) {", "{"),
-    Mutation(P, "the same four sums each time", "= share[next + 1][i]", "= share[next][i]"),
-    Mutation(P, "one range of k for all", "(first_slab + slab) * BK", "slab * BK"),
-    Mutation(P, "fewer bytes expected", "expect(arrived, PARTS_BYTES)", "expect(arrived, 8192)"),
+    Mutation(P, "C lost", "return !with.reads_c() &&", "return"),
+    Mutation(P, "rows past the last", "if (m < M) {", "{"),
+    Mutation(P, "the same four sums each time", "= own[next + 1][i]", "= own[next][i]"),
+    Mutation(P, "one range of k for all", "(first_k_tile + k_tile) * BK", "k_tile * BK"),
+    Mutation(P, "fewer bytes expected", "expect(arrived, PARTIALS_BYTES)", "expect(arrived, 8192)"),
     Mutation(P, "sent before barriers are there", "cluster_wait_acquire();\n        send", "send"),
     Mutation(P, "two warpgroups in one place", "* CONSUMERS + warpgroup", "* CONSUMERS"),
 )

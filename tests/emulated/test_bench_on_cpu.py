@@ -18,14 +18,14 @@ import pytest
 from click.testing import CliRunner, Result
 from test_cuda_worker_on_cpu import KERNEL, RIGHT
 
-from autogemm.benchmark import KernelKind
+from autogemm.bench.kernels import BenchRequest, Listener, entrants, run_bench
 from autogemm.cli import main
-from autogemm.contest import BenchRequest, Listener, entrants, run_bench
-from autogemm.errors import KernelCompileError
-from autogemm.kernel import CompiledKernel, KernelSource, Resources
-from autogemm.outcome import Status
-from autogemm.problem import Problem
+from autogemm.model.benchmark import KernelKind
+from autogemm.model.kernel import CompiledKernel, KernelSource, Resources
+from autogemm.model.outcome import Status
+from autogemm.model.problem import Problem
 from autogemm.store import Store, open_store
+from autogemm.support.errors import KernelCompileError
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.racing import LEAST_ROUNDS, SHARE_US, rounds_of
 

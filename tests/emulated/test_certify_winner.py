@@ -14,20 +14,20 @@ from click.testing import CliRunner
 from unit.fake_target import FakeCompiler, FakeTarget
 from waiting import PATIENCE_S
 
-from autogemm.certificate import Check, Verdict
 from autogemm.cli import main
-from autogemm.config import Config
-from autogemm.errors import CertificationError, UsageError
-from autogemm.kernel import Candidate, CompiledKernel, KernelSource
-from autogemm.outcome import Finals, Outcome, Status
-from autogemm.problem import Problem
+from autogemm.emulator import Emulator, EmulatorReport
+from autogemm.model.certificate import Check, Verdict
+from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
+from autogemm.model.outcome import Finals, Outcome, Status
+from autogemm.model.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery, RunState, Store, open_store
-from autogemm.targets.emulator import Emulator, EmulatorReport
+from autogemm.support.errors import CertificationError, UsageError
+from autogemm.targets.finals import without_winner
 from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
-from autogemm.tuning import certify as certify_module
-from autogemm.tuning.making import Maker
-from autogemm.tuning.winners import without_winner
+from autogemm.tuning.task.build import Maker
+from autogemm.verify import certify as certify_module
 
 pytestmark = [
     pytest.mark.emulated,

@@ -9,9 +9,9 @@ import pytest
 from fp32_runner import Matrix, Runner
 from mutations_chains import CHAIN_BASES
 
-from autogemm.config import Value
-from autogemm.problem import Problem
-from autogemm.targets.emulator import Emulator
+from autogemm.emulator import Emulator
+from autogemm.model.config import Value
+from autogemm.model.problem import Problem
 
 pytestmark = pytest.mark.emulated
 

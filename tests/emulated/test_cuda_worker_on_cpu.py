@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from autogemm.config import Config
-from autogemm.errors import DeviceError, UsageError
-from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
-from autogemm.outcome import CacheState, Fill, Objective, Outcome, Status
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
+from autogemm.model.outcome import CacheState, Fill, Objective, Outcome, Status
+from autogemm.model.problem import Layout, Problem
+from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.cuda.backend import BASELINE_INTERVAL
-from autogemm.targets.cuda.timing import MIN_SAMPLES
+from autogemm.targets.cuda.worker.backend import BASELINE_INTERVAL
+from autogemm.targets.cuda.worker.timing import MIN_SAMPLES
 
 pytestmark = [
     pytest.mark.emulated,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from fp32_runner import Runner, exact, in_fp32, relative_error
 
-from autogemm.problem import Layout, Problem
-from autogemm.targets.emulator import Emulator
+from autogemm.emulator import Emulator
+from autogemm.model.problem import Layout, Problem
 
 pytestmark = pytest.mark.emulated
 

@@ -3,7 +3,7 @@
 import pytest
 from handwritten import RIGHT, Tiny
 
-from autogemm.targets.emulator import AccessLine, Emulator
+from autogemm.emulator import AccessLine, Emulator
 
 pytestmark = pytest.mark.emulated
 

@@ -5,8 +5,8 @@ from handover.split_k import SPLIT_K
 from handwritten import RIGHT as PRODUCT
 from handwritten import Tiny
 
-from autogemm.problem import Problem
-from autogemm.targets.emulator import Emulator, FindingKind, Mode, RunOptions
+from autogemm.emulator import Emulator, FindingKind, Mode, RunOptions
+from autogemm.model.problem import Problem
 
 pytestmark = pytest.mark.emulated
 

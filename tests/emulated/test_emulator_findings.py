@@ -3,8 +3,8 @@
 import pytest
 from handwritten import RIGHT, Tiny
 
-from autogemm.problem import Problem
-from autogemm.targets.emulator import Emulator, FindingKind, Mode, RunOptions
+from autogemm.emulator import Emulator, FindingKind, Mode, RunOptions
+from autogemm.model.problem import Problem
 
 pytestmark = pytest.mark.emulated
 

@@ -4,10 +4,11 @@ import pytest
 from golden_cases import GOLDEN_CASES, GoldenCase
 
 from autogemm.codegen import render
-from autogemm.kernel import KernelSource
-from autogemm.problem import Problem
+from autogemm.emulator import Emulator
+from autogemm.model.kernel import KernelSource
+from autogemm.model.problem import Problem
 from autogemm.space import launch_plan, load_family
-from autogemm.targets.emulator import Emulator, reduced
+from autogemm.verify.edge_cases import reduced
 
 pytestmark = pytest.mark.emulated
 

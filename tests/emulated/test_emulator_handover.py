@@ -7,7 +7,7 @@ from handover import KERNELS
 from handover.cluster_sum import CLUSTER_SUM, READ
 from handover.edits import Kernel
 
-from autogemm.targets.emulator import Emulator, FindingKind, Mode, RunOptions
+from autogemm.emulator import Emulator, FindingKind, Mode, RunOptions
 
 pytestmark = pytest.mark.emulated
 

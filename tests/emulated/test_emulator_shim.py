@@ -3,9 +3,9 @@
 import pytest
 from handwritten import RIGHT, Tiny
 
-from autogemm.kernel import KernelSource, Launch, LaunchPlan
-from autogemm.problem import Layout, Problem
-from autogemm.targets.emulator import Data, Emulator, FindingKind, Mode, RunOptions
+from autogemm.emulator import Data, Emulator, FindingKind, Mode, RunOptions
+from autogemm.model.kernel import KernelSource, Launch, LaunchPlan
+from autogemm.model.problem import Layout, Problem
 
 pytestmark = pytest.mark.emulated
 

@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from autogemm.config import Value
-from autogemm.device import Device
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
+from autogemm.catalogue.gpus import find_device
+from autogemm.emulator import Emulator, Mode
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
 from autogemm.space import Family, list_families, load_family
 from autogemm.space.family import Searched
-from autogemm.targets.emulator import Emulator, Mode
-from autogemm.tuning.verifying import Case, cases_of, on_cpu, run_cases, sample_configs
+from autogemm.verify.verifying import Case, cases_of, on_cpu, run_cases, sample_configs
 
 pytestmark = pytest.mark.emulated
 

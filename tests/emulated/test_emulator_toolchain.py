@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from handwritten import RIGHT, Tiny
 
-from autogemm.errors import CompilerMissingError, KernelCompileError, UsageError
-from autogemm.kernel import Launch, LaunchPlan
-from autogemm.targets.emulator import Emulator
+from autogemm.emulator import Emulator
+from autogemm.model.kernel import Launch, LaunchPlan
+from autogemm.support.errors import CompilerMissingError, KernelCompileError, UsageError
 
 pytestmark = pytest.mark.emulated
 
@@ -117,7 +117,7 @@ def test_a_cache_that_is_a_file_is_said(tmp_path: Path) -> None:
 
 def test_one_file_from_the_command_line(emulator: Emulator, tmp_path: Path) -> None:
     path = tmp_path / "kernel.cu"
-    command = [sys.executable, "-m", "autogemm.targets.emulator", str(path)]
+    command = [sys.executable, "-m", "autogemm.emulator", str(path)]
     environment = {"AUTOGEMM_CACHE": str(emulator.folder.parent), "PATH": os.environ["PATH"]}
     environment |= {"PYTHONPATH": os.pathsep.join(sys.path)}
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from fp32_runner import Matrix, Runner, exact, in_fp32, relative_error, relative_errors
 
-from autogemm.problem import Problem
-from autogemm.targets.emulator import Emulator
+from autogemm.emulator import Emulator
+from autogemm.model.problem import Problem
 
 pytestmark = pytest.mark.emulated
 

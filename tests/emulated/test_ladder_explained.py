@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from autogemm.contest import entrants, prepared
-from autogemm.device_catalogue import find_device
-from autogemm.explain.accesses import Accesses, accesses, small_problem
-from autogemm.problem import Layout, Problem
-from autogemm.profiling import counters as names
-from autogemm.profiling import parse_page
+from autogemm.bench.kernels import entrants, prepared
+from autogemm.catalogue.gpus import find_device
+from autogemm.emulator import Emulator
+from autogemm.insight.explain.accesses import Accesses, accesses, small_problem
+from autogemm.insight.profiling import counters as names
+from autogemm.insight.profiling import parse_page
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
-from autogemm.targets.emulator import Emulator
 
 pytestmark = pytest.mark.emulated
 

@@ -13,7 +13,7 @@ from mutations_tensor import TENSOR_BASES, TENSOR_MUTATIONS
 from mutations_wgmma import WGMMA_BASES, WGMMA_MUTATIONS
 
 from autogemm.codegen import render
-from autogemm.targets.emulator import Emulator, EmulatorReport
+from autogemm.emulator import Emulator, EmulatorReport
 
 pytestmark = pytest.mark.emulated
 

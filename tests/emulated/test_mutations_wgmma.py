@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.kernel import KernelSource, LaunchPlan
-from autogemm.problem import Layout, Problem
+from autogemm.emulator import Emulator
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.kernel import KernelSource, LaunchPlan
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, launch_plan, load_family
-from autogemm.targets.emulator import Emulator
 
 pytestmark = pytest.mark.emulated
 
@@ -25,23 +25,23 @@ CONFIG = Config.of(
     | {"CLUSTER_M": 2},
 )
 PROBLEM = Problem(200, 136, 200, Layout.NN, DType.BF16)
-END = "    // No block leaves while others arrive at its barriers.\n    cluster_arrive_relaxed();\n"
+END = "    // No block exits while others arrive at its barriers.\n    cluster_arrive_relaxed();\n"
 
 # Name: what becomes of which text, and part of what is said of it.
 SLIPS = {
     "slots let go before their products are done": (
-        "wgmma_wait_1();\n            ring.let_go(before);",
-        "ring.let_go(before);\n            wgmma_wait_1();",
+        "wgmma_wait_1();\n            pipeline.release(before);",
+        "pipeline.release(before);\n            wgmma_wait_1();",
         "data race",
     ),
     "slots filled that are not empty": (
-        "mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);\n",
+        "mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);\n",
         "",
         "",
     ),
     "slots let go to the own block only": (
-        "mbarrier_arrive_relaxed_at_rank(empty + slot, lane);",
-        "mbarrier_arrive_relaxed_at_rank(empty + slot, cluster_rank());",
+        "mbarrier_arrive_relaxed_at_rank(empty + used, lane);",
+        "mbarrier_arrive_relaxed_at_rank(empty + used, cluster_rank());",
         "",
     ),
     "the last products not waited for": ("    wgmma_wait_0();\n", "", "in flight"),

@@ -10,9 +10,10 @@ from click.testing import CliRunner, Result
 from test_bench_on_cpu import PlainCompiler
 
 from autogemm.cli import main
-from autogemm.kernel import CompiledKernel, KernelSource
+from autogemm.model.kernel import CompiledKernel, KernelSource
 from autogemm.store import open_store
-from autogemm.targets.cuda import devices, toolkit
+from autogemm.targets.cuda import devices
+from autogemm.targets.cuda.tools import toolkit
 
 pytestmark = [
     pytest.mark.emulated,
@@ -112,7 +113,7 @@ def test_a_profiler_that_cannot_count_is_one_line(
 def test_without_a_profiler_it_says_where_to_get_one(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogemm.targets.cuda.profiler.find_profiler", lambda: None)
+    monkeypatch.setattr("autogemm.targets.cuda.tools.profiler.find_profiler", lambda: None)
     result = profile()
     assert result.exit_code == 1
     assert "Nsight Compute (ncu) is not found" in result.stderr

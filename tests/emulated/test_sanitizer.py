@@ -12,12 +12,12 @@ import pytest
 from test_cuda_worker_on_cpu import candidate
 from waiting import PATIENCE_S
 
-from autogemm.certificate import Certificate, Verdict
-from autogemm.dtypes import Element
-from autogemm.kernel import TensorMap
-from autogemm.problem import Layout, Problem
-from autogemm.targets.cuda import sanitizer, toolkit
-from autogemm.targets.cuda.sanitizer import TOOLS, Job, judged, sanitize
+from autogemm.model.certificate import Certificate, Verdict
+from autogemm.model.dtypes import Element
+from autogemm.model.kernel import TensorMap
+from autogemm.model.problem import Layout, Problem
+from autogemm.targets.cuda.tools import sanitizer, toolkit
+from autogemm.targets.cuda.tools.sanitizer import TOOLS, Job, judged, sanitize
 
 pytestmark = [
     pytest.mark.emulated,

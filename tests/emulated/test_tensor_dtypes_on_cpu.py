@@ -10,21 +10,21 @@ from typing import Any
 
 import pytest
 
-from autogemm.benchmark import BenchEntry, BenchSpec, KernelKind, baseline_of
-from autogemm.cli.bench_rows import bench_rows
+from autogemm.bench.kernels import BenchRequest, Listener, entrants, run_bench
+from autogemm.cli.bench.rows import bench_rows
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.contest import BenchRequest, Listener, entrants, run_bench
-from autogemm.dtypes import DType
-from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
-from autogemm.outcome import Outcome, Status
-from autogemm.problem import Layout, Problem
+from autogemm.model.benchmark import BenchEntry, BenchSpec, KernelKind, baseline_of
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
+from autogemm.model.outcome import Outcome, Status
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 from autogemm.store import open_store
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.cuda.sanitized import run
-from autogemm.targets.cuda.sanitizer import Job
+from autogemm.targets.cuda.tools.sanitizer import Job
+from autogemm.targets.cuda.worker.sanitized import run
 
 pytestmark = [
     pytest.mark.emulated,

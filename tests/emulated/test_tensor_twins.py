@@ -3,7 +3,7 @@
 import pytest
 from handwritten import RIGHT, Tiny
 
-from autogemm.targets.emulator import Emulator, FindingKind
+from autogemm.emulator import Emulator, FindingKind
 
 pytestmark = pytest.mark.emulated
 

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from hopper import PROBLEMS, tiny_wgmma
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.kernel import KernelSource
-from autogemm.problem import Layout, Problem
+from autogemm.emulator import Emulator, Mode, RunOptions
+from autogemm.model.dtypes import DType
+from autogemm.model.kernel import KernelSource
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, launch_plan
-from autogemm.targets.emulator import Emulator, Mode, RunOptions
 
 pytestmark = pytest.mark.emulated
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, fields
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.kernel import Candidate, KernelSource, Launch, LaunchPlan
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import Candidate, KernelSource, Launch, LaunchPlan
+from autogemm.model.problem import Problem
 from autogemm.space import build_space, launch_plan, load_family
 
 # One thread per element of C, 16 x 16 threads per block; capitals are replaced.

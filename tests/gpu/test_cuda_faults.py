@@ -28,14 +28,14 @@ from gpu_kernels import (
     sleeping,
 )
 
-from autogemm.certificate import Verdict
 from autogemm.compile import Compiler
-from autogemm.outcome import Status
-from autogemm.problem import Problem
+from autogemm.model.certificate import Verdict
+from autogemm.model.outcome import Status
+from autogemm.model.problem import Problem
 from autogemm.space import load_family
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.cuda.sanitizer import find_sanitizer
+from autogemm.targets.cuda.tools.sanitizer import find_sanitizer
 from autogemm.tuning import Certifier
 
 pytestmark = pytest.mark.gpu

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import autogemm
-from autogemm.errors import UsageError
+from autogemm.support.errors import UsageError
 
 pytestmark = pytest.mark.gpu
 

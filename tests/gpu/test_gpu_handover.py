@@ -4,8 +4,8 @@ import pytest
 from handover import KERNELS
 
 from autogemm.compile import Compiler
-from autogemm.kernel import Candidate
-from autogemm.outcome import Status
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Status
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 

@@ -15,9 +15,9 @@ from hopper import PROBLEMS, tiny_wgmma
 import autogemm
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.kernel import Candidate
-from autogemm.outcome import Status
-from autogemm.problem import Problem
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Status
+from autogemm.model.problem import Problem
 from autogemm.runtime import plans
 from autogemm.space import launch_plan
 from autogemm.targets import MeasureOptions

@@ -5,18 +5,18 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from autogemm.benchmark import KernelKind
+from autogemm.bench.kernels import BenchRequest, Listener, entrants, run_bench
+from autogemm.catalogue.gpus import roof_of
+from autogemm.catalogue.ladder import rungs
 from autogemm.cli import main
 from autogemm.compile import Compiler
-from autogemm.contest import BenchRequest, Listener, entrants, run_bench
-from autogemm.device_catalogue import roof_of
-from autogemm.dtypes import DType
-from autogemm.ladder import rungs
-from autogemm.outcome import Status
+from autogemm.model.benchmark import KernelKind
+from autogemm.model.dtypes import DType
+from autogemm.model.outcome import Status
 from autogemm.store import open_store
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.ceilings import ceilings_source
-from autogemm.targets.cuda.profiler import find_profiler
+from autogemm.targets.cuda.tools.profiler import find_profiler
 
 pytestmark = pytest.mark.gpu
 

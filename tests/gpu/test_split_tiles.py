@@ -8,8 +8,8 @@ import pytest
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.config import Config
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.problem import Problem
 from autogemm.space import launch_plan, load_family
 from autogemm.targets.cuda import attached_devices
 

@@ -1,7 +1,7 @@
 """One warp that copies slabs in bulk, two that compute, mbarriers between them."""
 
-from autogemm.kernel import Launch, LaunchPlan
-from autogemm.problem import Problem
+from autogemm.model.kernel import Launch, LaunchPlan
+from autogemm.model.problem import Problem
 from handover.edits import Edit, Kernel
 
 TEXT = """

@@ -1,7 +1,7 @@
 """A cluster of blocks that each sum a part of K, and add up each other's shared memory."""
 
-from autogemm.kernel import Launch, LaunchPlan
-from autogemm.problem import Problem
+from autogemm.model.kernel import Launch, LaunchPlan
+from autogemm.model.problem import Problem
 from handover.edits import Edit, Kernel
 
 TEXT = """

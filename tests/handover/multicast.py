@@ -1,7 +1,7 @@
 """Two blocks of a cluster that share slabs of B: each copies half of every slab to both."""
 
-from autogemm.kernel import Launch, LaunchPlan
-from autogemm.problem import Problem
+from autogemm.model.kernel import Launch, LaunchPlan
+from autogemm.model.problem import Problem
 from handover.edits import Edit, Kernel
 
 TEXT = """

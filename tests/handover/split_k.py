@@ -1,7 +1,7 @@
 """A small split-K kernel whose blocks hand over partial sums, and slips of the pen in it."""
 
-from autogemm.kernel import Launch, LaunchPlan
-from autogemm.problem import Problem
+from autogemm.model.kernel import Launch, LaunchPlan
+from autogemm.model.problem import Problem
 from handover.edits import Edit, Kernel
 
 TILE, PARTS, TILES = 64, 4, 3

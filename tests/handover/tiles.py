@@ -1,8 +1,8 @@
 """Tiles copied and written by TMA: swizzled, cut off at the edges, several tiles of C a block."""
 
-from autogemm.dtypes import Element
-from autogemm.kernel import Launch, LaunchPlan, TensorMap
-from autogemm.problem import Problem
+from autogemm.model.dtypes import Element
+from autogemm.model.kernel import Launch, LaunchPlan, TensorMap
+from autogemm.model.problem import Problem
 from handover.edits import Edit, Kernel
 
 TEXT = """

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from autogemm.dtypes import DType
-from autogemm.problem import Layout, Problem
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import Family, load_family
 
 

@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from autogemm.device import Device
-from autogemm.errors import DeviceError, UsageError
-from autogemm.kernel import Candidate
-from autogemm.outcome import Environment, Finals, Measurement, Provenance, Status
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Environment, Finals, Measurement, Provenance, Status
+from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets.cuda.messages import (
     FinalsDone,
     Measure,

@@ -8,11 +8,11 @@ from typing import Any
 from store_samples import ENVIRONMENT, H100, VERIFIED
 
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.outcome import CacheState, Provenance
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.outcome import CacheState, Provenance
+from autogemm.model.problem import Problem
+from autogemm.model.stored_kernel import StoredKernel
 from autogemm.space import Family, load_family
-from autogemm.stored_kernel import StoredKernel
 
 # Two launches, a grid of three extents, a workspace, guards, vectors: all a launcher may need.
 SPLIT_YAML = """

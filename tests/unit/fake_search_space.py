@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from autogemm.config import Config, Value
-from autogemm.outcome import Measurement, Outcome, Provenance, Status
+from autogemm.model.config import Config, Value
+from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
 
 Values = dict[str, tuple[Value, ...]]
 

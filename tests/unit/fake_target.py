@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
-from autogemm.errors import KernelCompileError
-from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Resources
-from autogemm.outcome import (
+from autogemm.catalogue.gpus import find_device
+from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Resources
+from autogemm.model.outcome import (
     CacheState,
     Environment,
     Finals,
@@ -23,9 +22,10 @@ from autogemm.outcome import (
     Verification,
     cost,
 )
-from autogemm.problem import Problem
+from autogemm.model.problem import Problem
 from autogemm.search import Search
 from autogemm.space import Family, Space, build_space, load_family
+from autogemm.support.errors import KernelCompileError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import Baseline, Recording, RecordingSource
 

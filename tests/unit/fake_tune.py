@@ -14,7 +14,7 @@ from waiting import wait_until
 import autogemm.compile
 import autogemm.tuning
 from autogemm.cli import main
-from autogemm.outcome import Outcome
+from autogemm.model.outcome import Outcome
 from autogemm.tuning import Chosen
 
 

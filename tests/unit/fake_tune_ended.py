@@ -24,7 +24,7 @@ import autogemm.search
 import autogemm.store
 import autogemm.tuning
 from autogemm.cli import main
-from autogemm.kernel import KernelSource
+from autogemm.model.kernel import KernelSource
 from autogemm.tuning import Chosen
 
 # A run takes about 600 steps, half of them before its first trial.

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autogemm.device import Device
-from autogemm.device_catalogue import find_device
-from autogemm.kernel import CompiledKernel, KernelSource
+from autogemm.catalogue.gpus import find_device
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import CompiledKernel, KernelSource
 from autogemm.runtime import plans
 
 c_int, c_float, c_pointer = ctypes.c_int, ctypes.c_float, ctypes.c_void_p

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from fake_target import FakeCompiler, FakeTarget, tiny_family
 
-from autogemm.config import Config
-from autogemm.kernel import Candidate
-from autogemm.outcome import Finals, FinalsEntry, Measurement, Outcome, Provenance
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Finals, FinalsEntry, Measurement, Outcome, Provenance
+from autogemm.model.problem import Problem
 from autogemm.store import Store
 from autogemm.targets import MeasureOptions
 from autogemm.tuning import Sweep, Sweeper, Swept, TuneRequest

@@ -8,11 +8,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from autogemm.certificate import Certificate, Check, Verdict
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.kernel import KernelSource, Resources
-from autogemm.outcome import (
+from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import KernelSource, Resources
+from autogemm.model.outcome import (
     Environment,
     Finals,
     FinalsEntry,
@@ -23,7 +23,7 @@ from autogemm.outcome import (
     Telemetry,
     Verification,
 )
-from autogemm.problem import Layout, Problem
+from autogemm.model.problem import Layout, Problem
 from autogemm.store import RunSpec, RunState, Store, open_store
 
 H100 = Device(

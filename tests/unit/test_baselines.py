@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from autogemm.problem import Problem
-from autogemm.targets.cuda import baselines
-from autogemm.targets.cuda.baselines import NEAR_ROUNDS, ROUNDS, Baseline
+from autogemm.model.problem import Problem
+from autogemm.targets.cuda.libraries import baselines
+from autogemm.targets.cuda.libraries.baselines import NEAR_ROUNDS, ROUNDS, Baseline
 
 
 class Scripted:

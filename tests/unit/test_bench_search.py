@@ -19,13 +19,13 @@ from click.testing import CliRunner, Result
 from fake_target import tiny_family, tiny_recording
 from kernel_tuner_caches import COMPILE_MS, VALUES, content, time_ms, write_cache
 
-import autogemm.strategies.replaying
+import autogemm.bench.strategies.replaying
+from autogemm.bench.strategies import Plan, Replay, known_strategies, replays, summarise
+from autogemm.bench.strategies.plan import Job
+from autogemm.bench.strategies.replaying import replay
 from autogemm.cli import main
-from autogemm.errors import AutogemmError, UsageError
 from autogemm.search import SAMPLERS, Search
-from autogemm.strategies import Plan, Replay, known_strategies, replays, summarise
-from autogemm.strategies.plan import Job
-from autogemm.strategies.replaying import replay
+from autogemm.support.errors import AutogemmError, UsageError
 from autogemm.targets.recorded import RecordedSpace, open_recorded_space, write_recording
 from autogemm.targets.recorded.listing import recording_folder
 
@@ -91,7 +91,7 @@ def test_a_batch_is_asked_before_any_of_it_is_told(
             calls.append("tell")
             super().tell(*arguments)
 
-    monkeypatch.setattr(autogemm.strategies.replaying, "Search", Spy)
+    monkeypatch.setattr(autogemm.bench.strategies.replaying, "Search", Spy)
     replay(job(recorded, "random", batch=3, evaluations=7), recorded)
     assert calls == [*["ask"] * 3, *["tell"] * 3] * 2 + ["ask", "tell"]
 
@@ -115,7 +115,7 @@ def test_nobody_is_told_of_seeds(tmp_path: Path) -> None:
 @pytest.mark.parametrize("strategy", ["random_sample", "genetic_algorithm", "hybrid_vndx"])
 def test_kernel_tuner_plays_by_the_same_rules(recorded: RecordedSpace, strategy: str) -> None:
     pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
-    from autogemm.strategies.kernel_tuner import tried
+    from autogemm.bench.strategies.kernel_tuner import tried
 
     wanted = job(recorded, f"kernel_tuner:{strategy}", evaluations=30)
     tries, search_s = tried(wanted, recorded)
@@ -127,7 +127,7 @@ def test_kernel_tuner_plays_by_the_same_rules(recorded: RecordedSpace, strategy:
 
 def test_kernel_tuner_goes_the_way_it_goes_without_us(tmp_path: Path) -> None:
     kernel_tuner = pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
-    from autogemm.strategies.kernel_tuner import tried
+    from autogemm.bench.strategies.kernel_tuner import tried
 
     # Its own replay of a cache leaves out what failed: here nothing did.
     rows = {key: row | {"time": time_ms(row)} for key, row in content()["cache"].items()}
@@ -148,7 +148,7 @@ def test_kernel_tuner_goes_the_way_it_goes_without_us(tmp_path: Path) -> None:
 
 def test_kernel_tuner_may_try_what_failed(recorded: RecordedSpace) -> None:
     pytest.importorskip("kernel_tuner", reason="Kernel Tuner is not installed")
-    from autogemm.strategies.kernel_tuner import tried
+    from autogemm.bench.strategies.kernel_tuner import tried
 
     tries, _ = tried(job(recorded, "kernel_tuner:random_sample"), recorded)
     assert sorted(tries) == list(range(NUM_CONFIGS))
@@ -177,7 +177,7 @@ def test_plans(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(UsageError, match="at least 1"):
             Plan((path,), ("random",), **numbers)  # type: ignore[arg-type]
     monkeypatch.setitem(sys.modules, "kernel_tuner", None)
-    monkeypatch.setattr("autogemm.strategies.plan.find_spec", lambda name: None)
+    monkeypatch.setattr("autogemm.bench.strategies.plan.find_spec", lambda name: None)
     assert known_strategies() == SAMPLERS
     with pytest.raises(UsageError, match="Kernel Tuner is not installed"):
         Plan((path,), ("kernel_tuner:pso",))
@@ -345,7 +345,7 @@ def test_the_plot(path: Path, tmp_path: Path, name: str) -> None:
 
 def test_the_plot_tells_curves_apart_without_colour(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
-    from autogemm.plots.drawing import GREYS, LINES, MARKERS
+    from autogemm.insight.plots.drawing import GREYS, LINES, MARKERS
 
     looks = {
         (GREYS[i // len(LINES) % len(GREYS)], LINES[i % len(LINES)], MARKERS[i % len(MARKERS)])

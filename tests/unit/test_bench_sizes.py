@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from autogemm.contest import parse_sizes
-from autogemm.errors import UsageError
+from autogemm.bench.kernels import parse_sizes
+from autogemm.support.errors import UsageError
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ from click.testing import CliRunner
 from export_samples import split_family, stored_kernel
 from store_samples import CERTIFICATE, H100, SPEC, T4, config, fill, new_store, ok, source
 
-from autogemm.certificate import Certificate, Check, Verdict
 from autogemm.cli import main
-from autogemm.codegen import export_cuda
+from autogemm.codegen.export import export_cuda
 from autogemm.dispatch import tuned_sizes
-from autogemm.errors import NotFoundError
-from autogemm.problem import Problem
+from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.model.problem import Problem
 from autogemm.space import Family
 from autogemm.store import BestQuery, Store
+from autogemm.support.errors import NotFoundError
 
 SQUARE = Problem(64, 64, 64)
 NOW = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner, Result
 from exchange_samples import content_of, filled_store, rows_of
 
-from autogemm.cli import db_exchange, main
+from autogemm.cli import main
+from autogemm.cli.db import exchange as db_exchange
 from autogemm.exchange import IMPORTED, Format
 
 # Some file that is none of ours.
@@ -136,7 +137,7 @@ def test_an_export_that_fails_leaves_the_old_file(
     assert db("export", "--format", "jsonl", "-o", file).exit_code == 0
     before = file.read_bytes()
     folder = sorted(tmp_path.iterdir())
-    monkeypatch.setattr("autogemm.exchange.jsonl.form_of", _fails)
+    monkeypatch.setattr("autogemm.exchange.jsonl.jsonl.form_of", _fails)
     result = db("export", "--format", "jsonl", "-o", file)
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert file.read_bytes() == before

@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
+from autogemm.catalogue.gpus import find_device, known_devices
 from autogemm.cli import main
 from autogemm.cli.gpu_rows import ceiling_rows
-from autogemm.device_catalogue import find_device, known_devices
-from autogemm.roofline import Ceilings
+from autogemm.model.hardware.roofline import Ceilings
 from autogemm.targets import cuda, recorded
 
 

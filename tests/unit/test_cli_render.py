@@ -7,11 +7,11 @@ import pytest
 from click.testing import CliRunner, Result
 from export_samples import split_family
 
+from autogemm.catalogue.ladder import find_rung
 from autogemm.cli import main
 from autogemm.codegen import render as render_source
-from autogemm.config import Config
-from autogemm.ladder import find_rung
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 
 

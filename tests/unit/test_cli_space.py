@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner, Result
 from space_families import SMALL, write_family
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
 from autogemm.cli.options import problem_from
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.errors import UsageError
-from autogemm.problem import Layout, Problem
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
+from autogemm.support.errors import UsageError
 from autogemm.targets import cuda
 
 

@@ -24,19 +24,19 @@ import autogemm.compile
 import autogemm.tuning
 import autogemm.tuning.choice
 import autogemm.tuning.tuner
-from autogemm.certificate import Check, Verdict
 from autogemm.cli import main
-from autogemm.cli.tune import seconds
-from autogemm.cli.tune import tune as tune_command
-from autogemm.errors import CompilerMissingError
-from autogemm.outcome import CacheState, Fill, Status
-from autogemm.problem import Problem
+from autogemm.cli.tune.command import seconds
+from autogemm.cli.tune.command import tune as tune_command
+from autogemm.model.certificate import Check, Verdict
+from autogemm.model.outcome import CacheState, Fill, Status
+from autogemm.model.problem import Problem
 from autogemm.search import DEFAULT_SAMPLER, SAMPLERS
 from autogemm.store import open_store
+from autogemm.support.errors import CompilerMissingError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import write_recording
 from autogemm.tuning import Certifier, Chosen
-from autogemm.tuning.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS
+from autogemm.tuning.task.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS
 
 
 @pytest.fixture(autouse=True)

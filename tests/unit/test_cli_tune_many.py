@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from autogemm.cli import main
-from autogemm.cli.problems import MAX_PROBLEMS, problems_from
-from autogemm.errors import UsageError
-from autogemm.problem import Layout, Problem
+from autogemm.cli.tune.problems import MAX_PROBLEMS, problems_from
+from autogemm.model.problem import Layout, Problem
+from autogemm.support.errors import UsageError
 
 NAMES = ("dtype", "layout", "lda", "ldb", "ldc", "alpha", "beta")
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from autogemm.outcome import Telemetry
+from autogemm.model.outcome import Telemetry
 from autogemm.targets.cuda.messages import RunRace
-from autogemm.targets.cuda.race import Runner, interleaved
+from autogemm.targets.cuda.worker.race import Runner, interleaved
 
 BENCH: Any = SimpleNamespace(card=SimpleNamespace(telemetry=SimpleNamespace(read=Telemetry)))
 

@@ -11,15 +11,15 @@ import pytest
 from click.testing import CliRunner
 from store_samples import SPEC, new_store, ok, source
 
-import autogemm.targets.cuda.final_rounds
+import autogemm.targets.cuda.worker.final_rounds
 from autogemm.cli import main
-from autogemm.outcome import Fill, Measurement, Provenance, Telemetry
+from autogemm.model.outcome import Fill, Measurement, Provenance, Telemetry
 from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda.final_rounds import Finalist, interleaved
 from autogemm.targets.cuda.messages import RunFinals
-from autogemm.targets.cuda.rechecks import Rechecks
-from autogemm.targets.cuda.telemetry import TelemetryReader, is_throttled
-from autogemm.targets.cuda.timing import (
+from autogemm.targets.cuda.worker.final_rounds import Finalist, interleaved
+from autogemm.targets.cuda.worker.rechecks import Rechecks
+from autogemm.targets.cuda.worker.telemetry import TelemetryReader, is_throttled
+from autogemm.targets.cuda.worker.timing import (
     COOLING_S,
     WARM_UP_US,
     Method,
@@ -231,7 +231,7 @@ def test_rounds_of_a_throttled_card_are_run_again(
     monkeypatch: pytest.MonkeyPatch, reasons: tuple[int, ...], num_thrown: int
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(autogemm.targets.cuda.final_rounds.time, "sleep", pauses.append)
+    monkeypatch.setattr(autogemm.targets.cuda.worker.final_rounds.time, "sleep", pauses.append)
     card = SimpleNamespace(telemetry=reader(monkeypatch, *reasons))
     timers = [FakeTimer(*[start + i for i in range(10)]) for start in (100.0, 200.0)]
     bench, request = SimpleNamespace(card=card), RunFinals((), rounds=5, seed=0)

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from waiting import has_ended, wait_until
 
-from autogemm.child_process import child_environment
-from autogemm.config import Config
-from autogemm.errors import DeviceError, UsageError
-from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
-from autogemm.outcome import Status
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
+from autogemm.model.outcome import Status
+from autogemm.model.problem import Layout, Problem
+from autogemm.support.child_process import child_environment
+from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda import devices as devices_module

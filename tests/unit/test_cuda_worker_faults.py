@@ -16,9 +16,9 @@ from cuda_worker_backends import KILLED_AFTER_S
 from test_cuda_worker import BACKEND, IMPATIENT, PROBLEM, candidate, log, worker_pid
 from waiting import has_ended, wait_until
 
-from autogemm.child_process import own_memory_bytes
-from autogemm.errors import DeviceError, UsageError
-from autogemm.outcome import Status
+from autogemm.model.outcome import Status
+from autogemm.support.child_process import own_memory_bytes
+from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda import target as target_module
@@ -80,7 +80,7 @@ def test_an_answer_that_came_while_this_process_slept_is_not_too_late(
         return 1000.0
 
     clock = SimpleNamespace(monotonic=monotonic)
-    monkeypatch.setattr("autogemm.child_process.time", clock)
+    monkeypatch.setattr("autogemm.support.child_process.time", clock)
     assert target.measure(candidate("slow"), None).status is Status.OK
 
 

@@ -3,14 +3,19 @@
 import numpy as np
 import pytest
 
-from autogemm.errors import UsageError
-from autogemm.outcome import CacheState, Telemetry
-from autogemm.problem import Problem
-from autogemm.targets.cuda.inputs import bytes_needed, exact_scalar, num_rotated, require_memory
-from autogemm.targets.cuda.reference import rounding_allowance
-from autogemm.targets.cuda.telemetry import summary
-from autogemm.targets.cuda.timing import Method, method_for, settled
-from autogemm.targets.cuda.verification import summarised
+from autogemm.model.outcome import CacheState, Telemetry
+from autogemm.model.problem import Problem
+from autogemm.support.errors import UsageError
+from autogemm.targets.cuda.worker.inputs import (
+    bytes_needed,
+    exact_scalar,
+    num_rotated,
+    require_memory,
+)
+from autogemm.targets.cuda.worker.reference import rounding_allowance
+from autogemm.targets.cuda.worker.telemetry import summary
+from autogemm.targets.cuda.worker.timing import Method, method_for, settled
+from autogemm.targets.cuda.worker.verification import summarised
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,12 @@ import autogemm.compile
 import autogemm.tuning
 import autogemm.tuning.choice
 from autogemm.cli import main
-from autogemm.config import Config
-from autogemm.errors import DeviceError
-from autogemm.kernel import Candidate
-from autogemm.outcome import Finals, FinalsEntry, Status
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Finals, FinalsEntry, Status
+from autogemm.model.problem import Problem
 from autogemm.store import RunState, open_store
+from autogemm.support.errors import DeviceError
 from autogemm.tuning import Chosen, TuneRequest, tune
 
 OTHER = Problem(512, 512, 512)

@@ -14,8 +14,8 @@ from click.testing import CliRunner, Result
 from postgres_server import PostgresServer
 from store_samples import SPEC, T4, entry, fill, finals, new_store, ok, source
 
-from autogemm.certificate import Certificate, Check, Verdict
 from autogemm.cli import main
+from autogemm.model.certificate import Certificate, Check, Verdict
 from autogemm.search.storage import close_storage, open_storage
 from autogemm.store import BestQuery, RunState, Store, open_store
 

@@ -3,17 +3,17 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from autogemm.config import Config
-from autogemm.device_catalogue import (
+from autogemm.catalogue.gpus import (
     CATALOGUE_PATH,
     find_device,
     known_cards,
     known_devices,
     roof_of,
 )
-from autogemm.dtypes import DType
-from autogemm.errors import NotFoundError
-from autogemm.splitting import Splitting
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.splitting import Splitting
+from autogemm.support.errors import NotFoundError
 
 # Vendor datasheets: peak FP32 TFLOP/s without tensor cores, memory bandwidth in GB/s.
 DATASHEET = {

@@ -6,18 +6,18 @@ from datetime import UTC, datetime
 import pytest
 from store_samples import SPEC
 
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.device_catalogue import find_device
+from autogemm.catalogue.gpus import find_device
 from autogemm.dispatch import Chooser
 from autogemm.dispatch.guess import guessed, waves_cost
 from autogemm.dispatch.snapper import Snapper
-from autogemm.dtypes import DType
-from autogemm.errors import EmptySpaceError
-from autogemm.outcome import Finals, FinalsEntry, Provenance
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import Finals, FinalsEntry, Provenance
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, default_families, load_family
 from autogemm.store import DecidedRow
+from autogemm.support.errors import EmptySpaceError
 
 H100 = find_device("h100")
 FAMILIES = default_families()

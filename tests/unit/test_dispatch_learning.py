@@ -5,8 +5,8 @@ from store_samples import config
 
 from autogemm.dispatch.learning import by_merit, learn
 from autogemm.dispatch.table import Table, TunedSize
-from autogemm.problem import Problem
-from autogemm.rule import Leaf, Nearest, Rule, Split, Tree, feature_value
+from autogemm.model.problem import Problem
+from autogemm.model.rule import Leaf, Nearest, Rule, Split, Tree, feature_value
 
 KERNELS = tuple(config(bm) for bm in (16, 64, 256))
 

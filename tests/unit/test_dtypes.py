@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from autogemm.dtypes import DType, Element
-from autogemm.elements import loaded, not_a_number, rounded, stored
-from autogemm.errors import EmptySpaceError
-from autogemm.problem import Problem
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.elements import loaded, not_a_number, rounded, stored
+from autogemm.model.problem import Problem
+from autogemm.support.errors import EmptySpaceError
 
 
 @pytest.mark.parametrize("element", list(Element), ids=str)
@@ -43,7 +43,7 @@ def test_a_problem_counts_the_bytes_of_each_matrix() -> None:
 
 
 def test_a_family_is_searched_for_its_dtypes_only() -> None:
-    from autogemm.device_catalogue import find_device
+    from autogemm.catalogue.gpus import find_device
     from autogemm.space import build_space, load_family
 
     family = load_family("sgemm_simt")

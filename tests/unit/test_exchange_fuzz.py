@@ -26,12 +26,12 @@ from kernel_tuner_caches import cache_text, content
 from store_samples import SPEC, failed, fill, new_store, ok, source
 from t1_samples import t1_content
 
-from autogemm.device_catalogue import find_device
-from autogemm.errors import AutogemmError
+from autogemm.catalogue.gpus import find_device
 from autogemm.exchange import Format, import_results, read_t1, t1_text, write_results
-from autogemm.problem import Problem
+from autogemm.model.problem import Problem
 from autogemm.space import build_space
 from autogemm.store import BestQuery, Store, open_store
+from autogemm.support.errors import AutogemmError
 from autogemm.targets.recorded import description, read_recording, write_recording
 
 # Of processor time, for a file of some kilobytes: a reader that needs more is taken for one that

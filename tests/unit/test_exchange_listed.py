@@ -22,22 +22,21 @@ from store_samples import SPEC, failed, new_store, ok, source
 
 import autogemm.tuning.tuner
 from autogemm.cli import main
-from autogemm.config import Config
-from autogemm.errors import NotFoundError, RecordingError, UsageError
 from autogemm.exchange import Format, import_results, recognised, write_results
-from autogemm.outcome import Provenance, Status
-from autogemm.problem import Layout, Problem
+from autogemm.formats import open_json, t4
+from autogemm.model.config import Config
+from autogemm.model.outcome import Provenance, Status
+from autogemm.model.problem import Layout, Problem
 from autogemm.store import BestQuery, Store
+from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import (
     ListedRecording,
     ListedTarget,
     is_listed,
-    open_json,
     open_recorded_space,
     read_kernel_tuner_cache,
     read_t4,
-    t4,
 )
 
 PROBLEM = Problem(512, 384, 256, layout=Layout.TN, beta=0.5)
@@ -327,7 +326,7 @@ def test_pieces_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     cache = write_cache(tmp_path / "cache.json")
     cached = read_kernel_tuner_cache(cache)
     for size in (1, 7, 64):
-        monkeypatch.setattr("autogemm.files.PIECE_BYTES", size)
+        monkeypatch.setattr("autogemm.support.files.PIECE_BYTES", size)
         assert read_t4(path) == whole
         assert read_kernel_tuner_cache(cache) == cached
 

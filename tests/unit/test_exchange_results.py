@@ -16,21 +16,14 @@ from exchange_samples import content_of, filled_store, rows_of, written
 from pydantic import BaseModel
 from store_samples import CERTIFICATE, SPEC, T4, entry, failed, finals, new_store, ok, source
 
-from autogemm.benchmark import BenchEntry, BenchSpec
-from autogemm.certificate import Check
-from autogemm.errors import AutogemmError, ExchangeError, StoreError, UsageError
-from autogemm.exchange import (
-    Format,
-    bench_forms,
-    fields,
-    forms,
-    import_results,
-    lines,
-    recognised,
-    write_results,
-)
-from autogemm.kernel import Resources
-from autogemm.outcome import (
+from autogemm.exchange import Format, import_results, recognised, write_results
+from autogemm.exchange.jsonl import bench_forms, fields, forms
+from autogemm.formats import lines
+from autogemm.model.benchmark import BenchEntry, BenchSpec
+from autogemm.model.certificate import Check
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.kernel import Resources
+from autogemm.model.outcome import (
     Environment,
     Finals,
     FinalsEntry,
@@ -41,10 +34,10 @@ from autogemm.outcome import (
     Telemetry,
     Verification,
 )
-from autogemm.problem import Layout, Problem
-from autogemm.profile import Profile
-from autogemm.roofline import Ceilings
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.profile import Profile
 from autogemm.store import BestQuery, RunCopy, RunSpec, RunState, Store, TrialCopy
+from autogemm.support.errors import AutogemmError, ExchangeError, StoreError, UsageError
 
 LINES = (Format.JSONL, Format.CSV)
 

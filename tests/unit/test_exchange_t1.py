@@ -16,15 +16,15 @@ import yaml
 from click.testing import CliRunner, Result
 from t1_samples import t1_content, write_t1
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
-from autogemm.config import Value
-from autogemm.device_catalogue import find_device
-from autogemm.errors import ExchangeError, FamilyError
 from autogemm.exchange import is_t1, read_t1, t1_text, yaml_text
-from autogemm.exchange.t1_values import values_of
-from autogemm.problem import Layout, Problem
+from autogemm.formats.t1_values import values_of
+from autogemm.model.config import Value
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import Space, build_space, load_family, parse_expression, parse_fix
-from autogemm.space.python_text import python_text
+from autogemm.space.expressions.printing import python_text
+from autogemm.support.errors import ExchangeError, FamilyError
 
 H100 = find_device("h100")
 PROBLEM = Problem(1024, 768, 512)

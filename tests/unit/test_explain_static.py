@@ -2,18 +2,18 @@
 
 import pytest
 
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.explain.explanation import fma_per_clock
-from autogemm.explain.intensity import intensity
-from autogemm.explain.neighbours import Place, legal_neighbours, neighbours
-from autogemm.explain.residency import residency, waves
-from autogemm.explain.times import Times
-from autogemm.kernel import Launch, Resources
-from autogemm.occupancy import Limiter
-from autogemm.outcome import Provenance
-from autogemm.problem import Problem
+from autogemm.catalogue.gpus import find_device
+from autogemm.insight.explain.explanation import fma_per_clock
+from autogemm.insight.explain.intensity import intensity
+from autogemm.insight.explain.neighbours import Place, legal_neighbours, neighbours
+from autogemm.insight.explain.residency import residency, waves
+from autogemm.insight.explain.times import Times
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.occupancy import Limiter
+from autogemm.model.kernel import Launch, Resources
+from autogemm.model.outcome import Provenance
+from autogemm.model.problem import Problem
 from autogemm.space import broken_constraints, load_family
 
 H100 = find_device("h100")

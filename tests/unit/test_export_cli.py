@@ -14,16 +14,17 @@ from export_samples import split_family
 from store_samples import SPEC, VERIFIED, measurement, new_store
 
 from autogemm.cli import main
-from autogemm.codegen import extract_kernel, render
-from autogemm.config import Config
-from autogemm.dtypes import DType
-from autogemm.kernel import KernelSource
-from autogemm.outcome import Finals, FinalsEntry, Outcome, Provenance, Status
-from autogemm.problem import Problem
+from autogemm.codegen import render
+from autogemm.codegen.export import extract_kernel
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.kernel import KernelSource
+from autogemm.model.outcome import Finals, FinalsEntry, Outcome, Provenance, Status
+from autogemm.model.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import RunSpec, Store
-from autogemm.tuning import verifying
-from autogemm.tuning.verifying import CaseSet
+from autogemm.verify import verifying
+from autogemm.verify.verifying import CaseSet
 
 SMALL = replace(SPEC, problem=Problem(1024, 1024, 1024))
 RECORDED = replace(SPEC, problem=Problem(512, 512, 512), provenance=Provenance.RECORDED)

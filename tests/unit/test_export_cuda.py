@@ -15,13 +15,13 @@ from golden_cases import GOLDEN_CASES
 from store_samples import H100
 
 from autogemm import __version__
-from autogemm.codegen import export_cuda, export_json, export_ptx, extract_kernel
-from autogemm.config import Config
-from autogemm.errors import ExportError
-from autogemm.outcome import CacheState, Environment, Provenance
-from autogemm.problem import Layout, Problem
+from autogemm.codegen.export import export_cuda, export_json, export_ptx, extract_kernel
+from autogemm.model.config import Config
+from autogemm.model.outcome import CacheState, Environment, Provenance
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.stored_kernel import StoredKernel
 from autogemm.space import Family, launch_plan, load_family
-from autogemm.stored_kernel import StoredKernel
+from autogemm.support.errors import ExportError
 
 TODAY = date(2026, 11, 21)
 SQUARE = Problem(64, 64, 64)

@@ -15,20 +15,21 @@ from fake_target import in_memory
 from sized_target import SizedTarget, requests_for, swept
 from store_samples import H100, SPEC, T4, entry, finals, new_store
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
-from autogemm.codegen import Library, export_library, extract_kernel, render
-from autogemm.codegen.library import rule_text
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
+from autogemm.codegen import render
+from autogemm.codegen.export import Library, export_library, extract_kernel
+from autogemm.codegen.export.library import rule_text
 from autogemm.dispatch import Snapper, assembled
 from autogemm.dispatch.variants import variants_of
-from autogemm.errors import NotFoundError, UsageError
-from autogemm.kernel import DEFAULT_SMEM_BYTES
-from autogemm.outcome import Provenance
-from autogemm.problem import Layout
-from autogemm.rule import Leaf, Modelled, Nearest, Rule, Split, TimeModel, Tree
+from autogemm.model.config import Config
+from autogemm.model.kernel import DEFAULT_SMEM_BYTES
+from autogemm.model.outcome import Provenance
+from autogemm.model.problem import Layout
+from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Split, TimeModel, Tree
 from autogemm.space import default_families, load_family
 from autogemm.store import Store, open_store
+from autogemm.support.errors import NotFoundError, UsageError
 from autogemm.tuning import tuner
 
 WRITTEN = date(2026, 11, 21)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autogemm.errors import FamilyError
 from autogemm.space import parse_expression
+from autogemm.support.errors import FamilyError
 
 ENV = {"a": 7, "b": 3, "zero": 0, "minus": -7, "lane": "rows"}
 

@@ -3,7 +3,7 @@
 import threading
 from pathlib import Path
 
-from autogemm.files import write_atomically
+from autogemm.support.files import write_atomically
 
 
 def test_threads_that_write_one_file(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autogemm.outcome import Finals, Objective, Provenance, confidence_of
+from autogemm.model.outcome import Finals, Objective, Provenance, confidence_of
 from autogemm.targets.finals import Contestant, decide, paired_ratio
 
 ROUNDS = 30

@@ -9,14 +9,19 @@ import pytest
 from golden_cases import GOLDEN_CASES, GOLDEN_FOLDER, GoldenCase
 from jinja2 import BaseLoader, Environment, meta
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.codegen.environment import environment
 from autogemm.codegen.rendering import CONTEXT_NAMES, template_context
-from autogemm.device_catalogue import find_device
-from autogemm.resources import data_folder
 from autogemm.space import broken_constraints, load_family
+from autogemm.support.resources import data_folder
 
-KERNEL_TEMPLATES = sorted(data_folder("templates").glob("*.cu.jinja"))
+# Templates of families, and those between which a family chooses.
+KERNEL_TEMPLATES = sorted(
+    path
+    for pattern in ("*.cu.jinja", "gemm_wgmma/*.cu.jinja")
+    for path in data_folder("templates").glob(pattern)
+)
 
 
 def by_name(case: GoldenCase) -> str:

@@ -2,10 +2,10 @@
 
 import pytest
 
-from autogemm.config import Config, Value
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.problem import Problem
+from autogemm.catalogue.gpus import find_device
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Problem
 from autogemm.space import broken_constraints, load_family
 
 PROBLEM = Problem(1024, 1024, 1024, dtype=DType.BF16)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from autogemm.interrupt import ctrl_c_held_back, wish_to_stop
+from autogemm.support.interrupt import ctrl_c_held_back, wish_to_stop
 
 
 def press() -> None:

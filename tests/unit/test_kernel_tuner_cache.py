@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_tuner_caches import BEST, VALUES, cache_text, content, write_cache
 
-from autogemm.errors import RecordingError
-from autogemm.outcome import Status
+from autogemm.formats import kernel_tuner
+from autogemm.model.outcome import Status
+from autogemm.support.errors import RecordingError
 from autogemm.targets.recorded import (
     ListedRecording,
     is_kernel_tuner_cache,
-    kernel_tuner,
     listed_of,
     read_kernel_tuner_cache,
     write_kernel_tuner_cache,

@@ -2,16 +2,16 @@
 
 import pytest
 
+from autogemm.bench.kernels import NotForThisError, entrants, kernels_of, prepared
+from autogemm.catalogue.gpus import find_device
+from autogemm.catalogue.ladder import Rung, find_rung, libraries, rungs
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.contest import NotForThisError, entrants, kernels_of, prepared
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.errors import NotFoundError
-from autogemm.ladder import Rung, find_rung, libraries, rungs
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, load_family
 from autogemm.space.family import Searched
+from autogemm.support.errors import NotFoundError
 
 ALL = rungs(variants=True)
 

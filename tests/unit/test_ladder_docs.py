@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from autogemm.cli.bench_rows import COLUMNS
-from autogemm.contest import kernels_of
-from autogemm.ladder import published_percent
+from autogemm.bench.kernels import kernels_of
+from autogemm.catalogue.ladder import published_percent
+from autogemm.cli.bench.rows import COLUMNS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "ladder.md").read_text()

@@ -11,12 +11,12 @@ from kernel_tuner_caches import BEST, VALUES, content, write_cache
 
 import autogemm.tuning.tuner
 from autogemm.cli import main
-from autogemm.errors import EmptySpaceError, FamilyError, RecordingError, UsageError
-from autogemm.kernel import Candidate, KernelSource, LaunchPlan
-from autogemm.outcome import CacheState, Outcome, Provenance, Status
-from autogemm.problem import Layout, Problem
-from autogemm.resources import data_folder
+from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
+from autogemm.model.outcome import CacheState, Outcome, Provenance, Status
+from autogemm.model.problem import Layout, Problem
 from autogemm.store import open_store
+from autogemm.support.errors import EmptySpaceError, FamilyError, RecordingError, UsageError
+from autogemm.support.resources import data_folder
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import (
     ListedTarget,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from autogemm.device import Device
-from autogemm.device_catalogue import find_device
-from autogemm.occupancy import Limiter, Occupancy, occupancy
+from autogemm.catalogue.gpus import find_device
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.occupancy import Limiter, Occupancy, occupancy
 
 # NVIDIA's own calculator, from a CUDA toolkit where there is one. Reads lines of
 # "arch threads_per_sm registers_per_sm smem_per_sm smem_optin reserved registers threads smem",

@@ -8,14 +8,15 @@ import pytest
 from export_samples import SPLIT_YAML, split_family, stored_kernel
 from store_samples import H100, SPEC
 
-from autogemm.codegen import export_cuda, render
-from autogemm.config import Config
-from autogemm.errors import FamilyError, UsageError
-from autogemm.outcome import Finals, FinalsEntry, Provenance
-from autogemm.problem import Problem
+from autogemm.codegen import render
+from autogemm.codegen.export import export_cuda
+from autogemm.model.config import Config
+from autogemm.model.outcome import Finals, FinalsEntry, Provenance
+from autogemm.model.problem import Problem
 from autogemm.space import Family, broken_constraints, launch_plan, load_family, snapped
 from autogemm.store import DecidedRow
-from autogemm.tuning.warm import warm_starts
+from autogemm.support.errors import FamilyError, UsageError
+from autogemm.tuning.loop.warm import warm_starts
 
 PROBLEM = Problem(64, 64, 64)
 OLD = Config.of("split", {"BM": 16, "VEC": 4})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from autogemm.resources import data_folder
+from autogemm.support.resources import data_folder
 
 ROOT = Path(__file__).parents[2]
 DATA_FOLDERS = ("templates", "search_spaces", "db/migrations", "db/recordings")
@@ -62,7 +62,9 @@ def test_wheel_holds_every_data_file(installed: Path) -> None:
     assert package.is_relative_to(installed.parent)
     assert files_below(ROOT / "autogemm") <= files_below(package)
     for name in DATA_FOLDERS:
-        program = f"from autogemm.resources import data_folder; print(data_folder({name!r}))"
+        program = (
+            f"from autogemm.support.resources import data_folder; print(data_folder({name!r}))"
+        )
         folder = Path(installed_python(installed, program))
         assert folder.is_relative_to(package)
         assert files_below(folder) == files_below(ROOT / name)

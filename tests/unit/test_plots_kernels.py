@@ -12,12 +12,12 @@ from click.testing import CliRunner, Result
 from store_samples import H100, SPEC, T4, entry, fill, finals, new_store, ok, source
 from test_plots_runs import words
 
-from autogemm.analysis import compare
-from autogemm.analysis.roofs import roofs
 from autogemm.cli import main
-from autogemm.errors import NotFoundError
-from autogemm.outcome import Provenance
+from autogemm.insight.analysis import compare
+from autogemm.insight.analysis.gpu_roofs import roofs
+from autogemm.model.outcome import Provenance
 from autogemm.store import BestQuery, RunState, Store
+from autogemm.support.errors import NotFoundError
 
 
 @pytest.fixture

@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner, Result
 from store_samples import H100, SPEC, failed, fill, new_store, ok
 
-from autogemm.analysis import grid, importance, read_run
-from autogemm.analysis.trials import RunTrials
 from autogemm.cli import main
-from autogemm.config import Config
-from autogemm.errors import NotFoundError, UsageError
-from autogemm.outcome import Measurement, Objective, Outcome, Provenance, Status
+from autogemm.insight.analysis import grid, importance, read_run
+from autogemm.insight.analysis.trials import RunTrials
+from autogemm.model.config import Config
+from autogemm.model.outcome import Measurement, Objective, Outcome, Provenance, Status
 from autogemm.search.importance import parameter_importance
 from autogemm.store import BestQuery, RunRow, RunState, Store
+from autogemm.support.errors import NotFoundError, UsageError
 
 KINDS = ("history", "distribution", "importance", "heatmap")
 

@@ -10,20 +10,20 @@ from bench_samples import PROFILE
 from click.testing import CliRunner, Result
 from store_samples import SPEC
 
+from autogemm.catalogue.ladder import find_rung
 from autogemm.cli import main
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.dtypes import DType
-from autogemm.errors import ProfileError
-from autogemm.ladder import find_rung
-from autogemm.outcome import Outcome, Status
-from autogemm.problem import Problem
-from autogemm.profile import Profile
-from autogemm.profiling import Finding, findings, parse_page
-from autogemm.profiling import counters as names
-from autogemm.profiling.counters import KEPT, stalls
+from autogemm.insight.profiling import Finding, findings, parse_page
+from autogemm.insight.profiling import counters as names
+from autogemm.insight.profiling.counters import KEPT, stalls
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.outcome import Outcome, Status
+from autogemm.model.problem import Problem
+from autogemm.model.profile import Profile
 from autogemm.space import load_family
 from autogemm.store import open_store
+from autogemm.support.errors import ProfileError
 
 PAGES = Path(__file__).parents[1] / "pages"
 TILED = ("--from", str(PAGES / "tiled_1024.csv"), "--gpu", "h100")

@@ -1,5 +1,5 @@
 from autogemm.compile.ptxas_log import first_error, parse_resources
-from autogemm.kernel import Resources
+from autogemm.model.kernel import Resources
 
 # As NVRTC 12.9 prints it for sm_80: two kernels that call one function, which is not inlined.
 LOG = """\

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fake_target import PROBLEM, tiny_family, tiny_recording
 
-from autogemm.errors import RecordingError
-from autogemm.targets.recorded import format as recording_format
+from autogemm.formats import recording as recording_format
+from autogemm.support.errors import RecordingError
 from autogemm.targets.recorded import read_recording, write_recording
 
 

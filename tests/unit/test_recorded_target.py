@@ -7,12 +7,12 @@ import pytest
 from fake_target import BEST, PROBLEM, time_us, tiny_family, tiny_recording, tiny_space
 
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.errors import NotFoundError, RecordingError, UsageError
-from autogemm.kernel import Candidate
-from autogemm.outcome import CacheState, Provenance, Status
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import CacheState, Provenance, Status
+from autogemm.model.problem import Problem
 from autogemm.space import Family, launch_plan
+from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import (
     RecordedTarget,

@@ -14,8 +14,8 @@ from report_samples import PARAMETERS, many_trials
 from store_samples import H100, fill, new_store
 from waiting import PATIENCE_S
 
-from autogemm.analysis import RunTrials
-from autogemm.explain import Missing
+from autogemm.insight.analysis import RunTrials
+from autogemm.insight.explain import Missing
 
 pytest.importorskip("plotly", reason="Plotly is not installed")
 pytest.importorskip("pygments", reason="Pygments is not installed")
@@ -29,8 +29,8 @@ from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
-from autogemm.report import bench_report, database_report, render_page  # noqa: E402
-from autogemm.report.run import run_page  # noqa: E402
+from autogemm.insight.report import bench_report, database_report, render_page  # noqa: E402
+from autogemm.insight.report.run import run_page  # noqa: E402
 from autogemm.store import BestQuery  # noqa: E402
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")

@@ -10,17 +10,17 @@ from click.testing import CliRunner, Result
 from store_samples import fill, new_store, source
 from test_report_run import Texts, data_of
 
-from autogemm.analysis import compare
 from autogemm.cli import main
-from autogemm.outcome import Provenance
-from autogemm.problem import Problem
-from autogemm.profiling.counters import OCCUPANCY, POSSIBLE_OCCUPANCY
+from autogemm.insight.analysis import compare
+from autogemm.insight.profiling.counters import OCCUPANCY, POSSIBLE_OCCUPANCY
+from autogemm.model.outcome import Provenance
+from autogemm.model.problem import Problem
 from autogemm.store import BestQuery, Store
 
 pytest.importorskip("plotly", reason="Plotly is not installed")
 pytest.importorskip("pygments", reason="Pygments is not installed")
 
-from autogemm.report.kernel_words import bench_words, limits_of_kernels, losses
+from autogemm.insight.report.kernel_words import bench_words, limits_of_kernels, losses
 
 
 @pytest.fixture

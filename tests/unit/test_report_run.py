@@ -12,18 +12,18 @@ from click.testing import CliRunner, Result
 from report_samples import many_trials
 from store_samples import H100, SPEC, fill, new_store
 
-from autogemm.analysis import RunTrials
 from autogemm.cli import main
-from autogemm.explain import Missing
-from autogemm.outcome import Provenance
+from autogemm.insight.analysis import RunTrials
+from autogemm.insight.explain import Missing
+from autogemm.model.outcome import Provenance
 from autogemm.store import BestQuery
 
 pytest.importorskip("plotly", reason="Plotly is not installed")
 pytest.importorskip("pygments", reason="Pygments is not installed")
 
-from autogemm.report import render_page
-from autogemm.report.run import run_page, run_report
-from autogemm.report.words import advice, outcome_words
+from autogemm.insight.report import render_page
+from autogemm.insight.report.run import run_page, run_report
+from autogemm.insight.report.words import advice, outcome_words
 
 HOSTILE = "<script>document.title='taken'</script></script><!--"
 
@@ -210,7 +210,7 @@ def test_a_family_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogemm.report.needs.find_spec", lambda name: None)
+    monkeypatch.setattr("autogemm.insight.report.needs.find_spec", lambda name: None)
     result = report(tmp_path / "a.html")
     assert result.exit_code == 2
     assert "reports need plotly and pygments: pip install 'autogemm[report]'" in result.stderr

@@ -11,10 +11,10 @@ import pytest
 from runtime_fakes import FakeCompiler, FakeDriver, HostArray, OtherArray, driver
 
 import autogemm
-from autogemm.errors import UsageError
-from autogemm.problem import Problem
+from autogemm.model.problem import Problem
 from autogemm.runtime import calling, plans
 from autogemm.runtime.arrays import LIBRARIES, library_of
+from autogemm.support.errors import UsageError
 
 __all__ = ["driver"]
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from autogemm.dtypes import DType
-from autogemm.errors import UsageError
-from autogemm.problem import Layout
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout
 from autogemm.runtime.operands import Call, Strided, call_for, product_shape
+from autogemm.support.errors import UsageError
 
 
 def strided(name: str, array: Any) -> Strided:

@@ -6,9 +6,9 @@ import pytest
 
 import autogemm
 import autogemm.tuning.choice
-from autogemm.errors import NotFoundError, UsageError
-from autogemm.outcome import Provenance
-from autogemm.problem import Layout, Problem
+from autogemm.model.outcome import Provenance
+from autogemm.model.problem import Layout, Problem
+from autogemm.support.errors import NotFoundError, UsageError
 
 
 def test_tune_and_best_return_values(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from runtime_fakes import FakeDriver
 
-from autogemm.dtypes import Element
-from autogemm.kernel import TensorMap
-from autogemm.problem import Problem
+from autogemm.model.dtypes import Element
+from autogemm.model.kernel import TensorMap
+from autogemm.model.problem import Problem
 from autogemm.runtime import plans
 from autogemm.runtime.operands import Call
 from autogemm.runtime.plans import Card, Kernel, Plan

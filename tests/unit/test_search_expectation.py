@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
 
-from autogemm.config import Config
+from autogemm.model.config import Config
 from autogemm.search import Search
 from autogemm.search.enumerated import EXPECTED_TIME, UnitFeatures
 from autogemm.search.model import fitted_slope

@@ -39,7 +39,7 @@ import json, math, resource, sys, time
 from pathlib import Path
 from fake_search_space import ok
 from store_samples import H100
-from autogemm.problem import Problem
+from autogemm.model.problem import Problem
 from autogemm.search.study import Search
 from autogemm.space import build_space, load_family
 

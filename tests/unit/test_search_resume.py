@@ -10,11 +10,11 @@ import optuna
 import pytest
 from fake_search_space import TILES, GridSpace, failed, ok, tiles, tiles_time_us
 
-from autogemm.errors import StoreError
-from autogemm.outcome import Outcome
+from autogemm.model.outcome import Outcome
 from autogemm.search import Search
 from autogemm.search.enumerated import fingerprint
 from autogemm.search.storage import StudyMirror
+from autogemm.support.errors import StoreError
 
 
 def outcome_of(index: int, space: GridSpace) -> Outcome:

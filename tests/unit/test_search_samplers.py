@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from optuna.samplers import RandomSampler
 
-from autogemm.config import Config
-from autogemm.errors import UsageError
-from autogemm.outcome import Measurement, Outcome, Provenance, Status
+from autogemm.model.config import Config
+from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
 from autogemm.search import SAMPLERS, Search, stock
+from autogemm.support.errors import UsageError
 
 NEEDS_TORCH = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None, reason="Optuna's Gaussian process needs torch"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
 
-from autogemm.config import Config
+from autogemm.model.config import Config
 from autogemm.search import Search, surrogate
 from autogemm.search.enumerated import UnitFeatures
 from autogemm.search.gp import Kernel, Posterior, fit

@@ -13,11 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from space_families import SMALL, write_family
 
-from autogemm.config import Config, Value
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.errors import EmptySpaceError, FamilyError, UsageError
-from autogemm.problem import Layout, Problem
+from autogemm.catalogue.gpus import find_device
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import (
     Family,
     Space,
@@ -27,6 +26,7 @@ from autogemm.space import (
     list_families,
     load_family,
 )
+from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError
 
 H100 = find_device("h100")
 PROBLEM = Problem.of_size("100x200x300")

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 from space_families import SMALL, write_family
 
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
-from autogemm.errors import FamilyError, NotFoundError, UsageError
-from autogemm.kernel import Launch
-from autogemm.problem import Problem
+from autogemm.catalogue.gpus import find_device
+from autogemm.model.config import Config
+from autogemm.model.kernel import Launch
+from autogemm.model.problem import Problem
 from autogemm.space import (
     Family,
     broken_constraints,
@@ -21,6 +20,7 @@ from autogemm.space import (
     load_family,
     parse_fix,
 )
+from autogemm.support.errors import FamilyError, NotFoundError, UsageError
 
 H100 = find_device("h100")
 PROBLEM = Problem.of_size("100x200x300")

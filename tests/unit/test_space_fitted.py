@@ -2,9 +2,9 @@
 
 import pytest
 
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
-from autogemm.problem import Layout, Problem
+from autogemm.catalogue.gpus import find_device
+from autogemm.model.config import Config
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, default_families, fitted, load_family, snapped
 
 H100 = find_device("h100")

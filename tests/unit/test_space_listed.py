@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from fake_target import PROBLEM, tiny_family, tiny_space
 
-from autogemm.config import Value
-from autogemm.device_catalogue import find_device
-from autogemm.errors import EmptySpaceError, UsageError
+from autogemm.catalogue.gpus import find_device
+from autogemm.model.config import Value
 from autogemm.space import Family, listed_space
+from autogemm.support.errors import EmptySpaceError, UsageError
 
 
 @pytest.fixture

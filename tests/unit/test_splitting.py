@@ -16,22 +16,22 @@ from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 from store_samples import SPEC, entry, finals, ok
 
-from autogemm.benchmark import KernelKind
+from autogemm.catalogue.gpus import find_device, roof_of
 from autogemm.cli import main
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device, roof_of
-from autogemm.dtypes import DType
-from autogemm.explain import Missing, Request, Times, Tools, explain
-from autogemm.explain.explanation import Timing
-from autogemm.explain.intensity import intensity
-from autogemm.outcome import Provenance
-from autogemm.problem import Problem
+from autogemm.insight.explain import Missing, Request, Times, Tools, explain
+from autogemm.insight.explain.explanation import Timing
+from autogemm.insight.explain.intensity import intensity
+from autogemm.model.benchmark import KernelKind
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.outcome import Provenance
+from autogemm.model.problem import Problem
+from autogemm.model.splitting import PARAMETER, Splitting, splitting_of
 from autogemm.space import list_families, load_family
 from autogemm.space.family import Searched
-from autogemm.splitting import PARAMETER, Splitting, splitting_of
 from autogemm.store import RunState, open_store
-from autogemm.tuning.verifying import CaseResult, Check
+from autogemm.verify.verifying import CaseResult, Check
 
 H100 = find_device("h100")
 PROBLEM = Problem(1024, 1024, 1024)

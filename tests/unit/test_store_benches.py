@@ -8,8 +8,8 @@ from bench_samples import CEILINGS, PROFILE, SPEC, entries, fill_bench
 from store_samples import H100, T4, new_store, ok, source
 from store_samples import SPEC as RUN
 
-from autogemm.errors import NotFoundError
 from autogemm.store import Store
+from autogemm.support.errors import NotFoundError
 
 
 @pytest.fixture

@@ -20,10 +20,10 @@ from store_samples import (
     source,
 )
 
-from autogemm.errors import NotFoundError, UsageError
-from autogemm.outcome import CacheState, Provenance, Status
-from autogemm.problem import Layout, Problem
+from autogemm.model.outcome import CacheState, Provenance, Status
+from autogemm.model.problem import Layout, Problem
 from autogemm.store import BestQuery, RunState, Store
+from autogemm.support.errors import NotFoundError, UsageError
 
 
 @pytest.fixture

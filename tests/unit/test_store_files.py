@@ -21,13 +21,13 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine
 from store_samples import SPEC, fill, new_store, ok, source
 
-import autogemm.store.schema
-from autogemm.errors import NotFoundError, StoreError
-from autogemm.outcome import Fill
-from autogemm.resources import data_folder
+import autogemm.store.connection.schema
+from autogemm.model.outcome import Fill
 from autogemm.store import BestQuery, Store, database_place, open_store
-from autogemm.store.models import Base
-from autogemm.store.schema import SCHEMA_REVISION, VERSION_TABLE
+from autogemm.store.connection.schema import SCHEMA_REVISION, VERSION_TABLE
+from autogemm.store.tables.models import Base
+from autogemm.support.errors import NotFoundError, StoreError
+from autogemm.support.resources import data_folder
 
 # How long to wait for another process's lock.
 IMPATIENT_S = 0.1
@@ -139,7 +139,7 @@ def test_migrations_are_found_wherever_the_package_is_installed(
 ) -> None:
     installed = tmp_path / "100% site-packages" / "migrations"
     shutil.copytree(data_folder("db/migrations"), installed)
-    monkeypatch.setattr(autogemm.store.schema, "data_folder", lambda name: installed)
+    monkeypatch.setattr(autogemm.store.connection.schema, "data_folder", lambda name: installed)
     with open_store(str(tmp_path / "a.db")) as store:
         assert store.runs() == []
 
@@ -152,7 +152,7 @@ def test_a_failed_migration_leaves_an_empty_database(
     (first,) = (broken / "versions").glob("0001*.py")
     first.write_text(first.read_text().replace("def downgrade", "    raise OSError\n\n\ndef x"))
     with monkeypatch.context() as patched:
-        patched.setattr(autogemm.store.schema, "data_folder", lambda name: broken)
+        patched.setattr(autogemm.store.connection.schema, "data_folder", lambda name: broken)
         with pytest.raises(OSError):
             open_store(str(tmp_path / "a.db"))
     with open_store(str(tmp_path / "a.db")) as store:

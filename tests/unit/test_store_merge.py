@@ -15,15 +15,15 @@ from postgres_server import PostgresServer
 from sqlalchemy import create_engine
 from store_samples import SPEC, config, entry, fill, finals, new_store, ok, source
 
-from autogemm.certificate import Certificate, Check, Verdict
 from autogemm.cli import main
-from autogemm.outcome import Disqualified, Status
-from autogemm.problem import Problem
-from autogemm.resources import data_folder
+from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.model.outcome import Disqualified, Status
+from autogemm.model.problem import Problem
 from autogemm.store import RunState, Store, open_store
-from autogemm.store.bench_models import BenchRecord
-from autogemm.store.convert import spec_columns
-from autogemm.store.identity import IDENTITY, identity
+from autogemm.store.tables.bench_models import BenchRecord
+from autogemm.store.tables.convert import spec_columns
+from autogemm.store.tables.identity import IDENTITY, identity
+from autogemm.support.resources import data_folder
 
 
 def merge(other: str, db: str) -> Result:

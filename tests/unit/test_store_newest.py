@@ -19,8 +19,8 @@ from store_samples import (
     source,
 )
 
-from autogemm.certificate import Certificate, Check, Verdict
-from autogemm.outcome import Finals, Outcome
+from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.model.outcome import Finals, Outcome
 from autogemm.store import RunSpec, Store
 
 OLDER = replace(SPEC, environment=replace(ENVIRONMENT, driver="1.0"))

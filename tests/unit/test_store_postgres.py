@@ -15,13 +15,13 @@ from postgres_server import PostgresServer
 from sqlalchemy import create_engine, inspect
 from store_samples import SPEC, fill, new_store, ok, source
 
-import autogemm.store.writing
+import autogemm.store.tables.writing
 from autogemm.cli import main
-from autogemm.errors import NotFoundError, StoreError, StoreLockedError
-from autogemm.resources import data_folder
 from autogemm.store import Store, open_store
-from autogemm.store.models import Base
-from autogemm.store.schema import SCHEMA_REVISION, VERSION_TABLE
+from autogemm.store.connection.schema import SCHEMA_REVISION, VERSION_TABLE
+from autogemm.store.tables.models import Base
+from autogemm.support.errors import NotFoundError, StoreError, StoreLockedError
+from autogemm.support.resources import data_folder
 
 # How long to wait for another process's lock.
 IMPATIENT_S = 0.1
@@ -102,8 +102,8 @@ def test_what_another_machine_writes_is_not_resumed(
 ) -> None:
     there = open_store(postgres_url)
     run_id = there.begin_run(SPEC)
-    monkeypatch.setattr(autogemm.store.writing, "this_process", lambda: "elsewhere:1")
-    monkeypatch.setattr(autogemm.store.writing.socket, "gethostname", lambda: "elsewhere")
+    monkeypatch.setattr(autogemm.store.tables.writing, "this_process", lambda: "elsewhere:1")
+    monkeypatch.setattr(autogemm.store.tables.writing.socket, "gethostname", lambda: "elsewhere")
     with open_store(postgres_url) as here:
         assert here.find_unfinished_run(SPEC) is None
         with pytest.raises(StoreError, match="another process has just gone on with run 1"):

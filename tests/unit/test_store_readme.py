@@ -10,7 +10,7 @@ import pytest
 from bench_samples import fill_bench
 from store_samples import fill, new_store
 
-from autogemm.store.models import Base
+from autogemm.store.tables.models import Base
 
 README = Path(__file__).parents[2] / "db" / "README.md"
 QUERIES = re.findall(r"^```sql\n(.*?)^```", README.read_text(), flags=re.DOTALL | re.MULTILINE)

@@ -26,11 +26,18 @@ from store_samples import (
     source,
 )
 
-from autogemm.config import Config
-from autogemm.errors import NotFoundError, StoreError
-from autogemm.outcome import CacheState, Environment, Outcome, Provenance, Status, Verification
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.outcome import (
+    CacheState,
+    Environment,
+    Outcome,
+    Provenance,
+    Status,
+    Verification,
+)
+from autogemm.model.problem import Layout, Problem
 from autogemm.store import RunSpec, RunState, Store
+from autogemm.support.errors import NotFoundError, StoreError
 
 
 @pytest.fixture

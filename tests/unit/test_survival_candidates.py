@@ -15,15 +15,15 @@ from fake_target import (
 )
 
 import autogemm.tuning.tuner
-from autogemm.config import Config
-from autogemm.errors import (
+from autogemm.model.config import Config
+from autogemm.model.kernel import CompiledKernel, KernelSource
+from autogemm.model.outcome import Status
+from autogemm.store import RunState, Store, open_store
+from autogemm.support.errors import (
     CompilerDiedError,
     CompileTimeoutError,
     KernelCompileError,
 )
-from autogemm.kernel import CompiledKernel, KernelSource
-from autogemm.outcome import Status
-from autogemm.store import RunState, Store, open_store
 from autogemm.tuning import TuneRequest, tune
 
 # One config among the 32; its twin, which differs in ECHO, renders the same text.
@@ -93,7 +93,7 @@ def test_a_compiler_that_fails_costs_one_kernel(
 def test_a_compiler_that_never_answers_costs_one_kernel(
     request_all: TuneRequest, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogemm.tuning.judging.COMPILE_DEADLINE_S", 0.3)
+    monkeypatch.setattr("autogemm.tuning.loop.judging.COMPILE_DEADLINE_S", 0.3)
     result = tune(request_all, FakeTarget(), FailingCompiler(None), store)
     assert result.counts == {Status.OK: NUM_LEGAL - 2, Status.COMPILE_TIMEOUT: 2}
 

@@ -13,12 +13,12 @@ from fake_target import PROBLEM, FakeCompiler, FakeTarget, tiny_family
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-import autogemm.tuning.ledger
-from autogemm.errors import StoreError
-from autogemm.kernel import Candidate
-from autogemm.outcome import Outcome
+import autogemm.tuning.loop.ledger
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Outcome
 from autogemm.search.storage import close_storage, open_storage
 from autogemm.store import Store, open_store
+from autogemm.support.errors import StoreError
 from autogemm.tuning import Event, SearchStarted, TrialDone, TuneRequest, TuneResult, tune
 
 NUM_TRIALS = 12
@@ -104,7 +104,7 @@ def test_each_connection_waits_longer_than_half_a_minute(path: Path) -> None:
 def test_a_lock_that_stays_ends_the_run_which_resumes(
     path: Path, request_some: TuneRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(autogemm.tuning.ledger, "LOCK_PATIENCE_S", 0.3)
+    monkeypatch.setattr(autogemm.tuning.loop.ledger, "LOCK_PATIENCE_S", 0.3)
 
     locks: list[sqlite3.Connection] = []
 

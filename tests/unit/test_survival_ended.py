@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from autogemm.child_process import child_environment
+from autogemm.support.child_process import child_environment
 
 HERE = Path(__file__).parent
 # --fix BM=32 leaves three tiles, two unrollings, and two values of a parameter without effect.

@@ -11,7 +11,9 @@ from autogemm.codegen.environment import environment
 from autogemm.resources import data_folder
 
 TEMPLATES = data_folder("templates")
-KERNELS = sorted(TEMPLATES.glob("*.cu.jinja"))
+# Of the families, and those between which gemm_wgmma chooses.
+CHOSEN = sorted(TEMPLATES.glob("gemm_wgmma/*.cu.jinja"))
+KERNELS = [*sorted(TEMPLATES.glob("*.cu.jinja")), *CHOSEN]
 PARTS = sorted((TEMPLATES / "parts").rglob("*.jinja"))
 ROLES = {"ptx", "load", "mma", "pipeline", "schedule", "epilogue"}
 # What no text of a {% set %} may hold: it would be C that is put together piece by piece.
@@ -58,7 +60,7 @@ def given_all_names(text: str) -> list[str]:
     for node in parsed(text).find_all((nodes.Import, nodes.FromImport, nodes.Include)):
         name = node.template.value if isinstance(node.template, nodes.Const) else "?"
         if isinstance(node, nodes.Include):
-            if free_names((TEMPLATES / name).read_text()):
+            if TEMPLATES / name not in CHOSEN and free_names((TEMPLATES / name).read_text()):
                 faults.append(f"include of {name}, which reads variables")
         elif node.with_context:
             faults.append(f"import of {name} with context")

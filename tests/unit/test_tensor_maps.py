@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from space_families import SMALL, write_family
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType, Element
-from autogemm.errors import EmptySpaceError, FamilyError
-from autogemm.kernel import TensorMap
-from autogemm.problem import Layout, Problem
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.kernel import TensorMap
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import broken_constraints, build_space, launch_plan, load_family
+from autogemm.support.errors import EmptySpaceError, FamilyError
 
 MAPS = """tensor_maps:
   - {name: map_a, matrix: A, box: [8, BM], swizzle: 16 * columns}
@@ -125,9 +125,9 @@ def test_a_family_for_90a_is_for_no_other_architecture(tmp_path: Path) -> None:
 
 def test_its_template_says_so_too(tmp_path: Path) -> None:
     folder = write_family(tmp_path / "mine", HOPPER)
-    with pytest.raises(FamilyError, match=r"a family for 90a includes parts/sm_90a\.cu\.jinja"):
+    with pytest.raises(FamilyError, match=r"a family for 90a includes parts/ptx/sm_90a\.cu\.jinja"):
         render(load_family(folder), config_of(), Problem(64, 64, 64))
     template = folder / "mine.cu.jinja"
-    template.write_text('{% include "parts/sm_90a.cu.jinja" %}\n')
+    template.write_text('{% include "parts/ptx/sm_90a.cu.jinja" %}\n')
     source = render(load_family(folder), config_of(), Problem(64, 64, 64))
     assert source.arch_suffix == "a"

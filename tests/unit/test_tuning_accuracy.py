@@ -28,10 +28,10 @@ import autogemm.compile
 import autogemm.tuning
 import autogemm.tuning.tuner
 from autogemm.cli import main
-from autogemm.errors import CertificationError, UsageError
-from autogemm.outcome import Finals, Outcome, Status, Verification
+from autogemm.model.outcome import Finals, Outcome, Status, Verification
 from autogemm.search import Proposal, Search
 from autogemm.store import Store, open_store
+from autogemm.support.errors import CertificationError, UsageError
 from autogemm.targets.recorded import RecordedTarget, write_recording
 from autogemm.tuning import Chosen, TuneRequest, tune
 

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from autogemm.device_catalogue import find_device
-from autogemm.errors import NotFoundError
+from autogemm.catalogue.gpus import find_device
+from autogemm.support.errors import NotFoundError
 from autogemm.tuning import choice, choose_target
 
 H100 = find_device("h100")

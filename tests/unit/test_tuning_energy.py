@@ -27,11 +27,11 @@ from fake_target import (
 import autogemm.compile
 import autogemm.tuning
 import autogemm.tuning.tuner
-from autogemm.certificate import Check, Verdict
 from autogemm.cli import main
-from autogemm.errors import UsageError
-from autogemm.outcome import CacheState, Objective
+from autogemm.model.certificate import Check, Verdict
+from autogemm.model.outcome import CacheState, Objective
 from autogemm.store import Store, open_store
+from autogemm.support.errors import UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import RecordedTarget, write_recording
 from autogemm.tuning import Certifier, Chosen, TuneRequest, tune

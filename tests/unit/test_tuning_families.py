@@ -26,14 +26,14 @@ import autogemm.space
 import autogemm.space.loading
 import autogemm.tuning
 import autogemm.tuning.tuner
-from autogemm.certificate import Check, Verdict
 from autogemm.cli import main
-from autogemm.config import Config
-from autogemm.errors import EmptySpaceError, FamilyError, UsageError
-from autogemm.outcome import Status
-from autogemm.problem import Problem
+from autogemm.model.certificate import Check, Verdict
+from autogemm.model.config import Config
+from autogemm.model.outcome import Status
+from autogemm.model.problem import Problem
 from autogemm.space import Family, Searched, default_families, list_families, load_family
 from autogemm.store import BestQuery, Store, open_store
+from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError
 from autogemm.targets.recorded import RecordedTarget, write_recording
 from autogemm.tuning import Certifier, Chosen, Event, SearchStarted, TuneRequest, tune
 

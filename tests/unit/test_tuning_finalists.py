@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from autogemm.config import Config
-from autogemm.errors import KernelCompileError
-from autogemm.outcome import Measurement, Outcome, Provenance, Status
-from autogemm.tuning.deciding import finalists
+from autogemm.model.config import Config
+from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
+from autogemm.support.errors import KernelCompileError
+from autogemm.tuning.finals.deciding import finalists
 
 
 class Maker:

@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
-from autogemm.config import Config
-from autogemm.outcome import Measurement, Objective, Outcome, Provenance, Status
+from autogemm.model.config import Config
+from autogemm.model.outcome import Measurement, Objective, Outcome, Provenance, Status
 from autogemm.search import Proposal
-from autogemm.tuning.joint import HOPELESS_RATIO, OPENING, VISIT_EVERY, JointSearch, opening_for
+from autogemm.tuning.loop.joint import (
+    HOPELESS_RATIO,
+    OPENING,
+    VISIT_EVERY,
+    JointSearch,
+    opening_for,
+)
 
 
 @dataclass

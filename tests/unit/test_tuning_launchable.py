@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from autogemm.device_catalogue import find_device
-from autogemm.kernel import CompiledKernel, Launch, LaunchPlan, Resources
-from autogemm.tuning.launchable import why_not_launchable
+from autogemm.catalogue.gpus import find_device
+from autogemm.model.kernel import CompiledKernel, Launch, LaunchPlan, Resources
+from autogemm.tuning.loop.launchable import why_not_launchable
 
 H100 = find_device("h100")
 

@@ -22,16 +22,16 @@ from fake_target import (
 from waiting import PATIENCE_S, wait_until
 
 import autogemm.tuning.tuner
-from autogemm.config import Config
-from autogemm.errors import DeviceError
-from autogemm.kernel import Candidate, CompiledKernel, KernelSource
-from autogemm.outcome import Outcome, Status
+from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
+from autogemm.model.outcome import Outcome, Status
 from autogemm.search import Proposal, Search
 from autogemm.space import Space
 from autogemm.store import Store, open_store
+from autogemm.support.errors import DeviceError
 from autogemm.tuning import Event, TrialDone, TuneRequest, tune
-from autogemm.tuning.card import DEPTH
-from autogemm.tuning.pipeline import FIRST_AHEAD
+from autogemm.tuning.loop.gpu_queue import DEPTH
+from autogemm.tuning.loop.pipeline import FIRST_AHEAD
 
 
 @pytest.fixture(autouse=True)

@@ -9,13 +9,20 @@ import pytest
 from store_samples import H100
 
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan, Resources
-from autogemm.problem import Layout, Problem
-from autogemm.resources import data_folder
+from autogemm.model.config import Config
+from autogemm.model.kernel import (
+    Candidate,
+    CompiledKernel,
+    KernelSource,
+    Launch,
+    LaunchPlan,
+    Resources,
+)
+from autogemm.model.problem import Layout, Problem
 from autogemm.space import launch_plan, load_family
+from autogemm.support.resources import data_folder
 from autogemm.targets.recorded import Recording, read_recording
-from autogemm.tuning.pruning import (
+from autogemm.tuning.loop.pruning import (
     MAX_SPILL_BYTES,
     least_time_us,
     runs_on_fp32_cores,

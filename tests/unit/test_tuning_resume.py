@@ -17,10 +17,10 @@ import pytest
 from fake_target import NUM_LEGAL, PROBLEM, FakeCompiler, FakeTarget, Fault, tiny_family
 from waiting import PATIENCE_S, wait_until
 
-from autogemm.config import Config
-from autogemm.errors import DeviceError
-from autogemm.outcome import Outcome
+from autogemm.model.config import Config
+from autogemm.model.outcome import Outcome
 from autogemm.store import RunState, Store, open_store
+from autogemm.support.errors import DeviceError
 from autogemm.tuning import TuneRequest, TuneResult, tune
 
 HERE = Path(__file__).parent

@@ -22,16 +22,16 @@ from fake_target import (
 )
 
 import autogemm.tuning.tuner
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.errors import (
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import CacheState, Fill, Provenance, Status, StopRule
+from autogemm.model.problem import Problem
+from autogemm.store import RunState, Store, open_store
+from autogemm.support.errors import (
     CompilerMissingError,
     EmptySpaceError,
     UsageError,
 )
-from autogemm.outcome import CacheState, Fill, Provenance, Status, StopRule
-from autogemm.problem import Problem
-from autogemm.store import RunState, Store, open_store
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import RecordedTarget, write_recording
 from autogemm.tuning import (
@@ -44,7 +44,7 @@ from autogemm.tuning import (
     TuneResult,
     tune,
 )
-from autogemm.tuning.pipeline import FIRST_AHEAD
+from autogemm.tuning.loop.pipeline import FIRST_AHEAD
 
 
 @pytest.fixture(autouse=True)

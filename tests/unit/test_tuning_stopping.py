@@ -19,11 +19,10 @@ from fake_target import (
 import autogemm.compile
 import autogemm.tuning
 import autogemm.tuning.tuner
-from autogemm.certificate import Check, Verdict
 from autogemm.cli import main
-from autogemm.config import Config
-from autogemm.errors import DeviceError, UsageError
-from autogemm.outcome import (
+from autogemm.model.certificate import Check, Verdict
+from autogemm.model.config import Config
+from autogemm.model.outcome import (
     Finals,
     FinalsEntry,
     Measurement,
@@ -34,9 +33,10 @@ from autogemm.outcome import (
     StopRule,
 )
 from autogemm.store import RunState, Store, open_store
+from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.tuning import Certifier, Chosen, Event, SearchResumed, TuneRequest, TuneResult, tune
-from autogemm.tuning.stopping import PATIENCE, StopRules
+from autogemm.tuning.loop.stopping import PATIENCE, StopRules
 
 
 @pytest.fixture(autouse=True)

@@ -9,14 +9,14 @@ import pytest
 from fake_target import in_memory
 from sized_target import SizedTarget, requests_for, swept
 
-from autogemm.config import Config
-from autogemm.device_catalogue import find_device
+from autogemm.catalogue.gpus import find_device
 from autogemm.dispatch import Snapper, common_table, learn, tuned_sizes
-from autogemm.errors import UsageError
-from autogemm.kernel import Candidate
-from autogemm.outcome import Disqualified, Finals, Provenance, Status
-from autogemm.problem import Layout
+from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Disqualified, Finals, Provenance, Status
+from autogemm.model.problem import Layout
 from autogemm.store import Store, open_store
+from autogemm.support.errors import UsageError
 from autogemm.tuning import tuner
 from autogemm.tuning.sweep import spread_winners
 

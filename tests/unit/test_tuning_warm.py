@@ -10,17 +10,17 @@ from fake_target import FakeCompiler, FakeTarget, in_memory, tiny_family
 from sized_target import SizedTarget
 from store_samples import SPEC
 
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.device_catalogue import find_device
-from autogemm.dtypes import DType
-from autogemm.outcome import Finals, FinalsEntry, Objective, Provenance
-from autogemm.problem import Layout, Problem
-from autogemm.similarity import distance
+from autogemm.catalogue.gpus import find_device
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import Finals, FinalsEntry, Objective, Provenance
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.similarity import distance
 from autogemm.space import Family
 from autogemm.store import DecidedRow, Store, open_store
 from autogemm.tuning import SearchStarted, TuneRequest, TuneResult, tune, tuner
-from autogemm.tuning.warm import warm_starts
+from autogemm.tuning.loop.warm import warm_starts
 
 H100 = find_device("h100")
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from autogemm.catalogue.ladder import find_rung, rungs
 from autogemm.codegen import render
-from autogemm.config import Config
-from autogemm.ladder import find_rung, rungs
-from autogemm.problem import Problem
+from autogemm.model.config import Config
+from autogemm.model.problem import Problem
 from autogemm.space import load_family
 
 ROOT = Path(__file__).parents[2]

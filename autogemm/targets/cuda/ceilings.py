@@ -8,15 +8,15 @@ from importlib.resources import files
 
 import numpy as np
 
-from autogemm.config import Config
-from autogemm.device import Device
-from autogemm.errors import DeviceError
-from autogemm.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
-from autogemm.problem import Layout
-from autogemm.roofline import Ceilings
-from autogemm.targets.cuda.card import Card
-from autogemm.targets.cuda.launching import Arguments, CandidateError, LoadedKernel
-from autogemm.targets.cuda.timing import Method, Stopwatch, warm_up
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
+from autogemm.model.problem import Layout
+from autogemm.support.errors import DeviceError
+from autogemm.targets.cuda.worker.gpu import Card
+from autogemm.targets.cuda.worker.launching import Arguments, CandidateError, LoadedKernel
+from autogemm.targets.cuda.worker.timing import Method, Stopwatch, warm_up
 
 THREADS = 256
 # Of ceilings.cu: operations of one thread in one step.

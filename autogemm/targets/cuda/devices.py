@@ -7,8 +7,8 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-from autogemm.child_process import child_environment
-from autogemm.device import Device
+from autogemm.model.hardware.device import Device
+from autogemm.support.child_process import child_environment
 
 PROBE_DEADLINE_S = 120.0
 INSTALL_CUPY = "CuPy is not installed: pip install 'autogemm[cuda12]'"

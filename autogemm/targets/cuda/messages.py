@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from autogemm.device import Device
-from autogemm.kernel import Candidate, CompiledKernel
-from autogemm.outcome import Disqualified, Environment, Finals, Outcome, Status
-from autogemm.problem import Problem
-from autogemm.roofline import Ceilings
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.kernel import Candidate, CompiledKernel
+from autogemm.model.outcome import Disqualified, Environment, Finals, Outcome, Status
+from autogemm.model.problem import Problem
 from autogemm.targets import MeasureOptions
 from autogemm.targets.racing import Race, Racer
 
@@ -113,7 +113,7 @@ class CeilingsDone:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One of our own errors, by its class name in autogemm.errors; the worker goes on."""
+    """One of our own errors, by its class name in autogemm.support.errors; the worker goes on."""
 
     error: str
     message: str

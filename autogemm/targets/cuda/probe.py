@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from autogemm.device import Device
+from autogemm.model.hardware.device import Device
 
 # cudaDeviceAttr, by Device field; the numbers are the CUDA runtime's stable ABI.
 DEVICE_ATTRIBUTES = {

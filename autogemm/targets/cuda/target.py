@@ -6,14 +6,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import get_args
 
-from autogemm import errors
-from autogemm.certificate import Check
-from autogemm.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
-from autogemm.errors import AutogemmError, DeviceError, UsageError
-from autogemm.kernel import Candidate, CompiledKernel
-from autogemm.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
-from autogemm.problem import Problem
-from autogemm.roofline import Ceilings
+from autogemm.model.certificate import Check
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.kernel import Candidate, CompiledKernel
+from autogemm.model.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
+from autogemm.model.problem import Problem
+from autogemm.support import errors
+from autogemm.support.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
+from autogemm.support.errors import AutogemmError, DeviceError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import (
     Broken,
@@ -35,10 +35,10 @@ from autogemm.targets.cuda.messages import (
     disqualified,
     outcome_without_times,
 )
-from autogemm.targets.cuda.sanitizer import Job, sanitize
+from autogemm.targets.cuda.tools.sanitizer import Job, sanitize
 from autogemm.targets.racing import Race, Racer, rounds_of
 
-CUDA_BACKEND = "autogemm.targets.cuda.backend:CudaBackend"
+CUDA_BACKEND = "autogemm.targets.cuda.worker.backend:CudaBackend"
 
 # Generous: a first start reads CuPy and the CUDA libraries from a cold disk.
 START_DEADLINE_S = 180.0
@@ -146,7 +146,7 @@ class CudaTarget:
         """Time candidates and libraries in turn, in random order, round after round.
 
         ``racers`` were right when measured one by one. ``libraries`` are names of
-        `autogemm.targets.cuda.libraries`; one that is not installed or wrong says so. Raises
+        `autogemm.targets.cuda.libraries.names`; one that is not installed or wrong says so. Raises
         DeviceError when the race breaks off.
         """
         options = self._prepared().options
@@ -279,7 +279,7 @@ class CudaTarget:
         if self._worker is not None:
             self._worker.kill()
         self._worker = ChildProcess(
-            "autogemm.targets.cuda.worker", [self._backend], replies=get_args(Reply)
+            "autogemm.targets.cuda.worker.process", [self._backend], replies=get_args(Reply)
         )
         reply = self._ask_or_fail(Start(self._device_index), START_DEADLINE_S)
         if not isinstance(reply, Started):

@@ -8,9 +8,9 @@ import ctypes
 from functools import cache
 from typing import Any
 
-from autogemm.dtypes import Element
-from autogemm.errors import DeviceError
-from autogemm.kernel import TensorMap
+from autogemm.model.dtypes import Element
+from autogemm.model.kernel import TensorMap
+from autogemm.support.errors import DeviceError
 
 # A CUtensorMap: 128 bytes, aligned to 64.
 _WORDS = ctypes.c_uint64 * 16

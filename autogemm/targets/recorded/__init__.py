@@ -4,25 +4,32 @@ The project's own recordings (:class:`RecordedTarget`), and what others recorded
 Kernel Tuner and T4 files (:class:`ListedTarget`).
 """
 
-from autogemm.targets.recorded.entries import Entry, ListedRecording, listed_of
-from autogemm.targets.recorded.format import (
+from autogemm.formats import (
     SCHEMA_VERSION,
     Baseline,
+    Entry,
+    ListedRecording,
     Recording,
     RecordingSource,
+    is_kernel_tuner_cache,
+    is_t4,
+    kernel_tuner_pieces,
+    listed_of,
+    read_kernel_tuner_cache,
     read_recording,
+    read_t4,
+    t4_pieces,
+    write_kernel_tuner_cache,
     write_recording,
 )
-from autogemm.targets.recorded.kernel_tuner import (
-    is_kernel_tuner_cache,
-    kernel_tuner_pieces,
-    read_kernel_tuner_cache,
-    write_kernel_tuner_cache,
-)
 from autogemm.targets.recorded.listed import ListedTarget, is_listed
-from autogemm.targets.recorded.listing import RecordingInfo, list_recordings
+from autogemm.targets.recorded.listing import (
+    RecordingInfo,
+    list_recordings,
+    recording_folder,
+    recording_paths,
+)
 from autogemm.targets.recorded.spaces import RecordedSpace, open_recorded_space
-from autogemm.targets.recorded.t4 import is_t4, read_t4, t4_pieces
 from autogemm.targets.recorded.target import RecordedTarget
 
 __all__ = [
@@ -46,6 +53,8 @@ __all__ = [
     "read_kernel_tuner_cache",
     "read_recording",
     "read_t4",
+    "recording_folder",
+    "recording_paths",
     "t4_pieces",
     "write_kernel_tuner_cache",
     "write_recording",

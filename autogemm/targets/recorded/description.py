@@ -12,12 +12,20 @@ from typing import Annotated
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from autogemm.config import Value
-from autogemm.errors import FamilyError
-from autogemm.resources import data_folder
-from autogemm.space import Expression, list_families, load_family, parse_expression
-from autogemm.space.family import PROBLEM_NAMES
-from autogemm.space.schema import ExpressionText, FamilyLoader, Identifier, Text
+from autogemm.model.config import Value
+from autogemm.space import (
+    PROBLEM_NAMES,
+    Expression,
+    ExpressionText,
+    FamilyLoader,
+    Identifier,
+    Text,
+    list_families,
+    load_family,
+    parse_expression,
+)
+from autogemm.support.errors import FamilyError
+from autogemm.support.resources import data_folder
 
 SIZES = ("M", "N", "K")
 

@@ -7,11 +7,18 @@ from pathlib import Path
 
 import numpy as np
 
-from autogemm.config import Config, Value
-from autogemm.device import Device
-from autogemm.errors import FamilyError, NotFoundError, UsageError
-from autogemm.kernel import Candidate
-from autogemm.outcome import (
+from autogemm.formats import (
+    Entry,
+    ListedRecording,
+    is_kernel_tuner_cache,
+    is_t4,
+    read_kernel_tuner_cache,
+    read_t4,
+)
+from autogemm.model.config import Config, Value
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import (
     CacheState,
     Environment,
     Finals,
@@ -20,15 +27,20 @@ from autogemm.outcome import (
     Outcome,
     Provenance,
 )
-from autogemm.problem import Problem
-from autogemm.space import Expression, Family, Parameter, Space, listed_space, parse_expression
-from autogemm.space.evaluation import Operand
-from autogemm.space.family import problem_values
+from autogemm.model.problem import Problem
+from autogemm.space import (
+    Expression,
+    Family,
+    Parameter,
+    Space,
+    listed_space,
+    parse_expression,
+    problem_values,
+)
+from autogemm.space.expressions import Operand
+from autogemm.support.errors import FamilyError, NotFoundError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded.description import SIZES, Description, description_for
-from autogemm.targets.recorded.entries import Entry, ListedRecording
-from autogemm.targets.recorded.kernel_tuner import is_kernel_tuner_cache, read_kernel_tuner_cache
-from autogemm.targets.recorded.t4 import is_t4, read_t4
 
 # Any problem will do to see whether a derived quantity can be computed at all.
 ANY_PROBLEM = Problem(64, 64, 64)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from autogemm.resources import data_folder
-from autogemm.targets.recorded.format import FILE_SUFFIX, read_recording
+from autogemm.formats import FILE_SUFFIX, read_recording
+from autogemm.support.resources import data_folder
 from autogemm.targets.recorded.listed import is_listed
 
 

@@ -6,12 +6,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.errors import NotFoundError, RecordingError
-from autogemm.problem import Problem
+from autogemm.formats import FILE_SUFFIX, ListedRecording, listed_of, read_recording
+from autogemm.model.problem import Problem
 from autogemm.space import Space, listed_space
+from autogemm.support.errors import NotFoundError, RecordingError
 from autogemm.targets.recorded.description import Description, description_for
-from autogemm.targets.recorded.entries import ListedRecording, listed_of
-from autogemm.targets.recorded.format import FILE_SUFFIX, read_recording
 from autogemm.targets.recorded.listed import (
     device_named,
     family_of,

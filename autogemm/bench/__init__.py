@@ -1,0 +1,1 @@
+"""Measurements outside of tuning: kernels side by side, search strategies on recordings."""

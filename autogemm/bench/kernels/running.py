@@ -1,0 +1,239 @@
+"""A benchmark: size by size, verified first, then in turn, stored when a size is done."""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+
+from autogemm.bench.kernels.entrants import Entrant, NotForThisError, Prepared, prepared
+from autogemm.catalogue.presets import Size
+from autogemm.compile import Compiler
+from autogemm.model.benchmark import (
+    NOT_STORED,
+    Bench,
+    BenchEntry,
+    BenchSpec,
+    KernelKind,
+    baseline_of,
+)
+from autogemm.model.dtypes import DType
+from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
+from autogemm.model.outcome import Status, Telemetry
+from autogemm.model.problem import Layout, Problem
+from autogemm.store import Store
+from autogemm.support.errors import KernelCompileError
+from autogemm.targets import MeasureOptions, PairedRatio, Raced, Racer, paired_ratio
+from autogemm.targets.cuda import CudaTarget
+
+# A kernel that is a thousand times slower than another must get through its checks.
+DEADLINE_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRequest:
+    """What to time: every entrant on every size, all packed, in one layout and dtype, but for
+    libraries that have another one in their name.
+
+    ``measure`` says how; its deadline is of one kernel.
+    """
+
+    entrants: tuple[Entrant, ...]
+    sizes: tuple[Size, ...]
+    layout: Layout = Layout.NN
+    dtype: DType = DType.F32
+    rounds: int = 20
+    preset: str = ""
+    command: str = ""
+    measure: MeasureOptions = field(default_factory=lambda: MeasureOptions(deadline_s=DEADLINE_S))
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """One for each size."""
+        return tuple(Problem(*size, self.layout, self.dtype) for size in self.sizes)
+
+
+@dataclass(frozen=True, slots=True)
+class SizeDone:
+    """All entries of one size; ``number`` of ``count`` sizes."""
+
+    number: int
+    count: int
+    entries: tuple[BenchEntry, ...]
+
+
+class Listener:
+    """Told how far a benchmark is. Does nothing: override what is of interest."""
+
+    def doing(self, number: int, problem: Problem, kernel: str) -> None:
+        """A kernel is being verified, or (all of them, ``kernel`` empty) timed."""
+
+    def done(self, size: SizeDone) -> None:
+        """A size is done and stored."""
+
+
+def run_bench(
+    request: BenchRequest,
+    target: CudaTarget,
+    compiler: Compiler,
+    store: Store | None,
+    listener: Listener,
+) -> Bench:
+    """Run it; size by size into the store, if there is one.
+
+    What was done before an error or Ctrl-C is stored. Raises UsageError for a size that does not
+    fit the card.
+    """
+    spec = BenchSpec(
+        device=target.device,
+        environment=replace(target.environment, compiler=compiler.version),
+        provenance=target.provenance,
+        command=request.command,
+        preset=request.preset,
+        seed=request.measure.seed,
+        l2=request.measure.l2,
+        fill=request.measure.fill,
+    )
+    started_at = datetime.now(UTC)
+    bench_id = store.begin_bench(spec) if store is not None else NOT_STORED
+    all_entries: list[BenchEntry] = []
+    for number, problem in enumerate(request.problems):
+        size = _Size(request, problem, target, compiler, store)
+        entries = size.run(partial(listener.doing, number, problem))
+        if store is not None:
+            store.record_entries(bench_id, entries, size.sources)
+        all_entries += entries
+        listener.done(SizeDone(number + 1, len(request.sizes), entries))
+    if store is not None:
+        store.finish_bench(bench_id)
+    return Bench(bench_id, spec, started_at, datetime.now(UTC), tuple(all_entries))
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """An entrant's kernel while it is compiled."""
+
+    entrant: Entrant
+    kernel: Prepared
+    compiling: Future[CompiledKernel]
+
+
+class _Size:
+    """Everybody on one problem."""
+
+    def __init__(
+        self,
+        request: BenchRequest,
+        problem: Problem,
+        target: CudaTarget,
+        compiler: Compiler,
+        store: Store | None,
+    ) -> None:
+        self._request, self._problem, self._target = request, problem, target
+        self._compiler, self._store = compiler, store
+        self._candidates: dict[str, Candidate] = {}
+        self._failed: dict[str, BenchEntry] = {}
+
+    @property
+    def sources(self) -> dict[str, KernelSource]:
+        """Of all kernels of ours, by sha256."""
+        return {one.source.sha256: one.source for one in self._candidates.values()}
+
+    def run(self, doing: Callable[[str], None]) -> tuple[BenchEntry, ...]:
+        """Their entries, in the order of the request."""
+        self._target.prepare(self._problem, self._request.measure)
+        ours = [one for one in self._request.entrants if one.kind is not KernelKind.LIBRARY]
+        makings = [making for one in ours if (making := self._started(one)) is not None]
+        racers = []
+        for making in makings:
+            doing(making.entrant.name)
+            racer = self._verified(making)
+            if racer is not None:
+                racers.append(racer)
+        doing("")
+        others = [one.name for one in self._request.entrants if one.kind is KernelKind.LIBRARY]
+        request = self._request
+        race = self._target.race(racers, others, request.rounds, request.measure.seed)
+        raced = {one.name: one for one in race.entries}
+        baseline = raced.get(baseline_of(request.dtype))
+        return tuple(
+            self._failed.get(one.name)
+            or self._entry(one, raced[one.name], baseline, race.telemetry)
+            for one in request.entrants
+        )
+
+    def _started(self, entrant: Entrant) -> _Making | None:
+        """Its kernel on the way, None if it has none."""
+        try:
+            kernel = prepared(entrant, self._problem, self._target.device, self._store)
+        except NotForThisError as error:
+            self._fail(entrant, Status.REJECTED, str(error))
+            return None
+        compiling = self._compiler.submit(kernel.source, self._target.device.sm)
+        return _Making(entrant, kernel, compiling)
+
+    def _verified(self, making: _Making) -> Racer | None:
+        """Ready to race, None if it does not compile or is wrong."""
+        entrant, kernel = making.entrant, making.kernel
+        try:
+            compiled = making.compiling.result()
+        except KernelCompileError as error:
+            self._fail(entrant, Status.COMPILE_FAILED, str(error))
+            return None
+        candidate = Candidate(kernel.source, kernel.plan, compiled)
+        self._candidates[entrant.name] = candidate
+        # Against the baseline, so that a slow one is timed once here.
+        outcome = self._target.measure(candidate, self._target.baseline_us)
+        if outcome.time_us is None:
+            self._fail(entrant, outcome.status, outcome.reason)
+            return None
+        return Racer(entrant.name, candidate, outcome.time_us)
+
+    def _fail(self, entrant: Entrant, status: Status, reason: str) -> None:
+        entry = BenchEntry(entrant.name, entrant.kind, self._problem, status, reason)
+        self._failed[entrant.name] = self._with_kernel(entry)
+
+    def _entry(
+        self, entrant: Entrant, raced: Raced, baseline: Raced | None, telemetry: Telemetry
+    ) -> BenchEntry:
+        ratio = _ratio(baseline, raced, self._request.measure.seed)
+        entry = BenchEntry(
+            kernel=entrant.name,
+            kind=entrant.kind,
+            problem=raced.problem,
+            status=raced.status,
+            reason=raced.reason,
+            library=raced.library,
+            samples_us=raced.samples_us,
+            method=raced.method,
+            launches_per_sample=raced.launches_per_sample,
+            ratio=ratio.ratio if ratio else None,
+            ratio_low=ratio.low if ratio else None,
+            ratio_high=ratio.high if ratio else None,
+            verification=raced.verification,
+            telemetry=telemetry,
+        )
+        return self._with_kernel(entry)
+
+    def _with_kernel(self, entry: BenchEntry) -> BenchEntry:
+        """With what the kernel was made from and uses, where it got so far."""
+        candidate = self._candidates.get(entry.kernel)
+        if candidate is None:
+            return entry
+        used = candidate.compiled.resources if candidate.compiled is not None else ()
+        return replace(
+            entry,
+            config=candidate.config,
+            kernel_sha256=candidate.source.sha256,
+            registers=max((one.registers for one in used), default=None),
+        )
+
+
+def _ratio(baseline: Raced | None, raced: Raced, seed: int) -> PairedRatio | None:
+    """Time of the baseline / own time over the rounds of both; None if one was not timed."""
+    if baseline is None:
+        return None
+    rounds = min(len(baseline.samples_us), len(raced.samples_us))
+    if rounds == 0:
+        return None
+    return paired_ratio(baseline.samples_us[:rounds], raced.samples_us[:rounds], seed)

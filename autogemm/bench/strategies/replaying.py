@@ -1,0 +1,89 @@
+"""One strategy on one recorded space, from the first evaluation to the last."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from autogemm.bench.strategies.plan import Job, is_kernel_tuner
+from autogemm.model.config import Config
+from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
+from autogemm.search import Search
+from autogemm.targets.recorded import RecordedSpace
+
+Floats = npt.NDArray[np.float64]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, eq=False)
+class Replay:
+    """What one job came to. ``fractions[i]`` is best time of the space / best time after i + 1
+    evaluations (0 while nothing worked), ``spent_s[i]`` the recorded seconds until then, of
+    compiling and verifying too if ``includes_compiling``.
+
+    A strategy that ends early, or has seen all configs, keeps its last value.
+    """
+
+    job: Job
+    fractions: Floats
+    spent_s: Floats | None
+    includes_compiling: bool
+    ms_per_proposal: float
+
+
+def replay(job: Job, recorded: RecordedSpace) -> Replay:
+    """Run the job. Raises AutogemmError when Kernel Tuner cannot work on the space."""
+    if is_kernel_tuner(job.strategy):
+        from autogemm.bench.strategies.kernel_tuner import tried
+
+        tries, search_s = tried(job, recorded)
+    else:
+        tries, search_s = _tried(job, recorded)
+    best_us = np.minimum.accumulate(recorded.times_us[tries])
+    missing = (0, job.evaluations - len(tries))
+    spent_s = None
+    if recorded.spent_s is not None:
+        spent_s = np.pad(np.cumsum(recorded.spent_s[tries]), missing, mode="edge")
+    fractions = np.pad(recorded.best_us / best_us, missing, mode="edge")
+    ms_per_proposal = search_s / len(tries) * 1e3
+    return Replay(job, fractions, spent_s, recorded.includes_compiling, ms_per_proposal)
+
+
+def _tried(job: Job, recorded: RecordedSpace) -> tuple[list[int], float]:
+    """Indices of the configs in the order of trying, and the seconds that the search took."""
+    clock = Stopwatch()
+    search = clock.timed(lambda: Search(recorded.space, job.strategy, job.seed))
+    tries: list[int] = []
+    wanted = min(job.evaluations, len(recorded.space))
+    while len(tries) < wanted:
+        room = min(job.batch, wanted - len(tries))
+        asked = [clock.timed(search.ask) for _ in range(room)]
+        for proposal in asked:
+            assert proposal is not None, "there are unseen configs left"
+            tries.append(proposal.index)
+            outcome = _outcome(proposal.config, float(recorded.times_us[proposal.index]))
+            clock.timed(lambda p=proposal, o=outcome: search.tell(p, o))  # type: ignore[misc]
+    return tries, clock.seconds
+
+
+def _outcome(config: Config, time_us: float) -> Outcome:
+    if np.isinf(time_us):
+        return Outcome(config, Status.LAUNCH_FAILED, "failed in the recording")
+    return Outcome(config, Status.OK, measurement=Measurement((time_us,), Provenance.RECORDED))
+
+
+class Stopwatch:
+    """Adds up the time of calls."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def timed(self, call: Callable[[], Result]) -> Result:
+        """The call's result."""
+        began = time.perf_counter()
+        result = call()
+        self.seconds += time.perf_counter() - began
+        return result

@@ -1,0 +1,1 @@
+"""Lists that ship: known GPUs, rungs of the ladder, presets of sizes."""

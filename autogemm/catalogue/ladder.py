@@ -1,0 +1,103 @@
+"""The ladder: named kernels from naive to the winner, and the libraries to compare with."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from autogemm.model.config import Config, Value
+from autogemm.support.errors import NotFoundError
+from autogemm.support.naming import did_you_mean
+
+LADDER_PATH = Path(__file__).with_suffix(".yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A config of a family with a name. ``values`` may leave parameters to the first seed.
+
+    ``limit`` is what limits it on an H100, ``cure`` what helps. ``published`` is what its write-up
+    reports for another card, ``published_percent`` that as percent of cuBLAS there. ``variant_of``
+    is the rung of which this one changes some values.
+    """
+
+    name: str
+    family: str
+    values: tuple[tuple[str, Value], ...]
+    summary: str
+    limit: str
+    cure: str
+    published: str = ""
+    published_percent: float | None = None
+    variant_of: str = ""
+
+    def config(self, seed: Config) -> Config:
+        """The whole config, from the family's first seed."""
+        return Config.of(self.family, seed.as_dict() | dict(self.values))
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Somebody else's kernel, under the name that `autogemm bench` gives it."""
+
+    name: str
+    summary: str
+    published: str = ""
+    published_percent: float | None = None
+
+
+def rungs(*, variants: bool = False) -> tuple[Rung, ...]:
+    """The rungs from the lowest up, each followed by its variants if they are asked for."""
+    return tuple(rung for rung in _ladder()[0] if variants or not rung.variant_of)
+
+
+def libraries() -> tuple[Library, ...]:
+    """In the order of tables."""
+    return _ladder()[1]
+
+
+def find_rung(name: str) -> Rung:
+    """A rung or variant. Raises NotFoundError, which lists the names."""
+    for rung in _ladder()[0]:
+        if rung.name == name:
+            return rung
+    near = did_you_mean(name, [rung.name for rung in _ladder()[0]])
+    known = ", ".join(rung.name for rung in rungs())
+    raise NotFoundError(f"no rung {name!r}{near}; the ladder has {known}")
+
+
+def published_percent(name: str) -> float | None:
+    """Percent of cuBLAS in the write-up of a rung or library; None if there is none of it."""
+    found = (one for group in _ladder() for one in group if one.name == name)
+    return next((one.published_percent for one in found), None)
+
+
+@cache
+def _ladder() -> tuple[tuple[Rung, ...], tuple[Library, ...]]:
+    content = yaml.safe_load(LADDER_PATH.read_text(encoding="utf-8"))
+    found: list[Rung] = []
+    for name, form in content["rungs"].items():
+        found.append(_rung(name, form, {}))
+        for variant, changes in form.get("variants", {}).items():
+            found.append(_rung(variant, form, changes, variant_of=name))
+    return tuple(found), tuple(Library(name, **form) for name, form in content["libraries"].items())
+
+
+def _rung(name: str, form: dict[str, Any], changes: dict[str, Value], variant_of: str = "") -> Rung:
+    return Rung(
+        name=name,
+        family=form["family"],
+        values=tuple((form["config"] | changes).items()),
+        summary=_changed(variant_of, changes) if variant_of else form["summary"],
+        limit=form["limit"],
+        cure=form["cure"],
+        published="" if variant_of else form.get("published", ""),
+        published_percent=None if variant_of else form.get("published_percent"),
+        variant_of=variant_of,
+    )
+
+
+def _changed(name: str, changes: dict[str, Value]) -> str:
+    return f"{name} with {' '.join(f'{key}={value}' for key, value in changes.items())}"

@@ -1,0 +1,1 @@
+"""``autogemm bench`` and ``bench-search``."""

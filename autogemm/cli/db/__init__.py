@@ -1,0 +1,1 @@
+"""``autogemm db``: the tuning database on the command line."""

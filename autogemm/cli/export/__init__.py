@@ -1,0 +1,1 @@
+"""``autogemm export``: one kernel as a file, or many as a library."""

@@ -1,0 +1,1 @@
+"""``autogemm tune``: the main job."""

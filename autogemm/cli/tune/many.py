@@ -1,0 +1,155 @@
+"""``autogemm tune`` for many problems: a line for each while it goes on, one table at the end."""
+
+import json
+import math
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from autogemm.cli.output import print_table, rows_text
+from autogemm.cli.tune.progress import progress_listener
+from autogemm.model.outcome import FinalsEntry, Provenance
+from autogemm.tuning import Event, Notice, Step, Sweep, Swept, TuneRequest
+
+COLUMNS = ("size", "layout", "dtype", "time us", "TFLOP/s", "x cuBLAS", "family", "run", "trials")
+# Named as in the JSON.
+CSV_COLUMNS = (
+    *("gpu", "provenance", "size", "layout", "dtype", "run_id", "trials", "known", "family"),
+    *("config", "time_us", "tflops", "ratio", "ratio_low", "ratio_high", "confidence"),
+    *("relative_frobenius", "baseline_us", "baseline_relative_frobenius", "seconds", "error"),
+)
+
+
+@dataclass(slots=True)
+class SweepProgress:
+    """Shows a sweep on stderr: the search's own live line on a terminal, a line a problem."""
+
+    requests: dict[Any, TuneRequest]
+    provenance: Provenance
+    quiet: bool
+    is_terminal: bool
+    _live: ExitStack = field(default_factory=ExitStack)
+    _step: Step | None = None
+
+    def on_step(self, step: Step) -> Callable[[Event], None]:
+        """What listens to one problem's search."""
+        self._step = step
+        self._live.close()
+        if self.is_terminal and not self.quiet and step.doing == "tuning":
+            request = self.requests[step.problem]
+            return self._live.enter_context(progress_listener(request, self.provenance, False))
+        return _only_notices
+
+    def on_swept(self, swept: Swept) -> None:
+        """A problem is done."""
+        self._live.close()
+        if not self.quiet and self._step is not None:
+            step = self._step
+            place = f"{step.doing} {step.number}/{step.count}"
+            click.echo(f"{place} {swept.problem.label}: {_outcome(swept)}", err=True)
+
+
+def _only_notices(event: Event) -> None:
+    if isinstance(event, Notice):
+        click.echo(event.text, err=True)
+
+
+def _outcome(swept: Swept) -> str:
+    if swept.finals is None:
+        return swept.error or "no finals"
+    winner = swept.finals.winner
+    how = f"known, run {swept.run_id}" if swept.is_known else f"run {swept.run_id}"
+    speed = swept.problem.tflops(winner.median_us)
+    return f"{winner.median_us:.4g} us, {speed:.3g} TFLOP/s, {winner.ratio:.3f} x cuBLAS ({how})"
+
+
+def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database: str) -> None:
+    """The table, on stdout, with a line for each problem that has no result."""
+    done = [one for one in sweep.problems if one.finals is not None]
+    how = " (recorded)" if provenance is Provenance.RECORDED else ""
+    if done:
+        title = f"{len(done)} problem{'s' * (len(done) > 1)} on {device_name}{how}"
+        print_table([_row(one) for one in done], COLUMNS, title=title)
+        ratios = [one.finals.winner.ratio for one in done if one.finals is not None]
+        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        click.echo(f"geometric mean: {mean:.3f} x cuBLAS; stored in {database}")
+    for one in sweep.problems:
+        if one.finals is None:
+            click.echo(f"{one.problem.label}: {_outcome(one)}")
+
+
+def sweep_as_json(sweep: Sweep, device_name: str, provenance: Provenance, database: str) -> str:
+    """The same for scripts, in full precision."""
+    return json.dumps(
+        {
+            "gpu": device_name,
+            "provenance": str(provenance),
+            "database": database,
+            "interrupted": sweep.interrupted,
+            "problems": [_facts(one) for one in sweep.problems],
+        },
+        indent=2,
+    )
+
+
+def sweep_as_csv(sweep: Sweep, device_name: str, provenance: Provenance) -> str:
+    """A row for each problem; the config is JSON in a cell."""
+    where = {"gpu": device_name, "provenance": str(provenance)}
+    rows = [where | _facts(one) for one in sweep.problems]
+    for row in rows:
+        row["config"] = json.dumps(row["config"]) if row["config"] is not None else None
+    return rows_text(rows, CSV_COLUMNS, as_csv=True)
+
+
+def _row(swept: Swept) -> dict[str, Any]:
+    problem, finals = swept.problem, swept.finals
+    winner = finals.winner if finals is not None else None
+    time_us = winner.median_us if winner is not None else None
+    config = winner.config if winner is not None else None
+    return {
+        "size": problem.size_label,
+        "layout": str(problem.layout),
+        "dtype": str(problem.dtype),
+        "time us": time_us,
+        "TFLOP/s": problem.tflops(time_us) if time_us is not None else None,
+        "x cuBLAS": winner.ratio if winner is not None else None,
+        "family": config.family if config is not None else None,
+        "run": swept.run_id,
+        "trials": swept.num_trials if not swept.is_known else "known",
+    }
+
+
+def _facts(swept: Swept) -> dict[str, Any]:
+    """Named as in the JSON of one problem."""
+    problem, finals = swept.problem, swept.finals
+    winner = finals.winner if finals is not None else None
+    config = winner.config if winner is not None else None
+    interval = winner.interval if winner is not None else None
+    return {
+        "size": problem.size_label,
+        "layout": str(problem.layout),
+        "dtype": str(problem.dtype),
+        "run_id": swept.run_id,
+        "trials": swept.num_trials,
+        "known": swept.is_known,
+        "family": config.family if config is not None else None,
+        "config": config.as_dict() if config is not None else None,
+        "time_us": winner.median_us if winner is not None else None,
+        "tflops": problem.tflops(winner.median_us) if winner is not None else None,
+        "ratio": winner.ratio if winner is not None else None,
+        "ratio_low": interval[0] if interval is not None else None,
+        "ratio_high": interval[1] if interval is not None else None,
+        "confidence": finals.confidence if finals is not None else None,
+        "relative_frobenius": _error(winner) if winner is not None else None,
+        "baseline_us": finals.baseline.median_us if finals is not None else None,
+        "baseline_relative_frobenius": _error(finals.baseline) if finals is not None else None,
+        "seconds": swept.seconds,
+        "error": swept.error,
+    }
+
+
+def _error(entry: FinalsEntry) -> float | None:
+    return entry.verification.relative_frobenius if entry.verification is not None else None

@@ -1,0 +1,197 @@
+"""What a tuning run found: a table and a few lines for people."""
+
+from collections.abc import Collection
+from typing import Any
+
+import click
+
+from autogemm.cli.output import print_table
+from autogemm.model.config import label, shared_values
+from autogemm.model.outcome import (
+    CONFIDENCE,
+    Finals,
+    FinalsEntry,
+    Outcome,
+    Provenance,
+    StopRule,
+    Verification,
+)
+from autogemm.tuning import TuneResult
+
+COLUMNS = (
+    *("#", "family", "config", "time us", "TFLOP/s", "x cuBLAS", "interval", "spread %"),
+    *("energy mJ", "error", "registers", "tie"),
+)
+# What a person calls the rules that end a search.
+STOPPED_BY = {
+    StopRule.TRIALS: "all trials done",
+    StopRule.BUDGET: "the time was up",
+    StopRule.RATIO: "the ratio was reached",
+    StopRule.GAIN: "too little gain expected",
+    StopRule.USED_UP: "no config left",
+    StopRule.INTERRUPTED: "interrupted",
+}
+
+
+def print_result(result: TuneResult, database: str, next_command: str | None) -> None:
+    """The finals' table, the winner in words, and what to do next if anything; on stdout."""
+    if result.finals is not None:
+        _print_finals(result, result.finals)
+    _print_best(result)
+    click.echo(_search_line(result))
+    if result.best is None:
+        return
+    click.echo(f"stored: run {result.run_id} in {database}")
+    if next_command is not None and not result.interrupted:
+        click.echo(f"next: {next_command}")
+
+
+def _print_finals(result: TuneResult, finals: Finals) -> None:
+    configs = [entry.config for entry in finals.entries if entry.config is not None]
+    shared = shared_values(configs)
+    rows = [
+        _row(str(place), entry, result, finals, shared)
+        for place, entry in enumerate(finals.entries, 1)
+    ]
+    rows.append(_row("", finals.baseline, result, finals, shared) | {"interval": None})
+    how = "recorded" if _is_recorded(result) else f"{finals.rounds} interleaved rounds"
+    title = f"{result.problem.label} on {result.device_name}: finals, {how}"
+    # Neither takes room where it says nothing.
+    superfluous = {"family"} if len(result.families) == 1 else set()
+    superfluous |= {"energy mJ"} if finals.baseline.energy_mj is None else set()
+    superfluous |= {"error"} if result.max_error is None else set()
+    print_table(rows, [name for name in COLUMNS if name not in superfluous], title=title)
+    if shared:
+        click.echo(f"all of them: {label(shared.items())}")
+    if finals.confidence is not None and finals.confidence < CONFIDENCE:
+        click.echo(
+            f"intervals are the extremes of {finals.rounds} rounds: they hold the true ratio with "
+            f"{100 * finals.confidence:.3g} %, not {100 * CONFIDENCE:.3g} %"
+        )
+
+
+def _row(
+    place: str, entry: FinalsEntry, result: TuneResult, finals: Finals, shared: Collection[str]
+) -> dict[str, Any]:
+    spread = finals.spread_of(entry)
+    checked = entry.verification
+    config = entry.name
+    if entry.config is not None:
+        own = label(pair for pair in entry.config if pair[0] not in shared)
+        config = own or "(the one)"
+    return {
+        "#": place,
+        "family": entry.config.family if entry.config is not None else None,
+        "config": config,
+        "time us": entry.median_us,
+        "TFLOP/s": result.problem.tflops(entry.median_us),
+        "x cuBLAS": f"{entry.ratio:.3f}",
+        "interval": _interval(entry),
+        "spread %": None if spread is None else f"{100 * spread:.2f}",
+        "energy mJ": entry.energy_mj,
+        "error": None if checked is None else f"{checked.relative_frobenius:.2e}",
+        "registers": entry.registers,
+        "tie": "tied" if entry.tied else None,
+    }
+
+
+def _interval(entry: FinalsEntry) -> str | None:
+    if entry.interval is None:
+        return None
+    low, high = entry.interval
+    return f"{low:.3f}..{high:.3f}"
+
+
+def _print_best(result: TuneResult) -> None:
+    finals = result.finals
+    if finals is None:
+        if result.best is not None and result.best.time_us is not None:
+            click.echo(_provisional_line(result, result.best, result.best.time_us))
+        return
+    winner = finals.winner
+    assert winner.config is not None, "only the baseline has no config"
+    interval = f" ({_interval(winner)})" if _interval(winner) else ""
+    speed = result.problem.tflops(winner.median_us)
+    remarks = [
+        f"{winner.median_us:.4g} us, {speed:.4g} TFLOP/s, {winner.ratio:.3f} x cuBLAS{interval}"
+    ]
+    if winner.energy_mj is not None and finals.baseline.energy_mj is not None:
+        share = winner.energy_mj / finals.baseline.energy_mj
+        remarks.append(f"{winner.energy_mj:.4g} mJ, {share:.3f} of cuBLAS's energy")
+    if finals.baseline.tied:
+        remarks.append("no difference to cuBLAS was shown")
+    if _is_recorded(result):
+        remarks.append(f"recorded on {result.device_name}")
+    family = f"{winner.config.family}: " if len(result.families) > 1 else ""
+    click.echo(f"winner: {family}{winner.config}")
+    click.echo(f"  {'; '.join(remarks)}")
+    if finals.ties:
+        click.echo(f"  {ties_line(finals, _is_recorded(result))}")
+    if winner.verification is not None:
+        baseline = finals.baseline.verification
+        beside = f"; cuBLAS: {_errors(baseline)}" if baseline is not None else ""
+        if result.max_error is not None:
+            beside += f"; at most {result.max_error:.3g} was asked for"
+        click.echo(f"  {_errors(winner.verification)}{beside}")
+    for line in _checked_lines(result):
+        click.echo(f"  {line}")
+
+
+def _checked_lines(result: TuneResult) -> list[str]:
+    """The winner's certificate, and who was faster but is no winner."""
+    lines = []
+    if result.certificate is not None:
+        lines = [f"checked: {check.line}" for check in result.certificate.checks]
+    if result.finals is not None:
+        lines += [f"no winner: {lost.config}: {lost.reason}" for lost in result.finals.disqualified]
+    return lines
+
+
+def ties_line(finals: Finals, is_recorded: bool) -> str:
+    """How many share the first place, and what chose among them."""
+    count = len(finals.ties)
+    others = "another one is tied with it" if count == 1 else f"{count} others are tied with it"
+    if is_recorded:
+        return f"{others}: the recorded times are the same"
+    rounds = len(finals.winner.samples_mj) or finals.rounds
+    return (
+        f"{others}: no difference was shown in {rounds} rounds; among equals the smaller spread "
+        "counts, then fewer registers"
+    )
+
+
+def _provisional_line(result: TuneResult, best: Outcome, time_us: float) -> str:
+    how = "recorded" if _is_recorded(result) else "without finals"
+    speed = result.problem.tflops(time_us)
+    what = "best so far" if result.interrupted else "best"
+    return f"{what} ({how}): {best.config}\n  {time_us:.4g} us, {speed:.4g} TFLOP/s"
+
+
+def _errors(verification: Verification) -> str:
+    return (
+        f"largest error {verification.max_error_ratio:.2g} of its bound, "
+        f"relative Frobenius {verification.relative_frobenius:.2g}"
+    )
+
+
+def _search_line(result: TuneResult) -> str:
+    counts = ", ".join(f"{count} {status}" for status, count in result.counts.items())
+    extra = [f"{result.num_resumed} resumed"] if result.num_resumed else []
+    extra += [f"{result.num_reused} known from before"] if result.num_reused else []
+    extra += [f"{result.num_pruned} pruned"] if result.num_pruned else []
+    of_them = f" ({', '.join(extra)})" if extra else ""
+    if len(result.families) > 1:
+        by_family = (
+            f"{family.name} {len(result.of_family(family.name))}" for family in result.families
+        )
+        of_them += f" ({', '.join(by_family)})"
+    busy = "" if _is_recorded(result) else f", card busy {100 * result.gpu_busy:.0f} % of it"
+    return (
+        f"search: {result.num_trials} trials{of_them} of {result.num_legal} legal configs in "
+        f"{result.search_s:.1f} s, {result.trials_per_s:.1f}/s{busy}: {counts or 'none'}; "
+        f"{STOPPED_BY[result.stopped_by]}; finals {result.finals_s:.1f} s"
+    )
+
+
+def _is_recorded(result: TuneResult) -> bool:
+    return result.provenance is Provenance.RECORDED

@@ -1,0 +1,21 @@
+"""Kernels as files for others: a standalone CUDA file, or a C++ library of many kernels."""
+
+from autogemm.codegen.export.library import Library, Variant, export_library
+from autogemm.codegen.export.standalone import (
+    BEGINNINGS,
+    export_cuda,
+    export_json,
+    export_ptx,
+    extract_kernel,
+)
+
+__all__ = [
+    "BEGINNINGS",
+    "Library",
+    "Variant",
+    "export_cuda",
+    "export_json",
+    "export_library",
+    "export_ptx",
+    "extract_kernel",
+]

@@ -1,0 +1,293 @@
+"""One kernel as one CUDA file: provenance, the measured bytes, a launcher, a main that tests it."""
+
+import hashlib
+import json
+import math
+import re
+import textwrap
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from datetime import date
+from typing import Any
+
+from autogemm.codegen.environment import WIDTH, environment
+from autogemm.codegen.export.host import Host
+from autogemm.codegen.rendering import render
+from autogemm.model.certificate import Certificate
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.outcome import CacheState, Environment, Provenance, Verification
+from autogemm.model.problem import Problem
+from autogemm.model.splitting import splitting_of
+from autogemm.model.stored_kernel import StoredKernel
+from autogemm.space import Family
+from autogemm.support.errors import ExportError
+from autogemm.support.version import __version__
+
+SIGNATURE = "// Written by autogemm "
+
+# The exported function, by the element type of A and B; its C types, and the headers they are in.
+FUNCTIONS = {
+    Element.F32: "autogemm_sgemm",
+    Element.TF32: "autogemm_gemm_tf32",
+    Element.F16: "autogemm_gemm_f16",
+    Element.BF16: "autogemm_gemm_bf16",
+}
+HOST_TYPES = {Element.F16: "__half", Element.BF16: "__nv_bfloat16"}
+HEADERS = {Element.F16: "cuda_fp16.h", Element.BF16: "cuda_bf16.h"}
+# cudaDataType_t and cublasComputeType_t, by element type.
+CUBLAS_TYPES = {Element.F32: 0, Element.TF32: 0, Element.F16: 2, Element.BF16: 14}
+CUBLAS_COMPUTE = {Element.TF32: 77}
+# How the files of each text format begin, so that ours are known from others.
+BEGINNINGS = {"cuda": SIGNATURE, "ptx": SIGNATURE, "json": '{\n  "autogemm": '}
+
+
+def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: date) -> str:
+    """The whole CUDA file; ``file_name`` appears in the commands that its header recommends.
+
+    Raises ExportError when the family no longer emits this kernel: its launch geometry may then
+    have changed too.
+    """
+    source, problem = kernel.source, kernel.problem
+    if render(family, source.config, problem).sha256 != source.sha256:
+        raise ExportError(
+            f"kernel {kernel.kernel_id} was emitted by another version of the family "
+            f"{family.name}: tune again, or install the version that tuned it"
+        )
+    host = Host(family, source, problem)
+    launches = host.launches()
+    kernels = dict.fromkeys(launch["kernel"] for launch in launches)
+    context = {
+        "header": "\n".join(
+            [*_provenance(kernel, written), "//", *_usage(kernel, kernels, file_name)]
+        ),
+        "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
+        f"sha256={source.sha256}",
+        "kernel": source.text,
+        "kernel_end": "// autogemm:kernel:end",
+        "trans_a": problem.layout.trans_a,
+        "trans_b": problem.layout.trans_b,
+        "layout": str(problem.layout),
+        **_types(problem.dtype),
+        "preconditions": host.preconditions(),
+        "vectors": host.vectors(),
+        "launches": launches,
+        "launch_quantities": host.quantities(*host.launch_expressions()),
+        "tensor_maps": host.tensor_maps(),
+        "num_arguments": host.num_arguments(),
+        "workspace_quantities": host.quantities(family.workspace_bytes),
+        "workspace_bytes": host.workspace_bytes(),
+        "problem": _problem_literals(problem),
+        "arch": kernel.device.arch,
+        "target": _nvcc_target(kernel),
+        "device_name": json.dumps(printable(kernel.device.name)),
+    }
+    return environment().get_template("export/standalone.cu.jinja").render(context)
+
+
+def extract_kernel(text: str) -> str:
+    """The kernel as it was measured, from the text of an exported CUDA file.
+
+    Raises ExportError when there is none, or it is not what its sha256 says.
+    """
+    begin = re.search(r"^// autogemm:kernel:begin bytes=(\d+) sha256=([0-9a-f]{64})\n", text, re.M)
+    if begin is None:
+        raise ExportError("this is no CUDA file that autogemm exported: it marks no kernel")
+    kernel = text[begin.end() :].encode()[: int(begin[1])]
+    if hashlib.sha256(kernel).hexdigest() != begin[2]:
+        raise ExportError("the kernel in this file was edited: it does not have its sha256")
+    return kernel.decode()
+
+
+def export_ptx(kernel: StoredKernel, ptx: str, written: date) -> str:
+    """The kernel's PTX below a comment that says where it comes from."""
+    return "\n".join([*_provenance(kernel, written), ptx])
+
+
+def export_json(kernel: StoredKernel, written: date) -> str:
+    """Config, problem, device, environment, measurement and source as one JSON object."""
+    source, problem = kernel.source, kernel.problem
+    splitting = splitting_of(source.config)
+    content = {
+        "autogemm": __version__,
+        "written": written.isoformat(),
+        "kernel_id": kernel.kernel_id,
+        "run_id": kernel.run_id,
+        "family": source.family,
+        "config": source.config.as_dict(),
+        "splitting": splitting.label if splitting is not None else None,
+        "problem": {
+            **asdict(problem),
+            "layout": str(problem.layout),
+            "dtype": str(problem.dtype),
+        },
+        "device": asdict(kernel.device),
+        "environment": asdict(kernel.environment),
+        "measurement": {
+            "provenance": str(kernel.provenance),
+            "measured_at": kernel.measured_at.isoformat(),
+            "time_us": kernel.time_us,
+            "tflops": problem.tflops(kernel.time_us) if kernel.time_us else None,
+            "ratio_to_cublas": kernel.ratio,
+            "ratio_low": kernel.ratio_low,
+            "ratio_high": kernel.ratio_high,
+            "verification": asdict(kernel.verification) if kernel.verification else None,
+        },
+        "certificate": _certificate_dict(kernel.certificate),
+        "source_sha256": source.sha256,
+        "template_sha256": source.template_sha256,
+        "source": source.text,
+    }
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
+    if certificate is None:
+        return None
+    return {
+        "verdict": certificate.verdict,
+        "made_at": certificate.made_at.isoformat(),
+        "checks": [asdict(check) for check in certificate.checks],
+    }
+
+
+def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:
+    problem, device, source = kernel.problem, kernel.device, kernel.source
+    yield f"{SIGNATURE}{__version__} on {written.isoformat()}."
+    yield "//"
+    if kernel.provenance is Provenance.RECORDED:
+        yield "// RECORDED, NOT MEASURED ON THIS MACHINE: the time below was read from a recording."
+        yield "//"
+    for label, value in (
+        ("problem", f"C = alpha * op(A) * op(B) + beta * C, {problem.label}, row-major"),
+        ("GPU", f"{device.name} ({device.sm})"),
+        ("time", _speed(kernel)),
+        ("error", _error(kernel.verification)),
+        ("with", _versions(kernel.environment)),
+        ("from", f"kernel {kernel.kernel_id}, run {kernel.run_id}, {kernel.measured_at:%Y-%m-%d}"),
+        ("family", f"{source.family}, template sha256 {source.template_sha256}"),
+        ("config", source.config.label),
+        ("kernel", f"sha256 {source.sha256}"),
+    ):
+        yield from comment(f"{label + ':':9}", value)
+    if (splitting := splitting_of(source.config)) is not None:
+        yield from comment("made by: ", splitting.words)
+    yield from _certificate(kernel.certificate)
+
+
+def _certificate(certificate: Certificate | None) -> Iterator[str]:
+    """One comment for each check, with what was not done and why."""
+    if certificate is None:
+        yield from comment("checked: ", "as every candidate is, without a winner's certificate")
+        return
+    summary = f"{certificate.made_at:%Y-%m-%d}, {certificate.summary}"
+    yield from comment("checked: ", summary)
+    for check in certificate.checks:
+        yield from comment("         ", check.line)
+
+
+def _usage(kernel: StoredKernel, kernels: Iterable[str], file_name: str) -> Iterator[str]:
+    target, name = _nvcc_target(kernel), printable(file_name)
+    program = name.removesuffix(".cu")
+    yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
+    yield f"//     nvcc -O3 {target} {name} -o {program} && ./{program}"
+    function = FUNCTIONS[kernel.problem.dtype.ab]
+    yield f"// As a library, without main; {function} below is the function to call:"
+    yield f"//     nvcc -O3 {target} -DAUTOGEMM_LIBRARY -c {name}"
+    others = " ".join(f"-D{name}=..." for name in (function, *kernels))
+    yield from comment("", f"Two of these in one program need other names: {others}")
+
+
+def _nvcc_target(kernel: StoredKernel) -> str:
+    """For nvcc, which compiles for the plain architecture too where -arch names a variant of it."""
+    suffix = kernel.source.arch_suffix
+    arch = f"{kernel.device.arch}{suffix}"
+    return f"-gencode arch=compute_{arch},code=sm_{arch}" if suffix else f"-arch=sm_{arch}"
+
+
+def _speed(kernel: StoredKernel) -> str:
+    if kernel.time_us is None:
+        return "none: this kernel did not run correctly"
+    text = f"{kernel.time_us:.2f} us, {kernel.problem.tflops(kernel.time_us):.2f} TFLOP/s"
+    if kernel.l2 is not CacheState.WARM:
+        state = "a cold L2 cache" if kernel.l2 is CacheState.COLD else "other data in the L2 cache"
+        text += f" with {state} (main below times with a warm one)"
+    if kernel.ratio is None:
+        return f"{text}; not compared with cuBLAS side by side"
+    text += f"; {kernel.ratio:.4f} times the speed of cuBLAS"
+    if kernel.provenance is Provenance.MEASURED:
+        text += f" [{kernel.ratio_low:.4f}, {kernel.ratio_high:.4f}], timed side by side"
+    return text
+
+
+def _error(verification: Verification | None) -> str:
+    if verification is None:
+        return "not verified"
+    absolute = verification.max_abs_error
+    largest = "largest" if absolute is None else f"largest {absolute:.3g},"
+    return (
+        f"{largest} {verification.max_error_ratio:.3g} of the bound; "
+        f"relative (Frobenius) {verification.relative_frobenius:.3g}"
+    )
+
+
+def _versions(environment: Environment) -> str:
+    parts = {
+        "driver": environment.driver,
+        "CUDA": environment.cuda_runtime,
+        "": environment.compiler,
+        "cuBLAS": environment.cublas,
+        "CuPy": environment.cupy,
+        "Python": environment.python,
+        "autogemm": environment.autogemm,
+    }
+    return ", ".join(f"{name} {version}".strip() for name, version in parts.items() if version)
+
+
+def comment(label: str, text: str) -> list[str]:
+    """Comment lines of at most WIDTH columns, the later ones indented under the first."""
+    return textwrap.wrap(
+        printable(text) or "-",
+        WIDTH,
+        initial_indent=f"// {label}",
+        subsequent_indent=f"// {' ' * len(label)}",
+        break_on_hyphens=False,
+    )
+
+
+def printable(text: str) -> str:
+    """One line of text that can not end a comment, continue it or run on in another direction."""
+    folded = " ".join(text.split()).replace("\\", "/")
+    return "".join(letter if letter.isprintable() else "?" for letter in folded)
+
+
+def _types(dtype: DType) -> dict[str, object]:
+    """What the templates read of a problem's element types."""
+    compute = CUBLAS_COMPUTE.get(dtype.ab, 68)
+    return {
+        "function": FUNCTIONS[dtype.ab],
+        "dtype": dtype.label,
+        "dtype_ab": dtype.ab.label,
+        "dtype_c": dtype.c.label,
+        "type_ab": HOST_TYPES.get(dtype.ab, "float"),
+        "type_c": HOST_TYPES.get(dtype.c, "float"),
+        "headers": [HEADERS[dtype.ab]] if dtype.ab in HEADERS else [],
+        "cublas_types": (CUBLAS_TYPES[dtype.ab], CUBLAS_TYPES[dtype.c], compute),
+    }
+
+
+def _problem_literals(problem: Problem) -> list[tuple[str, str]]:
+    sizes = {"M": problem.m, "N": problem.n, "K": problem.k}
+    strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc}
+    factors = {"alpha": problem.alpha, "beta": problem.beta}
+    return [
+        *((name, str(value)) for name, value in (sizes | strides).items()),
+        *((name, _float_literal(value)) for name, value in factors.items()),
+    ]
+
+
+def _float_literal(value: float) -> str:
+    """``1.0f``; nine digits tell all FP32 values apart. Raises ExportError for nan and inf."""
+    if not math.isfinite(value):
+        raise ExportError(f"alpha and beta must be finite numbers to be exported, got {value}")
+    text = f"{value:.9g}"
+    return f"{text}f" if re.search(r"[.e]", text) else f"{text}.0f"

@@ -1,0 +1,18 @@
+"""Emitted CUDA run and checked on the CPU."""
+
+from autogemm.emulator.analysis import AccessLine
+from autogemm.emulator.emulator import Emulator, RunOptions
+from autogemm.emulator.findings import EmulatorReport, Finding, FindingKind
+from autogemm.emulator.inputs import Data
+from autogemm.emulator.toolchain import Mode
+
+__all__ = [
+    "AccessLine",
+    "Data",
+    "Emulator",
+    "EmulatorReport",
+    "Finding",
+    "FindingKind",
+    "Mode",
+    "RunOptions",
+]

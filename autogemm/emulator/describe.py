@@ -1,0 +1,216 @@
+"""From addresses and offsets to words: which line, which element, what about it."""
+
+import signal
+
+from autogemm.emulator.exchange import RawFinding, RawResult, Region, State
+from autogemm.emulator.findings import Finding, FindingKind
+from autogemm.emulator.inputs import Comparison
+from autogemm.emulator.lines import Lines, source_lines
+from autogemm.emulator.toolchain import Build
+from autogemm.model.problem import Problem
+
+# In the order of `Kind` in shim/protocol.h.
+KINDS = (
+    FindingKind.RACE,
+    FindingKind.UNINITIALISED,
+    FindingKind.OUT_OF_BOUNDS,
+    FindingKind.MISALIGNED,
+    FindingKind.INPUT_WRITTEN,
+    FindingKind.READS_C,
+    FindingKind.BARRIER_DIVERGENCE,
+    FindingKind.WARP_DIVERGENCE,
+    FindingKind.IN_FLIGHT,
+    FindingKind.NEVER_WRITTEN,
+    FindingKind.BAD_COPY,
+    FindingKind.BAD_BARRIER,
+    FindingKind.BAD_RANK,
+    FindingKind.ENDED_BLOCK,
+    FindingKind.DEADLOCK,
+    FindingKind.LOST_COPY,
+    FindingKind.NO_PROXY_FENCE,
+    FindingKind.NO_REGISTER_FENCE,
+)
+
+# In the order of `Misuse` there.
+MISUSES = (
+    "no mbarrier was initialised here",
+    "it was not fenced after its initialisation",
+    "more arrivals than its phase has",
+    "initialised for no arrivals",
+    "more than 64 mbarriers in a block",
+    "an mbarrier that does not lie in shared memory",
+    "the cluster's barrier arrived at twice without a wait between",
+    "a wait for the cluster without an arrival before",
+    "an mbarrier used as data",
+    "named barriers have numbers 1 to 15, and a multiple of 32 threads of the block",
+    "others have come to this barrier with another number of threads",
+)
+
+# Told first: what went wrong first, and causes before their consequences.
+SEVERITY = (
+    FindingKind.CRASHED,
+    FindingKind.TIMED_OUT,
+    FindingKind.MISALIGNED,
+    FindingKind.OUT_OF_BOUNDS,
+    FindingKind.INPUT_WRITTEN,
+    FindingKind.BAD_COPY,
+    FindingKind.BAD_RANK,
+    FindingKind.BAD_BARRIER,
+    FindingKind.WARP_DIVERGENCE,
+    FindingKind.BARRIER_DIVERGENCE,
+    FindingKind.DEADLOCK,
+    FindingKind.ENDED_BLOCK,
+    FindingKind.LOST_COPY,
+    FindingKind.NO_PROXY_FENCE,
+    FindingKind.NO_REGISTER_FENCE,
+    FindingKind.IN_FLIGHT,
+    FindingKind.RACE,
+    FindingKind.UNINITIALISED,
+    FindingKind.READS_C,
+    FindingKind.NEVER_WRITTEN,
+    FindingKind.WRONG_VALUE,
+)
+
+
+def describe_all(raw: RawResult, built: Build, problem: Problem, text: str) -> tuple[Finding, ...]:
+    """The findings of one run with their lines, one per kind, line and region, worst first."""
+    known = raw.header.findings[: raw.header.num_findings]
+    pcs = [pc for finding in known for pc in (finding.pc, finding.other_pc)]
+    lines = source_lines(built.executable, built.source_path, [*pcs, raw.header.crash_pc])
+    rows = text.splitlines()
+    merged: dict[tuple[int, int, Lines], Finding] = {}
+    for finding in known:
+        at = lines.get(finding.pc, ())
+        key = (finding.kind, finding.region, at)
+        if key in merged:
+            merged[key] = _add(merged[key], finding.count)
+        else:
+            merged[key] = _describe(finding, at, lines.get(finding.other_pc, ()), problem, rows)
+    findings = list(merged.values()) + _endings(raw, lines, rows, bool(known))
+    return tuple(sorted(findings, key=lambda finding: SEVERITY.index(finding.kind)))
+
+
+SECOND_PASS = ", in a second run on the workspace that the first left"
+
+
+def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
+    """C differs from the reference, or its padding was written."""
+    when = SECOND_PASS if second_pass else ""
+    if comparison.first_wrong is None:
+        detail = f"written, although it is the padding between rows{when}"
+        return Finding(
+            FindingKind.OUT_OF_BOUNDS, 0, "", "C's padding", detail, comparison.padding_changed
+        )
+    row, column = comparison.first_wrong
+    detail = f"is {comparison.got:g}, must be {comparison.expected:g}{when}"
+    where = f"C[{row},{column}]"
+    return Finding(FindingKind.WRONG_VALUE, 0, "", where, detail, comparison.wrong_elements)
+
+
+def _add(finding: Finding, count: int) -> Finding:
+    return Finding(
+        finding.kind,
+        finding.line,
+        finding.text,
+        finding.where,
+        finding.detail,
+        finding.count + count,
+        finding.called_from,
+        finding.other_line,
+    )
+
+
+def _describe(
+    finding: RawFinding, at: Lines, other: Lines, problem: Problem, rows: list[str]
+) -> Finding:
+    kind = KINDS[finding.kind]
+    other_line = other[0] if other else None
+    return Finding(
+        kind=kind,
+        line=at[0] if at else 0,
+        text=_row(rows, at),
+        where=_place(finding, problem),
+        detail=_detail(kind, finding, other_line) + (SECOND_PASS if finding.pass_idx else ""),
+        count=finding.count,
+        called_from=at[1:],
+        other_line=other_line,
+    )
+
+
+def _row(rows: list[str], at: Lines) -> str:
+    return rows[at[0] - 1].strip() if at and at[0] <= len(rows) else ""
+
+
+def _place(finding: RawFinding, problem: Problem) -> str:
+    region = Region(finding.region)
+    if region is Region.ELSEWHERE:
+        return ""
+    operand = problem.dtype.c if region is Region.C else problem.dtype.ab
+    index = finding.offset // (operand.size_bytes if region < Region.WORKSPACE else 4)
+    owner = f" of the block of rank {finding.owner - 1}" if finding.owner else ""
+    if region is Region.DYNAMIC_SHARED:
+        return f"smem float {index}{owner}"
+    if region is Region.STATIC_SHARED:
+        return f"static smem float {index}{owner}"
+    if region is Region.WORKSPACE:
+        return f"workspace float {index}"
+    stride = (problem.lda, problem.ldb, problem.ldc)[region]
+    columns = (problem.a_shape[1], problem.b_shape[1], problem.n)[region]
+    row, column = divmod(index, stride)
+    name = f"{region.name}[{row},{column}]"
+    return f"{name} (padding between rows)" if column >= columns else name
+
+
+def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> str:
+    who = f"by thread {finding.thread} of block {finding.block}"
+    verb = "write" if finding.write else "read"
+    earlier = f"thread {finding.other_thread} of block {finding.other_block}"
+    at_other = f" at line {other_line}" if other_line else ""
+    others_wait = f"others wait{at_other}" if other_line else "others have left the kernel"
+    if kind is FindingKind.OUT_OF_BOUNDS and finding.region == Region.ELSEWHERE:
+        return f"index outside its array {who}"
+    if kind is FindingKind.IN_FLIGHT and finding.region == Region.ELSEWHERE:
+        return f"{verb} {who} of sums that a product still adds to"
+    details = {
+        FindingKind.RACE: f"{verb} {who}, not ordered with an access by {earlier}{at_other}",
+        FindingKind.IN_FLIGHT: f"{verb} {who}, while a copy by {earlier}{at_other} is in flight",
+        FindingKind.OUT_OF_BOUNDS: f"{verb} of {finding.size} bytes {who}",
+        FindingKind.MISALIGNED: f"{verb} of {finding.size} bytes {who}",
+        FindingKind.BARRIER_DIVERGENCE: f"block {finding.block}: {others_wait}",
+        FindingKind.WARP_DIVERGENCE: f"{who}: not all lanes of the mask take part",
+        FindingKind.BAD_COPY: (
+            f"{who}: valid_bytes out of range, a bulk copy of no multiple of 16 bytes, or not "
+            "between global and shared memory"
+        ),
+        FindingKind.BAD_BARRIER: f"{who}: {MISUSES[finding.size % len(MISUSES)]}",
+        FindingKind.BAD_RANK: who,
+        FindingKind.NO_PROXY_FENCE: (
+            f"bulk copy {who} {'over' if finding.write else 'of'} what {earlier} stored{at_other}"
+        ),
+        FindingKind.NO_REGISTER_FENCE: f"{who}: it may come before what was written to registers",
+        FindingKind.LOST_COPY: f"{who}: its block ends before it lands",
+        FindingKind.ENDED_BLOCK: f"{who}, which may have left the kernel",
+        FindingKind.DEADLOCK: f"{who}: what it waits for never comes",
+        FindingKind.NEVER_WRITTEN: "is the first",
+    }
+    return details.get(kind, f"{verb} {who}")
+
+
+def _endings(
+    raw: RawResult, lines: dict[int, Lines], rows: list[str], explained: bool
+) -> list[Finding]:
+    """How the process ended, where that is a finding of its own."""
+    at = lines.get(raw.header.crash_pc, ())
+    place = (at[0] if at else 0, _row(rows, at))
+    if raw.state is State.NO_KERNEL:
+        return [Finding(FindingKind.CRASHED, 0, "", "", "the source has no such kernel", 1)]
+    if raw.state is State.BAD_CLUSTER:
+        detail = "clusters have 1 to 16 blocks, and grids are multiples of clusters"
+        return [Finding(FindingKind.CRASHED, 0, "", "", detail, 1)]
+    if raw.state is State.TIMED_OUT:
+        detail = f"the kernel did not end within {raw.header.deadline_s} s"
+        return [Finding(FindingKind.TIMED_OUT, *place, "", detail, 1, at[1:])]
+    if raw.state is State.CRASHED or (raw.state is State.ABORTED and not explained):
+        name = signal.Signals(raw.header.signal).name if raw.header.signal else "no signal"
+        return [Finding(FindingKind.CRASHED, *place, "", f"({name})", 1, at[1:])]
+    return []

@@ -1,0 +1,176 @@
+"""The emulator: builds a kernel's executable, runs it on a problem, tells what it saw."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from autogemm.emulator.analysis import AccessLine, analyse
+from autogemm.emulator.describe import describe_all, wrong_value
+from autogemm.emulator.exchange import RawExchange, RawResult, check_launchable, run_process
+from autogemm.emulator.findings import EmulatorReport, Finding
+from autogemm.emulator.inputs import Comparison, Data, compare, make_inputs
+from autogemm.emulator.lines import source_lines
+from autogemm.emulator.probe import check_access_widths
+from autogemm.emulator.toolchain import Build, Mode, build, find_toolchain
+from autogemm.model.kernel import KernelSource, LaunchPlan
+from autogemm.model.problem import Problem
+from autogemm.support.errors import UsageError
+from autogemm.support.resources import cache_folder
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How one run goes.
+
+    ``seed`` makes the inputs and, when not 0, shuffles threads and blocks. ``late_copies`` lets
+    asynchronous copies land at their wait, else at once. ``misalign_bytes`` moves A, B and C off
+    their 256-byte alignment (a multiple of 4). ``resident_blocks`` run by turns, with a change
+    before each atomic; 1 runs one block after the other (clusters are always together).
+    ``trace_block`` records the accesses of that block.
+    """
+
+    mode: Mode = Mode.CHECK
+    data: Data = Data.INTEGERS
+    seed: int = 0
+    late_copies: bool = True
+    misalign_bytes: int = 0
+    resident_blocks: int = 1
+    trace_block: int | None = None
+    deadline_s: int = 60
+
+
+# What verify() runs: exact sums in order with late copies, then reals, shuffled, with early ones
+# and blocks by turns.
+VERIFYING_RUNS = (
+    RunOptions(),
+    RunOptions(data=Data.REALS, seed=1, late_copies=False, resident_blocks=8),
+)
+
+TRACE_CAPACITY = 1 << 22
+
+
+class Emulator:
+    """Runs emitted CUDA on this machine's processor. It verifies and analyses; it never times.
+
+    Each run is a process of its own, so that no kernel can take Python down; calls from several
+    threads are fine. Raises CompilerMissingError when g++ is missing, too old, or does not report
+    accesses at their full width, UsageError when the cache folder cannot be written.
+    """
+
+    def __init__(self, cache_dir: Path | None = None) -> None:
+        self.toolchain = find_toolchain()
+        self.folder = (cache_dir or cache_folder()) / "emulator"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"the emulator cannot keep its executables in {self.folder}: {error.strerror}; "
+                "set AUTOGEMM_CACHE to a folder that can be written"
+            ) from error
+        check_access_widths(self.toolchain, self.folder)
+
+    def run(
+        self,
+        source: KernelSource,
+        plan: LaunchPlan,
+        problem: Problem,
+        options: RunOptions = RunOptions(),
+    ) -> EmulatorReport:
+        """Run the launches once and compare C with a float64 reference.
+
+        Raises KernelCompileError when g++ refuses the source, UsageError for a plan that cannot be
+        launched. Whatever the kernel does wrong is in the report.
+        """
+        check_launchable(plan)
+        built = build(source.text, options.mode, self.toolchain, self.folder)
+        start = time.perf_counter()
+        inputs = make_inputs(problem, options.data, options.seed)
+        buffers = inputs.buffers(problem, plan.workspace_bytes, options.misalign_bytes)
+        raw = run_process(built.executable, _header(problem, options), plan, buffers)
+        comparison = compare(problem, inputs, raw.c)
+        second = raw.first_c is not None
+        if raw.first_c is not None:
+            first = compare(problem, inputs, raw.first_c)
+            if first.is_wrong or not comparison.is_wrong:
+                comparison, second = first, False
+        findings = describe_all(raw, built, problem, source.text)
+        if raw.state.completed and comparison.is_wrong:
+            findings += (wrong_value(comparison, second),)
+        return _report(raw, built, comparison, findings, time.perf_counter() - start)
+
+    def verify(
+        self, source: KernelSource, plan: LaunchPlan, problem: Problem, mode: Mode = Mode.CHECK
+    ) -> EmulatorReport:
+        """Run with both kinds of data and schedule; the first report that is not ok, or the last.
+
+        Where no leading dimension allows vectors, the base pointers are off by an element as well.
+        Blocks run by turns only where they can meet, in a workspace.
+        """
+        all_odd = problem.lda % 2 and problem.ldb % 2 and problem.ldc % 2
+        misalign_bytes = problem.dtype.c.size_bytes if all_odd else 0
+        for options in VERIFYING_RUNS:
+            how = replace(options, mode=mode, misalign_bytes=misalign_bytes)
+            if not plan.workspace_bytes:
+                how = replace(how, resident_blocks=1)
+            report = self.run(source, plan, problem, how)
+            if not report.ok:
+                break
+        return report
+
+    def analyse(
+        self, source: KernelSource, plan: LaunchPlan, problem: Problem, block: int = 0
+    ) -> tuple[AccessLine, ...]:
+        """Wavefronts and sectors per request and line, for one block of the problem's grid.
+
+        Raises UsageError when the block does more accesses than a trace holds: take a smaller K.
+        """
+        report = self.run(source, plan, problem, RunOptions(trace_block=block))
+        assert report.trace is not None
+        if len(report.trace) == TRACE_CAPACITY:
+            raise UsageError(
+                f"a trace holds {TRACE_CAPACITY} accesses, a block of {problem.label} makes more: "
+                "take a smaller K"
+            )
+        built = build(source.text, Mode.CHECK, self.toolchain, self.folder)
+        pcs = {int(pc) for pc in np.unique(report.trace["pc"])}
+        lines = source_lines(built.executable, built.source_path, pcs)
+        return analyse(report.trace, lines, source.text)
+
+
+def _header(problem: Problem, options: RunOptions) -> RawExchange:
+    return RawExchange(
+        m=problem.m,
+        n=problem.n,
+        k=problem.k,
+        lda=problem.lda,
+        ldb=problem.ldb,
+        ldc=problem.ldc,
+        alpha=problem.alpha,
+        beta=problem.beta,
+        seed=options.seed,
+        late_copies=options.late_copies,
+        resident_blocks=options.resident_blocks,
+        deadline_s=options.deadline_s,
+        trace_capacity=0 if options.trace_block is None else TRACE_CAPACITY,
+        trace_block=options.trace_block or 0,
+    )
+
+
+def _report(
+    raw: RawResult,
+    built: Build,
+    comparison: Comparison,
+    findings: tuple[Finding, ...],
+    seconds: float,
+) -> EmulatorReport:
+    return EmulatorReport(
+        findings=findings,
+        max_error_ratio=comparison.max_error_ratio,
+        wrong_elements=comparison.wrong_elements,
+        num_accesses=raw.header.num_accesses,
+        compile_seconds=built.seconds,
+        seconds=seconds,
+        trace=raw.trace if raw.header.trace_capacity else None,
+    )

@@ -1,0 +1,317 @@
+"""The structures of shim/protocol.h, and one run of an emulator process.
+
+The kernel runs in a process of its own: whatever it does, Python goes on.
+"""
+
+import ctypes
+import mmap
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from autogemm.model.dtypes import Element
+from autogemm.model.elements import Stored
+from autogemm.model.kernel import LaunchPlan, TensorMap
+from autogemm.support.errors import UsageError
+
+MAGIC = 0x41474D37
+NUM_BUFFERS = 4
+MAX_LAUNCHES = 8
+MAX_TENSOR_MAPS = 8
+MAX_FINDINGS = 256
+MAX_DYNAMIC_SMEM = 256 * 1024
+MAX_THREADS = 1024
+
+
+# In the order of TensorElement of shim/protocol.h.
+TENSOR_ELEMENTS = (Element.F32, Element.TF32, Element.F16, Element.BF16)
+
+
+class Region(IntEnum):
+    """What an address belongs to."""
+
+    A = 0
+    B = 1
+    C = 2
+    WORKSPACE = 3
+    DYNAMIC_SHARED = 4
+    STATIC_SHARED = 5
+    ELSEWHERE = 6
+
+
+class State(IntEnum):
+    """How an emulator process ended."""
+
+    RUNNING = 0
+    FINISHED = 1
+    ABORTED = 2
+    CRASHED = 3
+    TIMED_OUT = 4
+    NO_KERNEL = 5
+    BAD_CLUSTER = 6
+
+    @property
+    def completed(self) -> bool:
+        """All launches ran to their end."""
+        return self is State.FINISHED
+
+
+class RawBuffer(ctypes.Structure):
+    """`BufferSpec` of shim/protocol.h."""
+
+    _fields_ = (
+        ("offset", ctypes.c_uint64),
+        ("words", ctypes.c_uint64),
+        ("columns", ctypes.c_uint32),
+        ("stride", ctypes.c_uint32),
+        ("misalign", ctypes.c_uint32),
+        ("readable", ctypes.c_uint32),
+    )
+
+
+class RawLaunch(ctypes.Structure):
+    """`LaunchSpec` of shim/protocol.h."""
+
+    _fields_ = (
+        ("kernel", ctypes.c_char * 64),
+        ("grid", ctypes.c_uint32 * 3),
+        ("threads", ctypes.c_uint32 * 3),
+        ("smem_bytes", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    )
+
+
+class RawTensorMap(ctypes.Structure):
+    """`TensorMapSpec` of shim/protocol.h."""
+
+    _fields_ = (
+        ("region", ctypes.c_uint32),
+        ("element", ctypes.c_uint32),
+        ("offset_bytes", ctypes.c_uint64),
+        ("ld_bytes", ctypes.c_uint64),
+        ("columns", ctypes.c_uint32),
+        ("rows", ctypes.c_uint32),
+        ("box_columns", ctypes.c_uint32),
+        ("box_rows", ctypes.c_uint32),
+        ("swizzle_bytes", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    )
+
+
+class RawFinding(ctypes.Structure):
+    """`Finding` of shim/protocol.h."""
+
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("region", ctypes.c_uint32),
+        ("pc", ctypes.c_uint64),
+        ("other_pc", ctypes.c_uint64),
+        ("offset", ctypes.c_int64),
+        ("size", ctypes.c_uint32),
+        ("write", ctypes.c_uint32),
+        ("block", ctypes.c_uint32),
+        ("thread", ctypes.c_uint32),
+        ("other_block", ctypes.c_uint32),
+        ("other_thread", ctypes.c_uint32),
+        ("pass_idx", ctypes.c_uint32),
+        ("owner", ctypes.c_uint32),
+        ("count", ctypes.c_uint64),
+    )
+
+
+class RawExchange(ctypes.Structure):
+    """`Exchange` of shim/protocol.h."""
+
+    _fields_ = (
+        ("magic", ctypes.c_uint32),
+        ("exchange_bytes", ctypes.c_uint32),
+        ("m", ctypes.c_int32),
+        ("n", ctypes.c_int32),
+        ("k", ctypes.c_int32),
+        ("lda", ctypes.c_int32),
+        ("ldb", ctypes.c_int32),
+        ("ldc", ctypes.c_int32),
+        ("alpha", ctypes.c_float),
+        ("beta", ctypes.c_float),
+        ("seed", ctypes.c_uint32),
+        ("late_copies", ctypes.c_uint32),
+        ("num_launches", ctypes.c_uint32),
+        ("deadline_s", ctypes.c_uint32),
+        ("trace_offset", ctypes.c_uint64),
+        ("trace_capacity", ctypes.c_uint64),
+        ("trace_block", ctypes.c_uint32),
+        ("num_passes", ctypes.c_uint32),
+        ("resident_blocks", ctypes.c_uint32),
+        ("word_bytes", ctypes.c_uint32),
+        ("first_c_offset", ctypes.c_uint64),
+        ("buffers", RawBuffer * NUM_BUFFERS),
+        ("launches", RawLaunch * MAX_LAUNCHES),
+        ("tensor_maps", RawTensorMap * MAX_TENSOR_MAPS),
+        ("state", ctypes.c_uint32),
+        ("signal", ctypes.c_uint32),
+        ("crash_pc", ctypes.c_uint64),
+        ("num_trace", ctypes.c_uint64),
+        ("num_accesses", ctypes.c_uint64),
+        ("static_smem_bytes", ctypes.c_uint64),
+        ("num_findings", ctypes.c_uint32),
+        ("findings_lost", ctypes.c_uint32),
+        ("findings", RawFinding * MAX_FINDINGS),
+    )
+
+
+TRACE_RECORD = np.dtype(
+    [
+        ("pc", np.uint32),
+        ("thread", np.uint16),
+        ("region_and_write", np.uint16),
+        ("size", np.uint32),
+        ("offset", np.uint32),
+        ("phase", np.uint32),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A global buffer of exactly these elements; ``columns`` of every ``stride`` are valid."""
+
+    data: Stored
+    columns: int
+    stride: int
+    readable: bool
+    misalign_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RawResult:
+    """What the process left: its state, the exchange header, C, and the trace if one was asked.
+
+    ``first_c`` is C after the first of two passes, None where there was one.
+    """
+
+    header: RawExchange
+    state: State
+    c: Stored
+    first_c: Stored | None
+    trace: npt.NDArray[np.void]
+
+
+def _page(offset: int) -> int:
+    return -(-offset // 4096) * 4096
+
+
+def check_launchable(plan: LaunchPlan) -> None:
+    """Raises UsageError for what no emulator process could run."""
+    if not 1 <= len(plan.launches) <= MAX_LAUNCHES:
+        raise UsageError(
+            f"the emulator runs 1 to {MAX_LAUNCHES} launches, got {len(plan.launches)}"
+        )
+    if len(plan.tensor_maps) > MAX_TENSOR_MAPS:
+        raise UsageError(
+            f"the emulator takes {MAX_TENSOR_MAPS} tensor maps, got {len(plan.tensor_maps)}"
+        )
+    for launch in plan.launches:
+        if not 1 <= launch.num_threads <= MAX_THREADS:
+            raise UsageError(
+                f"a block has 1 to {MAX_THREADS} threads, {launch.kernel} asks for "
+                f"{launch.num_threads}"
+            )
+        if not 0 <= launch.smem_bytes <= MAX_DYNAMIC_SMEM:
+            raise UsageError(
+                f"the emulator has {MAX_DYNAMIC_SMEM} bytes of dynamic shared memory, "
+                f"{launch.kernel} asks for {launch.smem_bytes}"
+            )
+
+
+def run_process(
+    executable: Path,
+    header: RawExchange,
+    plan: LaunchPlan,
+    buffers: Sequence[Buffer],
+) -> RawResult:
+    """Run the launches in a process of its own. The header brings sizes, scalars and schedule.
+
+    A plan with a workspace runs twice on it, unless it is traced: the second pass finds the
+    counters that the first left and poison in the rest.
+    """
+    _describe(header, plan, buffers)
+    trace_bytes = header.trace_capacity * TRACE_RECORD.itemsize
+    with tempfile.TemporaryFile() as file:
+        file.truncate(header.trace_offset + trace_bytes)
+        with mmap.mmap(file.fileno(), 0) as memory:
+            memory[: ctypes.sizeof(header)] = bytes(header)
+            for raw, buffer in zip(header.buffers, buffers, strict=True):
+                memory[raw.offset : raw.offset + buffer.data.nbytes] = buffer.data.tobytes()
+            ended = _wait_for(executable, file.fileno(), header.deadline_s)
+            after = RawExchange.from_buffer_copy(memory)
+            given = buffers[Region.C].data
+            c_offset = after.buffers[Region.C].offset
+            c = np.frombuffer(memory, given.dtype, given.size, c_offset).copy()
+            first_c = None
+            if after.num_passes > 1:
+                first_offset = after.first_c_offset
+                first_c = np.frombuffer(memory, given.dtype, given.size, first_offset).copy()
+            num_trace = min(after.num_trace, after.trace_capacity)
+            trace = np.frombuffer(memory, TRACE_RECORD, num_trace, after.trace_offset).copy()
+    state = State(after.state)
+    if state is State.RUNNING:
+        state = State.CRASHED if ended else State.TIMED_OUT
+    return RawResult(after, state, c, first_c, trace)
+
+
+def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) -> None:
+    header.magic = MAGIC
+    header.exchange_bytes = ctypes.sizeof(RawExchange)
+    header.num_launches = len(plan.launches)
+    for raw_launch, launch in zip(header.launches, plan.launches, strict=False):
+        raw_launch.kernel = launch.kernel.encode()
+        raw_launch.grid[:] = launch.grid
+        raw_launch.threads[:] = launch.threads
+        raw_launch.smem_bytes = launch.smem_bytes
+    for raw_map, tensor_map in zip(header.tensor_maps, plan.tensor_maps, strict=False):
+        _describe_map(raw_map, tensor_map)
+    header.word_bytes = min(buffer.data.itemsize for buffer in buffers)
+    offset = _page(ctypes.sizeof(RawExchange))
+    for raw, buffer in zip(header.buffers, buffers, strict=True):
+        words = buffer.data.itemsize // header.word_bytes
+        raw.offset, raw.words = offset, words * buffer.data.size
+        raw.columns, raw.stride = words * buffer.columns, words * buffer.stride
+        raw.misalign, raw.readable = buffer.misalign_bytes, buffer.readable
+        offset = _page(offset + buffer.data.nbytes)
+    header.num_passes = 2 if plan.workspace_bytes and not header.trace_capacity else 1
+    header.first_c_offset = offset
+    header.trace_offset = _page(offset + buffers[Region.C].data.nbytes)
+
+
+def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:
+    raw.region = Region[tensor_map.matrix.upper()]
+    raw.element = TENSOR_ELEMENTS.index(tensor_map.element)
+    raw.offset_bytes = tensor_map.offset_bytes
+    raw.ld_bytes = tensor_map.element.size_bytes * tensor_map.ld
+    raw.columns, raw.rows = tensor_map.extent
+    raw.box_columns, raw.box_rows = tensor_map.box
+    raw.swizzle_bytes = tensor_map.swizzle_bytes
+
+
+def _wait_for(executable: Path, file: int, deadline_s: int) -> bool:
+    """Whether the process ended by itself. It has its own alarm; this one is the second."""
+    command = [str(executable), f"/proc/self/fd/{file}"]
+    try:
+        subprocess.run(
+            command,
+            pass_fds=(file,),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=deadline_s + 10,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return False
+    return True

@@ -1,0 +1,159 @@
+"""Inputs for a run, what C must be, and how far off it is."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from autogemm.emulator.exchange import Buffer
+from autogemm.model.dtypes import Element
+from autogemm.model.elements import Floats, Stored, loaded, not_a_number, rounded, stored
+from autogemm.model.problem import Problem
+
+Doubles = npt.NDArray[np.float64]
+
+# Half the distance of subnormal FP16 numbers; those of BF16 lie closer.
+SMALLEST_STEP = 2.0**-25
+
+
+class Data(StrEnum):
+    """Integers make every partial sum exact, so that any wrong term shows. Reals round."""
+
+    INTEGERS = "integers"
+    REALS = "reals"
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """Buffers as the kernel gets them, and C as it must be.
+
+    Buffers end with the last element: nothing lies behind it, not even the padding of the last row.
+    Padding between rows is NaN, and so is C when beta = 0. ``bound`` [M, N] is the largest error
+    that rounding can explain.
+    """
+
+    a: Stored
+    b: Stored
+    c: Stored
+    expected: Doubles
+    bound: Doubles
+
+    def buffers(self, problem: Problem, workspace_bytes: int, misalign_bytes: int) -> list[Buffer]:
+        """A, B, C and the workspace for one run. The workspace is zero, as at its allocation."""
+        workspace = np.zeros(-(-workspace_bytes // 4), np.float32)
+        has_old_c = problem.beta != 0.0
+        return [
+            Buffer(self.a, problem.a_shape[1], problem.lda, True, misalign_bytes),
+            Buffer(self.b, problem.b_shape[1], problem.ldb, True, misalign_bytes),
+            Buffer(self.c, problem.n, problem.ldc, has_old_c, misalign_bytes),
+            Buffer(workspace, 0, 0, False),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How C differs from what it must be. ``first_wrong`` is (row, column), or None."""
+
+    max_error_ratio: float
+    wrong_elements: int
+    first_wrong: tuple[int, int] | None
+    got: float = 0.0
+    expected: float = 0.0
+    padding_changed: int = 0
+
+    @property
+    def is_wrong(self) -> bool:
+        """An element is off by more than rounding, or the padding was written."""
+        return bool(self.wrong_elements or self.padding_changed)
+
+
+def make_inputs(problem: Problem, data: Data, seed: int) -> Inputs:
+    """Random inputs and the reference for them, from float64."""
+    rng = np.random.default_rng([seed, problem.m, problem.n, problem.k])
+    dtype = problem.dtype
+    a = _matrix(rng, problem.a_shape, data, dtype.ab)
+    b = _matrix(rng, problem.b_shape, data, dtype.ab)
+    c = _matrix(rng, (problem.m, problem.n), data, dtype.c)
+    op_a = (a.T if problem.layout.trans_a else a).astype(np.float64)
+    op_b = (b.T if problem.layout.trans_b else b).astype(np.float64)
+    # float64(float32(x)): the kernel gets its scalars as float.
+    alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
+    expected = alpha * (op_a @ op_b)
+    magnitude = abs(alpha) * (np.abs(op_a) @ np.abs(op_b))
+    if beta != 0.0:
+        expected += beta * c
+        magnitude += abs(beta) * np.abs(c)
+    exact = data is Data.INTEGERS and _is_exact(problem, float(magnitude.max()))
+    # K products and sums, alpha, beta and the last sum, each rounding once: Higham, Accuracy and
+    # Stability of Numerical Algorithms, 2002, section 3.1, whatever the order of the sums.
+    bound = (problem.k + 3) * 2.0**-24 * magnitude
+    if dtype.c.size_bytes < 4:
+        # C is rounded once more; subnormal numbers by half their distance.
+        bound += dtype.c.unit_roundoff * (np.abs(expected) + bound) + SMALLEST_STEP
+    if exact:
+        expected, bound = rounded(expected, dtype.c).astype(np.float64), np.zeros_like(expected)
+    before = c if beta != 0.0 else np.full_like(c, np.nan)
+    return Inputs(
+        _stored(a, problem.lda, dtype.ab),
+        _stored(b, problem.ldb, dtype.ab),
+        _stored(before, problem.ldc, dtype.c),
+        expected,
+        bound,
+    )
+
+
+def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
+    """C as the kernel left it against C as it must be, element by element; padding bit by bit."""
+    got = loaded(_rows(c, problem)[:, : problem.n].copy(), problem.dtype.c).astype(np.float64)
+    error = np.abs(got - inputs.expected)
+    wrong = ~(error <= inputs.bound)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(error == 0, 0.0, error / inputs.bound)
+    worst = float(np.max(np.where(np.isnan(ratio), np.inf, ratio)))
+    bits = np.dtype(f"u{problem.dtype.c.size_bytes}")
+    before, after = (_rows(x, problem).view(bits)[:, problem.n :] for x in (inputs.c, c))
+    changed = int(np.count_nonzero(before != after))
+    if not wrong.any():
+        return Comparison(worst, 0, None, padding_changed=changed)
+    row, column = (int(i) for i in np.argwhere(wrong)[0])
+    return Comparison(
+        worst,
+        int(np.count_nonzero(wrong)),
+        (row, column),
+        float(got[row, column]),
+        float(inputs.expected[row, column]),
+        changed,
+    )
+
+
+def _matrix(
+    rng: np.random.Generator, shape: tuple[int, int], data: Data, element: Element
+) -> Floats:
+    """Values that the element type holds exactly."""
+    if data is Data.INTEGERS:
+        # No zeros: a term left out must change the sum.
+        signs: Floats = rng.choice(np.array([-1.0, 1.0], np.float32), shape)
+        return rng.integers(1, 4, shape).astype(np.float32) * signs
+    return rounded(rng.standard_normal(shape).astype(np.float32), element)
+
+
+def _is_exact(problem: Problem, magnitude: float) -> bool:
+    """Whether sums of multiples of 1/4 stay below 2^24 such steps."""
+    quarters = all(x * 4 == int(x * 4) for x in (problem.alpha, problem.beta))
+    return quarters and magnitude * 4 < 2**22
+
+
+def _stored(matrix: Floats, stride: int, element: Element) -> Stored:
+    """Row-major with that stride, NaN between the rows, ending with the last element."""
+    rows, columns = matrix.shape
+    padded = not_a_number(rows * stride, element).reshape(rows, stride)
+    padded[:, :columns] = stored(matrix, element)
+    return padded.reshape(-1)[: (rows - 1) * stride + columns].copy()
+
+
+def _rows(c: Stored, problem: Problem) -> Stored:
+    """C as [M, ldc]; the padding that the last row does not have is NaN."""
+    padded = not_a_number(problem.m * problem.ldc, problem.dtype.c)
+    padded[: c.size] = c
+    return padded.reshape(problem.m, problem.ldc)

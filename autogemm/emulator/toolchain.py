@@ -1,0 +1,243 @@
+"""Finds g++, builds emulator executables, keeps them in the cache folder."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+
+from autogemm.support.errors import CompilerMissingError, KernelCompileError
+from autogemm.support.files import write_atomically
+
+SHIM = Path(__file__).resolve().parent / "shim"
+
+# The first that has __builtin_bit_cast and std=c++20 as the shim uses them.
+OLDEST_GXX = 11
+
+COMMON_FLAGS = ("-fno-pie", "-fno-extern-tls-init", "-fno-exceptions", "-fno-rtti")
+KERNEL_FLAGS = (
+    # -g1 loses the lines of arguments of inlined calls; where variables live is of no use here.
+    "-g",
+    "-fno-var-tracking",
+    "-std=c++17",
+    "-w",
+    "-fno-strict-aliasing",
+    "-fno-stack-protector",
+    "-ffp-contract=off",
+    "-DAUTOGEMM_EMULATOR",
+    "-xc++",
+)
+
+
+class Mode(StrEnum):
+    """How a kernel is compiled: for speed, or with a call before each access."""
+
+    FAST = "fast"
+    CHECK = "check"
+
+
+MODE_FLAGS = {
+    Mode.FAST: ("-O3",),
+    # Without -fno-tree-sra a float4 would be taken apart before the calls are put in.
+    # Bounds: indices into arrays of known extent, local ones among them, which nothing else sees.
+    Mode.CHECK: (
+        *("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
+        *("-fno-tree-sra", "-fsanitize=bounds"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """A g++ that was found fit, and what it is called with."""
+
+    gxx: str
+    version: str
+    major: int
+
+    def kernel_flags(self, mode: Mode) -> tuple[str, ...]:
+        """Flags for the emitted source."""
+        # Locals never written hold a value that spoils the result, instead of a lucky zero.
+        poison = ("-ftrivial-auto-var-init=pattern",) if self.major >= 12 else ()
+        fma = ("-mfma",) if _has_fma() else ()
+        return (*COMMON_FLAGS, *KERNEL_FLAGS, *MODE_FLAGS[mode], *poison, *fma)
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """An executable for one kernel, the source it was built from, and how long that took."""
+
+    executable: Path
+    source_path: Path
+    seconds: float
+
+
+@cache
+def _has_fma() -> bool:
+    """Whether this x86-64 has fused multiply-add; elsewhere the compiler needs no telling."""
+    try:
+        return " fma " in Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return False
+
+
+def find_toolchain() -> Toolchain:
+    """The g++ of this machine. Raises CompilerMissingError when there is none that will do."""
+    name = os.environ.get("AUTOGEMM_GXX", "g++")
+    path = shutil.which(name)
+    if path is None:
+        raise CompilerMissingError(
+            f"the emulator needs g++ {OLDEST_GXX} or newer and found no {name!r}: install g++, or "
+            "name it in AUTOGEMM_GXX"
+        )
+    return _examine(path)
+
+
+@cache
+def _examine(path: str) -> Toolchain:
+    try:
+        answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise CompilerMissingError(
+            f"the emulator cannot start {path}: {error.strerror}; name another g++ in AUTOGEMM_GXX"
+        ) from error
+    version = answer.stdout.partition("\n")[0].strip()
+    # clang splits a float4 into four accesses; its width would be lost.
+    numbers = re.search(r"\b(\d+)\.\d+\.\d+\b", version)
+    if answer.returncode != 0 or numbers is None or "clang" in answer.stdout.lower():
+        raise CompilerMissingError(
+            f"the emulator needs GNU g++ {OLDEST_GXX} or newer, {path} says {version!r}: name "
+            "another one in AUTOGEMM_GXX"
+        )
+    major = int(numbers.group(1))
+    if major < OLDEST_GXX:
+        raise CompilerMissingError(
+            f"the emulator needs g++ {OLDEST_GXX} or newer, {path} is {version!r}: name another "
+            "one in AUTOGEMM_GXX"
+        )
+    return Toolchain(path, version, major)
+
+
+@cache
+def shim_sha256() -> str:
+    """Identity of the shim: any change of it makes new executables."""
+    digest = hashlib.sha256()
+    for path in sorted(SHIM.iterdir()):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return digest.hexdigest()
+
+
+def build(text: str, mode: Mode, toolchain: Toolchain, folder: Path) -> Build:
+    """The executable for a kernel's text, from the cache folder or newly built into it.
+
+    Raises KernelCompileError with the compiler's log and the path of the kept source.
+    """
+    start = time.perf_counter()
+    flags = toolchain.kernel_flags(mode)
+    key = hashlib.sha256(
+        "\0".join((text, mode, toolchain.version, shim_sha256(), *flags)).encode()
+    ).hexdigest()[:32]
+    executable = folder / f"{key}.{mode}"
+    source = folder / f"{key}.cu"
+    if not executable.is_file():
+        write_atomically(source, text.encode())
+        _build_executable(source, executable, text, (mode, toolchain, flags))
+    return Build(executable, source, time.perf_counter() - start)
+
+
+def _build_executable(
+    source: Path, executable: Path, text: str, how: tuple[Mode, Toolchain, tuple[str, ...]]
+) -> None:
+    mode, toolchain, flags = how
+    runtime = _runtime_object(mode, toolchain, executable.parent)
+    with tempfile.TemporaryDirectory(dir=executable.parent) as scratch:
+        kernel, program = Path(scratch) / "kernel.o", Path(scratch) / "program"
+        shim = ("-include", str(SHIM / "cuda_on_cpu.h"))
+        compiled = _with_clusters(source, text, Path(scratch))
+        _call([toolchain.gxx, *flags, *shim, "-c", str(compiled), "-o", str(kernel)], source)
+        borders = [_border(toolchain, Path(scratch), dynamic) for dynamic in (None, text)]
+        link = ["-no-pie", "-rdynamic", "-o", str(program), str(borders[0]), str(kernel)]
+        _call([toolchain.gxx, *link, str(runtime), str(borders[1]), "-ldl"], source)
+        program.replace(executable)
+
+
+# `__cluster_dims__(X, Y, Z)` and the kernel that it belongs to.
+CLUSTER = re.compile(
+    r"__cluster_dims__\s*\(([^()]*)\)\s*(?:void\s+|__\w+__\s*(?:\([^()]*\))?\s*)*(\w+)\s*\("
+)
+
+
+def _with_clusters(source: Path, text: str, scratch: Path) -> Path:
+    """The source, or one that includes it and says how large the clusters of its kernels are."""
+    found = CLUSTER.findall(text)
+    if not found:
+        return source
+    extents = [
+        f'extern "C" const unsigned autogemm_cluster_{kernel}[3] = {{{extent}}};\n'
+        for extent, kernel in found
+    ]
+    path = scratch / "clusters.cu"
+    path.write_text(f'#include "{source}"\n' + "".join(extents))
+    return path
+
+
+# An `extern __shared__` array: what it is declared as, and its name.
+DYNAMIC_ARRAY = re.compile(r"extern\s+__shared__\s([^;]*?)(\w+)\s*\[\s*\]\s*;")
+ALIGNED = re.compile(r"(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
+# What dynamic shared memory is aligned to at least, and the most that a swizzle depends on.
+LEAST_ALIGNMENT, MOST_ALIGNMENT = 16, 1024
+
+
+def _border(toolchain: Toolchain, scratch: Path, text: str | None) -> Path:
+    """One side of shared memory, assembled from shim/link.S; with the kernel's text the second.
+
+    The `extern __shared__` arrays all begin where dynamic memory begins: at an address that is
+    aligned as they ask for and no better, so that what relies on more is found.
+    """
+    if text is None:
+        defines, path = ["-DAUTOGEMM_BEGIN"], scratch / "begin.o"
+    else:
+        arrays = DYNAMIC_ARRAY.findall(text)
+        labels = " ".join(
+            f".globl {name}; {name}:" for name in sorted({name for _, name in arrays})
+        )
+        asked = (int(found[1]) for declared, _ in arrays if (found := ALIGNED.search(declared)))
+        offset = max(asked, default=LEAST_ALIGNMENT) % MOST_ALIGNMENT
+        path = scratch / "end.o"
+        defines = [f"-DAUTOGEMM_DYNAMIC_NAMES={labels}", f"-DAUTOGEMM_DYNAMIC_OFFSET={offset}"]
+    _call([toolchain.gxx, *defines, "-c", str(SHIM / "link.S"), "-o", str(path)], SHIM / "link.S")
+    return path
+
+
+def _runtime_object(mode: Mode, toolchain: Toolchain, folder: Path) -> Path:
+    """The emulator itself, compiled once for each mode and compiler."""
+    key = hashlib.sha256(f"{toolchain.version}\0{shim_sha256()}".encode()).hexdigest()[:32]
+    path = folder / f"runtime-{key}.{mode}.o"
+    if not path.is_file():
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch) / "runtime.o"
+            define = ("-DAUTOGEMM_CHECK",) if mode is Mode.CHECK else ()
+            source = SHIM / "emulator.cpp"
+            flags = ("-std=c++20", "-O2", *COMMON_FLAGS, *define)
+            _call([toolchain.gxx, *flags, "-c", str(source), "-o", str(made)], source)
+            made.replace(path)
+    return path
+
+
+def _call(command: list[str], source: Path) -> None:
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    if answer.returncode != 0:
+        log = answer.stderr
+        errors = [line for line in log.splitlines() if "error" in line or "undefined" in line]
+        first = errors[0] if errors else (log.strip().splitlines() or ["no message"])[-1]
+        raise KernelCompileError(
+            f"g++ cannot compile the kernel for the emulator: {first} (source: {source})",
+            log=log,
+            source_path=source,
+        )

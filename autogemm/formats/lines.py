@@ -1,0 +1,50 @@
+"""Long files from elsewhere, line by line and within limits; a fault in one line of text."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from autogemm.support.cells import one_line
+from autogemm.support.errors import ExchangeError
+from autogemm.support.files import decoded, unpacked
+
+# A million trials with 30 samples each are 1 GB.
+MAX_UNPACKED_BYTES = 8 * 2**30
+# A source of 2 MB, each character of it escaped.
+MAX_LINE_CHARS = 16 * 2**20
+
+_MAX_FAULT = 300
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines with their numbers, from 1, without their ends; the file may be gzip'd.
+
+    Raises ExchangeError for what cannot be read, is no text, or is too long.
+    """
+    try:
+        yield from enumerate(_lines(path), start=1)
+    except (OSError, ValueError) as error:
+        raise ExchangeError(f"cannot read {path}: {fault(error)}") from error
+
+
+def _lines(path: Path) -> Iterator[str]:
+    rest = ""
+    for text in decoded(unpacked(path, MAX_UNPACKED_BYTES)):
+        *whole, rest = (rest + text).split("\n")
+        yield from whole
+        if len(rest) > MAX_LINE_CHARS:
+            raise ValueError(f"a line has more than {MAX_LINE_CHARS // 2**20} million characters")
+    if rest:
+        yield rest
+
+
+def fault(error: Exception) -> str:
+    """What is wrong, in one line that is not too long."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"]))
+        text = f"{place}: {first['msg'].removeprefix('Value error, ')}"
+    else:
+        text = str(error)
+    return one_line(text, _MAX_FAULT)

@@ -1,0 +1,257 @@
+"""The recording file: gzip'd JSON, one list per column, validated before anything is believed.
+
+A recording holds what one GPU measured for one problem over one (restricted) space, and under what
+conditions. It is data: read within a size limit, never executed.
+"""
+
+import gzip
+import io
+import statistics
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictInt,
+    StrictStr,
+    ValidationError,
+    model_validator,
+)
+
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import CacheState, Environment, Status, Verification
+from autogemm.model.problem import Layout, Problem
+from autogemm.support.cells import one_line
+from autogemm.support.errors import RecordingError, UsageError
+from autogemm.support.files import write_atomically
+
+SCHEMA_VERSION: Literal[1] = 1
+FILE_SUFFIX = ".json.gz"
+# A recording of 10,000 configs unpacks to about 2 MB; a file that claims more than this is none.
+MAX_UNPACKED_BYTES = 64 * 2**20
+
+# Thirty years; what is longer is no time.
+MAX_TIME_US = 1e15
+TimeUs = Annotated[float, Field(gt=0, lt=MAX_TIME_US, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0, strict=True)]
+Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Parameter = Annotated[list[StrictInt | StrictStr], Field(min_length=1)]
+
+
+class _ProblemForm(BaseModel):
+    """Sizes and leading dimensions are whole numbers, scalars finite ones."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    m: int
+    n: int
+    k: int
+    layout: Annotated[Layout, Field(strict=False)]
+    dtype: str
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+    alpha: float = 1.0
+    beta: float = 0.0
+
+
+def _problem_as_dict(problem: Problem) -> dict[str, object]:
+    return {
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.k,
+        "layout": str(problem.layout),
+        "dtype": str(problem.dtype),
+        "lda": problem.lda,
+        "ldb": problem.ldb,
+        "ldc": problem.ldc,
+        "alpha": problem.alpha,
+        "beta": problem.beta,
+    }
+
+
+def _problem_from_dict(value: object) -> Problem:
+    if isinstance(value, Problem):
+        return value
+    form = _ProblemForm.model_validate(value)
+    try:
+        return Problem(**{**form.model_dump(), "dtype": DType.parse(form.dtype)})
+    except UsageError as error:
+        raise ValueError(f"not a problem: {error}") from error
+
+
+ProblemField = Annotated[
+    Problem, BeforeValidator(_problem_from_dict), PlainSerializer(_problem_as_dict)
+]
+
+
+class _Part(BaseModel):
+    """Common to all parts: nothing unknown is let through, nothing changes afterwards."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+
+class RecordingSource(_Part):
+    """Where, when and how the times were taken. ``protocol`` says it in a sentence."""
+
+    device: Device
+    environment: Environment
+    date: str
+    autogemm_version: str
+    autogemm_commit: str
+    command: str
+    protocol: str
+    method: str = "events"
+    l2: CacheState = CacheState.WARM
+
+
+class Baseline(_Part):
+    """cuBLAS, timed again and again while the recording was made, so that drift can be seen.
+
+    ``samples_us[i]`` was taken when ``after_configs[i]`` configs had been measured.
+    """
+
+    name: str = "cuBLAS"
+    samples_us: list[TimeUs] = Field(min_length=1)
+    after_configs: list[Count]
+    max_error_ratio: Error | None = None
+    relative_frobenius: Error | None = None
+
+    @model_validator(mode="after")
+    def _same_length(self) -> Self:
+        if len(self.samples_us) != len(self.after_configs):
+            raise ValueError("baseline samples_us and after_configs differ in length")
+        return self
+
+    @property
+    def median_us(self) -> float:
+        """Median of all samples, in microseconds."""
+        return statistics.median(self.samples_us)
+
+
+class Recording(_Part):
+    """One recorded space: row i of every column belongs to config i.
+
+    ``time_us`` is the median of ``num_samples`` samples with interquartile range ``iqr_us``; all
+    three are None where the status is not ok. ``complete`` says that every legal config of the
+    space ``fix`` was measured.
+    """
+
+    format: Literal["autogemm-recording"] = "autogemm-recording"
+    schema_version: Literal[1] = SCHEMA_VERSION
+    complete: bool
+    source: RecordingSource
+    family: str
+    yaml_sha256: Sha256
+    template_sha256: Sha256
+    problem: ProblemField
+    fix: dict[str, Parameter]
+    baseline: Baseline
+    parameters: dict[str, Parameter] = Field(min_length=1)
+    status: list[Status] = Field(min_length=1)
+    time_us: list[TimeUs | None]
+    num_samples: list[Count | None]
+    iqr_us: list[Error | None]
+    registers: list[Count | None]
+    spill_bytes: list[Count | None]
+    static_smem_bytes: list[Count | None]
+    max_error_ratio: list[Error | None]
+    relative_frobenius: list[Error | None]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        columns: dict[str, list[object]] = {
+            name: getattr(self, name)
+            for name in (
+                "time_us",
+                "num_samples",
+                "iqr_us",
+                "registers",
+                "spill_bytes",
+                "static_smem_bytes",
+                "max_error_ratio",
+                "relative_frobenius",
+            )
+        }
+        columns |= {f"parameters.{name}": list(col) for name, col in self.parameters.items()}
+        for name, column in columns.items():
+            if len(column) != len(self):
+                raise ValueError(f"column {name} has {len(column)} rows, status has {len(self)}")
+        for row, (status, time_us) in enumerate(zip(self.status, self.time_us, strict=True)):
+            if (status is Status.OK) != (time_us is not None):
+                raise ValueError(f"row {row}: status {status} with time {time_us}")
+        most_common = Counter(zip(*self.parameters.values(), strict=True)).most_common(1)
+        if most_common[0][1] > 1:
+            raise ValueError(f"config {most_common[0][0]} is recorded twice")
+        return self
+
+    def __len__(self) -> int:
+        """Number of configs recorded."""
+        return len(self.status)
+
+    def values(self, row: int) -> dict[str, Value]:
+        """Parameter values of one config."""
+        return {name: column[row] for name, column in self.parameters.items()}
+
+    def verification(self, row: int) -> Verification | None:
+        """Errors seen when it was recorded; the largest absolute error is not kept."""
+        return _verification(self.max_error_ratio[row], self.relative_frobenius[row])
+
+    @property
+    def baseline_verification(self) -> Verification | None:
+        """The baseline's errors, None if they were not taken."""
+        return _verification(self.baseline.max_error_ratio, self.baseline.relative_frobenius)
+
+
+def _verification(ratio: float | None, frobenius: float | None) -> Verification | None:
+    if ratio is None or frobenius is None:
+        return None
+    return Verification(max_abs_error=None, max_error_ratio=ratio, relative_frobenius=frobenius)
+
+
+def read_recording(path: Path) -> Recording:
+    """Read and validate one file. Raises RecordingError with the path and the first fault."""
+    try:
+        with gzip.open(path, "rb") as stream:
+            # One byte more than allowed tells a bomb from a file that just fits.
+            text = stream.read(MAX_UNPACKED_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise RecordingError(f"cannot read the recording {path}: {error}") from error
+    if len(text) > MAX_UNPACKED_BYTES:
+        raise RecordingError(
+            f"the recording {path} unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MB: refused"
+        )
+    try:
+        return Recording.model_validate_json(text)
+    except ValidationError as error:
+        raise RecordingError(f"broken recording {path}: {_first_fault(error)}") from error
+
+
+def _first_fault(error: ValidationError) -> str:
+    fault = error.errors(include_url=False, include_input=False)[0]
+    place = ".".join(str(part) for part in fault["loc"])
+    message = fault["msg"].removeprefix("Value error, ")
+    return one_line(f"{place}: {message}" if place else message)
+
+
+def write_recording(recording: Recording, path: Path) -> None:
+    """Write the file so that it is there whole or not at all. Raises RecordingError.
+
+    The same recording gives the same bytes.
+    """
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=9, mtime=0) as stream:
+        stream.write(recording.model_dump_json().encode())
+    try:
+        write_atomically(path, buffer.getvalue())
+    except OSError as error:
+        raise RecordingError(f"cannot write the recording {path}: {error}") from error

@@ -1,0 +1,1 @@
+"""Explanations of results and kernels: analysis, static facts, profiles, plots, reports."""

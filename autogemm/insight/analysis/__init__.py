@@ -1,0 +1,30 @@
+"""What stored runs say: how a search went, which parameters matter, where kernels stand.
+
+Figures only; `autogemm.insight.plots` draws them, `autogemm.insight.report` tells them.
+"""
+
+from autogemm.insight.analysis.changes import Pair, compare_sides, history
+from autogemm.insight.analysis.comparison import Comparison, Timed, compare
+from autogemm.insight.analysis.gpu_roofs import roofs
+from autogemm.insight.analysis.parameters import Grid, grid, importance
+from autogemm.insight.analysis.standing import Standing, Tried, standing
+from autogemm.insight.analysis.trials import RunTrials, Step, read_run
+
+__all__ = [
+    "Comparison",
+    "Grid",
+    "Pair",
+    "RunTrials",
+    "Standing",
+    "Step",
+    "Timed",
+    "Tried",
+    "compare",
+    "compare_sides",
+    "grid",
+    "history",
+    "importance",
+    "read_run",
+    "roofs",
+    "standing",
+]

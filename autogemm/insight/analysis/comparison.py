@@ -1,0 +1,170 @@
+"""Kernels of one card side by side: those of a benchmark, or the winners in the database."""
+
+from dataclasses import dataclass
+
+from autogemm.catalogue.gpus import roof_of
+from autogemm.model.benchmark import Bench, BenchEntry, KernelKind, Metrics, baseline_of, metrics
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.roofline import Ceilings, Roof
+from autogemm.model.outcome import Provenance, Status
+from autogemm.model.problem import Problem
+from autogemm.store import BestQuery, ResultRow, Store
+from autogemm.support.errors import NotFoundError
+
+_EVERYTHING = BestQuery()
+
+
+@dataclass(frozen=True, slots=True)
+class Timed:
+    """A kernel that was timed, with its figures, and the roof above it if the card has one."""
+
+    kernel: str
+    kind: KernelKind
+    problem: Problem
+    metrics: Metrics
+    roof: Roof | None
+    is_baseline: bool
+
+    @property
+    def tflops(self) -> float:
+        """Speed in TFLOP/s."""
+        return 1e-3 * self.metrics.gflops
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """``entries`` of one ``device``; ``source`` and ``date`` say which, ``ceilings`` if measured.
+
+    Those of a benchmark were timed side by side. Winners were not: each is compared with the cuBLAS
+    of its own run only.
+    """
+
+    device: Device
+    provenance: Provenance
+    source: str
+    date: str
+    entries: tuple[BenchEntry, ...]
+    ceilings: Ceilings | None
+
+    @property
+    def caption(self) -> str:
+        """GPU, source, date, and where the times come from."""
+        return f"{self.device.name}, {self.source}, {self.date}, {self.provenance} times"
+
+    def timed(self) -> list[Timed]:
+        """All that have a time, as they stand."""
+        found = []
+        for entry in self.entries:
+            roof = roof_of(self.device, entry.problem.dtype, entry.config)
+            figures = metrics(entry, self.entries, roof)
+            if figures is not None:
+                found.append(
+                    Timed(
+                        *(entry.kernel, entry.kind, entry.problem, figures, roof),
+                        is_baseline=entry.is_baseline,
+                    )
+                )
+        return found
+
+    def sizes(self) -> list[str]:
+        """The sizes that were timed, the smallest amount of work first."""
+        problems = {one.problem.size_label: one.problem.flops for one in self.timed()}
+        return sorted(problems, key=lambda label: problems[label])
+
+
+def compare(store: Store, query: BestQuery, bench_id: int | None, *, winners: bool) -> Comparison:
+    """A benchmark (the newest one without an id); with ``winners``, or if there is none, winners.
+
+    ``query`` narrows sizes and the rest. Raises NotFoundError when nothing is left.
+    """
+    if not winners and (bench_id is not None or store.benches(limit=1)):
+        return benchmark(store, bench_id, query)
+    return best_kernels(store, query)
+
+
+def benchmark(store: Store, bench_id: int | None, query: BestQuery = _EVERYTHING) -> Comparison:
+    """One benchmark, the newest without an id, of the one size that ``query`` may name."""
+    bench = store.bench(bench_id)
+    return comparison_of(bench, store.ceilings(bench.spec.device), query)
+
+
+def comparison_of(
+    bench: Bench, ceilings: Ceilings | None, query: BestQuery = _EVERYTHING
+) -> Comparison:
+    """A benchmark as a comparison. Raises NotFoundError if it timed nothing of that size."""
+    entries = tuple(
+        entry for entry in bench.entries if query.size is None or _is_of(entry.problem, query.size)
+    )
+    if not any(entry.time_us is not None for entry in entries):
+        raise NotFoundError(
+            f"benchmark {bench.bench_id} timed no kernel"
+            + (f" of size {query.size}" if query.size else "")
+        )
+    return Comparison(
+        device=bench.spec.device,
+        provenance=bench.spec.provenance,
+        source=f"benchmark {bench.bench_id}" if bench.bench_id else "benchmark",
+        date=f"{bench.started_at:%Y-%m-%d}",
+        entries=entries,
+        ceilings=ceilings,
+    )
+
+
+def best_kernels(store: Store, query: BestQuery) -> Comparison:
+    """The best kernel of each problem, and its cuBLAS, on the card of the newest of them.
+
+    Measured times come before recorded ones; the two are never mixed.
+    """
+    rows = store.best(query)
+    if not rows:
+        raise NotFoundError(
+            "nothing matches in the database: autogemm db best shows what there is, autogemm tune "
+            "and autogemm bench make more"
+        )
+    measured = [row for row in rows if row.provenance is Provenance.MEASURED]
+    newest = max(measured or rows, key=lambda row: row.measured_at)
+    chosen = [
+        row
+        for row in measured or rows
+        if row.device.name == newest.device.name and (row.l2, row.fill) == (newest.l2, newest.fill)
+    ]
+    return Comparison(
+        device=newest.device,
+        provenance=newest.provenance,
+        source="winners in the database",
+        date=f"{newest.measured_at:%Y-%m-%d}",
+        entries=tuple(entry for row in chosen for entry in _entries(row)),
+        ceilings=store.ceilings(newest.device),
+    )
+
+
+def _is_of(problem: Problem, size: str) -> bool:
+    return (problem.m, problem.n, problem.k) == Problem.parse_size(size)
+
+
+def _entries(row: ResultRow) -> list[BenchEntry]:
+    """The winner, and cuBLAS in the same finals."""
+    winner = BenchEntry(
+        kernel="winner",
+        kind=KernelKind.STORED,
+        problem=row.problem,
+        status=Status.OK,
+        config=row.config,
+        samples_us=row.samples_us or (row.time_us,),
+        ratio=row.ratio,
+        ratio_low=row.ratio_low,
+        ratio_high=row.ratio_high,
+    )
+    if row.ratio is None or not row.baseline_samples_us:
+        return [winner]
+    baseline = BenchEntry(
+        kernel=baseline_of(row.problem.dtype),
+        kind=KernelKind.LIBRARY,
+        problem=row.problem,
+        status=Status.OK,
+        samples_us=row.baseline_samples_us,
+        ratio=1.0,
+        ratio_low=1.0,
+        ratio_high=1.0,
+    )
+    return [winner, baseline]

@@ -1,0 +1,87 @@
+"""What the compiler made of a kernel: registers, spills, code size, the main loop."""
+
+from dataclasses import dataclass
+
+from autogemm.compile import Compiler, InstructionMix, code_sizes, disassemble, main_loop
+from autogemm.insight.explain.missing import Missing
+from autogemm.model.kernel import CompiledKernel, KernelSource, LaunchPlan
+from autogemm.support.errors import AutogemmError
+
+
+@dataclass(frozen=True, slots=True)
+class KernelFacts:
+    """One kernel. Per thread: registers, spills, stack; per block: shared memory."""
+
+    kernel: str
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    static_smem_bytes: int
+    dynamic_smem_bytes: int
+    code_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFacts:
+    """All kernels of one source. ``compile_seconds`` is None for one that was in the cache."""
+
+    compiler: str
+    arch: str
+    compile_seconds: float | None
+    kernels: tuple[KernelFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MainLoop:
+    """The main loop of one kernel; ``mix`` is None where no loop multiplies."""
+
+    kernel: str
+    mix: InstructionMix | None
+
+
+def compiled_or_missing(
+    compiler: Compiler | Missing, source: KernelSource, arch: str
+) -> CompiledKernel | Missing:
+    """The kernel, or why there is none: no compiler, an architecture that it does not know."""
+    if isinstance(compiler, Missing):
+        return compiler
+    try:
+        return compiler.compile(source, arch)
+    except AutogemmError as error:
+        return Missing(str(error))
+
+
+def compiled_facts(compiled: CompiledKernel, plan: LaunchPlan) -> CompiledFacts:
+    """Resource use of each kernel, with the shared memory that its launch asks for."""
+    sizes = code_sizes(compiled.cubin)
+    dynamic = {launch.kernel: launch.smem_bytes for launch in plan.launches}
+    return CompiledFacts(
+        compiler=compiled.compiler,
+        arch=compiled.arch,
+        compile_seconds=compiled.seconds or None,
+        kernels=tuple(
+            KernelFacts(
+                kernel=used.kernel,
+                registers=used.registers,
+                spill_store_bytes=used.spill_store_bytes,
+                spill_load_bytes=used.spill_load_bytes,
+                stack_bytes=used.stack_bytes,
+                static_smem_bytes=used.static_smem_bytes,
+                dynamic_smem_bytes=dynamic.get(used.kernel, 0),
+                code_bytes=sizes.get(used.kernel, 0),
+            )
+            for used in compiled.resources
+        ),
+    )
+
+
+def main_loops(compiled: CompiledKernel) -> tuple[MainLoop, ...] | Missing:
+    """The main loop of each kernel, or why it cannot be told."""
+    try:
+        listing = disassemble(compiled.cubin)
+    except AutogemmError as error:
+        return Missing(str(error))
+    return tuple(
+        MainLoop(used.kernel, main_loop(listing, used.kernel)) for used in compiled.resources
+    )

@@ -1,0 +1,120 @@
+"""How many blocks an SM holds, what one more would need, and how many waves the grid makes."""
+
+import math
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.occupancy import WARP_SIZE, Limiter, blocks_by_limiter, occupancy
+from autogemm.model.kernel import Launch, Resources
+
+
+@dataclass(frozen=True, slots=True)
+class LimiterStep:
+    """What one limiter allows by itself, and what the next step would need of it.
+
+    ``uses`` is threads or shared-memory bytes per block, or registers per thread; None for the
+    limit on blocks. ``needs_at_most`` is the most with which `Residency.next_blocks_per_sm` blocks
+    fit; None where no value would do.
+    """
+
+    limiter: Limiter
+    uses: int | None
+    blocks_per_sm: int
+    needs_at_most: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Residency:
+    """Static occupancy of one launch. ``fraction`` is of the SM's most warps."""
+
+    kernel: str
+    threads: int
+    smem_bytes: int
+    registers: int
+    blocks_per_sm: int
+    warps_per_sm: int
+    fraction: float
+    limiter: Limiter
+    next_blocks_per_sm: int
+    steps: tuple[LimiterStep, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Waves:
+    """How often the grid fills the card. ``lost_share`` is what is idle of the last wave's end.
+
+    With ``waves`` = blocks / (blocks per SM x SMs) and every block equally long, it is
+    1 - waves / ceil(waves).
+    """
+
+    kernel: str
+    blocks: int
+    blocks_per_wave: int
+    waves: float
+    lost_share: float
+
+
+def residency(device: Device, launch: Launch, resources: Resources) -> Residency:
+    """Occupancy of a launch whose kernel uses these registers and static shared memory."""
+    threads, registers = launch.num_threads, resources.registers
+    smem_bytes = launch.smem_bytes + resources.static_smem_bytes
+    found = occupancy(device, registers=registers, threads=threads, smem_bytes=smem_bytes)
+    target = found.blocks_per_sm + 1
+    allowed = blocks_by_limiter(device, registers=registers, threads=threads, smem_bytes=smem_bytes)
+
+    def needed(limiter: Limiter, most: int, of: Callable[[int], dict[Limiter, int]]) -> int | None:
+        # Fewer blocks fit the more is used: the first amount with too few ends the search.
+        amounts = range(1, most + 1)
+        count = bisect_right(amounts, -target, key=lambda amount: -of(amount)[limiter])
+        return count or None
+
+    def with_registers(amount: int) -> dict[Limiter, int]:
+        return blocks_by_limiter(device, registers=amount, threads=threads, smem_bytes=smem_bytes)
+
+    def with_smem(amount: int) -> dict[Limiter, int]:
+        return blocks_by_limiter(device, registers=registers, threads=threads, smem_bytes=amount)
+
+    most_warps = device.max_threads_per_sm // WARP_SIZE // target
+    most_threads = min(most_warps * WARP_SIZE, device.max_threads_per_block)
+    needs = {
+        Limiter.WARPS: (threads, most_threads or None),
+        Limiter.BLOCKS: (None, None),
+        Limiter.REGISTERS: (
+            registers,
+            needed(Limiter.REGISTERS, device.max_registers_per_thread, with_registers),
+        ),
+        Limiter.SMEM: (
+            smem_bytes,
+            needed(Limiter.SMEM, device.max_smem_per_block_bytes, with_smem),
+        ),
+    }
+    return Residency(
+        kernel=launch.kernel,
+        threads=threads,
+        smem_bytes=smem_bytes,
+        registers=registers,
+        blocks_per_sm=found.blocks_per_sm,
+        warps_per_sm=found.warps_per_sm,
+        fraction=found.fraction,
+        limiter=found.limiter,
+        next_blocks_per_sm=target,
+        steps=tuple(
+            LimiterStep(limiter, uses, allowed[limiter], at_most)
+            for limiter, (uses, at_most) in needs.items()
+        ),
+    )
+
+
+def waves(device: Device, launch: Launch, blocks_per_sm: int) -> Waves:
+    """Waves of a launch's grid, with one block per SM or more."""
+    blocks = math.prod(launch.grid)
+    per_wave = blocks_per_sm * device.num_sms
+    return Waves(
+        kernel=launch.kernel,
+        blocks=blocks,
+        blocks_per_wave=per_wave,
+        waves=blocks / per_wave,
+        lost_share=1 - blocks / (per_wave * math.ceil(blocks / per_wave)),
+    )

@@ -1,0 +1,156 @@
+"""Pictures of one run: how it went, what was tried, which parameters matter."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autogemm.insight.analysis import Grid, RunTrials, Step
+from autogemm.insight.plots.drawing import GRID, picture, titled
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+MAX_CELLS_WITH_TEXT = 150
+
+
+def history_picture(trials: RunTrials, suffix: str) -> bytes:
+    """The best so far against trials and against seconds, and each trial as a dot."""
+    return picture(partial(_draw_history, trials), suffix, (11.0, 4.8))
+
+
+def distribution_picture(trials: RunTrials, suffix: str) -> bytes:
+    """How many of the configs that ran are how good."""
+    return picture(partial(_draw_distribution, trials), suffix)
+
+
+def importance_picture(
+    trials: RunTrials, family: str, shares: dict[str, float], suffix: str
+) -> bytes:
+    """A bar a parameter; ``shares`` are those of `autogemm.insight.analysis.importance`."""
+    size = (8.0, 1.6 + 0.28 * len(shares))
+    return picture(partial(_draw_importance, trials, family, shares), suffix, size)
+
+
+def heatmap_picture(trials: RunTrials, family: str, cells: Grid, suffix: str) -> bytes:
+    """The best config of each pair of values, dark for good ones."""
+    size = (3.0 + 0.75 * len(cells.x_values), 2.2 + 0.5 * len(cells.y_values))
+    wide_enough = (max(size[0], 6.5), max(size[1], 3.5))
+    return picture(partial(_draw_heatmap, trials, family, cells), suffix, wide_enough)
+
+
+def _draw_history(trials: RunTrials, figure: "Figure") -> None:
+    left, right = figure.subplots(1, 2, sharey=True)
+    steps = trials.best_so_far()
+    measured = list(trials.measured())
+    merits = [merit for _, merit in measured]
+    numbers = [float(trial.number) for trial, _ in measured]
+    seconds = [trials.seconds(trial) for trial, _ in measured]
+    replayed = "replaying, not of the card" if trials.is_recorded else "pauses included"
+    for axes, x, of_step, label in (
+        (left, numbers, _number, "trial"),
+        (right, seconds, _seconds, f"seconds since the run began ({replayed})"),
+    ):
+        axes.plot(x, merits, linestyle="", marker=".", color="0.7", label="one trial")
+        along = [of_step(step) for step in steps] + [max(x, default=0.0)]
+        best = [step.merit for step in steps] + [steps[-1].merit] if steps else []
+        axes.step(along[: len(best)], best, where="post", color="black", label="best so far")
+        _baseline(axes, trials, vertical=False)
+        axes.set_xlabel(label)
+        axes.grid(**GRID)
+    left.set_ylabel(trials.unit)
+    titled(figure, "Search history", trials.caption)
+    left.legend(loc="lower right" if trials.more_is_better else "upper right", fontsize="small")
+
+
+def _number(step: Step) -> float:
+    return float(step.number)
+
+
+def _seconds(step: Step) -> float:
+    return step.seconds
+
+
+def _draw_distribution(trials: RunTrials, figure: "Figure") -> None:
+    axes = figure.subplots()
+    merits = trials.merits()
+    axes.hist(merits, bins=_bins(merits), color="0.75", edgecolor="0.3", linewidth=0.6)
+    if merits:
+        best = max(merits) if trials.more_is_better else min(merits)
+        axes.axvline(best, color="black", linestyle="-", linewidth=1.2, label="best")
+        middle = float(np.median(merits))
+        axes.axvline(middle, color="black", linestyle=":", linewidth=1.4, label="median")
+    _baseline(axes, trials, vertical=True)
+    failed = len(trials.trials) - len(merits)
+    axes.set_xlabel(trials.unit)
+    axes.set_ylabel("configs")
+    axes.grid(axis="y", **GRID)
+    titled(
+        figure,
+        f"All configs that were tried: {len(merits)} ran, {failed} did not",
+        trials.caption,
+    )
+    axes.legend(fontsize="small")
+
+
+def _bins(merits: list[float]) -> int:
+    return int(min(60, max(10, 2 * len(merits) ** 0.5)))
+
+
+def _draw_importance(
+    trials: RunTrials, family: str, shares: dict[str, float], figure: "Figure"
+) -> None:
+    axes = figure.subplots()
+    bars = axes.barh(list(shares), list(shares.values()), color="0.6", edgecolor="0.2")
+    axes.bar_label(bars, fmt="{:.0%}", padding=3, fontsize="small")
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set_xlabel("share of what sets the fastest tenth apart from the rest")
+    axes.xaxis.set_major_formatter(lambda share, _: f"{share:.0%}")
+    titled(figure, f"Which parameters of {family} matter", trials.caption)
+
+
+def _draw_heatmap(trials: RunTrials, family: str, cells: Grid, figure: "Figure") -> None:
+    axes = figure.subplots()
+    values = np.array([[np.nan if v is None else v for v in row] for row in cells.best])
+    # Good is dark, whichever way the merit runs.
+    colours = "Greys" if trials.more_is_better else "Greys_r"
+    mesh = axes.imshow(values, cmap=colours, aspect="auto", origin="lower")
+    figure.colorbar(mesh, ax=axes, label=trials.unit)
+    axes.set_xticks(range(len(cells.x_values)), [str(value) for value in cells.x_values])
+    axes.set_yticks(range(len(cells.y_values)), [str(value) for value in cells.y_values])
+    axes.set_xlabel(cells.x)
+    axes.set_ylabel(cells.y)
+    if values.size <= MAX_CELLS_WITH_TEXT:
+        _label_cells(axes, values, more_is_better=trials.more_is_better)
+    titled(
+        figure,
+        f"The best config of {family} for each {cells.x} and {cells.y}",
+        f"{trials.caption}; crossed out: none that ran",
+    )
+
+
+def _label_cells(axes: "Axes", values: NDArray[np.float64], *, more_is_better: bool) -> None:
+    low, high = np.nanmin(values), np.nanmax(values)
+    for (row, column), value in np.ndenumerate(values):
+        if np.isnan(value):
+            axes.text(column, row, "\u00d7", ha="center", va="center", color="0.4")
+            continue
+        share = (value - low) / (high - low) if high > low else 1.0
+        is_dark = (share if more_is_better else 1 - share) > 0.55
+        axes.text(
+            *(column, row, f"{value:#.3g}"),
+            ha="center",
+            va="center",
+            fontsize="small",
+            color="white" if is_dark else "black",
+        )
+
+
+def _baseline(axes: "Axes", trials: RunTrials, *, vertical: bool) -> None:
+    merit = trials.baseline_merit
+    if merit is not None:
+        line = axes.axvline if vertical else axes.axhline
+        line(merit, color="black", linestyle="--", linewidth=1.0, label="cuBLAS in the finals")

@@ -1,0 +1,56 @@
+"""How search strategies compare: the curves of `autogemm bench-search`."""
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from autogemm.bench.strategies import Curve, Summary
+from autogemm.insight.plots.drawing import GREYS, GRID, LINES, MARKERS, picture
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+LOWEST = 0.7
+
+
+def strategies_picture(summary: Summary, title: str, suffix: str) -> bytes:
+    """Fraction of the optimum against evaluations, and against recorded seconds if known."""
+    num_panels = 1 if summary.seconds is None else 2
+    return picture(partial(_draw, summary, title), suffix, (6.5 * num_panels, 5.5))
+
+
+def _draw(summary: Summary, title: str, figure: "Figure") -> None:
+    num_panels = 1 if summary.seconds is None else 2
+    axes: Any = figure.subplots(1, num_panels, sharey=True, squeeze=False)[0]
+    for place, curve in enumerate(summary.curves):
+        evaluations = range(1, len(curve.median) + 1)
+        _line(axes[0], place, curve, evaluations, curve.median)
+        if summary.seconds is not None and curve.by_seconds is not None:
+            _line(axes[1], place, curve, summary.seconds, curve.by_seconds)
+    axes[0].set_xlabel("evaluations")
+    axes[0].set_ylabel("best time of the space / best time found (median)")
+    axes[0].set_ylim(LOWEST, 1.005)
+    if num_panels == 2:
+        what = "compiling, verifying, timing" if summary.includes_compiling else "timed launches"
+        axes[1].set_xlabel(f"recorded seconds ({what})")
+        axes[1].set_xscale("log")
+    for one in axes:
+        one.grid(**GRID)
+    lines, labels = axes[0].get_legend_handles_labels()
+    figure.legend(lines, labels, loc="outside lower center", ncols=2 * num_panels, fontsize="small")
+    figure.suptitle(title, fontsize="medium")
+
+
+def _line(axes: "Axes", place: int, curve: Curve, x: Any, y: Any) -> None:
+    axes.plot(
+        x,
+        y,
+        label=curve.label,
+        color=GREYS[place // len(LINES) % len(GREYS)],
+        linestyle=LINES[place % len(LINES)],
+        linewidth=1.4,
+        marker=MARKERS[place % len(MARKERS)],
+        markersize=4.5,
+        # Not at the same places, so that markers of two curves do not hide each other.
+        markevery=(place * 3, max(1, len(y) // 10)),
+    )

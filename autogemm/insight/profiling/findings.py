@@ -1,0 +1,218 @@
+"""What counters say: in words, with the usual cause and cure, and which parameter to turn.
+
+Causes and cures are those of NVIDIA's Kernel Profiling Guide ("Warp Scheduler States", "Memory
+Tables") and CUDA C++ Best Practices Guide, applied to GEMM.
+"""
+
+from collections.abc import Iterator
+
+from autogemm.insight.profiling import counters as names
+from autogemm.insight.profiling.counters import Counters, stalls
+from autogemm.insight.profiling.finding import NEAR_PERCENT, Finding, memory_levels, own_parameters
+from autogemm.insight.profiling.reasons import STALLS
+from autogemm.insight.profiling.tensor_cores import multiplied_on_tensor_cores, tensor_pipe
+from autogemm.model.config import Config
+from autogemm.model.profile import Profile
+
+# Above this share of issue slots in use, few warps are enough.
+BUSY_PERCENT = 80.0
+# Below this occupancy latency may show.
+LOW_OCCUPANCY_PERCENT = 50.0
+# Less of the blocks that the card holds at once leaves some of it empty.
+FULL_WAVE = 0.9
+# A share of a warp's waiting, and one of all wavefronts of shared memory, that are worth a word.
+STALL_OF_NOTE = 0.1
+CONFLICTS_OF_NOTE = 0.05
+# Sectors of 32 bytes that a warp's request takes if lanes read neighbouring floats.
+SECTORS_PER_FLOAT = 4
+MOST_STALLS = 3
+
+
+def findings(profile: Profile) -> tuple[Finding, ...]:
+    """What the counters of a profile say; topics whose counters are missing are left out."""
+    counters, config = dict(profile.counters), profile.config
+    on_tensor_cores = multiplied_on_tensor_cores(profile)
+    found = [
+        *_occupancy(counters, config, on_tensor_cores=on_tensor_cores),
+        *(tensor_pipe(profile) if on_tensor_cores else _compute(counters, config)),
+        *_memory(counters, config),
+        *_stalls(counters, config),
+        *_bank_conflicts(counters, config),
+        *_coalescing(counters, config, on_tensor_cores=on_tensor_cores),
+    ]
+    return tuple(found)
+
+
+def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> Iterator[Finding]:
+    """Few warps are no fault where tensor cores multiply: large tiles and slabs on their way hide
+    latency there.
+    """
+    achieved = counters.get(names.OCCUPANCY)
+    possible = counters.get(names.POSSIBLE_OCCUPANCY)
+    if achieved is None or possible is None:
+        return
+    blocks = {what: counters[name] for what, name in names.LIMITS.items() if name in counters}
+    fewest = min(blocks.values(), default=0.0)
+    limit = " and ".join(what for what, count in blocks.items() if count == fewest)
+    figure = f"{achieved:.0f} % of an SM's warps, {possible:.0f} % possible"
+    says = f"{limit} limit it to {fewest:.0f} blocks an SM" if limit else ""
+    waves = counters.get(names.WAVES, 1.0)
+    if waves < FULL_WAVE:
+        yield Finding(
+            "occupancy",
+            figure,
+            f"{says}; the grid fills {waves:.2f} of the card once",
+            "too few blocks: some SMs have none, or fewer than they could hold",
+            "smaller block tiles, or blocks that share a tile's K",
+            own_parameters(config, "BM", "BN", "SPLIT_K", "STREAM_BLOCKS"),
+        )
+    elif (
+        not on_tensor_cores
+        and possible < LOW_OCCUPANCY_PERCENT
+        and counters.get(names.ISSUE, 100.0) < BUSY_PERCENT
+    ):
+        yield Finding(
+            "occupancy",
+            figure,
+            f"{says}, and issue slots are idle: too few warps to hide latency",
+            "registers or shared memory of a block",
+            "smaller tiles or fewer stages; or more blocks promised to the compiler",
+            own_parameters(config, "TM", "TN", "BM", "BN", "BK", "STAGES", "MIN_BLOCKS"),
+        )
+    else:
+        yield Finding("occupancy", figure, says)
+
+
+def _compute(counters: Counters, config: Config) -> Iterator[Finding]:
+    """Of kernels that multiply on CUDA cores."""
+    issue, fma = counters.get(names.ISSUE), counters.get(names.FMA)
+    if issue is None or fma is None:
+        return
+    alu, lsu = counters.get(names.ALU, 0.0), counters.get(names.LSU, 0.0)
+    figure = f"{issue:.0f} % of issue slots, FMA pipe {fma:.0f} %"
+    if max(alu, lsu) > fma:
+        what, percent = ("integer", alu) if alu > lsu else ("load and store", lsu)
+        yield Finding(
+            "compute",
+            figure,
+            f"more {what} instructions ({percent:.0f} % of their pipe) than multiply-adds",
+            "each float that is loaded serves few multiply-adds"
+            if lsu >= alu
+            else "addresses are computed anew for each access",
+            "larger thread tiles, so that a loaded float serves more of them"
+            if lsu >= alu
+            else "longer unrolled slabs, wider loads, fewer and larger copies",
+            own_parameters(config, "TM", "TN", "VEC", "VEC_LOAD", "LOAD", "BK"),
+        )
+    elif issue >= BUSY_PERCENT:
+        yield Finding(
+            "compute", figure, "the cores are busy: little is left but fewer instructions"
+        )
+    else:
+        yield Finding("compute", figure, "the cores wait: see the stall reasons")
+
+
+def _memory(counters: Counters, config: Config) -> Iterator[Finding]:
+    known = memory_levels(counters)
+    if not known:
+        return
+    figure = ", ".join(f"{level} {percent:.0f} %" for level, percent in known.items())
+    nearest = max(known, key=lambda level: known[level])
+    if known[nearest] < NEAR_PERCENT:
+        yield Finding("memory", figure, "no level is near its limit")
+        return
+    cures = {
+        "L1 and shared memory": (
+            "too many accesses for the arithmetic that they feed",
+            "tiles in registers; wider accesses; no bank conflicts, whole sectors",
+            ("TM", "TN", "VEC", "VEC_LOAD", "WALK", "LOAD", "PAD", "PAD_A", "PAD_B", "LANE_MAP"),
+        ),
+        "L2": (
+            "blocks in flight share too little",
+            "larger block tiles, or blocks walked in groups",
+            ("BM", "BN", "GROUP_M"),
+        ),
+        "device memory": (
+            "each element is fetched more often than once, or the problem has little arithmetic",
+            "larger block tiles, blocks walked in groups",
+            ("BM", "BN", "GROUP_M"),
+        ),
+    }
+    cause, cure, parameters = cures[nearest]
+    yield Finding(
+        "memory",
+        figure,
+        f"{nearest} is at its limit",
+        cause,
+        cure,
+        own_parameters(config, *parameters),
+    )
+
+
+def _stalls(counters: Counters, config: Config) -> Iterator[Finding]:
+    latency = counters.get(names.LATENCY)
+    for reason, share in list(stalls(counters).items())[:MOST_STALLS]:
+        if share < STALL_OF_NOTE:
+            return
+        known = STALLS.get(reason)
+        cycles = f" of {latency:.1f} cycles an instruction" if latency is not None else ""
+        figure = f"{reason}: {100 * share:.0f} %{cycles}"
+        if known is None:
+            yield Finding("stall", figure, "")
+        else:
+            parameters = own_parameters(config, *known.parameters)
+            yield Finding("stall", figure, known.says, known.cause, known.cure, parameters)
+
+
+def _bank_conflicts(counters: Counters, config: Config) -> Iterator[Finding]:
+    everything = sum(
+        counters.get(name, 0.0) for name in (names.LOAD_WAVEFRONTS, names.STORE_WAVEFRONTS)
+    )
+    for what, instructions, wavefronts, conflicts in (
+        ("loads", names.SHARED_LOADS, names.LOAD_WAVEFRONTS, names.LOAD_CONFLICTS),
+        ("stores", names.SHARED_STORES, names.STORE_WAVEFRONTS, names.STORE_CONFLICTS),
+    ):
+        count, own, lost = (counters.get(one, 0.0) for one in (instructions, wavefronts, conflicts))
+        if not count or not own:
+            continue
+        share = 100 * lost / own
+        figure = f"shared {what}: {own / count:.1f} wavefronts each, {share:.0f} % are conflicts"
+        if lost / everything < CONFLICTS_OF_NOTE:
+            yield Finding("bank conflicts", figure, "hardly any of all accesses to shared memory")
+            continue
+        yield Finding(
+            "bank conflicts",
+            figure,
+            "lanes of a warp wait for each other's banks",
+            "rows of a tile begin in the same bank, or lanes stand a power of two apart",
+            "pad the rows, transpose on the way in, or map lanes in 2x2 neighbours",
+            own_parameters(config, "PAD", "PAD_A", "PAD_B", "ORDER_A", "LANE_MAP", "TM", "TN"),
+        )
+
+
+def _coalescing(counters: Counters, config: Config, *, on_tensor_cores: bool) -> Iterator[Finding]:
+    """What feeds tensor cores copies 16 bytes a lane, wherever rows allow it."""
+    values = config.as_dict()
+    widths = [values[name] for name in ("VEC", "VEC_LOAD") if name in values]
+    widest = 4 if on_tensor_cores else 1
+    least = SECTORS_PER_FLOAT * max((one for one in widths if isinstance(one, int)), default=widest)
+    for what, requests, sectors in (
+        ("loads", names.GLOBAL_LOADS, names.LOAD_SECTORS),
+        ("stores", names.GLOBAL_STORES, names.STORE_SECTORS),
+    ):
+        count = counters.get(requests)
+        if not count:
+            continue
+        each = counters.get(sectors, 0.0) / count
+        figure = f"global {what}: {each:.1f} sectors a request, {least} where lanes are neighbours"
+        if each < 1.5 * least:
+            yield Finding("coalescing", figure, "a warp reads or writes whole sectors")
+            continue
+        yield Finding(
+            "coalescing",
+            figure,
+            "a warp touches more sectors than it has bytes for",
+            "lanes of a warp walk down a column, or stand some floats apart",
+            "neighbouring threads on neighbouring columns; copy tiles in one line of threads",
+            own_parameters(config, "WALK", "LOAD", "TN", "VEC", "VEC_LOAD", "VEC_STORE"),
+        )

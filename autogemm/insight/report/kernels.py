@@ -1,0 +1,205 @@
+"""Reports of kernels side by side: a benchmark, or the winners of a whole database."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from autogemm.catalogue.ladder import Library, Rung, libraries, rungs
+from autogemm.insight.analysis import Comparison, Timed, compare
+from autogemm.insight.analysis.comparison import comparison_of
+from autogemm.insight.report.data import comparison_data
+from autogemm.insight.report.kernel_words import bench_words, limits_of_kernels, losses
+from autogemm.insight.report.page import Page, Plot, Section, Table, table
+from autogemm.insight.report.profiles import profile_sections
+from autogemm.insight.report.run import RECORDED, facts_table, place_tables
+from autogemm.model.benchmark import Bench, BenchEntry
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.outcome import Provenance
+from autogemm.model.profile import Profile
+from autogemm.store import BestQuery, RunRow, Store
+
+SIZES = Plot("sizes", "Speed against size", "A line a kernel")
+LADDER = Plot("ladder", "The ladder", "A bar a kernel, in the order of the benchmark")
+ROOFLINE = Plot("roofline", "Roofline", "A mark a kernel and size, below what the card can do")
+
+
+def bench_report(store: Store, bench_id: int | None) -> Page:
+    """A benchmark, the newest without an id. Raises NotFoundError if there is none."""
+    bench = store.bench(bench_id)
+    kernels = {entry.kernel_sha256 for entry in bench.entries}
+    profiles = [one for one in store.profiles() if one.kernel_sha256 in kernels]
+    return bench_page(bench, store.ceilings(bench.spec.device), profiles)
+
+
+def bench_page(bench: Bench, ceilings: Ceilings | None, profiles: Sequence[Profile] = ()) -> Page:
+    """A benchmark, stored or not. ``profiles`` are newest first.
+
+    Raises NotFoundError if it timed nothing.
+    """
+    comparison = comparison_of(bench, ceilings)
+    num_kernels = len({one.kernel for one in comparison.timed()})
+    spec = bench.spec
+    facts: dict[str, Any] = {
+        "benchmark": bench.bench_id or "not stored",
+        "command": spec.command,
+        "preset": spec.preset,
+        "times": spec.provenance.value,
+        "L2 before each launch": spec.l2.value,
+        "matrices": spec.fill.value,
+        "order of the rounds, seed": spec.seed,
+    }
+    return Page(
+        title=f"{num_kernels} kernels on {spec.device.name}",
+        subtitle=f"autogemm {comparison.source}, {bench.started_at:%Y-%m-%d %H:%M} UTC",
+        warning=RECORDED if spec.provenance is Provenance.RECORDED else "",
+        sections=(
+            Section(
+                "summary",
+                "Summary",
+                tuple(bench_words(comparison)),
+                (
+                    ("What limits them", tuple(limits_of_kernels(comparison))),
+                    ("Slower than the rung before", tuple(losses(comparison))),
+                ),
+            ),
+            Section("plots", "Pictures", plots=(LADDER, SIZES, ROOFLINE)),
+            Section("figures", "Figures", tables=_figures(comparison)),
+            Section("kernels", "Kernels", tables=_kernels(bench)),
+            *profile_sections(profiles, spec.device),
+            Section(
+                "environment",
+                "Environment",
+                tables=(
+                    facts_table("Benchmark", facts),
+                    *_ceilings(comparison),
+                    *place_tables(spec.environment, spec.device),
+                ),
+            ),
+        ),
+        made_at=datetime.now(UTC),
+        data={"kernels": comparison_data(comparison)},
+    )
+
+
+def database_report(store: Store, query: BestQuery) -> Page:
+    """All runs that match, and the best kernels of the card of the newest.
+
+    Raises NotFoundError when nothing matches.
+    """
+    comparison = compare(store, query, None, winners=True)
+    runs = store.runs(query)
+    recorded = comparison.provenance is Provenance.RECORDED
+    return Page(
+        title=f"Tuned kernels on {comparison.device.name}",
+        subtitle=f"autogemm database, {len(runs)} run{'' if len(runs) == 1 else 's'}",
+        warning=RECORDED if recorded else "",
+        sections=(
+            Section(
+                "summary",
+                "Summary",
+                tuple(bench_words(comparison)),
+                (("What limits them", tuple(limits_of_kernels(comparison))),),
+            ),
+            Section("plots", "Pictures", plots=(SIZES, ROOFLINE)),
+            Section("figures", "Figures", tables=_figures(comparison)),
+            Section("runs", "Runs", tables=(_runs(runs),)),
+            Section(
+                "environment",
+                "Environment",
+                tables=place_tables(runs[0].spec.environment, comparison.device),
+            ),
+        ),
+        made_at=datetime.now(UTC),
+        data={"kernels": comparison_data(comparison)},
+    )
+
+
+def _figures(comparison: Comparison) -> tuple[Table, ...]:
+    timed = comparison.timed()
+    return tuple(
+        table(
+            f"{size}, {comparison.provenance} times",
+            [_figure(one) for one in timed if one.problem.size_label == size],
+        )
+        for size in comparison.sizes()
+    )
+
+
+def _figure(one: Timed) -> dict[str, Any]:
+    found = one.metrics
+    return {
+        "kernel": one.kernel,
+        "dtype": one.problem.dtype.label,
+        "time us": found.time_us,
+        "GFLOP/s": found.gflops,
+        "% of cuBLAS": found.percent_of_cublas,
+        "interval": found.interval(" to "),
+        "x naive": found.speedup_over_naive,
+        "GB/s": found.bandwidth_gb_s,
+        "FLOP/byte": found.flop_per_byte,
+        "% of roof": found.percent_of_roof,
+    }
+
+
+def _kernels(bench: Bench) -> tuple[Table, ...]:
+    climbed = {one.name: one for one in rungs(variants=True)}
+    known: dict[str, Rung | Library] = {**climbed, **{one.name: one for one in libraries()}}
+    kernels: dict[str, BenchEntry] = {}
+    for entry in bench.entries:
+        kernels.setdefault(entry.kernel, entry)
+    rows = [
+        {
+            "kernel": name,
+            "what it is": "; ".join(
+                filter(None, (known[name].summary if name in known else "", entry.library))
+            ),
+            "config": entry.config.label if entry.config else None,
+            "registers": entry.registers,
+            "limited by, on an H100": climbed[name].limit if name in climbed else None,
+            "what helps": climbed[name].cure if name in climbed else None,
+            "published, other cards": known[name].published if name in known else None,
+        }
+        for name, entry in kernels.items()
+    ]
+    failed = [
+        {
+            "kernel": entry.kernel,
+            "problem": entry.problem.label,
+            "end": entry.status.value,
+            "reason": entry.reason[:300],
+        }
+        for entry in bench.entries
+        if entry.time_us is None
+    ]
+    found = [table("What was compared", rows)]
+    if failed:
+        found.append(table("Not timed", failed))
+    return tuple(found)
+
+
+def _ceilings(comparison: Comparison) -> tuple[Table, ...]:
+    if comparison.ceilings is None:
+        return ()
+    return (facts_table("Ceilings as measured", asdict(comparison.ceilings)),)
+
+
+def _runs(runs: list[RunRow]) -> Table:
+    rows = []
+    for run in runs:
+        winner = run.finals.winner if run.finals else None
+        rows.append(
+            {
+                "run": run.run_id,
+                "GPU": run.spec.device.name,
+                "problem": run.spec.problem.label,
+                "times": run.spec.provenance.value,
+                "families": " ".join(run.spec.families),
+                "trials": run.num_trials,
+                "best us": run.best_us,
+                "TFLOP/s": run.spec.problem.tflops(run.best_us) if run.best_us else None,
+                "x cuBLAS": f"{winner.ratio:.3f}" if winner else None,
+                "date": f"{run.started_at:%Y-%m-%d}",
+            }
+        )
+    return table("All runs that match", rows, notes=("autogemm report --run ID has the details",))

@@ -1,0 +1,137 @@
+"""A report as values, and the one HTML file that they become."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from autogemm.insight.report.needs import highlight_styles, plotly_source
+from autogemm.support.cells import shown
+from autogemm.support.version import __version__
+
+# With what every report begins, so that a later one may replace it.
+BEGINNING = "<!DOCTYPE html>\n<!-- autogemm report -->"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column's name; ``kind`` is ``number`` (to the right) or ``text``."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with its caption; all rows are as long as ``columns``."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A place for a plot: ``name`` is the function of report.js that draws it."""
+
+    name: str
+    title: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One part of the page. ``code`` is HTML that is safe already; all else is escaped.
+
+    ``lists`` have a heading and points.
+    """
+
+    name: str
+    heading: str
+    paragraphs: tuple[str, ...] = ()
+    lists: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    tables: tuple[Table, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    has_filter: bool = False
+    code: Markup | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A whole report. ``data`` is what its plots draw; ``warning`` says where times come from."""
+
+    title: str
+    subtitle: str
+    warning: str
+    sections: tuple[Section, ...]
+    made_at: datetime
+    data: dict[str, Any] = field(default_factory=dict)
+
+
+def table(
+    caption: str,
+    rows: Sequence[dict[str, Any]],
+    columns: Sequence[str] = (),
+    notes: Sequence[str] = (),
+) -> Table:
+    """Rows of values as a table, of these columns or of those of the first row."""
+    names = tuple(columns or (rows[0] if rows else ()))
+    cells = tuple(tuple(shown(row.get(name)) for name in names) for row in rows)
+    heads = tuple(Column(name, _kind([row.get(name) for row in rows])) for name in names)
+    return Table(caption, heads, cells, tuple(notes))
+
+
+def render_page(page: Page) -> bytes:
+    """The page as one HTML file that needs nothing else. Raises UsageError without Plotly."""
+    folder = files("autogemm.insight.report")
+    text = (
+        _environment()
+        .get_template("page.html.jinja")
+        .render(
+            page=page,
+            version=__version__,
+            style=Markup(folder.joinpath("report.css").read_text(encoding="utf-8")),
+            script=Markup(folder.joinpath("report.js").read_text(encoding="utf-8")),
+            styles={"light": highlight_styles("default"), "dark": highlight_styles("github-dark")},
+            plotly=Markup(plotly_source()),
+            data=Markup(_json(page.data)),
+        )
+    )
+    return text.encode("utf-8", "replace")
+
+
+def _kind(values: Sequence[object]) -> str:
+    known = [value for value in values if value is not None]
+    return "number" if known and all(map(_is_number, known)) else "text"
+
+
+def _is_number(value: object) -> bool:
+    """A number, or one that was printed with the digits that matter."""
+    if isinstance(value, str):
+        return value.replace(".", "", 1).isdigit()
+    return isinstance(value, int | float)
+
+
+def _json(data: dict[str, Any]) -> str:
+    """JSON that can stand in a script element: nothing in it ends the element or begins another."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def _environment() -> Environment:
+    """HTML, so that everything is escaped but what is Markup."""
+    return Environment(
+        loader=PackageLoader("autogemm.insight.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

@@ -1,0 +1,254 @@
+"""The report of one run."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from autogemm.insight.analysis import RunTrials, importance, read_run
+from autogemm.insight.explain import Explanation, Missing, Request, Times, Tools, explain
+from autogemm.insight.explain.table_rows import headline, tables
+from autogemm.insight.report.data import run_data
+from autogemm.insight.report.needs import highlighted
+from autogemm.insight.report.page import Page, Plot, Section, Table, table
+from autogemm.insight.report.profiles import profile_sections
+from autogemm.insight.report.words import advice, limit_words, outcome_words
+from autogemm.model.config import Value, shared_values
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import Environment, FinalsEntry
+from autogemm.model.profile import Profile
+from autogemm.space import load_family
+from autogemm.store import BestQuery, Store, StoredKernel
+from autogemm.support.errors import AutogemmError, NotFoundError
+
+RECORDED = (
+    "Nothing was measured for this report: the times were read from a recording made on the GPU "
+    "that is named."
+)
+PLOTS = (
+    Plot("history", "Search history", "Each dot is a config that ran; the line is the best so far"),
+    Plot("distribution", "All configs", "How many configs are how fast"),
+    Plot("importance", "Which parameters matter", "Shares of what sets the fastest tenth apart"),
+    Plot("parameter", "One parameter", "How fast the configs with each of its values are"),
+    Plot("heatmap", "Two parameters", "The best config for each pair of values"),
+)
+
+
+def run_report(store: Store, query: BestQuery, tools: Tools | None) -> Page:
+    """The newest run that matches. Without ``tools`` the winner is not explained.
+
+    Raises NotFoundError when no run with trials matches.
+    """
+    trials = read_run(store, replace(query, family=None))
+    kernel = _winner(store, trials)
+    profiles = store.profiles(kernel.source.sha256) if kernel is not None else []
+    return run_page(trials, kernel, _explained(trials, kernel, tools), profiles)
+
+
+def run_page(
+    trials: RunTrials,
+    kernel: StoredKernel | None,
+    explained: Explanation | Missing,
+    profiles: Sequence[Profile] = (),
+) -> Page:
+    """A run, its winner and why that is as fast as it is. ``profiles`` are newest first."""
+    shares = importance(trials, trials.family())
+    spec = trials.run.spec
+    return Page(
+        title=f"{spec.problem.label} on {spec.device.name}",
+        subtitle=f"autogemm run {trials.run.run_id}, {trials.run.started_at:%Y-%m-%d %H:%M} UTC",
+        warning=RECORDED if trials.is_recorded else "",
+        sections=(
+            Section(
+                "summary",
+                "Summary",
+                tuple(outcome_words(trials)),
+                (
+                    ("What limits it", tuple(limit_words(explained))),
+                    ("What to try", tuple(advice(trials, explained, shares))),
+                ),
+            ),
+            _finals(trials),
+            Section("search", "Search", plots=PLOTS, has_filter=True, tables=_ends(trials)),
+            _explanation(explained),
+            *profile_sections(profiles, spec.device),
+            _source(kernel),
+            Section("environment", "Environment", tables=_environment(trials, kernel)),
+        ),
+        made_at=datetime.now(UTC),
+        data={"run": run_data(trials, shares)},
+    )
+
+
+def _winner(store: Store, trials: RunTrials) -> StoredKernel | None:
+    try:
+        return store.stored_kernel(BestQuery(run_id=trials.run.run_id))
+    except NotFoundError:
+        return None
+
+
+def _explained(
+    trials: RunTrials, kernel: StoredKernel | None, tools: Tools | None
+) -> Explanation | Missing:
+    if kernel is None:
+        return Missing("no kernel of this run is stored")
+    if tools is None:
+        return Missing("it was left out")
+    config = kernel.source.config
+    times_us = {
+        trial.outcome.config.sha256: trial.outcome.time_us
+        for trial in trials.trials
+        if trial.outcome.time_us is not None
+    }
+    own_us, run = times_us.get(config.sha256), trials.run
+    times = Missing("the search has no time of it")
+    try:
+        return explain(
+            Request(
+                family=load_family(config.family),
+                config=config,
+                problem=run.spec.problem,
+                device=run.spec.device,
+                times=times
+                if own_us is None
+                else Times(run.run_id, run.spec.provenance, own_us, times_us),
+                stored=kernel.source,
+            ),
+            tools,
+        )
+    except AutogemmError as error:
+        return Missing(str(error))
+
+
+def _finals(trials: RunTrials) -> Section:
+    finals = trials.run.finals
+    if finals is None:
+        return Section("finals", "Finals", ("The run had no finals.",))
+    shared = shared_values([entry.config for entry in finals.entries if entry.config])
+    rows = [
+        {"place": place} | _entry(trials, entry, shared)
+        for place, entry in enumerate(finals.entries, 1)
+    ]
+    rows.append({"place": None} | _entry(trials, finals.baseline, shared))
+    columns = [name for name in rows[0] if name != "energy mJ" or finals.baseline.energy_mj]
+    how = "recorded" if trials.is_recorded else f"{finals.rounds} interleaved rounds"
+    common = " ".join(f"{name}={value}" for name, value in shared.items())
+    notes = (f"all of them: {common}",) if common else ()
+    found = [table(f"The best candidates beside cuBLAS, {how}", rows, columns, notes)]
+    if finals.disqualified:
+        lost = [
+            {"config": one.config.label, "status": one.status.value, "reason": one.reason}
+            for one in finals.disqualified
+        ]
+        found.append(table("Taken out of the finals", lost))
+    return Section("finals", "Finals", tables=tuple(found))
+
+
+def _entry(trials: RunTrials, entry: FinalsEntry, shared: dict[str, Value]) -> dict[str, Any]:
+    config = entry.config
+    own = [f"{name}={value}" for name, value in config or () if name not in shared]
+    return {
+        "family": config.family if config else entry.name,
+        "config": " ".join(own),
+        "time us": entry.median_us,
+        "TFLOP/s": trials.run.spec.problem.tflops(entry.median_us),
+        "x cuBLAS": f"{entry.ratio:.3f}",
+        "interval": "{:.3f} to {:.3f}".format(*entry.interval) if entry.interval else None,
+        "registers": entry.registers,
+        "energy mJ": entry.energy_mj,
+        "tie": "tied" if entry.tied else None,
+    }
+
+
+def _ends(trials: RunTrials) -> tuple[Table, ...]:
+    rows = [{"end": status.value, "configs": num} for status, num in trials.counts().items()]
+    failed = [
+        {
+            "trial": trial.number,
+            "end": trial.outcome.status.value,
+            "reason": trial.outcome.reason[:300],
+            "config": trial.outcome.config.label,
+        }
+        for trial in trials.trials
+        if trials.merit(trial.outcome) is None
+    ]
+    found = [table("How the trials ended", rows)]
+    if failed:
+        most = 100
+        note = () if len(failed) <= most else (f"the first {most} of {len(failed)}",)
+        found.append(table("Configs that did not run", failed[:most], notes=note))
+    return tuple(found)
+
+
+def _explanation(explained: Explanation | Missing) -> Section:
+    heading = "Why it is as fast as it is"
+    if isinstance(explained, Missing):
+        return Section("explanation", heading, (f"Not here: {explained.missing}",))
+    found = tables(explained)
+    return Section(
+        "explanation",
+        heading,
+        (
+            *headline(explained),
+            *(f"{one.title}: not here: {one.missing}" for one in found if one.missing),
+        ),
+        tables=tuple(
+            table(one.title, one.rows, one.columns, one.notes) for one in found if one.rows
+        ),
+    )
+
+
+def _source(kernel: StoredKernel | None) -> Section:
+    if kernel is None:
+        return Section("source", "Source", ("No kernel of this run is stored.",))
+    return Section(
+        "source",
+        "The winner's source",
+        (f"Kernel {kernel.kernel_id}, sha256 {kernel.source.sha256}.",),
+        code=highlighted(kernel.source.text),
+    )
+
+
+def _environment(trials: RunTrials, kernel: StoredKernel | None) -> tuple[Table, ...]:
+    run = trials.run
+    facts: dict[str, Any] = {
+        "run": run.run_id,
+        "command": run.spec.command,
+        "state": run.state.value,
+        "times": run.spec.provenance.value,
+        "objective": run.spec.objective.value,
+        "sampler": f"{run.spec.sampler}, seed {run.spec.seed}",
+        "L2 before each launch": run.spec.l2.value,
+        "matrices": run.spec.fill.value,
+    }
+    return (
+        facts_table("Run", facts),
+        *place_tables(run.spec.environment, run.spec.device),
+        *_certificate(kernel),
+    )
+
+
+def _certificate(kernel: StoredKernel | None) -> tuple[Table, ...]:
+    if kernel is None or kernel.certificate is None:
+        return ()
+    rows = [
+        {"check": one.name, "verdict": one.verdict.value, "tool": one.tool, "what": one.what}
+        for one in kernel.certificate.checks
+    ]
+    return (table(f"Checks of the winner: {kernel.certificate.verdict.value}", rows),)
+
+
+def place_tables(environment: Environment, device: Device) -> tuple[Table, ...]:
+    """The software, and the card; of a card that others recorded only the name may be known."""
+    card = asdict(device) | {
+        "peak_f32_tflops": device.peak_f32_tflops,
+        "peak_bandwidth_gb_s": device.peak_bandwidth_gb_s,
+    }
+    return facts_table("Software", asdict(environment)), facts_table(
+        "Card", {name: value or None for name, value in card.items()}
+    )
+
+
+def facts_table(caption: str, facts: dict[str, Any]) -> Table:
+    """Names and values, below each other."""
+    return table(caption, [{"name": name, "value": value} for name, value in facts.items()])

@@ -1,0 +1,185 @@
+"""Kernels timed side by side: what is kept of each, and the figures that follow from it."""
+
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.roofline import Roof
+from autogemm.model.outcome import (
+    CONFIDENCE,
+    CacheState,
+    Environment,
+    Fill,
+    Provenance,
+    Status,
+    Telemetry,
+    Verification,
+    confidence_of,
+)
+from autogemm.model.problem import Problem
+
+# The first rung.
+NAIVE = "naive"
+# The id of a benchmark that is in no database.
+NOT_STORED = 0
+
+
+class KernelKind(StrEnum):
+    """Where a benchmarked kernel comes from."""
+
+    RUNG = "rung"
+    """A named config of the ladder."""
+    STORED = "stored"
+    """A kernel of the tuning database."""
+    LIBRARY = "library"
+    """Somebody else's: cuBLAS, PyTorch, Triton, CUTLASS."""
+
+
+def baseline_of(dtype: DType) -> str:
+    """Whom kernels of these types are compared with: the library that is cuBLAS in the same."""
+    return f"cublas_{dtype.label.replace('-', '_')}"
+
+
+@dataclass(frozen=True, slots=True)
+class BenchSpec:
+    """The circumstances of a benchmark: all its times were taken under them."""
+
+    device: Device
+    environment: Environment
+    provenance: Provenance
+    command: str
+    preset: str = ""
+    seed: int = 0
+    l2: CacheState = CacheState.WARM
+    fill: Fill = Fill.UNIFORM
+
+
+@dataclass(frozen=True, slots=True)
+class BenchEntry:
+    """One kernel on one problem. ``samples_us[i]`` was taken in round i, beside all the others.
+
+    A slow kernel sits the later rounds out. ``ratio`` is the time of cuBLAS in the benchmark's
+    dtype (`baseline_of`) / own time from the rounds of both (above 1 is faster), with its interval;
+    None where that was not timed.
+    Without ``samples_us`` the kernel was not timed, and ``status`` and ``reason`` say why.
+    ``problem.dtype`` is what it multiplied. ``library`` names a library's version.
+    """
+
+    kernel: str
+    kind: KernelKind
+    problem: Problem
+    status: Status
+    reason: str = ""
+    config: Config | None = None
+    kernel_sha256: str = ""
+    library: str = ""
+    samples_us: tuple[float, ...] = ()
+    method: str = "events"
+    launches_per_sample: int = 1
+    ratio: float | None = None
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    registers: int | None = None
+    verification: Verification | None = None
+    telemetry: Telemetry = field(default_factory=Telemetry)
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether ratios compare with this one: its own, to itself, is exactly 1."""
+        return self.kind is KernelKind.LIBRARY and self.ratio == 1.0
+
+    @property
+    def time_us(self) -> float | None:
+        """Median over the rounds in microseconds, None unless the status is OK."""
+        is_timed = self.status is Status.OK and self.samples_us
+        return statistics.median(self.samples_us) if is_timed else None
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """A benchmark. ``entries`` stand by problem, then in the order they were asked for."""
+
+    bench_id: int
+    spec: BenchSpec
+    started_at: datetime
+    finished_at: datetime | None
+    entries: tuple[BenchEntry, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """The figures of one timed kernel; None where what it is compared with was not timed.
+
+    ``confidence`` is that of the interval of ``percent_of_cublas``. ``bandwidth_gb_s`` and
+    ``flop_per_byte`` count each matrix once, A and B read and C written. ``percent_of_roof`` is of
+    what the card's theory allows at that intensity, for the numbers that are multiplied.
+    """
+
+    time_us: float
+    gflops: float
+    bandwidth_gb_s: float
+    flop_per_byte: float
+    percent_of_cublas: float | None
+    percent_of_cublas_low: float | None
+    percent_of_cublas_high: float | None
+    confidence: float | None
+    speedup_over_naive: float | None
+    percent_of_roof: float | None
+
+    def interval(self, between: str) -> str | None:
+        """``98.5..101``, with its confidence behind it where that is less than usual."""
+        low, high = self.percent_of_cublas_low, self.percent_of_cublas_high
+        confidence = self.confidence
+        if low is None or high is None or confidence is None or not low < high:
+            return None
+        text = f"{low:.4g}{between}{high:.4g}"
+        return text if confidence >= CONFIDENCE else f"{text} ({100 * confidence:.3g} %)"
+
+
+def metrics(entry: BenchEntry, beside: Iterable[BenchEntry], roof: Roof | None) -> Metrics | None:
+    """The figures of an entry, None if it was not timed.
+
+    ``beside`` are entries of the same benchmark, of which NAIVE and the baseline on the same size
+    are looked for; ``roof`` is the card's for what the entry multiplies, None if it has none.
+    """
+    time_us, problem = entry.time_us, entry.problem
+    if time_us is None:
+        return None
+    gflops = 1e3 * problem.tflops(time_us)
+    same_size = [one for one in beside if one.problem.size_label == problem.size_label]
+    naive_us = next((one.time_us for one in same_size if one.kernel == NAIVE), None)
+    attainable = roof.attainable_tflops(problem.flop_per_byte) if roof is not None else None
+    return Metrics(
+        time_us=time_us,
+        gflops=gflops,
+        bandwidth_gb_s=1e-3 * problem.moved_bytes / time_us,
+        flop_per_byte=problem.flop_per_byte,
+        percent_of_cublas=_percent(entry.ratio),
+        percent_of_cublas_low=_percent(entry.ratio_low),
+        percent_of_cublas_high=_percent(entry.ratio_high),
+        confidence=_confidence(entry, same_size),
+        speedup_over_naive=naive_us / time_us if naive_us is not None else None,
+        percent_of_roof=0.1 * gflops / attainable if attainable else None,
+    )
+
+
+def _confidence(entry: BenchEntry, same_size: Iterable[BenchEntry]) -> float | None:
+    """Of the rounds of both: a slow kernel sat the later ones out, which may be the baseline.
+
+    Winners of several problems of one size have a baseline each.
+    """
+    if entry.ratio is None:
+        return None
+    baselines = [one for one in same_size if one.is_baseline]
+    own = [one for one in baselines if one.problem == entry.problem]
+    paired = (entry, *(own or baselines)[:1])
+    return confidence_of(min(len(one.samples_us) for one in paired))
+
+
+def _percent(ratio: float | None) -> float | None:
+    return None if ratio is None else 100 * ratio

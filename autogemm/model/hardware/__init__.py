@@ -1,0 +1,1 @@
+"""Facts of a GPU and what follows from them: peaks, ridge points, occupancy."""

@@ -1,0 +1,130 @@
+"""A kernel on its way from text to the card: source, launch plan, cubin, resource use."""
+
+import hashlib
+import math
+from dataclasses import dataclass, field
+
+from autogemm.model.config import Config
+from autogemm.model.dtypes import Element
+from autogemm.model.problem import Layout
+
+# What the kernel that multiplies is called in families that ship.
+MAIN_KERNEL = "gemm_kernel"
+# Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares itself.
+DEFAULT_SMEM_BYTES = 47 * 1024
+# A text that asks whether this is defined is for the target sm_90a alone
+# (templates/parts/ptx/sm_90a.cu.jinja): it uses instructions that the plain sm_90 does not have.
+_NEEDS_SM_90A = "__CUDA_ARCH_FEAT_SM90_ALL"
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One kernel launch: symbol, grid and block extents (x, y, z), dynamic shared memory."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    threads: tuple[int, int, int]
+    smem_bytes: int
+
+    @property
+    def num_threads(self) -> int:
+        """Threads per block."""
+        return self.threads[0] * self.threads[1] * self.threads[2]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """What the tensor memory accelerator (TMA) is told of a matrix: where tiles of it lie.
+
+    ``matrix`` is ``A``, ``B``, ``C`` or ``workspace``, and the first element lies ``offset_bytes``
+    into it. Extents and box are (columns, rows), contiguous first, and ``ld`` the distance of rows,
+    in elements; ``swizzle_bytes`` is 0, 32, 64 or 128.
+    """
+
+    name: str
+    matrix: str
+    element: Element
+    extent: tuple[int, int]
+    ld: int
+    box: tuple[int, int]
+    swizzle_bytes: int = 0
+    offset_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """The launches that make one GEMM, in order, the device workspace they share, and the tensor
+    maps that follow it in the kernels' signatures.
+    """
+
+    launches: tuple[Launch, ...]
+    workspace_bytes: int = 0
+    tensor_maps: tuple[TensorMap, ...] = ()
+
+    @property
+    def main(self) -> Launch:
+        """The launch that multiplies, by its name; in a family of other names the largest."""
+        named = (launch for launch in self.launches if launch.kernel == MAIN_KERNEL)
+        return next(named, None) or max(
+            self.launches, key=lambda launch: launch.num_threads * math.prod(launch.grid)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSource:
+    """Emitted CUDA text. What is timed is what is exported: identity is the text's sha256."""
+
+    family: str
+    template_sha256: str
+    config: Config
+    layout: Layout
+    text: str
+    sha256: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha256", hashlib.sha256(self.text.encode()).hexdigest())
+
+    @property
+    def arch_suffix(self) -> str:
+        """``a`` where the text must be compiled for one architecture alone (sm_90a), else empty."""
+        return "a" if _NEEDS_SM_90A in self.text else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What one kernel uses per thread (registers, spills, stack) and block (shared memory)."""
+
+    kernel: str
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    static_smem_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """Machine code of one source for one architecture."""
+
+    source_sha256: str
+    arch: str
+    cubin: bytes = field(repr=False)
+    resources: tuple[Resources, ...]
+    log: str = field(repr=False)
+    compiler: str
+    options: tuple[str, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One config made ready for a target; ``compiled`` is None where none is needed."""
+
+    source: KernelSource
+    plan: LaunchPlan
+    compiled: CompiledKernel | None
+
+    @property
+    def config(self) -> Config:
+        """The config that the source was rendered from."""
+        return self.source.config

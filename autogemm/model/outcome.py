@@ -1,0 +1,293 @@
+"""What became of a candidate, and how its times were taken."""
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from autogemm.model.config import Config
+from autogemm.model.kernel import Resources
+
+
+class Status(StrEnum):
+    """How a candidate ended. Everything but OK carries a reason."""
+
+    OK = "ok"
+    REJECTED = "rejected"
+    COMPILE_FAILED = "compile_failed"
+    COMPILE_TIMEOUT = "compile_timeout"
+    LAUNCH_FAILED = "launch_failed"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    WRONG_RESULT = "wrong_result"
+    INACCURATE = "inaccurate"
+    """Right, but its error is above what the run allows."""
+    TOO_SLOW = "too_slow"
+
+
+class Provenance(StrEnum):
+    """Where a time comes from. A recorded time is never shown as measured on this machine."""
+
+    MEASURED = "measured"
+    RECORDED = "recorded"
+
+
+class CacheState(StrEnum):
+    """State of the L2 cache before each timed launch."""
+
+    WARM = "warm"
+    """As the launch before left it, on the same matrices."""
+    COLD = "cold"
+    """Flushed."""
+    ROTATE = "rotate"
+    """As launches on other copies of the inputs left it: full, and of nothing that is needed."""
+
+
+class Fill(StrEnum):
+    """What the matrices hold while kernels are timed: power, and so clocks, depend on it."""
+
+    UNIFORM = "uniform"
+    """Reals on [-1, 1)."""
+    NORMAL = "normal"
+    """Reals of mean 0 and standard deviation 1."""
+    INTEGERS = "integers"
+    """-3 to 3 without 0."""
+    ZEROS = "zeros"
+    """Faster than any real data: only for comparing with others who time zeros."""
+
+
+class Objective(StrEnum):
+    """What is minimised: the time of one GEMM, its energy, or the product of both."""
+
+    TIME = "time"
+    ENERGY = "energy"
+    EDP = "edp"
+
+
+class StopRule(StrEnum):
+    """What ended a search."""
+
+    TRIALS = "trials"
+    BUDGET = "budget"
+    RATIO = "ratio"
+    GAIN = "gain"
+    USED_UP = "used_up"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """Sampled beside the timings; None where the driver does not tell."""
+
+    sm_clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    power_w: float | None = None
+    temperature_c: int | None = None
+    throttle_reasons: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What besides the GPU decides a time. Empty text where a part is not in play."""
+
+    driver: str = ""
+    cuda_runtime: str = ""
+    compiler: str = ""
+    cublas: str = ""
+    cupy: str = ""
+    python: str = ""
+    autogemm: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Times of one kernel. Each sample is microseconds for one GEMM.
+
+    ``energy_mj`` is what one GEMM takes of the whole card, in millijoules; None if not measured.
+    ``method`` says how: ``events`` around single launches, or ``graph`` (a CUDA graph of
+    ``launches_per_sample`` launches between two events, divided by their number).
+    ``throttled_samples`` more were taken while the card was throttled and thrown away.
+    """
+
+    samples_us: tuple[float, ...]
+    provenance: Provenance
+    method: str = "events"
+    launches_per_sample: int = 1
+    l2: CacheState = CacheState.WARM
+    telemetry: Telemetry = Telemetry()
+    energy_mj: float | None = None
+    throttled_samples: int = 0
+
+    @property
+    def median_us(self) -> float:
+        """Median of the samples, in microseconds."""
+        return statistics.median(self.samples_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """Largest errors against the float64-accumulated reference.
+
+    ``max_abs_error`` is None where it was not kept, as in a recording, ``max_error_ratio`` the
+    largest |C - reference| / bound over all elements (at most 1 passes), ``relative_frobenius``
+    ||C - reference||_F / ||reference||_F.
+    """
+
+    max_abs_error: float | None
+    max_error_ratio: float
+    relative_frobenius: float
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The end of one candidate. ``reason`` is empty only for OK."""
+
+    config: Config
+    status: Status
+    reason: str = ""
+    kernel_sha256: str = ""
+    resources: tuple[Resources, ...] = ()
+    verification: Verification | None = None
+    measurement: Measurement | None = None
+    compile_seconds: float = 0.0
+    measure_seconds: float = 0.0
+
+    @property
+    def time_us(self) -> float | None:
+        """Median time of one GEMM in microseconds, None unless the status is OK."""
+        if self.status is Status.OK and self.measurement is not None:
+            return self.measurement.median_us
+        return None
+
+    def cost(self, objective: Objective) -> float | None:
+        """What the objective makes of it (us, mJ, or us * mJ); None if it has no such figure."""
+        energy_mj = self.measurement.energy_mj if self.measurement is not None else None
+        return cost(objective, self.time_us, energy_mj)
+
+
+def cost(objective: Objective, time_us: float | None, energy_mj: float | None) -> float | None:
+    """What is minimised (us, mJ, or us * mJ); None if a figure that it needs is not known."""
+    if time_us is None or objective is Objective.TIME:
+        return time_us
+    if energy_mj is None:
+        return None
+    return energy_mj if objective is Objective.ENERGY else energy_mj * time_us
+
+
+# Of the interval of a median: with fewer values the extremes say more than a bootstrap does.
+CONFIDENCE = 0.95
+MIN_BOOTSTRAP_ROUNDS = 6
+
+
+def confidence_of(rounds: int) -> float:
+    """How probable it is that the interval of a median over so many rounds holds the true one.
+
+    With fewer than MIN_BOOTSTRAP_ROUNDS the interval is from the smallest to the largest value: all
+    of n lie on one side of the true median in one of 2^(n - 1) cases (the sign test's).
+    """
+    return CONFIDENCE if rounds >= MIN_BOOTSTRAP_ROUNDS else 1 - 2.0 ** (1 - rounds)
+
+
+def relative_spread(samples: Sequence[float]) -> float:
+    """Interquartile range as a share of the median. Two samples or more."""
+    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return (high - low) / middle
+
+
+@dataclass(frozen=True, slots=True)
+class FinalsEntry:
+    """One contestant of the finals: ``samples_us[i]`` was taken in round i, beside all others.
+
+    ``ratio`` is baseline time / own time, from the paired rounds (above 1 is faster than cuBLAS),
+    with its interval, NaN where none was measured. ``tied`` says that no difference to the winner
+    was shown: the interval of its ratio over the winner contains 1. ``registers`` are those of the
+    source's largest kernel.
+    ``samples_mj`` are millijoules for one GEMM, empty if energy was not measured.
+    """
+
+    name: str
+    config: Config | None
+    kernel_sha256: str
+    samples_us: tuple[float, ...]
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    tied: bool
+    verification: Verification | None = None
+    registers: int | None = None
+    samples_mj: tuple[float, ...] = ()
+
+    @property
+    def median_us(self) -> float:
+        """Median over the rounds, in microseconds."""
+        return statistics.median(self.samples_us)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the ratio; None for a recording, which has one median, and the baseline itself."""
+        return (self.ratio_low, self.ratio_high) if self.ratio_low < self.ratio_high else None
+
+    @property
+    def energy_mj(self) -> float | None:
+        """Median energy of one GEMM in millijoules, None if it was not measured."""
+        return statistics.median(self.samples_mj) if self.samples_mj else None
+
+
+@dataclass(frozen=True, slots=True)
+class Disqualified:
+    """A finalist that must not win, and why: wrong, crashed, or not certified.
+
+    Its trial ends with that status after all.
+    """
+
+    config: Config
+    kernel_sha256: str
+    reason: str
+    status: Status = Status.WRONG_RESULT
+
+
+@dataclass(frozen=True, slots=True)
+class Finals:
+    """Interleaved re-timing of the best candidates and the baseline. ``entries`` are best first.
+
+    ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
+    ``num_checks`` is how many times each entry's result was compared with the reference, over and
+    above the search. ``throttled_rounds`` more were run while the card was throttled and thrown
+    away. Who is ``disqualified`` took part and is no entry.
+    """
+
+    entries: tuple[FinalsEntry, ...]
+    baseline: FinalsEntry
+    rounds: int
+    provenance: Provenance
+    telemetry: Telemetry = Telemetry()
+    method: str = "events"
+    launches_per_sample: int = 1
+    throttled_rounds: int = 0
+    num_checks: int = 0
+    disqualified: tuple[Disqualified, ...] = ()
+
+    @property
+    def confidence(self) -> float | None:
+        """That of the entries' intervals; None where there are none (a recording, one round)."""
+        return confidence_of(self.rounds) if self.winner.interval is not None else None
+
+    @property
+    def winner(self) -> FinalsEntry:
+        """The first entry."""
+        return self.entries[0]
+
+    def spread_of(self, entry: FinalsEntry) -> float | None:
+        """Spread of the entry's paired ratios to the baseline, from which drift has gone.
+
+        None for the baseline itself, and without two rounds of both (a recording has none).
+        """
+        over, under = self.baseline.samples_us, entry.samples_us
+        if entry is self.baseline or not 2 <= len(under) == len(over):
+            return None
+        return relative_spread([a / b for a, b in zip(over, under, strict=True)])
+
+    @property
+    def ties(self) -> tuple[FinalsEntry, ...]:
+        """The entries to which the winner has shown no difference."""
+        return tuple(entry for entry in self.entries if entry.tied)

@@ -1,0 +1,141 @@
+"""The GEMM to be solved: sizes, layout, leading dimensions, scalars."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from autogemm.model.dtypes import DType
+from autogemm.support.errors import UsageError
+
+# Sizes travel to kernels as 32-bit int.
+MAX_EXTENT = 2**31 - 1
+
+
+class Layout(StrEnum):
+    """op(A) then op(B): ``n`` as it is, ``t`` transposed. All matrices are row-major."""
+
+    NN = "nn"
+    NT = "nt"
+    TN = "tn"
+    TT = "tt"
+
+    @property
+    def trans_a(self) -> bool:
+        """A is stored as [K, M]."""
+        return self.value[0] == "t"
+
+    @property
+    def trans_b(self) -> bool:
+        """B is stored as [N, K]."""
+        return self.value[1] == "t"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """C[M,N] = alpha * op(A)[M,K] @ op(B)[K,N] + beta * C, row-major. Sizes in elements.
+
+    A leading dimension of 0 means packed and is replaced by the number of columns stored.
+    Raises UsageError for a size below 1, or a leading dimension below its number of columns.
+    """
+
+    m: int
+    n: int
+    k: int
+    layout: Layout = Layout.NN
+    dtype: DType = DType.F32
+    lda: int = 0
+    ldb: int = 0
+    ldc: int = 0
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("m", "n", "k"):
+            extent = getattr(self, name)
+            if not 1 <= extent <= MAX_EXTENT:
+                raise UsageError(f"{name.upper()} must be from 1 to {MAX_EXTENT}, got {extent}")
+        columns = {"lda": self.a_shape[1], "ldb": self.b_shape[1], "ldc": self.n}
+        for name, least in columns.items():
+            stride = getattr(self, name) or least
+            if not least <= stride <= MAX_EXTENT:
+                raise UsageError(
+                    f"{name} must be at least the {least} columns stored (layout {self.layout}), "
+                    f"got {stride}"
+                )
+            object.__setattr__(self, name, stride)
+
+    @property
+    def a_shape(self) -> tuple[int, int]:
+        """Rows and columns of A as stored."""
+        return (self.k, self.m) if self.layout.trans_a else (self.m, self.k)
+
+    @property
+    def b_shape(self) -> tuple[int, int]:
+        """Rows and columns of B as stored."""
+        return (self.n, self.k) if self.layout.trans_b else (self.k, self.n)
+
+    @property
+    def flops(self) -> int:
+        """Multiply and add counted separately: 2 * M * N * K."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of A, B and C as stored, padding between rows included."""
+        inputs = self.a_shape[0] * self.lda + self.b_shape[0] * self.ldb
+        return inputs * self.dtype.ab.size_bytes + self.m * self.ldc * self.dtype.c.size_bytes
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes that must move at least: A and B read, C written, each element once."""
+        inputs = self.k * (self.m + self.n)
+        return inputs * self.dtype.ab.size_bytes + self.m * self.n * self.dtype.c.size_bytes
+
+    @property
+    def flop_per_byte(self) -> float:
+        """Arithmetic intensity: operations per byte that must move."""
+        return self.flops / self.moved_bytes
+
+    @property
+    def size_label(self) -> str:
+        """``4096`` for a square, ``MxNxK`` otherwise."""
+        if self.m == self.n == self.k:
+            return str(self.m)
+        return f"{self.m}x{self.n}x{self.k}"
+
+    @property
+    def label(self) -> str:
+        """Size, layout and dtype, and whatever is not the default: ``4096 nn f32``."""
+        parts = [self.size_label, str(self.layout), str(self.dtype)]
+        packed = {"lda": self.a_shape[1], "ldb": self.b_shape[1], "ldc": self.n}
+        parts += [
+            f"{name}={getattr(self, name)}"
+            for name, least in packed.items()
+            if getattr(self, name) != least
+        ]
+        if self.alpha != 1.0:
+            parts.append(f"alpha={self.alpha:g}")
+        if self.beta != 0.0:
+            parts.append(f"beta={self.beta:g}")
+        return " ".join(parts)
+
+    def tflops(self, time_us: float) -> float:
+        """TFLOP/s when one GEMM takes ``time_us`` microseconds."""
+        return self.flops / time_us * 1e-6
+
+    @classmethod
+    def parse_size(cls, text: str) -> tuple[int, int, int]:
+        """``4096`` or ``MxNxK`` as (m, n, k). Raises UsageError for anything else."""
+        match = re.fullmatch(r"(\d{1,10})(?:x(\d{1,10})x(\d{1,10}))?", text.strip().lower())
+        if match is None:
+            raise UsageError(
+                f"a size is one positive integer (4096) or MxNxK (4096x256x1024), got {text!r}"
+            )
+        m, n, k = match.groups()
+        return (int(m), int(n or m), int(k or m))
+
+    @classmethod
+    def of_size(cls, text: str, layout: Layout = Layout.NN, dtype: DType = DType.F32) -> Self:
+        """The packed problem of that size: ``4096`` or ``4096x256x1024``."""
+        return cls(*cls.parse_size(text), layout=layout, dtype=dtype)

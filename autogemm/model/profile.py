@@ -1,0 +1,28 @@
+"""Counters of a profiler, of one kernel on one problem."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import Environment
+from autogemm.model.problem import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a profiler counted. ``kernel`` is the name of a rung, or empty for a stored kernel.
+
+    ``counters`` are the profiler's own names with values in base units (bytes, seconds, shares as
+    percent). ``profiler`` has its version. A time under a profiler is none to compare.
+    """
+
+    kernel: str
+    config: Config
+    kernel_sha256: str
+    problem: Problem
+    device: Device
+    environment: Environment
+    profiler: str
+    counters: tuple[tuple[str, float], ...]
+    made_at: datetime

@@ -1,0 +1,79 @@
+"""A config that was good elsewhere, moved to the nearest one that is legal, or good, here."""
+
+import math
+from collections.abc import Iterator
+
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
+from autogemm.space.build import build_space
+from autogemm.space.derived import broken_constraints, broken_rules
+from autogemm.space.family import Constraint, Family
+from autogemm.support.errors import EmptySpaceError
+
+# What makes a kernel the kernel it is; the rest (widths, padding, parts of K) may change.
+KEPT_NAMES = ("BM", "BN", "BK", "WM", "WN", "TM", "TN", "STAGES")
+
+
+def snapped(family: Family, config: Config, problem: Problem, device: Device) -> Config | None:
+    """The config itself where it is legal, else the nearest legal one with the same tiles.
+
+    None where there is none. Raises UsageError for a config that is none of the family's.
+    """
+    config = family.completed(config)
+    if not broken_constraints(family, config, problem, device):
+        return config
+    kept = {name: (value,) for name, value in config if name in KEPT_NAMES}
+    try:
+        space = build_space(family, problem, device, kept)
+    except EmptySpaceError:
+        return None
+    return space.config(space.nearest(config))
+
+
+def fitted(family: Family, config: Config, problem: Problem, device: Device) -> Config | None:
+    """As `snapped`; where tiles do not divide the problem, written as the search would write it.
+
+    A kernel that was tuned without edges may treat them in the slower of two ways. Of the rules of
+    ``worth_trying`` those tell that it breaks here and keeps where its tiles fit; one other
+    parameter that such a rule reads may mend it.
+    """
+    legal = snapped(family, config, problem, device)
+    if legal is None:
+        return None
+    whole = _without_edges(legal, problem)
+    usual = broken_rules(family, legal, whole, device) if whole != problem else ()
+    spoiled = [rule for rule in broken_rules(family, legal, problem, device) if rule not in usual]
+    if whole == problem or not spoiled:
+        return legal
+    for other in _neighbours(family, legal, spoiled):
+        if not broken_constraints(family, other, problem, device) and all(
+            rule in usual for rule in broken_rules(family, other, problem, device)
+        ):
+            return other
+    return legal
+
+
+def _without_edges(config: Config, problem: Problem) -> Problem:
+    """The problem with extents that are multiples of the tile's."""
+    values = config.as_dict()
+
+    def whole(extent: int, name: str) -> int:
+        tile = values.get(name)
+        return math.ceil(extent / tile) * tile if isinstance(tile, int) else extent
+
+    m, n, k = whole(problem.m, "BM"), whole(problem.n, "BN"), whole(problem.k, "BK")
+    if (m, n, k) == (problem.m, problem.n, problem.k):
+        return problem
+    return Problem(m, n, k, problem.layout, problem.dtype)
+
+
+def _neighbours(family: Family, config: Config, rules: list[Constraint]) -> Iterator[Config]:
+    """Configs with one other value of what these rules read, tiles apart."""
+    read = set().union(*(family.derived_for(rule.require)[1] for rule in rules))
+    for parameter in family.parameters:
+        if parameter.name not in read or parameter.name in KEPT_NAMES:
+            continue
+        for value in parameter.values:
+            if value != config[parameter.name]:
+                yield Config.of(family.name, {**config.as_dict(), parameter.name: value})

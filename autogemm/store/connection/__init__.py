@@ -1,0 +1,1 @@
+"""From a path or a URL to an engine with the schema of this version."""

@@ -1,0 +1,181 @@
+"""From what the user typed to an engine, and from a driver's error to one line."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+
+from autogemm.store.connection.paths import NO_FILES, absolute
+from autogemm.support.errors import StoreError, StoreLockedError
+
+# Part of a driver's message -> what it means for the user.
+_MEANINGS = {
+    "file is not a database": "is not a database: give another path",
+    "database is locked": "is locked by another process: end it or try again later",
+    "readonly database": "is read-only: make it and its folder writable, or give another path",
+    "unable to open database file": "cannot be opened: one must be allowed to write there",
+    "disk image is malformed": "is damaged: restore a copy or give another path",
+    "disk is full": "cannot grow: the disk is full",
+    "due to lock timeout": "is locked by another process: end it or try again later",
+}
+# Driver's messages after which trying again helps.
+_LOCKED = ("database is locked", "due to lock timeout")
+
+POSTGRESQL = "postgresql+psycopg"
+# What people write, and other programs accept, for the same.
+_POSTGRESQL_NAMES = frozenset({"postgres", "postgresql"})
+# A server that does not answer is an error after that time, and not after minutes.
+CONNECT_TIMEOUT_S = 10
+
+
+def parse_address(text: str) -> URL:
+    """A URL as it is; text without ``://`` is the path of a SQLite file.
+
+    Raises StoreError for a URL of no known kind of database, and for SQLite without a file.
+    """
+    if "://" not in text:
+        address = URL.create("sqlite", database=text)
+    else:
+        try:
+            address = make_url(text)
+            if address.drivername in _POSTGRESQL_NAMES:
+                address = address.set(drivername=POSTGRESQL)
+            address.get_dialect()
+        except (ArgumentError, NoSuchModuleError, ValueError) as error:
+            # Only the scheme is repeated: the rest may hold a password.
+            raise StoreError(
+                f"no database of the kind {text.partition('://')[0]!r}: give a path, "
+                "sqlite:///PATH or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+            ) from error
+    if not is_sqlite(address):
+        return address
+    if (address.database or "") in NO_FILES or address.query:
+        raise StoreError(f"results must last, {text!r} is not the path of a file: give a path")
+    path = str(absolute(str(address.database)))
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise StoreError(f"the path of a database is UTF-8, {path!r} is not") from error
+    return address.set(database=path)
+
+
+def is_sqlite(address: URL) -> bool:
+    """Whether the database is a file of SQLite."""
+    return address.get_backend_name() == "sqlite"
+
+
+def shown_address(address: URL) -> str:
+    """How messages name the database: a path, or a URL without its password."""
+    if is_sqlite(address):
+        return str(address.database)
+    return address.render_as_string(hide_password=True)
+
+
+def connect(address: URL, timeout_s: float) -> Engine:
+    """An engine; nothing is opened yet. ``timeout_s``: how long to wait for another's lock.
+
+    Raises StoreError when the driver of a database server is not installed.
+    """
+    if is_sqlite(address):
+        engine = create_engine(address, connect_args={"timeout": timeout_s})
+        _configure_sqlite(engine)
+        return engine
+    arguments = {}
+    if "connect_timeout" not in address.query and address.drivername == POSTGRESQL:
+        arguments["connect_timeout"] = CONNECT_TIMEOUT_S
+    try:
+        engine = create_engine(address, pool_pre_ping=True, connect_args=arguments)
+    except ImportError as error:
+        package = error.name or "psycopg"
+        asked = "'autogemm[postgres]'" if package == "psycopg" else package
+        raise StoreError(
+            f"{shown_address(address)} needs the Python package {package}: pip install {asked}"
+        ) from error
+    if engine.dialect.name == "postgresql":
+        _configure_postgresql(engine, timeout_s)
+    return engine
+
+
+def connect_immutable(path: Path) -> Engine:
+    """For reading a SQLite file in a folder where SQLite cannot put its lock files."""
+    uri = f"{path.as_uri()}?immutable=1"
+    engine = create_engine(
+        "sqlite://", creator=lambda: sqlite3.connect(uri, uri=True, check_same_thread=False)
+    )
+    _configure_sqlite(engine)
+    return engine
+
+
+def has_log(path: Path) -> bool:
+    """Whether something lies beside a SQLite file, without which it is not the whole database."""
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def writer(engine: Engine) -> Engine:
+    """The same engine for transactions that write.
+
+    In SQLite they take the write lock at once: a transaction that reads first and then writes
+    fails, without waiting, when another process wrote in between.
+    """
+    return engine.execution_options(autogemm_begin="BEGIN IMMEDIATE")
+
+
+def let_readers_go_on(engine: Engine, timeout_s: float) -> None:
+    """Readers go on while one process writes (a write-ahead log). Kept in the file."""
+    if engine.dialect.name != "sqlite":
+        return
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            with engine.execution_options(autogemm_begin=None).connect() as connection:
+                connection.exec_driver_sql("PRAGMA journal_mode = WAL")
+                return
+        except OperationalError as error:
+            # SQLite does not wait here itself when another process does the same.
+            if "locked" not in str(error.orig) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _configure_sqlite(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, record: object) -> None:
+        # BEGIN is ours (below), not the driver's.
+        connection.isolation_level = None
+        connection.execute("PRAGMA foreign_keys = ON")
+        # With a write-ahead log a commit then survives the death of the process (kill -9), but
+        # not always a power cut: the last commits may be lost, the file stays whole. FULL would
+        # keep them for a disk flush per trial.
+        connection.execute("PRAGMA synchronous = NORMAL")
+
+    @event.listens_for(engine, "begin")
+    def on_begin(connection: Connection) -> None:
+        begin = connection.get_execution_options().get("autogemm_begin", "BEGIN")
+        if begin is not None:
+            connection.exec_driver_sql(begin)
+
+
+def _configure_postgresql(engine: Engine, timeout_s: float) -> None:
+    @event.listens_for(engine, "connect")
+    def on_connect(connection: Any, record: object) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET lock_timeout = {round(1000 * timeout_s)}")
+        connection.commit()
+
+
+@contextmanager
+def driver_errors_in_one_line(where: str) -> Iterator[None]:
+    """Turns what the driver raises into a StoreError that names the database."""
+    try:
+        yield
+    except DBAPIError as error:
+        said = " ".join(str(error.orig).split())
+        meanings = (f" {text}" for part, text in _MEANINGS.items() if part in said)
+        kind = StoreLockedError if any(words in said for words in _LOCKED) else StoreError
+        raise kind(f"the database {where}{next(meanings, f': {said}')}") from error

@@ -1,0 +1,91 @@
+"""Brings a database to the schema of this version, or says why it cannot be."""
+
+from sqlalchemy import Connection, Engine, inspect, text
+
+from autogemm.store.connection.connect import let_readers_go_on, writer
+from autogemm.support.errors import NotFoundError, StoreError
+from autogemm.support.resources import data_folder
+
+# Not "alembic_version": that one is Optuna's, in the same database.
+VERSION_TABLE = "autogemm_version"
+
+# The newest file in db/migrations/versions. Kept here so that a database which is up to date, the
+# usual case, opens without importing alembic.
+SCHEMA_REVISION = "0008"
+
+
+def check_schema(engine: Engine, where: str) -> bool:
+    """Whether there is something to read; an older schema is migrated.
+
+    False for a database without tables. Raises StoreError for a newer or foreign database.
+    """
+    with engine.connect() as connection:
+        tables = inspect(connection).get_table_names()
+        revision = _revision(connection) if VERSION_TABLE in tables else None
+    if revision is None and tables:
+        raise StoreError(
+            f"the database {where} belongs to another program (its tables: "
+            f"{', '.join(sorted(tables)[:3])}, ...): give another path"
+        )
+    if revision not in (None, SCHEMA_REVISION):
+        _migrate(engine, where)
+    return revision is not None
+
+
+def require_schema(engine: Engine, where: str) -> None:
+    """As check_schema; raises NotFoundError for a database without tables."""
+    if not check_schema(engine, where):
+        raise nothing_there(where)
+
+
+def create_schema(engine: Engine, where: str, timeout_s: float) -> None:
+    """As check_schema; creates the tables in a database without any. It must be writable."""
+    if check_schema(engine, where):
+        _require_writable(engine)
+        return
+    let_readers_go_on(engine, timeout_s)
+    _migrate(engine, where)
+
+
+def nothing_there(where: str) -> NotFoundError:
+    """The error for a query of a database that does not exist yet."""
+    return NotFoundError(f"no database at {where}: run autogemm tune or autogemm bench first")
+
+
+def _require_writable(engine: Engine) -> None:
+    if engine.dialect.name == "sqlite":
+        # A write that changes nothing: asking for the lock alone succeeds on a read-only file.
+        with writer(engine).begin() as connection:
+            connection.execute(text(f"DELETE FROM {VERSION_TABLE} WHERE 1 = 0"))
+
+
+def _revision(connection: Connection) -> str | None:
+    revision: str | None = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))
+    return revision
+
+
+def _migrate(engine: Engine, where: str) -> None:
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    # ConfigParser reads % as the start of a reference.
+    folder = str(data_folder("db/migrations")).replace("%", "%%")
+    config.set_main_option("script_location", folder)
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    # One transaction: a database has a whole schema or none, and of two processes that open a new
+    # one at the same time the second waits, then finds nothing left to do.
+    with writer(engine).begin() as connection:
+        if engine.dialect.name == "postgresql":
+            # What BEGIN IMMEDIATE is in SQLite. The number is arbitrary, but always this one.
+            connection.execute(text("SELECT pg_advisory_xact_lock(7041776)"))
+        has_version = VERSION_TABLE in inspect(connection).get_table_names()
+        revision = _revision(connection) if has_version else None
+        if revision is not None and revision not in known:
+            raise StoreError(
+                f"the database {where} was written by a newer version of autogemm (schema "
+                f"{revision}, known up to {SCHEMA_REVISION}): update autogemm"
+            )
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")

@@ -1,0 +1,1 @@
+"""Questions to the database, as selects that read few rows by index."""

@@ -1,0 +1,85 @@
+"""Certificates of kernels: written once, read by kernel and device.
+
+The newest of a kernel on a device counts, by the time at which it was made: rows that came from
+another database have larger numbers, whenever that was.
+"""
+
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
+from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
+
+from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.store.tables.models import CertificateRecord, KernelRecord, RunRecord
+from autogemm.support.errors import NotFoundError
+
+
+def add_certificate(
+    session: Session, run: RunRecord, kernel_sha256: str, certificate: Certificate
+) -> None:
+    """Raises NotFoundError for a kernel that is not stored."""
+    kernel = session.scalar(select(KernelRecord).filter_by(source_sha256=kernel_sha256))
+    if kernel is None:
+        raise NotFoundError(f"no kernel with the sha256 {kernel_sha256!r} is stored")
+    checks = [{**asdict(check), "verdict": check.verdict.value} for check in certificate.checks]
+    session.add(
+        CertificateRecord(
+            kernel_id=kernel.id,
+            run_id=run.id,
+            verdict=certificate.verdict.value,
+            checks=checks,
+            made_at=certificate.made_at,
+        )
+    )
+
+
+def newest_certificate(session: Session, kernel_id: int, device_id: int) -> Certificate | None:
+    """Of a kernel on a device, None if it was never certified there."""
+    record = session.scalar(
+        select(CertificateRecord)
+        .join(RunRecord, RunRecord.id == CertificateRecord.run_id)
+        .where(CertificateRecord.kernel_id == kernel_id, RunRecord.device_id == device_id)
+        .order_by(CertificateRecord.made_at.desc(), CertificateRecord.id.desc())
+        .limit(1)
+    )
+    return certificate_of(record.checks, record.made_at) if record is not None else None
+
+
+def has_not_failed(
+    kernel_id: InstrumentedAttribute[int | None], device_id: InstrumentedAttribute[int]
+) -> ColumnElement[bool]:
+    """Whether the newest certificate of a kernel on a device, if there is one, is no failure."""
+    failed = tuple_(kernel_id, device_id).in_(failed_kernels())
+    return or_(kernel_id.is_(None), ~failed)
+
+
+def failed_kernels() -> Select[int, int]:
+    """Numbers of kernels and of the devices on which their newest certificate is a failure."""
+    run = aliased(RunRecord)
+    newest_first = func.row_number().over(
+        partition_by=(CertificateRecord.kernel_id, run.device_id),
+        order_by=(CertificateRecord.made_at.desc(), CertificateRecord.id.desc()),
+    )
+    ranked = (
+        select(
+            CertificateRecord.kernel_id,
+            run.device_id,
+            CertificateRecord.verdict,
+            newest_first.label("rank"),
+        )
+        .join(run, run.id == CertificateRecord.run_id)
+        .subquery()
+    )
+    return select(ranked.c.kernel_id, ranked.c.device_id).where(
+        ranked.c.rank == 1, ranked.c.verdict == Verdict.FAILED.value
+    )
+
+
+def certificate_of(checks: list[dict[str, Any]], made_at: datetime) -> Certificate:
+    """Raises TypeError, ValueError or KeyError for what no version of autogemm wrote."""
+    return Certificate(
+        tuple(Check(**{**check, "verdict": Verdict(check["verdict"])}) for check in checks),
+        made_at,
+    )

@@ -1,0 +1,295 @@
+"""What people and the tuner ask of runs and trials, as selects."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import ColumnElement, func, select
+from sqlalchemy.orm import Session
+
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import (
+    CacheState,
+    Environment,
+    Fill,
+    Outcome,
+    Provenance,
+    Status,
+    StopRule,
+)
+from autogemm.model.problem import Problem
+from autogemm.store.queries.certificates import failed_kernels
+from autogemm.store.tables.convert import (
+    device_key,
+    environment_columns,
+    finals_of,
+    outcome_of,
+    problem_columns,
+    spec_columns,
+    spec_of,
+    trial_row_of,
+)
+from autogemm.store.tables.models import (
+    DeviceRecord,
+    EnvironmentRecord,
+    FinalsRecord,
+    KernelRecord,
+    RunRecord,
+    TrialRecord,
+)
+from autogemm.store.tables.records import (
+    BestQuery,
+    DecidedRow,
+    RunRow,
+    RunSpec,
+    RunState,
+    RunTimes,
+    TrialRow,
+)
+from autogemm.support.errors import NotFoundError
+
+# Ends that the same kernel reaches again. The others may have been bad luck (a hang, a crash), or
+# depend on how fast the best was at that time (too slow).
+_REPEATABLE = (Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESULT)
+
+Condition = ColumnElement[bool]
+
+
+def conditions(query: BestQuery) -> list[Condition]:
+    """What a run must satisfy to match. Raises UsageError for a size that is none."""
+    problem: dict[str, Any] = {"layout": query.layout, "dtype": query.dtype}
+    if query.size is not None:
+        problem |= dict(zip("mnk", Problem.parse_size(query.size), strict=True))
+    run = {"id": query.run_id, "provenance": query.provenance}
+    wanted = [
+        *(RunRecord.problem.has(**{name: value}) for name, value in problem.items() if value),
+        *(getattr(RunRecord, name) == value for name, value in run.items() if value is not None),
+    ]
+    if query.family is not None:
+        padded = " " + RunRecord.family + " "
+        wanted.append(padded.contains(f" {query.family} ", autoescape=True))
+    for name, beginning in query.versions:
+        version = getattr(EnvironmentRecord, name)
+        wanted.append(RunRecord.environment.has(version.startswith(beginning, autoescape=True)))
+    if query.gpu is not None:
+        wanted.append(RunRecord.device.has(DeviceRecord.name.icontains(query.gpu, autoescape=True)))
+    return wanted
+
+
+def same_place(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
+    problem: Problem,
+    device: Device,
+    environment: Environment,
+    provenance: Provenance,
+    l2: CacheState | None,
+    fill: Fill | None,
+) -> list[Condition]:
+    """What a run must satisfy for its times to hold for these circumstances."""
+    wanted = [
+        RunRecord.problem.has(**problem_columns(problem)),
+        RunRecord.device.has(**device_key(device)),
+        RunRecord.environment.has(**environment_columns(environment)),
+        RunRecord.provenance == provenance.value,
+    ]
+    if l2 is not None:
+        wanted.append(RunRecord.l2 == l2.value)
+    if fill is not None:
+        wanted.append(RunRecord.fill == fill.value)
+    return wanted
+
+
+def same_request(spec: RunSpec) -> list[Condition]:
+    """What a run must satisfy to have been asked for the same thing in the same place."""
+    return [
+        *same_place(spec.problem, spec.device, spec.environment, spec.provenance, None, None),
+        *(getattr(RunRecord, name) == value for name, value in spec_columns(spec).items()),
+    ]
+
+
+def unfinished_runs(session: Session, spec: RunSpec) -> Iterable[RunRecord]:
+    """The runs that ``spec`` would go on with, newest first."""
+    statement = (
+        select(RunRecord)
+        .where(RunRecord.state != RunState.FINISHED.value, *same_request(spec))
+        .order_by(RunRecord.id.desc())
+    )
+    return session.scalars(statement)
+
+
+def known_outcome(session: Session, kernel_sha256: str, where: list[Condition]) -> Outcome | None:
+    """The newest outcome of a kernel that measuring it again would repeat."""
+    statement = (
+        select(TrialRecord)
+        .join(TrialRecord.kernel)
+        .join(TrialRecord.run)
+        .where(
+            KernelRecord.source_sha256 == kernel_sha256,
+            TrialRecord.status.in_([status.value for status in _REPEATABLE]),
+            *where,
+        )
+        .order_by(TrialRecord.finished_at.desc(), TrialRecord.id.desc())
+        .limit(1)
+    )
+    found = session.scalar(statement)
+    return outcome_of(found) if found else None
+
+
+def known_kernels(session: Session, where: list[Condition]) -> frozenset[str]:
+    """The sha256 of all kernels of which `known_outcome` knows something."""
+    statement = (
+        select(KernelRecord.source_sha256)
+        .join(TrialRecord, TrialRecord.kernel_id == KernelRecord.id)
+        .join(TrialRecord.run)
+        .where(TrialRecord.status.in_([status.value for status in _REPEATABLE]), *where)
+    )
+    return frozenset(session.scalars(statement))
+
+
+def outcomes(session: Session, run_id: int) -> list[Outcome]:
+    """A run's outcomes in the order of their numbers."""
+    statement = select(TrialRecord).filter_by(run_id=run_id).order_by(TrialRecord.number)
+    return [outcome_of(trial) for trial in session.scalars(statement)]
+
+
+def next_trial_number(session: Session, run_id: int) -> int:
+    """One more than the largest number among a run's trials, 0 without any."""
+    largest = session.scalar(select(func.max(TrialRecord.number)).filter_by(run_id=run_id))
+    return 0 if largest is None else largest + 1
+
+
+def trial_rows(
+    session: Session, query: BestQuery, status: Status | None, limit: int | None
+) -> list[TrialRow]:
+    """Trials, newest first."""
+    statement = (
+        select(TrialRecord)
+        .join(TrialRecord.run)
+        .where(*conditions(query))
+        .order_by(TrialRecord.id.desc())
+        .limit(limit)
+    )
+    if query.family is not None:
+        statement = statement.where(TrialRecord.family == query.family)
+    if status is not None:
+        statement = statement.where(TrialRecord.status == status.value)
+    return [trial_row_of(trial) for trial in session.scalars(statement)]
+
+
+def run_times(session: Session, problem: Problem, device: Device, family: str) -> list[RunTimes]:
+    """Of each run on that GPU and problem, its trials of the family; few columns of many rows."""
+    statement = (
+        select(RunRecord.id, RunRecord.provenance, TrialRecord.config, TrialRecord.time_us)
+        .join(RunRecord, RunRecord.id == TrialRecord.run_id)
+        .where(
+            RunRecord.problem.has(**problem_columns(problem)),
+            RunRecord.device.has(**device_key(device)),
+            TrialRecord.family == family,
+            TrialRecord.time_us.is_not(None),
+        )
+        .order_by(RunRecord.id)
+    )
+    found = []
+    for (run_id, provenance), rows in groupby(session.execute(statement), lambda row: row[:2]):
+        times = {Config.of(family, config).sha256: time_us for *_, config, time_us in rows}
+        found.append(RunTimes(run_id, Provenance(provenance), times))
+    return found
+
+
+def kernel_trial_rows(session: Session, kernel_id: int) -> list[TrialRow]:
+    """Trials of one kernel, newest first."""
+    statement = select(TrialRecord).filter_by(kernel_id=kernel_id).order_by(TrialRecord.id.desc())
+    return [trial_row_of(trial) for trial in session.scalars(statement)]
+
+
+def trial_row(session: Session, trial_id: int) -> TrialRow:
+    """Raises NotFoundError for a number that is no trial's."""
+    trial = session.get(TrialRecord, trial_id)
+    if trial is None:
+        raise NotFoundError(f"no trial {trial_id}: autogemm db list --trials shows the trials")
+    return trial_row_of(trial)
+
+
+def run_rows(session: Session, query: BestQuery, limit: int | None) -> list[RunRow]:
+    """Runs, newest first."""
+    statement = (
+        select(RunRecord).where(*conditions(query)).order_by(RunRecord.id.desc()).limit(limit)
+    )
+    return _with_results(session, list(session.scalars(statement)))
+
+
+def run_row(session: Session, run: RunRecord) -> RunRow:
+    """One run and what it found."""
+    return _with_results(session, [run])[0]
+
+
+def decided_rows(session: Session, query: BestQuery) -> list[DecidedRow]:
+    """Runs that had finals, in the order of their numbers, without kernels that failed since."""
+    runs = select(RunRecord).where(*conditions(query))
+    newest = _newest_finals(
+        session, [FinalsRecord.run_id.in_(runs.with_only_columns(RunRecord.id))]
+    )
+    failed = {tuple(pair) for pair in session.execute(failed_kernels())}
+    rows = []
+    for run in session.scalars(runs.order_by(RunRecord.id)):
+        record = newest.get(run.id)
+        if record is None:
+            continue
+        finals = finals_of(record)
+        # The first record is the baseline's.
+        pairs = zip(finals.entries, record.entries[1:], strict=True)
+        left = tuple(one for one, kept in pairs if (kept.kernel_id, run.device_id) not in failed)
+        if left:
+            decided = replace(finals, entries=left)
+            rows.append(DecidedRow(run.id, spec_of(run), decided, record.measured_at))
+    return rows
+
+
+def _newest_finals(session: Session, where: list[Condition]) -> dict[int, FinalsRecord]:
+    """By run. The newest by when it was measured, not by when it came into this database."""
+    newest_first = func.row_number().over(
+        partition_by=FinalsRecord.run_id,
+        order_by=(FinalsRecord.measured_at.desc(), FinalsRecord.id.desc()),
+    )
+    ranked = select(FinalsRecord.id, newest_first.label("rank")).where(*where).subquery()
+    newest = select(ranked.c.id).where(ranked.c.rank == 1)
+    found = session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
+    return {record.run_id: record for record in found}
+
+
+def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
+    ids = [run.id for run in runs]
+    counted = (
+        select(
+            TrialRecord.run_id,
+            func.count(),
+            func.count(TrialRecord.time_us),
+            func.min(TrialRecord.time_us),
+        )
+        .where(TrialRecord.run_id.in_(ids))
+        .group_by(TrialRecord.run_id)
+    )
+    counts: dict[int, tuple[Any, ...]] = {
+        run_id: tuple(row) for run_id, *row in session.execute(counted)
+    }
+    finals = _newest_finals(session, [FinalsRecord.run_id.in_(ids)])
+    rows = []
+    for run in runs:
+        num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))
+        decided = finals_of(finals[run.id]) if run.id in finals else None
+        rows.append(
+            RunRow(
+                run_id=run.id,
+                spec=spec_of(run),
+                state=RunState(run.state),
+                started_at=run.started_at,
+                finished_at=run.finished_at,
+                stopped_by=StopRule(run.stopped_by) if run.stopped_by else None,
+                num_trials=num_trials,
+                num_ok=num_ok,
+                best_us=decided.winner.median_us if decided else fastest_us,
+                finals=decided,
+            )
+        )
+    return rows

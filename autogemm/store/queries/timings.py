@@ -1,0 +1,211 @@
+"""Which of the stored timings is the best of a group, as selects.
+
+First where it stands (`best_places`: few columns of few rows), then, of those that are wanted, all
+of it (`timings_at`). A kernel whose newest certificate is a failure is never the best.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import ScalarSelect, Select, and_, func, select
+from sqlalchemy.orm import (
+    InstrumentedAttribute,
+    Session,
+    aliased,
+    joinedload,
+    lazyload,
+    selectinload,
+)
+
+from autogemm.store.queries.certificates import has_not_failed
+from autogemm.store.queries.runs import conditions
+from autogemm.store.tables.models import (
+    FinalsEntryRecord,
+    FinalsRecord,
+    KernelRecord,
+    RunRecord,
+    TrialRecord,
+)
+from autogemm.store.tables.records import BestQuery
+
+# A kernel's time is that of the finals it was in, or of one of its trials.
+Timing = FinalsEntryRecord | TrialRecord
+
+# A statement of SQLite has 32766 parameters at most.
+_MOST_IDS = 10_000
+
+Groups = tuple[InstrumentedAttribute[Any], ...]
+Group = tuple[Any, ...]
+
+# Times that may be compared with each other: not across GPUs, problems, sources, cache states,
+# contents of the matrices.
+GROUP: Groups = (
+    RunRecord.device_id,
+    RunRecord.problem_id,
+    RunRecord.provenance,
+    RunRecord.l2,
+    RunRecord.fill,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BestPlace:
+    """Where the best timing of a group stands: an entry of finals, or a trial.
+
+    ``group`` has the values of the columns that make the groups, in their order.
+    """
+
+    group: Group
+    run_id: int
+    measured_at: datetime
+    entry: tuple[int, int] | None = None
+    """Finals and place; None for a trial."""
+    trial_id: int | None = None
+
+
+def run_of(timing: Timing) -> RunRecord:
+    """The run that a timing belongs to."""
+    return timing.run if isinstance(timing, TrialRecord) else timing.finals.run
+
+
+def best_places(session: Session, query: BestQuery, groups: Groups = GROUP) -> list[BestPlace]:
+    """Of each group that matches the winner of its finals, or else its fastest trial."""
+    decided = [
+        BestPlace(tuple(group), run_id, measured_at, entry=(finals_id, place))
+        for finals_id, place, run_id, measured_at, *group in session.execute(
+            _best_winners(query, groups)
+        )
+    ]
+    done = {place.group for place in decided}
+    runs = session.execute(select(RunRecord.id, *groups).where(*conditions(query)))
+    undecided = {run_id: group for run_id, *rest in runs if (group := tuple(rest)) not in done}
+    return [*decided, *_fastest_trials(session, undecided, query.family)]
+
+
+def timings_at(session: Session, places: Sequence[BestPlace]) -> list[Timing]:
+    """The timings that stand there, in the same order."""
+    # What many runs have in common is read once and not with every row.
+    shared = tuple(map(selectinload, (RunRecord.problem, RunRecord.device, RunRecord.environment)))
+    kernel = joinedload(FinalsEntryRecord.kernel).load_only(KernelRecord.template_sha256)
+    finals = joinedload(FinalsEntryRecord.finals).options(
+        lazyload(FinalsRecord.entries), joinedload(FinalsRecord.run).options(*shared)
+    )
+    found: dict[object, Timing] = {}
+    for finals_ids in in_chunks(place.entry[0] for place in places if place.entry):
+        entries = select(FinalsEntryRecord).where(
+            FinalsEntryRecord.finals_id.in_(finals_ids),
+            FinalsEntryRecord.place.in_({place.entry[1] for place in places if place.entry}),
+        )
+        for entry in session.scalars(entries.options(finals, kernel)):
+            found[entry.finals_id, entry.place] = entry
+    for trial_ids in in_chunks(place.trial_id for place in places if place.trial_id is not None):
+        for trial in session.scalars(select(TrialRecord).where(TrialRecord.id.in_(trial_ids))):
+            found[trial.id] = trial
+    return [found[place.entry or place.trial_id] for place in places]
+
+
+def _fastest_trials(
+    session: Session, group_of: Mapping[int, Group], family: str | None
+) -> Iterator[BestPlace]:
+    """One for each group of runs that has a trial with a time."""
+    fastest: dict[Group, tuple[float, int, int, datetime]] = {}
+    for run_ids in in_chunks(group_of):
+        of_runs = (
+            select(TrialRecord.time_us, TrialRecord.id, TrialRecord.run_id, TrialRecord.finished_at)
+            .join(RunRecord, RunRecord.id == TrialRecord.run_id)
+            .where(RunRecord.id.in_(run_ids), TrialRecord.id == _fastest_of_run(family))
+        )
+        for time_us, trial_id, run_id, finished_at in session.execute(of_runs):
+            assert time_us is not None, "it is the fastest"
+            group, candidate = group_of[run_id], (time_us, trial_id, run_id, finished_at)
+            fastest[group] = min(fastest.get(group, candidate), candidate)
+    for group, (_, trial_id, run_id, finished_at) in fastest.items():
+        yield BestPlace(group, run_id, finished_at, trial_id=trial_id)
+
+
+def in_chunks(ids: Iterable[int]) -> Iterator[list[int]]:
+    """As many at a time as any database takes in one statement."""
+    rest = iter(ids)
+    while chunk := list(islice(rest, _MOST_IDS)):
+        yield chunk
+
+
+def _fastest_of_run(family: str | None) -> ScalarSelect[int]:
+    """One look into an index for each run, however many trials it has."""
+    trial = aliased(TrialRecord)
+    fastest = (
+        select(trial.id)
+        .where(
+            trial.run_id == RunRecord.id,
+            trial.time_us.is_not(None),
+            has_not_failed(trial.kernel_id, RunRecord.device_id),
+        )
+        .order_by(trial.time_us, trial.id)
+        .limit(1)
+    )
+    if family is not None:
+        fastest = fastest.where(trial.family == family)
+    return fastest.correlate(RunRecord).scalar_subquery()
+
+
+def _first_place(family: str | None) -> ScalarSelect[int]:
+    """The winner of finals, of a family its best placed kernel: one look into an index."""
+    entry = aliased(FinalsEntryRecord)
+    first = select(entry.place).where(
+        entry.finals_id == FinalsRecord.id,
+        entry.place > 0,
+        has_not_failed(entry.kernel_id, RunRecord.device_id),
+    )
+    if family is not None:
+        first = first.where(entry.family == family)
+    first = first.order_by(entry.place).limit(1)
+    return first.correlate(FinalsRecord, RunRecord).scalar_subquery()
+
+
+def _best_winners(query: BestQuery, groups: Groups) -> Select[Any]:
+    """Of each group the winner of finals with the highest paired ratio to the baseline.
+
+    Ratios compare across runs, times do not; and only within the newest environment, because a
+    new driver or compiler changes both sides. The newest by when it was measured: what came from
+    another database has larger numbers, whenever that was.
+    """
+    newest_environment = func.first_value(RunRecord.environment_id).over(
+        partition_by=groups, order_by=(FinalsRecord.measured_at.desc(), FinalsRecord.id.desc())
+    )
+    named = [column.label(f"group_{number}") for number, column in enumerate(groups)]
+    winners = (
+        select(
+            *(FinalsEntryRecord.finals_id, FinalsEntryRecord.place, FinalsEntryRecord.ratio),
+            *(FinalsRecord.run_id, FinalsRecord.measured_at, *named),
+            (RunRecord.environment_id == newest_environment).label("is_newest"),
+        )
+        .select_from(RunRecord)
+        .join(FinalsRecord, FinalsRecord.run_id == RunRecord.id)
+        .join(
+            FinalsEntryRecord,
+            and_(
+                FinalsEntryRecord.finals_id == FinalsRecord.id,
+                FinalsEntryRecord.place == _first_place(query.family),
+            ),
+        )
+        .where(*conditions(query))
+        .subquery()
+    )
+    of_group = [winners.c[column.name] for column in named]
+    best_first = func.row_number().over(
+        partition_by=of_group,
+        order_by=(winners.c.ratio.desc().nulls_last(), winners.c.finals_id.desc()),
+    )
+    ranked = (
+        select(
+            *(winners.c.finals_id, winners.c.place, winners.c.run_id, winners.c.measured_at),
+            *(*of_group, best_first.label("rank")),
+        )
+        .where(winners.c.is_newest)
+        .subquery()
+    )
+    shown = [column for column in ranked.c if column.name != "rank"]
+    return select(*shown).where(ranked.c.rank == 1)

@@ -1,0 +1,278 @@
+"""What goes into the store and comes out of it: frozen values, no database types."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from autogemm.model.benchmark import Bench
+from autogemm.model.certificate import Certificate
+from autogemm.model.change import Rounds
+from autogemm.model.config import Config, Value
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.kernel import KernelSource
+from autogemm.model.outcome import (
+    CacheState,
+    Environment,
+    Fill,
+    Finals,
+    Objective,
+    Outcome,
+    Provenance,
+    StopRule,
+)
+from autogemm.model.problem import Problem
+from autogemm.model.profile import Profile
+
+
+class RunState(StrEnum):
+    """How far a run got. Only FINISHED ones are not resumed."""
+
+    RUNNING = "running"
+    INTERRUPTED = "interrupted"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """What makes two runs the same run, so that one resumes the other; and the command typed.
+
+    ``families`` are names, ``family_sha256`` covers their search spaces and templates, ``fix`` the
+    values that each narrowed parameter may take. ``command`` is kept for the reader and not
+    compared.
+    """
+
+    problem: Problem
+    device: Device
+    environment: Environment
+    families: tuple[str, ...]
+    family_sha256: str
+    fix: tuple[tuple[str, tuple[Value, ...]], ...]
+    sampler: str
+    seed: int
+    provenance: Provenance
+    command: str
+    l2: CacheState = CacheState.WARM
+    objective: Objective = Objective.TIME
+    fill: Fill = Fill.UNIFORM
+    max_error: str = ""
+    """The largest relative error that a winner may have: a number, ``cublas``, or empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class BestQuery:
+    """A filter over runs, trials and results; None does not filter.
+
+    ``gpu`` is any part of the device's name, in any case. ``size`` is ``4096`` or ``MxNxK``.
+    ``versions`` are fields of `Environment`, each with what it must begin with.
+    """
+
+    gpu: str | None = None
+    size: str | None = None
+    layout: str | None = None
+    dtype: str | None = None
+    family: str | None = None
+    run_id: int | None = None
+    provenance: Provenance | None = None
+    versions: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResultRow:
+    """The best kernel for one device, problem, provenance, cache state and fill.
+
+    ``ratio`` is cuBLAS time / own time from the finals (above 1 is faster than cuBLAS) with its
+    interval; None for a run that had no finals. ``kernel_id`` is None if its source was not kept,
+    and so is ``template_sha256``. ``baseline_samples_us[i]`` was taken in the same round of the
+    finals as ``samples_us[i]``; empty without finals.
+    """
+
+    device: Device
+    problem: Problem
+    provenance: Provenance
+    l2: CacheState
+    fill: Fill
+    family: str
+    config: Config
+    time_us: float
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+    kernel_id: int | None
+    run_id: int
+    measured_at: datetime
+    objective: Objective
+    environment: Environment
+    template_sha256: str | None
+    samples_us: tuple[float, ...]
+    baseline_samples_us: tuple[float, ...]
+
+    @property
+    def tflops(self) -> float:
+        """Speed in TFLOP/s."""
+        return self.problem.tflops(self.time_us)
+
+    @property
+    def rounds(self) -> Rounds:
+        """Its samples with those of the baseline, for comparing."""
+        return Rounds(self.samples_us, self.baseline_samples_us)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run and what it found. ``finals`` is the newest of its finals.
+
+    ``stopped_by`` is what ended the search, None while it goes on or of an older version.
+    """
+
+    run_id: int
+    spec: RunSpec
+    state: RunState
+    started_at: datetime
+    finished_at: datetime | None
+    stopped_by: StopRule | None
+    num_trials: int
+    num_ok: int
+    best_us: float | None
+    finals: Finals | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTimes:
+    """The times of one run's trials that ran well, by the config's sha256."""
+
+    run_id: int
+    provenance: Provenance
+    time_us: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class DecidedRow:
+    """A run with its newest finals, and when they were held.
+
+    ``finals`` lack kernels whose newest certificate on that GPU is a failure: who comes first has
+    won.
+    """
+
+    run_id: int
+    spec: RunSpec
+    finals: Finals
+    measured_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TrialRow:
+    """One trial with the run's circumstances. ``kernel_id`` is None if no source was stored."""
+
+    trial_id: int
+    run_id: int
+    number: int
+    outcome: Outcome
+    kernel_id: int | None
+    problem: Problem
+    device: Device
+    environment: Environment
+    provenance: Provenance
+    l2: CacheState
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RunCopy:
+    """A run on its way from one database to another; ``key`` is its number where it comes from.
+
+    ``started_at`` None is not known (a file of another program): the run is then known by its spec
+    alone.
+    """
+
+    key: int
+    spec: RunSpec
+    state: RunState
+    stopped_by: StopRule | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCopy:
+    """A source; it comes before whatever names it by its sha256."""
+
+    source: KernelSource
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class TrialCopy:
+    """A trial of the run with that key, which comes before it."""
+
+    run_key: int
+    number: int
+    outcome: Outcome
+    finished_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FinalsCopy:
+    """Finals of the run with that key."""
+
+    run_key: int
+    finals: Finals
+    measured_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateCopy:
+    """A certificate that was made in the run with that key."""
+
+    run_key: int
+    kernel_sha256: str
+    certificate: Certificate
+
+
+@dataclass(frozen=True, slots=True)
+class BenchCopy:
+    """A whole benchmark; its number is that of where it comes from."""
+
+    bench: Bench
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCopy:
+    """A profile."""
+
+    profile: Profile
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingsCopy:
+    """What a card reached, and in which environment."""
+
+    device: Device
+    environment: Environment
+    ceilings: Ceilings
+
+
+Copy = (
+    RunCopy
+    | KernelCopy
+    | TrialCopy
+    | FinalsCopy
+    | CertificateCopy
+    | BenchCopy
+    | ProfileCopy
+    | CeilingsCopy
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What an import found: how many of each kind were new here, and how many there already."""
+
+    new: Mapping[str, int]
+    known: Mapping[str, int]
+
+    @property
+    def num_new(self) -> int:
+        """Of all kinds together."""
+        return sum(self.new.values())

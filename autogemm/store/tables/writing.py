@@ -1,0 +1,245 @@
+"""Rows that are added in one transaction: of a run, a trial, finals."""
+
+import os
+import socket
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import KernelSource
+from autogemm.model.outcome import Disqualified, Environment, Finals, Outcome, StopRule
+from autogemm.model.problem import Problem
+from autogemm.store.tables.convert import (
+    device_key,
+    device_of,
+    entry_record,
+    environment_columns,
+    kernel_columns,
+    measurement_record,
+    problem_columns,
+    resources_records,
+    spec_columns,
+    trial_columns,
+)
+from autogemm.store.tables.models import (
+    Base,
+    DeviceRecord,
+    EnvironmentRecord,
+    FinalsRecord,
+    KernelRecord,
+    ProblemRecord,
+    RunRecord,
+    TrialRecord,
+)
+from autogemm.store.tables.records import RunSpec, RunState
+from autogemm.support.errors import NotFoundError, StoreError
+
+Row = TypeVar("Row", bound=Base)
+
+
+def now() -> datetime:
+    """The time that rows are stamped with."""
+    return datetime.now(UTC)
+
+
+def this_process() -> str:
+    """``host:pid``, the owner of the runs that this process writes."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def is_written_elsewhere(owner: str) -> bool:
+    """Whether another process of this machine, still alive, owns a run.
+
+    Of a process on another machine nothing is known here: see `autogemm.store.claims`.
+    """
+    host, _, pid = owner.rpartition(":")
+    if owner == this_process() or host != socket.gethostname() or os.name != "posix":
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def written_elsewhere(run_id: int) -> StoreError:
+    """The error for a run that another process goes on with."""
+    return StoreError(
+        f"another process has just gone on with run {run_id}: run the same command again for a new "
+        "run"
+    )
+
+
+def add_run(session: Session, spec: RunSpec) -> RunRecord:
+    """A new run, owned by this process."""
+    run = RunRecord(
+        problem=problem_record(session, spec.problem),
+        device=device_record(session, spec.device),
+        environment=environment_record(session, spec.environment),
+        **spec_columns(spec),
+        state=RunState.RUNNING.value,
+        owner=this_process(),
+        command=spec.command,
+        started_at=now(),
+    )
+    session.add(run)
+    session.flush()
+    return run
+
+
+def get_run(session: Session, run_id: int) -> RunRecord:
+    """Raises NotFoundError for a number that is no run's."""
+    run = session.get(RunRecord, run_id)
+    if run is None:
+        raise NotFoundError(f"no run {run_id}: autogemm db list shows the runs")
+    return run
+
+
+def claim_run(session: Session, run_id: int) -> None:
+    """This process goes on with the run. Raises StoreError when another one has done so."""
+    run = get_run(session, run_id)
+    if is_written_elsewhere(run.owner):
+        raise written_elsewhere(run_id)
+    run.state = RunState.RUNNING.value
+    run.owner = this_process()
+    run.finished_at = None
+    run.stopped_by = None
+
+
+def end_run(session: Session, run_id: int, state: RunState, stopped_by: StopRule | None) -> None:
+    """The run ends in ``state``."""
+    run = get_run(session, run_id)
+    run.state = state.value
+    run.stopped_by = stopped_by.value if stopped_by else None
+    run.finished_at = now()
+
+
+def add_trial(
+    session: Session, run_id: int, number: int, outcome: Outcome, source: KernelSource | None
+) -> int:
+    """The trial's id; one that is there already, with the same config, is left as it is.
+
+    Raises StoreError if it is there with another config.
+    """
+    run = get_run(session, run_id)
+    found = session.scalar(select(TrialRecord).filter_by(run_id=run_id, number=number))
+    if found is not None:
+        if found.config != outcome.config.as_dict():
+            raise StoreError(
+                f"trial {number} of run {run_id} is stored already, with another config: two "
+                "processes are writing to one run; end one of them"
+            )
+        return found.id
+    trial = TrialRecord(
+        run=run,
+        number=number,
+        kernel=kernel_record(session, outcome.kernel_sha256, source),
+        measurement=measurement_record(outcome.measurement) if outcome.measurement else None,
+        resources=resources_records(outcome.resources),
+        finished_at=now(),
+        **trial_columns(outcome),
+    )
+    session.add(trial)
+    session.flush()
+    return trial.id
+
+
+def add_finals(
+    session: Session,
+    run_id: int,
+    finals: Finals,
+    sources: Mapping[str, KernelSource],
+    measured_at: datetime | None = None,
+) -> None:
+    """Finals of a run, taken just now if it is not said when.
+
+    A contestant's source comes from ``sources`` or is stored already.
+    """
+    record = FinalsRecord(
+        run=get_run(session, run_id),
+        rounds=finals.rounds,
+        method=finals.method,
+        launches_per_sample=finals.launches_per_sample,
+        provenance=finals.provenance.value,
+        throttled_rounds=finals.throttled_rounds,
+        measured_at=measured_at or now(),
+        **asdict(finals.telemetry),
+    )
+    session.add(record)
+    for place, entry in enumerate((finals.baseline, *finals.entries)):
+        kernel = kernel_record(session, entry.kernel_sha256, sources.get(entry.kernel_sha256))
+        if kernel is not None:
+            session.flush()
+        record.entries.append(entry_record(entry, place, kernel.id if kernel else None))
+    for lost in finals.disqualified:
+        _withdraw(session, run_id, lost)
+
+
+def _withdraw(session: Session, run_id: int, lost: Disqualified) -> None:
+    """So that no later run takes the kernel's time for granted."""
+    of_kernel = KernelRecord.source_sha256 == lost.kernel_sha256
+    statement = select(TrialRecord).join(TrialRecord.kernel).where(of_kernel)
+    for trial in session.scalars(statement.where(TrialRecord.run_id == run_id)):
+        trial.status = lost.status.value
+        trial.reason = lost.reason
+        trial.time_us = None
+
+
+def problem_record(session: Session, problem: Problem) -> ProblemRecord:
+    """The row of a problem, new if need be."""
+    return _get_or_add(session, ProblemRecord, problem_columns(problem))
+
+
+def device_record(session: Session, device: Device) -> DeviceRecord:
+    """The row of a device, with its facts as they are now."""
+    facts = asdict(device)
+    record = _get_or_add(session, DeviceRecord, device_key(device), {"facts": facts})
+    # As last seen: a newer driver or version may know better.
+    record.facts = facts
+    return record
+
+
+def known_device(session: Session, device: Device) -> Device:
+    """With the facts as they are known here: those of a file or another database may be older."""
+    record = session.scalar(select(DeviceRecord).filter_by(**device_key(device)))
+    return device if record is None else device_of(record)
+
+
+def environment_record(session: Session, environment: Environment) -> EnvironmentRecord:
+    """The row of an environment, new if need be."""
+    return _get_or_add(session, EnvironmentRecord, environment_columns(environment))
+
+
+def kernel_record(
+    session: Session, sha256: str, source: KernelSource | None
+) -> KernelRecord | None:
+    """The row of a kernel, new if there is a source; None if it is not known without.
+
+    Raises ValueError for a source of another sha256.
+    """
+    if source is None:
+        return session.scalar(select(KernelRecord).filter_by(source_sha256=sha256))
+    if sha256 not in ("", source.sha256):
+        raise ValueError(f"the outcome is of source {sha256}, got source {source.sha256}")
+    columns = {**kernel_columns(source), "created_at": now()}
+    return _get_or_add(session, KernelRecord, {"source_sha256": source.sha256}, columns)
+
+
+def _get_or_add(
+    session: Session, model: type[Row], key: dict[str, Any], rest: dict[str, Any] | None = None
+) -> Row:
+    # Another writer may add the same row in between (PostgreSQL; in SQLite we hold the write
+    # lock): the transaction then fails on the unique key and Store runs it again.
+    found = session.scalar(select(model).filter_by(**key))
+    if found is not None:
+        return found
+    row = model(**key, **(rest or {}))
+    session.add(row)
+    return row

@@ -1,0 +1,1 @@
+"""Rows of one database into another; nothing is stored twice."""

@@ -1,0 +1,236 @@
+"""The rows of one database into another: what both have stays once, and merging again adds nothing.
+
+Every table is copied by what the models say of it. A row with a key of its own (``id``) is the same
+as one that is there if the columns of its `identity` agree; rows that belong to another one (times
+to a trial, contestants to finals) come with it.
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Connection, Table, select, update
+
+from autogemm.model.outcome import CacheState, Fill, Objective, Provenance, Status
+from autogemm.model.problem import Layout
+from autogemm.store.tables.bench_models import BenchRecord
+from autogemm.store.tables.identity import identity
+from autogemm.store.tables.records import RunState
+
+Row = dict[str, Any]
+Key = tuple[Any, ...]
+
+# Rows that are read, compared and written at a time.
+_CHUNK = 500
+
+# What may have changed where rows come from, of tables whose rows end.
+_GOING_ON: Mapping[str, tuple[str, ...]] = {
+    "runs": ("state", "stopped_by", "finished_at", "owner"),
+    "benches": ("finished_at",),
+}
+# What is read of a row that is there, besides its identity: what may have to be changed.
+_LOOKED_AT = ("finished_at", "status", "kernel_id", "number")
+
+# Columns whose text is one of a few words, in whatever table they are.
+_WORDS: Mapping[str, type[StrEnum]] = {
+    "status": Status,
+    "provenance": Provenance,
+    "l2": CacheState,
+    "fill": Fill,
+    "objective": Objective,
+    "state": RunState,
+    "layout": Layout,
+}
+
+
+@dataclass(slots=True)
+class Merged:
+    """How many rows of each table were added and how many were there already."""
+
+    added: dict[str, int] = field(default_factory=dict)
+    known: dict[str, int] = field(default_factory=dict)
+
+
+def merge_tables(source: Connection, target: Connection) -> Merged:
+    """Copy every row that ``target`` lacks. The caller's transaction makes it all or nothing.
+
+    Raises ValueError, TypeError or KeyError for a row that no version of autogemm wrote.
+    """
+    merging = _Merging(source, target)
+    for table in BenchRecord.metadata.sorted_tables:
+        merging.copy(table)
+    return merging.merged
+
+
+@dataclass(slots=True)
+class _Merging:
+    """``ids[table]`` are the ids that rows of the source have in the target, ``new[table]`` those
+    (of the source) that it lacked.
+
+    ``there[table]`` are rows of the target, by the first column of their identity and then by all
+    of it: those that the last rows asked for. A run's trials come one after the other, a million of
+    them maybe, and are looked up once.
+    """
+
+    source: Connection
+    target: Connection
+    merged: Merged = field(default_factory=Merged)
+    ids: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
+    new: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    there: dict[str, dict[Any, dict[Key, Row]]] = field(default_factory=lambda: defaultdict(dict))
+    numbers: dict[int, set[int]] = field(default_factory=dict)
+    """Of the trials that runs of the target have, as far as they were looked up."""
+
+    def copy(self, table: Table) -> None:
+        self.merged.added[table.name] = self.merged.known[table.name] = 0
+        copy = self._copy_rows if "id" in table.columns else self._copy_parts
+        for rows in _chunks(self.source, table):
+            for row in rows:
+                _check(table, row)
+            copy(table, rows)
+
+    def _copy_rows(self, table: Table, rows: list[Row]) -> None:
+        """Rows with an id of their own."""
+        old_ids = [row.pop("id") for row in rows]
+        moved = [self._moved(table, row) for row in rows]
+        columns = identity(table)
+        self._look_up(table, columns, rows, moved)
+        added: list[tuple[int, Row]] = []
+        for old_id, row in zip(old_ids, moved, strict=True):
+            found = self.there[table.name].get(row[columns[0]], {}).get(_key(row, columns))
+            if found is None:
+                added.append((old_id, row))
+                continue
+            self.ids[table.name][old_id] = found["id"]
+            self._bring_up_to_date(table, found, row)
+        self.merged.known[table.name] += len(rows) - len(added)
+        if table.name == "run_trials":
+            self._renumber([row for _, row in added])
+        self._insert(table, added)
+
+    def _copy_parts(self, table: Table, rows: list[Row]) -> None:
+        """Rows that belong to another one: with it or not at all, but for a benchmark's, which may
+        have gone on.
+        """
+        (owner,) = [
+            (key.column.table.name, key.parent.name)
+            for key in table.foreign_keys
+            if key.parent.primary_key
+        ]
+        owners, column = owner
+        added = [self._moved(table, row) for row in rows if row[column] in self.new[owners]]
+        if table.name == "bench_entries":
+            added += self._more_entries(
+                table, [r for r in rows if r[column] not in self.new[owners]]
+            )
+        self.merged.known[table.name] += len(rows) - len(added)
+        self.merged.added[table.name] += len(added)
+        if added:
+            self.target.execute(table.insert(), added)
+
+    def _more_entries(self, table: Table, rows: list[Row]) -> list[Row]:
+        """Those at positions that the target's benchmarks do not have."""
+        place = (table.c.bench_id, table.c.position)
+        moved = [self._moved(table, row) for row in rows]
+        asked = table.c.bench_id.in_({row["bench_id"] for row in moved})
+        known = {tuple(found) for found in self.target.execute(select(*place).where(asked))}
+        return [row for row in moved if (row["bench_id"], row["position"]) not in known]
+
+    def _moved(self, table: Table, row: Row) -> Row:
+        """With the target's ids for those of the source. KeyError for a row that is not there."""
+        moved = dict(row)
+        for key in table.foreign_keys:
+            name = key.parent.name
+            if row[name] is not None:
+                moved[name] = self.ids[key.column.table.name][row[name]]
+        return moved
+
+    def _look_up(
+        self, table: Table, columns: Sequence[str], rows: list[Row], moved: list[Row]
+    ) -> None:
+        """Puts into ``there`` what these rows may be, and drops what they are not."""
+        first, there = columns[0], self.there[table.name]
+        owners = [key.column.table.name for key in table.c[first].foreign_keys]
+        # What belongs to a row that is new here is new, too.
+        is_new = self.new[owners[0]] if owners else set()
+        wanted = {
+            now[first] for row, now in zip(rows, moved, strict=True) if row[first] not in is_new
+        }
+        for value in there.keys() - wanted:
+            del there[value]
+        missing = wanted - there.keys()
+        there.update({value: {} for value in missing})
+        needed = [table.c[name] for name in (*columns, *_LOOKED_AT) if name in table.c]
+        statement = select(table.c.id, *dict.fromkeys(needed)).where(table.c[first].in_(missing))
+        for found in self.target.execute(statement).mappings() if missing else ():
+            row = dict(found)
+            there[row[first]][_key(row, columns)] = row
+            if table.name == "run_trials":
+                self.numbers.setdefault(row["run_id"], set()).add(row["number"])
+
+    def _insert(self, table: Table, added: list[tuple[int, Row]]) -> None:
+        self.merged.added[table.name] += len(added)
+        if not added:
+            return
+        statement = table.insert().returning(table.c.id, sort_by_parameter_order=True)
+        new_ids = self.target.scalars(statement, [row for _, row in added])
+        for (old_id, _), new_id in zip(added, new_ids, strict=True):
+            self.ids[table.name][old_id] = new_id
+            self.new[table.name].add(old_id)
+
+    def _bring_up_to_date(self, table: Table, found: Row, row: Row) -> None:
+        """What went on over there, a trial that was found wrong there or has its kernel there."""
+        changed: tuple[str, ...] = ()
+        if table.name in _GOING_ON and _later(row["finished_at"], found["finished_at"]):
+            changed = _GOING_ON[table.name]
+        if table.name == "run_trials":
+            if found["status"] == Status.OK != row["status"]:
+                changed = ("status", "reason", "time_us")
+            if found["kernel_id"] is None is not row["kernel_id"]:
+                changed += ("kernel_id",)
+        if changed:
+            values = {name: row[name] for name in changed}
+            self.target.execute(update(table).where(table.c.id == found["id"]).values(values))
+
+    def _renumber(self, added: list[Row]) -> None:
+        """Numbers that the run has already given to other trials go on after its largest."""
+        for row in added:
+            numbers = self.numbers.get(row["run_id"])
+            if numbers is None:
+                continue  # the run is new here
+            if row["number"] in numbers:
+                row["number"] = max(numbers) + 1
+            numbers.add(row["number"])
+
+
+def _chunks(source: Connection, table: Table) -> Iterator[list[Row]]:
+    """In the order of the primary key, a chunk at a time."""
+    ordered = select(table).order_by(*table.primary_key.columns)
+    found = source.execution_options(yield_per=_CHUNK).execute(ordered)
+    for rows in found.mappings().partitions():
+        yield [dict(row) for row in rows]
+
+
+def _check(table: Table, row: Row) -> None:
+    for name, words in _WORDS.items():
+        if name in row:
+            words(row[name])
+    if table.name == "kernels":
+        sha256 = hashlib.sha256(row["source"].encode()).hexdigest()
+        if sha256 != row["source_sha256"]:
+            raise ValueError(f"the source of kernel {row['id']} is not the one that was stored")
+
+
+def _key(row: Row, columns: Sequence[str]) -> Key:
+    return tuple(
+        json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
+        for value in (row[name] for name in columns)
+    )
+
+
+def _later(one: Any, other: Any) -> bool:
+    return one is not None and (other is None or one > other)

@@ -1,0 +1,1 @@
+"""GEMMs of others on the worker's GPU: cuBLAS, cuBLASLt, CUTLASS, PyTorch, Triton."""

@@ -1,0 +1,225 @@
+"""What the worker does with a card: prepare a problem, measure candidates, run finals."""
+
+import math
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import CacheState, Environment, Fill, Outcome, Status
+from autogemm.support.errors import DeviceError, UsageError
+from autogemm.support.version import __version__
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda.ceilings import measured_ceilings
+from autogemm.targets.cuda.libraries.cublas import Cublas, forget_overrides
+from autogemm.targets.cuda.messages import (
+    CeilingsDone,
+    FinalsDone,
+    Measure,
+    Measured,
+    Prepare,
+    Prepared,
+    RaceDone,
+    RunCeilings,
+    RunFinals,
+    RunRace,
+    Start,
+    Started,
+    outcome_without_times,
+)
+from autogemm.targets.cuda.worker.bench import BASELINE_SAMPLES, Bench, Checked, KernelContestant
+from autogemm.targets.cuda.worker.final_rounds import run_finals
+from autogemm.targets.cuda.worker.gpu import Card
+from autogemm.targets.cuda.worker.launching import CandidateError
+from autogemm.targets.cuda.worker.race import run_race
+from autogemm.targets.cuda.worker.telemetry import is_throttled
+from autogemm.targets.cuda.worker.timing import (
+    MIN_SAMPLES,
+    SHORT_LAUNCH_US,
+    Method,
+    Sampled,
+    Sampling,
+)
+
+# The baseline is timed again after each new best, and after so many candidates at the latest: the
+# card is warm then, and their times are of the same clocks.
+BASELINE_INTERVAL = 20
+# Share of the deadline that a candidate may use up: past it the worker would be killed.
+USABLE_DEADLINE = 0.8
+LAUNCHES_PER_SAMPLE = 2
+
+
+class CudaBackend:
+    """The worker's side of :class:`autogemm.targets.cuda.CudaTarget`."""
+
+    def __init__(self) -> None:
+        self._card: Card | None = None
+        self._cublas: Cublas | None = None
+        self._bench: Bench | None = None
+        self._baseline_us: float | None = None
+        self._num_since_baseline = 0
+
+    def start(self, request: Start) -> Started:
+        """Make the context."""
+        forget_overrides()
+        self._card = Card(request.device_index)
+        self._cublas = Cublas(self._card)
+        return Started(self._card.device, self._environment(self._card, self._cublas))
+
+    def prepare(self, request: Prepare) -> Prepared:
+        """Inputs, references and a first time of the baseline."""
+        if self._card is None or self._cublas is None:
+            raise DeviceError("the worker has no card")
+        self._bench = None  # frees the last problem's memory before it is counted
+        bench = Bench(self._card, self._cublas, request.problem, request.options)
+        if not request.options.compares:
+            self._bench, self._baseline_us = bench, None
+            return Prepared(None)
+        checked = bench.check(bench.baseline)
+        if checked.complaint:
+            raise DeviceError(f"cuBLAS gives a wrong result here: {checked.complaint}")
+        self._bench = bench
+        self._num_since_baseline = 0
+        self._baseline_us = bench.baseline_us()
+        error = checked.verification.relative_frobenius if checked.verification else None
+        return Prepared(self._baseline_us, error)
+
+    def measure(self, request: Measure) -> Measured:
+        """Verify and time. Raises UsageError before prepare()."""
+        bench = self._ready_bench()
+        begin = time.perf_counter()
+        try:
+            with blamed_on_candidate(bench.card):
+                outcome = measured_outcome(bench, request, begin)
+                self._follow_baseline(bench, request, outcome, begin)
+        except CandidateError as error:
+            outcome = outcome_without_times(request.candidate, error.status, error.reason)
+            return Measured(outcome, self._baseline_us, poisoned=error.poisoned)
+        poisoned = outcome.status is Status.WRONG_RESULT and not bench.intact()
+        return Measured(outcome, self._baseline_us, poisoned=poisoned)
+
+    def _follow_baseline(
+        self, bench: Bench, request: Measure, outcome: Outcome, begin: float
+    ) -> None:
+        """Time the baseline again if that is due and the candidate's deadline leaves room."""
+        self._num_since_baseline += 1
+        time_us = outcome.time_us
+        if time_us is None or self._baseline_us is None:
+            return
+        is_best = request.best_us is None or time_us < request.best_us
+        if not is_best and self._num_since_baseline < BASELINE_INTERVAL:
+            return
+        left_s = left_of_deadline_s(bench.options, begin)
+        if 2e-6 * BASELINE_SAMPLES * self._baseline_us < left_s:
+            self._baseline_us = bench.baseline_us()
+            self._num_since_baseline = 0
+
+    def finals(self, request: RunFinals) -> FinalsDone:
+        """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
+        return FinalsDone(run_finals(self._ready_bench(), request))
+
+    def race(self, request: RunRace) -> RaceDone:
+        """Interleaved rounds of everybody who is right."""
+        assert self._cublas is not None
+        return RaceDone(run_race(self._ready_bench(), self._cublas, request))
+
+    def ceilings(self, request: RunCeilings) -> CeilingsDone:
+        """Kernels that multiply-add only, or copy only."""
+        assert self._card is not None
+        return CeilingsDone(measured_ceilings(self._card, request.compiled))
+
+    def _ready_bench(self) -> Bench:
+        if self._bench is None:
+            raise UsageError("prepare() the target for a problem first")
+        return self._bench
+
+    @staticmethod
+    def _environment(card: Card, cublas: Cublas) -> Environment:
+        return Environment(
+            driver=card.telemetry.driver_version or cuda_version(card.runtime.driverGetVersion()),
+            cuda_runtime=cuda_version(card.runtime.runtimeGetVersion()),
+            cublas=cublas.version,
+            cupy=card.cupy.__version__,
+            python=platform.python_version(),
+            autogemm=__version__,
+        )
+
+
+def measured_outcome(bench: Bench, request: Measure, begin: float) -> Outcome:
+    """The outcome of a candidate that breaks nothing. Raises CandidateError otherwise."""
+    contestant = bench.contestant(request.candidate)
+    try:
+        checked = bench.check(contestant)
+        if checked.complaint:
+            return ended(request.candidate, Status.WRONG_RESULT, checked, checked.complaint)
+        return timed_outcome(bench, request, contestant, checked, begin)
+    finally:
+        contestant.unload()
+
+
+def timed_outcome(
+    bench: Bench, request: Measure, contestant: KernelContestant, checked: Checked, begin: float
+) -> Outcome:
+    """Time a candidate whose result is right."""
+    options, telemetry = bench.options, bench.card.telemetry
+    once = bench.measurement(Sampled((checked.launch_us,), telemetry.read(), 0), Method())
+    left_s = left_of_deadline_s(options, begin)
+    if LAUNCHES_PER_SAMPLE * 1e-6 * checked.launch_us > left_s:
+        reason = (
+            f"one launch takes {1e-6 * checked.launch_us:.3g} s, no time to repeat it within "
+            f"the deadline of {options.deadline_s:g} s"
+        )
+        return replace(ended(request.candidate, Status.TOO_SLOW, checked, reason), measurement=once)
+    outcome = ended(request.candidate, Status.OK, checked)
+    is_comparable = was_timed_alike(checked.launch_us, options)
+    hopeless_us = options.hopeless_ratio * (request.best_us or math.inf)
+    if is_comparable and checked.launch_us > hopeless_us and not is_throttled(once.telemetry):
+        return replace(outcome, measurement=once)
+    stopwatch = bench.stopwatch_about(contestant, checked.launch_us)
+    first = MIN_SAMPLES if is_comparable else 1
+    sampled = Sampling(stopwatch, telemetry.read).adaptive(options, request.best_us, first)
+    measurement = bench.measurement(sampled, stopwatch.method)
+    if bench.energy is not None and measurement.median_us <= hopeless_us:
+        sample_us = measurement.median_us * stopwatch.method.launches
+        energy_mj = bench.energy.energy_mj(stopwatch, sample_us)
+        measurement = replace(measurement, energy_mj=energy_mj)
+    return replace(outcome, measurement=measurement)
+
+
+def left_of_deadline_s(options: MeasureOptions, begin: float) -> float:
+    """Seconds that a candidate, begun at that time, may still take."""
+    return USABLE_DEADLINE * options.deadline_s - (time.perf_counter() - begin)
+
+
+def was_timed_alike(launch_us: float, options: MeasureOptions) -> bool:
+    """Whether the verified launch, timed too, can show that a candidate is hopeless.
+
+    Not where it was not timed the way candidates are: short, with another L2 or on other inputs.
+    """
+    is_default = options.l2 is CacheState.WARM and options.fill is Fill.UNIFORM
+    return is_default and launch_us >= SHORT_LAUNCH_US
+
+
+def ended(candidate: Candidate, status: Status, checked: Checked, reason: str = "") -> Outcome:
+    """The outcome of a candidate that was verified."""
+    return replace(
+        outcome_without_times(candidate, status, reason), verification=checked.verification
+    )
+
+
+@contextmanager
+def blamed_on_candidate(card: Card) -> Iterator[None]:
+    """A CUDA error that nobody expected, after a candidate ran: it broke the context."""
+    try:
+        yield
+    except card.cuda_errors as error:
+        raise CandidateError(
+            Status.CRASHED, f"the kernel crashed: {error}", poisoned=True
+        ) from error
+
+
+def cuda_version(number: int) -> str:
+    """``13.0`` for 13000."""
+    return f"{number // 1000}.{number % 1000 // 10}"

@@ -1,0 +1,50 @@
+"""Runs one candidate a few times, with nothing else on the card, for a profiler to watch.
+
+``python -m autogemm.targets.cuda.worker.profiled JOB``: the last run is the one to be
+profiled. Inputs are random reals; results are not looked at.
+"""
+
+import pickle
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from autogemm.model.elements import stored
+from autogemm.targets.cuda.tools.profiler import NUM_WARM_LAUNCHES
+from autogemm.targets.cuda.tools.sanitizer import Job
+from autogemm.targets.cuda.worker.launching import LoadedKernel, Places, gemm_arguments
+from autogemm.targets.cuda.worker.sanitized import BareCard, placed, zeroed_workspace
+
+
+def run(job: Job) -> None:
+    """All launches, one GEMM after the other."""
+    problem = job.problem
+    card = BareCard(job.device_index)
+    generator = np.random.default_rng(1)
+    a, b, c = (
+        placed(card, stored(generator.uniform(-1.0, 1.0, shape), element), ld, element)
+        for shape, ld, element in (
+            (problem.a_shape, problem.lda, problem.dtype.ab),
+            (problem.b_shape, problem.ldb, problem.dtype.ab),
+            ((problem.m, problem.n), problem.ldc, problem.dtype.c),
+        )
+    )
+    kernel = LoadedKernel(card, job.candidate)
+    places = Places(a, b, c, zeroed_workspace(card, job))
+    factors = (problem.alpha, problem.beta)
+    arguments = gemm_arguments(job.candidate.plan, problem, factors, places)
+    for _ in range(NUM_WARM_LAUNCHES + 1):
+        kernel.queue(arguments)
+    card.runtime.deviceSynchronize()
+
+
+def main(path: str) -> None:
+    """Run the job of a pickled file."""
+    job: Any = pickle.loads(Path(path).read_bytes())
+    run(job)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

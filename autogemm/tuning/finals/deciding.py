@@ -1,0 +1,138 @@
+"""The finals of a run: who takes part, who wins, and whether the winner passes all checks."""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from autogemm.model.certificate import Certificate
+from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Finals, Objective, Outcome, Provenance
+from autogemm.store import Store
+from autogemm.support.errors import KernelCompileError
+from autogemm.targets import Target
+from autogemm.tuning.finals.winners import certified
+from autogemm.tuning.task.accuracy import Accuracy
+from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.events import Certifying, Event, FinalsStarted
+from autogemm.tuning.task.request import TuneRequest, ranked
+from autogemm.verify import Certifier
+
+# Of the places in the finals one in so many is for a candidate unlike the others, within this
+# factor of the best.
+UNLIKE_SHARE = 3
+NEAR = 1.03
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Finals with those who took part, and the winner's certificate once it has one."""
+
+    finals: Finals
+    candidates: tuple[Candidate, ...]
+    certificate: Certificate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decider:
+    """Holds the finals of one run on its target, and keeps what they say."""
+
+    request: TuneRequest
+    target: Target
+    store: Store
+    maker: Maker
+    run_id: int
+    on_event: Callable[[Event], None]
+    accuracy: Accuracy
+
+    def decide(self, outcomes: Sequence[Outcome]) -> Decided | None:
+        """The best outcomes in finals, None if there is no candidate for them.
+
+        Raises CertificationError when none of them is accurate enough a second time.
+        """
+        request = self.request
+        candidates = finalists(self.maker, outcomes, request.finalists, request.measure.objective)
+        if not candidates:
+            return None
+        self.on_event(FinalsStarted(len(candidates), request.rounds))
+        finals = self.target.finals(candidates, request.rounds, request.seed)
+        finals = self.accuracy.kept(finals, request.seed, request.measure.objective)
+        return Decided(finals, tuple(candidates))
+
+    def certify(self, decided: Decided) -> Decided:
+        """With the first finalist that passes all checks as the winner, if that was asked for.
+
+        Raises CertificationError when none does. The target is left prepared for another problem.
+        """
+        if not self.request.certify or decided.finals.provenance is not Provenance.MEASURED:
+            return decided
+        certifiers = {
+            family.name: Certifier(
+                family,
+                self.target,
+                self.maker.compiler,
+                progress=lambda step: self.on_event(Certifying(step)),
+            )
+            for family in self.maker.families
+        }
+
+        def keep(kernel_sha256: str, certificate: Certificate) -> None:
+            self.store.record_certificate(self.run_id, kernel_sha256, certificate)
+
+        finals, certificate = certified(
+            certifiers, decided.finals, decided.candidates, self.request, keep
+        )
+        return Decided(finals, decided.candidates, certificate)
+
+    def record(self, decided: Decided) -> None:
+        """Into the store."""
+        sources = {one.source.sha256: one.source for one in decided.candidates}
+        self.store.record_finals(self.run_id, decided.finals, sources)
+
+
+def finalists(
+    maker: Maker,
+    outcomes: Sequence[Outcome],
+    num_finalists: int,
+    objective: Objective = Objective.TIME,
+) -> list[Candidate]:
+    """The best candidates with different kernels, made again (from the cubin cache).
+
+    The search timed each alone, on a card that was mostly idle; near its power limit the order is
+    another one, and kernels of one kind move together. So a third of the places are for those near
+    the best that are least like the others.
+    """
+    order = ranked(outcomes, objective)
+    num_near = _num_near(order, objective)
+    taken: set[int] = set()
+    chosen: dict[str, Candidate] = {}
+    num_by_cost = num_finalists - num_finalists // UNLIKE_SHARE
+    while len(chosen) < num_finalists and len(taken) < len(order):
+        place = next(i for i in range(len(order)) if i not in taken)
+        near = [i for i in range(num_near) if i not in taken]
+        if near and len(chosen) >= num_by_cost:
+            place = max(near, key=lambda i: _distance(order[i].config, chosen.values()))
+        taken.add(place)
+        source = maker.render(order[place].config)
+        if source.sha256 not in chosen:
+            # It compiled during the search; should it not now, the next one takes its place.
+            with suppress(KernelCompileError):
+                chosen[source.sha256] = maker.start(source).candidate()
+    return list(chosen.values())
+
+
+def _num_near(order: Sequence[Outcome], objective: Objective) -> int:
+    """How many of those that stand by their cost are within NEAR of the first."""
+    costs = [cost for one in order if (cost := one.cost(objective)) is not None]
+    return sum(cost <= NEAR * costs[0] for cost in costs)
+
+
+def _distance(config: Config, others: Iterable[Candidate]) -> int:
+    """In how many parameters a config differs from the nearest of others; all of another family."""
+
+    def differing(other: Config) -> int:
+        if other.family != config.family:
+            return len(config.as_dict())
+        return sum(config[name] != value for name, value in other.as_dict().items())
+
+    return min(differing(other.config) for other in others)

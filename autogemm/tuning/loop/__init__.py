@@ -1,0 +1,1 @@
+"""The search loop: ask, build, measure, record, tell."""

@@ -1,0 +1,179 @@
+"""One search over several families: whose turn it is, and what the searches are told."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from autogemm.model.outcome import Objective, Outcome, cost
+from autogemm.search import Proposal
+from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
+
+# Trials of each family before they are compared: its seeds, and a few that its model needs.
+OPENING = 16
+# Every so many turns go to the family that had the fewest, unless it is this much behind: the
+# model of a family that is never tried again stays as wrong as it is.
+VISIT_EVERY = 8
+HOPELESS_RATIO = 1.5
+# What a search without a model is taken to expect, as a share of the best time.
+UNKNOWN_GAIN = 0.02
+
+
+def opening_for(trials: int | None, num_families: int, num_seeds: int = 0) -> int:
+    """Trials that each family gets first: OPENING, or ``num_seeds``, the most that one of them has,
+    and half of OPENING more. Half of all trials at most go there.
+    """
+    opening = max(OPENING, num_seeds + OPENING // 2)
+    return opening if trials is None else min(opening, max(1, trials // (2 * num_families)))
+
+
+class FamilySearch(Protocol):
+    """What is needed of :class:`autogemm.search.Search`, one for each family."""
+
+    @property
+    def num_told(self) -> int:
+        """Trials that ended."""
+
+    @property
+    def best(self) -> tuple[object, float] | None:
+        """The best config, and what was told of it."""
+
+    @property
+    def expected_improvement(self) -> float | None:
+        """What the next config is expected to save, as a share of the best; None: no model."""
+
+    def remember(self, outcome: Outcome, cost: float | None = None) -> None:
+        """An outcome of an earlier process."""
+
+    def ask(self) -> Proposal | None:
+        """The next config to try, None when the space is used up."""
+
+    def tell(self, proposal: Proposal, outcome: Outcome, cost: float | None = None) -> None:
+        """What became of it."""
+
+
+@dataclass(slots=True)
+class _Family:
+    search: FamilySearch
+    num_asked: int
+    is_used_up: bool = False
+
+    @property
+    def best(self) -> float | None:
+        return self.search.best[1] if self.search.best is not None else None
+
+
+class JointSearch:
+    """Asks the family from which most is expected; numbers proposals through all families.
+
+    Each family gets ``opening`` trials first. Then the turn is that of the family whose next config
+    is expected to improve most on the best of all families, but every VISIT_EVERY-th turn is that
+    of the one that had the fewest. What is told is the objective's figure, made worse where
+    ``accuracy`` is missed.
+
+    ``searches`` are by family, ``before`` is what the run has found in earlier calls: the store is
+    the truth, what a killed process recorded a search may lack. One thread at a time.
+    """
+
+    def __init__(
+        self,
+        searches: Mapping[str, FamilySearch],
+        *,
+        opening: int = OPENING,
+        objective: Objective = Objective.TIME,
+        before: Sequence[Outcome] = (),
+        accuracy: Accuracy = ANY_ACCURACY,
+    ) -> None:
+        self._opening = opening
+        self._objective = objective
+        self._accuracy = accuracy
+        self._next_number = 0
+        self._asked: dict[int, tuple[_Family, Proposal]] = {}
+        # Energy / time of the last that had both: for those that were not worth measuring it.
+        self._power: float | None = None
+        for outcome in before:
+            self._note_power(outcome)
+        for outcome in before:
+            searches[outcome.config.family].remember(*self._lesson(outcome))
+        self._families = [_Family(search, search.num_told) for search in searches.values()]
+
+    @property
+    def expected_improvement(self) -> float | None:
+        """What the next config is expected to save, as a share of the best of all families.
+
+        None while a family still in the running has no model.
+        """
+        families = [family for family in self._families if not family.is_used_up]
+        if len(families) > 1 and any(family.num_asked < self._opening for family in families):
+            return None
+        in_running = [family for family in families if self._gap(family) < math.log(HOPELESS_RATIO)]
+        if not in_running or any(f.search.expected_improvement is None for f in in_running):
+            return None
+        return max(self._promise(family) for family in in_running)
+
+    def ask(self) -> Proposal | None:
+        """The next config to try, None when all spaces are used up."""
+        while waiting := [family for family in self._families if not family.is_used_up]:
+            family = self._next(waiting)
+            proposal = family.search.ask()
+            if proposal is None:
+                family.is_used_up = True
+                continue
+            family.num_asked += 1
+            numbered = replace(proposal, number=self._next_number)
+            self._asked[self._next_number] = (family, proposal)
+            self._next_number += 1
+            return numbered
+        return None
+
+    def tell(self, proposal: Proposal, outcome: Outcome) -> None:
+        """What became of it."""
+        family, own = self._asked.pop(proposal.number)
+        family.search.tell(own, *self._lesson(outcome))
+
+    def _next(self, waiting: list[_Family]) -> _Family:
+        if len(waiting) == 1:
+            return waiting[0]
+        fewest = min(waiting, key=lambda family: family.num_asked)
+        if fewest.num_asked < self._opening:
+            return fewest
+        num_asked = sum(family.num_asked for family in self._families)
+        near = [family for family in waiting if self._gap(family) < math.log(HOPELESS_RATIO)]
+        if near and num_asked % VISIT_EVERY == 0:
+            return min(near, key=lambda family: family.num_asked)
+        return max(waiting, key=lambda family: (self._promise(family), -self._gap(family)))
+
+    def _gap(self, family: _Family) -> float:
+        """Log of the family's best over the best of all; infinite if nothing of it has worked."""
+        costs = [one.best for one in self._families if one.best is not None]
+        return math.log(family.best / min(costs)) if family.best is not None else math.inf
+
+    def _promise(self, family: _Family) -> float:
+        """What the family's next config is expected to save of the best of all families.
+
+        Its search knows what to expect below its own best. Savings taken as exponentially
+        distributed, gain * exp(-gap / gain) of that lies below the best of all.
+        """
+        gain = family.search.expected_improvement
+        gain = UNKNOWN_GAIN if gain is None else gain
+        return gain * math.exp(-self._gap(family) / gain) if gain > 0.0 else 0.0
+
+    def _lesson(self, outcome: Outcome) -> tuple[Outcome, float | None]:
+        """What a search is told of an outcome, and its cost."""
+        told, factor = self._accuracy.lesson(outcome)
+        figure = self._cost(told)
+        return told, None if figure is None else factor * figure
+
+    def _cost(self, outcome: Outcome) -> float | None:
+        """The objective's figure; where energy was not measured, that of the last known power."""
+        self._note_power(outcome)
+        known, time_us = outcome.cost(self._objective), outcome.time_us
+        if known is not None or time_us is None:
+            return known
+        energy_mj = math.inf if self._power is None else self._power * time_us
+        return cost(self._objective, time_us, energy_mj)
+
+    def _note_power(self, outcome: Outcome) -> None:
+        energy_mj = outcome.measurement.energy_mj if outcome.measurement is not None else None
+        if energy_mj is not None and outcome.time_us is not None:
+            self._power = energy_mj / outcome.time_us

@@ -1,0 +1,263 @@
+"""The search loop: compile ahead, measure without a pause, record, then tell and ask again.
+
+Four places work at once: the compiler's processes, the thread that waits for the target, the one in
+which the search is asked and told, and the calling thread, which hands over and records. What is
+not in the store yet is lost by a kill, and nothing else.
+"""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from autogemm.model.kernel import KernelSource
+from autogemm.model.outcome import Outcome, Provenance
+from autogemm.targets import Target
+from autogemm.tuning.loop.gpu_queue import DEPTH, CardQueue
+from autogemm.tuning.loop.judging import Judge, Pending
+from autogemm.tuning.loop.ledger import Ledger
+from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
+from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.events import TrialDone
+
+if TYPE_CHECKING:
+    from autogemm.search import Proposal
+
+# How soon a wish to stop and the end of the budget are noticed, in seconds.
+TICK_S = 0.1
+# In flight before anything is known of compile and measuring times; and in every replay, so that a
+# replay does not depend on the number of cores.
+FIRST_AHEAD = 8
+
+
+class Searcher(Protocol):
+    """What the loop needs of :class:`autogemm.search.Search`. Used by one thread at a time."""
+
+    def ask(self) -> "Proposal | None":
+        """The next config to try, None when the space is used up."""
+
+    def tell(self, proposal: "Proposal", outcome: Outcome) -> None:
+        """What became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When to stop: trials of the run, seconds of this call; and most configs in flight."""
+
+    trials: float = math.inf
+    budget_s: float = math.inf
+    ahead: int = FIRST_AHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A proposal and its source: what the search's thread makes."""
+
+    proposal: "Proposal"
+    source: KernelSource
+
+
+class Pipeline:
+    """One search. After `run`, the attributes tell how it went.
+
+    With ``prune`` a candidate that static facts rule out is rejected without being measured.
+    """
+
+    def __init__(  # noqa: PLR0913  # the parts that meet here
+        self,
+        maker: Maker,
+        target: Target,
+        searcher: Searcher,
+        ledger: Ledger,
+        *,
+        limits: Limits,
+        on_trial: Callable[[TrialDone], None],
+        accuracy: Accuracy = ANY_ACCURACY,
+        prune: bool = False,
+    ) -> None:
+        self._maker = maker
+        self._target = target
+        self._searcher = searcher
+        self._ledger = ledger
+        self._limits = limits
+        self._on_trial = on_trial
+        self._accuracy = accuracy
+        # A replay costs no card's time.
+        prune = prune and target.provenance is Provenance.MEASURED
+        self._judge = Judge(maker, ledger, target.device, prune=prune)
+        self._next_number = ledger.next_number
+        self._pending: deque[Pending] = deque()
+        self._card: CardQueue[Pending] = CardQueue(target, lambda: ledger.best_us)
+        # Measured or decided, and not in the store yet.
+        self._ended: deque[tuple[Pending, Outcome]] = deque()
+        self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
+        self._asking: Future[_Asked | None] | None = None
+        self._telling: deque[Future[None]] = deque()
+        self._used_up = False
+        self._started = time.monotonic()
+        self.num_reused = 0
+        self.num_pruned = 0
+        self.elapsed_s = 0.0
+
+    @property
+    def busy_s(self) -> float:
+        """Seconds in which a candidate was verified and timed."""
+        return self._card.busy_s
+
+    def run(self, stop: threading.Event) -> None:
+        """Until a limit is reached, the space is used up, or ``stop`` is set. Once.
+
+        What is on the card then is still awaited and recorded; what waits for it or is being
+        compiled is dropped.
+        """
+        self._started = time.monotonic()
+        is_replay = self._target.provenance is Provenance.RECORDED
+        try:
+            while not stop.is_set() and self._seconds() < self._limits.budget_s:
+                if not (self._replay_turn() if is_replay else self._turn()):
+                    break
+            for pending, outcome in self._card.finish():
+                self._settle(pending, outcome)
+            self._await_told()
+        finally:
+            self._card.close()
+            for pending in self._pending:
+                if pending.compiling is not None:
+                    pending.compiling.cancel()
+            # Its tables are closed next: not while it is at work on them.
+            self._search_thread.shutdown(wait=True, cancel_futures=True)
+            self.elapsed_s = self._seconds()
+
+    def _seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def _turn(self) -> bool:
+        """One round of the loop on a card, in the order that keeps it busy. False: all done."""
+        self._take_asked()
+        self._ended += self._card.take_finished()
+        self._feed()
+        while self._ended:
+            self._settle(*self._ended[0])
+            self._ended.popleft()
+        if self._asking is None and self._may_ask(self._ahead()):
+            self._asking = self._search_thread.submit(self._ask)
+        elif not self._in_flight and self._asking is None:
+            return False
+        self._wait()
+        return True
+
+    def _replay_turn(self) -> bool:
+        """One trial in the order of asking, so that a replay's result does not depend on timing."""
+        while self._may_ask(FIRST_AHEAD):
+            self._await_told()
+            self._add(self._ask())
+        if not self._pending:
+            return False
+        pending = self._pending[0]
+        self._judge.judge(pending, self._in_flight)
+        if pending.outcome is None and pending.making is not None:
+            if pending.compiling is not None and not pending.compiling.done():
+                wait([pending.compiling], timeout=TICK_S)
+                return True
+            pending.outcome = self._target.measure(pending.making.candidate(), self._ledger.best_us)
+        if pending.outcome is not None:
+            self._pending.popleft()
+            self._settle(pending, pending.outcome)
+        return True
+
+    def _ahead(self) -> int:
+        """Configs in flight so that the card never waits, but no more: each was asked for in
+        ignorance of those before it. By Little's law one is compiled per measuring time if
+        compile time / measuring time of them are compiled at once.
+        """
+        card = self._card
+        if not card.mean_measure_s:
+            return min(self._limits.ahead, FIRST_AHEAD)
+        compiling = math.ceil(card.mean_compile_s / card.mean_measure_s)
+        return min(self._limits.ahead, DEPTH + compiling)
+
+    @property
+    def _in_flight(self) -> list[Pending]:
+        return [*(one for one, _ in self._ended), *self._card.tickets, *self._pending]
+
+    def _may_ask(self, ahead: int) -> bool:
+        num_in_flight = len(self._in_flight)
+        return (
+            not self._used_up
+            and num_in_flight < ahead
+            and len(self._ledger.outcomes) + num_in_flight < self._limits.trials
+        )
+
+    def _ask(self) -> _Asked | None:
+        """In the search's thread, where it keeps nobody waiting."""
+        proposal = self._searcher.ask()
+        return _Asked(proposal, self._maker.render(proposal.config)) if proposal else None
+
+    def _take_asked(self) -> None:
+        if self._asking is not None and self._asking.done():
+            asked, self._asking = self._asking.result(), None
+            self._add(asked)
+
+    def _add(self, asked: _Asked | None) -> None:
+        if asked is None:
+            self._used_up = True
+            return
+        pending = Pending(self._next_number, asked.proposal, asked.source, time.monotonic())
+        self._next_number += 1
+        self._pending.append(pending)
+        self._judge.judge(pending, self._in_flight)
+
+    def _feed(self) -> None:
+        """Give the card what is ready; set aside what needs no measuring."""
+        for pending in list(self._pending):
+            self._judge.judge(pending, self._in_flight)
+            if pending.outcome is not None:
+                self._pending.remove(pending)
+                self._ended.append((pending, pending.outcome))
+            elif self._card.has_room and pending.making is not None and pending.making.is_ready:
+                self._pending.remove(pending)
+                self._card.put(pending, pending.making.candidate())
+
+    def _wait(self) -> None:
+        """Until something is done that another can follow, or a tick is over."""
+        futures: list[Future[Any]] = [
+            pending.compiling
+            for pending in self._pending
+            if pending.compiling is not None and not pending.compiling.done()
+        ]
+        futures += [one for one in (self._card.measuring, self._asking) if one is not None]
+        if futures:
+            wait(futures, timeout=TICK_S, return_when=FIRST_COMPLETED)
+
+    def _settle(self, pending: Pending, outcome: Outcome) -> None:
+        """Into the store first: what the search has heard of is never lost."""
+        outcome = self._accuracy.judged(outcome)
+        improved = self._ledger.record(pending.number, outcome, pending.source)
+        self._telling.append(
+            self._search_thread.submit(self._searcher.tell, pending.proposal, outcome)
+        )
+        while self._telling and self._telling[0].done():
+            self._telling.popleft().result()
+        self.num_reused += pending.is_reused
+        self.num_pruned += pending.is_pruned
+        self._on_trial(
+            TrialDone(
+                number=pending.number,
+                outcome=outcome,
+                best=self._ledger.best,
+                improved=improved,
+                reused=pending.is_reused,
+                num_trials=len(self._ledger.outcomes),
+                elapsed_s=self._seconds(),
+                baseline_us=self._target.baseline_us,
+            )
+        )
+
+    def _await_told(self) -> None:
+        """Until the search has heard of all that was settled. Raises what it raised."""
+        while self._telling:
+            self._telling.popleft().result()

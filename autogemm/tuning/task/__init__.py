@@ -1,0 +1,1 @@
+"""What a tuning run is asked for: request, spaces, accuracy, building a candidate, events."""

@@ -1,0 +1,204 @@
+"""What a tuning run is asked for, and what it gives back."""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from autogemm.model.certificate import Certificate
+from autogemm.model.config import Value
+from autogemm.model.outcome import (
+    CacheState,
+    Environment,
+    Finals,
+    Objective,
+    Outcome,
+    Provenance,
+    Status,
+    StopRule,
+)
+from autogemm.model.problem import Problem
+from autogemm.space import Family
+from autogemm.support.errors import UsageError
+from autogemm.targets import MeasureOptions
+
+DEFAULT_FINALISTS = 8
+DEFAULT_ROUNDS = 30
+
+# For ``max_error``: no worse than the baseline.
+AS_BASELINE = "cublas"
+_NUMBER = re.compile(r"\d{1,20}(\.\d{0,20})?(e[+-]?\d{1,3})?", re.ASCII | re.IGNORECASE)
+
+
+def checked_max_error(text: str) -> str:
+    """``cublas``, or the number as Python writes it; empty for no condition.
+
+    Raises UsageError for anything else, and for what is not more than 0.
+    """
+    text = text.strip().lower()
+    if text in ("", AS_BASELINE):
+        return text
+    value = float(text) if _NUMBER.fullmatch(text) else 0.0
+    if not 0.0 < value < math.inf:
+        raise UsageError(
+            f"the largest error is a number above 0 (1e-6) or {AS_BASELINE}, got {text!r}"
+        )
+    return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRequest:
+    """One search: the problem, the families to look in, and when to stop.
+
+    The search ends after ``trials`` trials of the run (those resumed included), after
+    ``budget_s`` seconds of this call, when the finals confirm a ratio to the baseline of at least
+    ``until_ratio``, when the search expects less than ``until_gain`` (a share of the best time) of
+    the next candidate, or when the spaces are used up, whichever comes first; None sets no such
+    limit. ``fresh`` starts a new run where the same request was left unfinished. ``prune`` rejects
+    what static facts rule out before it meets the card. ``warm_start`` tries the winners of the
+    most similar stored results first. ``max_error`` is the largest relative Frobenius error against
+    float64 that the winner may have: a number, or ``cublas`` for no worse than the baseline on the
+    same inputs; empty sets no such condition. ``certify`` has the winner checked further (some
+    seconds; needs a measuring target).
+
+    Raises UsageError for a number out of range, without a family, for two of one name, and for a
+    ratio of times where another objective is minimised.
+    """
+
+    problem: Problem
+    families: tuple[Family, ...]
+    fix: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    sampler: str = "surrogate"
+    seed: int = 0
+    trials: int | None = None
+    budget_s: float | None = None
+    until_ratio: float | None = None
+    until_gain: float | None = None
+    finalists: int = DEFAULT_FINALISTS
+    rounds: int = DEFAULT_ROUNDS
+    measure: MeasureOptions = field(default_factory=MeasureOptions)
+    max_error: str = ""
+    fresh: bool = False
+    prune: bool = True
+    warm_start: bool = True
+    certify: bool = False
+    command: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("trials", "finalists", "rounds"):
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise UsageError(f"{name} must be at least 1, got {count}")
+        object.__setattr__(self, "max_error", checked_max_error(self.max_error))
+        if self.budget_s is not None and not self.budget_s > 0:
+            raise UsageError(f"the budget must be more than 0 seconds, got {self.budget_s:g}")
+        if self.until_ratio is not None and not self.until_ratio > 0:
+            raise UsageError(f"the ratio to stop at must be more than 0, got {self.until_ratio:g}")
+        if self.until_gain is not None and not 0 < self.until_gain < 1:
+            raise UsageError(
+                f"the gain to stop at is a share between 0 and 1, got {self.until_gain:g}"
+            )
+        if self.until_ratio is not None and self.measure.objective is not Objective.TIME:
+            raise UsageError(
+                "the ratio to stop at is one of times: leave it out where "
+                f"{self.measure.objective} is minimised"
+            )
+        measure = self.measure
+        if measure.objective is not Objective.TIME and measure.l2 is not CacheState.WARM:
+            raise UsageError(
+                f"energy is measured over launches back to back: --l2 {measure.l2} does not go "
+                f"with --objective {measure.objective}"
+            )
+        names = [family.name for family in self.families]
+        if not names or len(set(names)) < len(names):
+            raise UsageError(
+                f"name one family or more, each once, got {', '.join(names) or 'none'}"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class SearchedFamily:
+    """One family of a run, with how many of its configs are legal there, and how many there are."""
+
+    name: str
+    num_legal: int
+    num_raw: int
+
+
+@dataclass(frozen=True, slots=True)
+class TuneResult:
+    """A run as far as it got. ``finals`` is None when nothing ran well or it was interrupted.
+
+    ``certificate`` is the winner's, None where none was asked for or a recording was replayed.
+
+    ``search_s`` and ``finals_s`` are seconds of this call, ``gpu_busy`` the share of ``search_s``
+    in which a candidate was being measured. ``stopped_by`` is what ended the search, ``max_error``
+    the largest relative error that the winner may have, None if any.
+    """
+
+    run_id: int
+    problem: Problem
+    device_name: str
+    environment: Environment
+    provenance: Provenance
+    objective: Objective
+    finals: Finals | None
+    certificate: Certificate | None
+    outcomes: tuple[Outcome, ...]
+    num_resumed: int
+    num_reused: int
+    num_pruned: int
+    families: tuple[SearchedFamily, ...]
+    search_s: float
+    finals_s: float
+    gpu_busy: float
+    stopped_by: StopRule
+    max_error: float | None = None
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it."""
+        return self.stopped_by is StopRule.INTERRUPTED
+
+    @property
+    def best(self) -> Outcome | None:
+        """The outcome that the objective likes best, None if none ran well."""
+        return best_of(self.outcomes, self.objective)
+
+    @property
+    def num_legal(self) -> int:
+        """Legal configs of all families."""
+        return sum(family.num_legal for family in self.families)
+
+    @property
+    def num_trials(self) -> int:
+        """Trials of the run, those resumed included."""
+        return len(self.outcomes)
+
+    @property
+    def trials_per_s(self) -> float:
+        """Trials per second of this call's search."""
+        done = self.num_trials - self.num_resumed
+        return done / self.search_s if self.search_s > 0 else 0.0
+
+    @property
+    def counts(self) -> dict[Status, int]:
+        """How many trials ended in which status; statuses that did not occur are left out."""
+        ends = [outcome.status for outcome in self.outcomes]
+        return {status: ends.count(status) for status in Status if status in ends}
+
+    def of_family(self, name: str) -> tuple[Outcome, ...]:
+        """The outcomes of one family's configs."""
+        return tuple(outcome for outcome in self.outcomes if outcome.config.family == name)
+
+
+def ranked(outcomes: Iterable[Outcome], objective: Objective) -> list[Outcome]:
+    """The outcomes that have what the objective minimises, the least first."""
+    figures = ((outcome.cost(objective), outcome) for outcome in outcomes)
+    known = [(figure, outcome) for figure, outcome in figures if figure is not None]
+    return [outcome for _, outcome in sorted(known, key=lambda pair: pair[0])]
+
+
+def best_of(outcomes: Iterable[Outcome], objective: Objective = Objective.TIME) -> Outcome | None:
+    """The first of `ranked`, None if there is none."""
+    return next(iter(ranked(outcomes, objective)), None)

@@ -1,0 +1,31 @@
+"""Kernels checked on edge cases, on the CPU and on a GPU, and the certificate of a winner."""
+
+from autogemm.verify.certify import Certifier
+from autogemm.verify.edge_cases import reduced
+from autogemm.verify.verifying import (
+    Case,
+    CaseResult,
+    CaseSet,
+    Check,
+    cases_of,
+    on_cpu,
+    on_gpu,
+    run_cases,
+    sample_configs,
+    smallest_failure,
+)
+
+__all__ = [
+    "Case",
+    "CaseResult",
+    "CaseSet",
+    "Certifier",
+    "Check",
+    "cases_of",
+    "on_cpu",
+    "on_gpu",
+    "reduced",
+    "run_cases",
+    "sample_configs",
+    "smallest_failure",
+]

@@ -1,0 +1,263 @@
+"""Checks of a winner beyond the search's: hard problems on CPU and card, and compute-sanitizer.
+
+The matrix is that of `autogemm.verify.edge_cases`: the kernel's own problem cut down to a
+few tiles, edges, padded rows, short K, scalars, in all layouts. Each step says what it did, with
+which tool, or why it did nothing; none takes longer than its share of the time.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Protocol, runtime_checkable
+
+from autogemm.codegen import render
+from autogemm.compile import Compiler
+from autogemm.emulator import Emulator, Mode
+from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.model.kernel import Candidate, KernelSource
+from autogemm.model.problem import Problem
+from autogemm.space import Family, Tile, launch_plan, stages_of, tile_of
+from autogemm.support.errors import (
+    CompilerMissingError,
+    DeviceError,
+    KernelCompileError,
+    UsageError,
+)
+from autogemm.targets import Target
+from autogemm.verify.edge_cases import rounds_of
+from autogemm.verify.verifying import Case, CaseResult, CaseSet, cases_of, on_gpu
+
+# Seconds for the hard problems (CPU and card work side by side), and for each sanitizer.
+MATRIX_S = 10.0
+SANITIZER_S = 20.0
+# Block tiles along M, N and K.
+FEW_TILES = ((1, 1, 1), (2, 1, 2), (1, 2, 3), (2, 2, 5), (1, 3, 6))
+# How soon the end of the time is noticed.
+TICK_S = 0.1
+
+Progress = Callable[[str], None]
+
+
+@runtime_checkable
+class Sanitizing(Protocol):
+    """A target that can run machine code under compute-sanitizer."""
+
+    def sanitize(
+        self, candidate: Candidate, problem: Problem, deadline_s: float
+    ) -> tuple[Check, ...]:
+        """One check for each tool."""
+
+
+class CannotRunError(Exception):
+    """The place cannot run this kernel, which says nothing of the kernel."""
+
+
+@dataclass(slots=True)
+class _Clock:
+    """When the time is up, of `time.monotonic`. Others may bring it forward."""
+
+    end: float
+
+    @property
+    def left_s(self) -> float:
+        return max(0.0, self.end - time.monotonic())
+
+
+@dataclass(frozen=True, slots=True)
+class Certifier:
+    """Certifies kernels of one family on one target. ``matrix_s`` bounds the hard problems.
+
+    It leaves the target prepared for another problem.
+    """
+
+    family: Family
+    target: Target
+    compiler: Compiler | None
+    matrix_s: float = field(default_factory=lambda: MATRIX_S)
+    progress: Progress = field(default=lambda text: None)
+
+    def certify(
+        self, candidate: Candidate, problem: Problem, before: Sequence[Check] = ()
+    ) -> Certificate:
+        """All checks; ``before`` are those that were made already. Stops after a failure.
+
+        Ctrl-C ends it: what was not done yet is said to be so.
+        """
+        checks = list(before)
+        try:
+            for made in self._steps(candidate, problem):
+                checks += made
+                if any(check.verdict is Verdict.FAILED for check in made):
+                    break
+        except KeyboardInterrupt:
+            checks.append(Check("the rest", Verdict.NOT_DONE, "interrupted"))
+        return Certificate(tuple(checks), datetime.now(UTC))
+
+    def _steps(self, candidate: Candidate, problem: Problem) -> Iterator[Sequence[Check]]:
+        config, device = candidate.config, self.target.device
+        tile = tile_of(self.family, config, device, problem.dtype)
+        case_set = cases_of(
+            self.family,
+            config,
+            device,
+            adapt=False,
+            dtype=problem.dtype,
+            tuned_for=(problem, *few_tiles(problem, tile, stages_of(self.family, config))),
+        )
+        yield self._matrix(candidate.source, case_set)
+        if isinstance(self.target, Sanitizing):
+            self.progress("compute-sanitizer: memcheck, racecheck, initcheck, synccheck")
+            yield self._sanitized(self.target, candidate, case_set)
+
+    def _matrix(self, source: KernelSource, case_set: CaseSet) -> Sequence[Check]:
+        """The hard problems, on the CPU and on the card at the same time."""
+        self.progress(f"{len(case_set.cases)} hard problems on the card and the CPU")
+        clock = _Clock(time.monotonic() + self.matrix_s)
+        with ThreadPoolExecutor(1, thread_name_prefix="emulator") as pool:
+            on_emulator = pool.submit(self._on_emulator, source, case_set, clock)
+            try:
+                return self._on_card(source, case_set, clock), on_emulator.result()
+            except BaseException:
+                clock.end = 0.0  # the emulator need not go on
+                raise
+
+    def _on_emulator(self, source: KernelSource, case_set: CaseSet, clock: _Clock) -> Check:
+        begin = time.monotonic()
+        try:
+            emulator = Emulator()
+        except (CompilerMissingError, UsageError) as error:
+            return Check("emulator", Verdict.NOT_DONE, str(error))
+        check = _emulated(self.family, emulator)
+        tool = f"{emulator.toolchain.version}, every access checked"
+        results = _within(check, case_set.cases, os.cpu_count() or 1, clock)
+        return self._verdict("emulator", tool, source, case_set, results, begin)
+
+    def _on_card(self, source: KernelSource, case_set: CaseSet, clock: _Clock) -> Check:
+        begin = time.monotonic()
+        if self.compiler is None:
+            return Check("card", Verdict.NOT_DONE, "there is no compiler")
+        for case in case_set.cases:  # ahead of the card; the cubin cache keeps them
+            self.compiler.submit(
+                render(self.family, case.config, case.problem), self.target.device.sm
+            )
+        check = on_gpu(self.family, self.target, self.compiler)
+        results = _within(check, case_set.cases, 1, clock)
+        tool = f"{self.target.device.name}, {self.compiler.version}"
+        return self._verdict("card", tool, source, case_set, results, begin)
+
+    def _verdict(  # noqa: PLR0913, PLR0917  # what makes one line
+        self,
+        name: str,
+        tool: str,
+        source: KernelSource,
+        case_set: CaseSet,
+        results: Iterator[CaseResult],
+        begin: float,
+    ) -> Check:
+        done: list[CaseResult] = []
+        failure = None
+        try:
+            for result in results:
+                done.append(result)
+                if not result.ok:
+                    failure = result
+                    break
+        except (CannotRunError, DeviceError, UsageError) as error:
+            return Check(name, Verdict.NOT_DONE, str(error), tool, time.monotonic() - begin)
+        seconds = time.monotonic() - begin
+        if failure is not None:
+            what = f"{failure.case.problem.label}: {failure.message}"
+            return Check(name, Verdict.FAILED, " ".join(what.split()), tool, seconds)
+        num_same = sum(_is_same(self.family, result.case, source) for result in done)
+        what = (
+            f"{len(done)} of {len(case_set.cases)} hard problems, {num_same} of them with exactly "
+            f"this source; {case_set.num_skipped} are not legal for this config"
+        )
+        if len(done) < len(case_set.cases):
+            what += f"; then the {self.matrix_s:g} s were over"
+        verdict = Verdict.PASSED if num_same else Verdict.NOT_DONE
+        return Check(name, verdict, what, tool, seconds)
+
+    def _sanitized(
+        self, target: Sanitizing, candidate: Candidate, case_set: CaseSet
+    ) -> Sequence[Check]:
+        """On the cut-down problem of the kernel's own, so that it is the very machine code."""
+        same = [case for case in case_set.cases if _is_same(self.family, case, candidate.source)]
+        if not same:
+            why = "no small problem needs exactly this source"
+            return (Check("compute-sanitizer", Verdict.NOT_DONE, why),)
+        problem = same[0].problem
+        plan = launch_plan(self.family, candidate.config, problem, few_blocks=True)
+        small = Candidate(candidate.source, plan, candidate.compiled)
+        return target.sanitize(small, problem, SANITIZER_S)
+
+
+def few_tiles(problem: Problem, tile: Tile, stages: int) -> Iterator[Problem]:
+    """Problems of a few block tiles that need the same source: as ragged and as aligned.
+
+    From one slab of K to a ring of ``stages`` that goes round twice, packed or padded as the
+    problem is.
+    """
+    for number, times in enumerate((*FEW_TILES, (1, 1, max(4, rounds_of(stages))))):
+        extents = (problem.m, problem.n, problem.k)
+        m, n, k = (
+            many * side + extent % side
+            for many, side, extent in zip(times, tile, extents, strict=True)
+        )
+        packed = Problem(m, n, k, problem.layout, problem.dtype)
+        before = Problem(*extents, problem.layout, problem.dtype)
+        lda, ldb, ldc = (
+            getattr(packed, name) + getattr(problem, name) - getattr(before, name)
+            for name in ("lda", "ldb", "ldc")
+        )
+        alpha, beta = (-1.25, 0.5) if number % 2 else (problem.alpha, problem.beta)
+        yield replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
+
+
+def _is_same(family: Family, case: Case, source: KernelSource) -> bool:
+    return render(family, case.config, case.problem).sha256 == source.sha256
+
+
+def _emulated(family: Family, emulator: Emulator) -> Callable[[Case], CaseResult]:
+    """As `autogemm.verify.verifying.on_cpu`, but what the emulator cannot run is no failure."""
+
+    def check(case: Case) -> CaseResult:
+        begin = time.perf_counter()
+        source = render(family, case.config, case.problem)
+        plan = launch_plan(family, case.config, case.problem, few_blocks=True)
+        try:
+            report = emulator.verify(source, plan, case.problem, Mode.CHECK)
+        except (KernelCompileError, UsageError) as error:
+            raise CannotRunError(f"the emulator does not run this kernel: {error}") from error
+        seconds = time.perf_counter() - begin
+        return CaseResult(case, report.ok, report.message, report.max_error_ratio, seconds)
+
+    return check
+
+
+def _within(
+    check: Callable[[Case], CaseResult], cases: Sequence[Case], threads: int, clock: _Clock
+) -> Iterator[CaseResult]:
+    """Results as they come, until the time is up; what has not begun then is dropped.
+
+    Raises at the end what kept a case from being run: others may fail all the same.
+    """
+    pool = ThreadPoolExecutor(threads)
+    pending: set[Future[CaseResult]] = {pool.submit(check, case) for case in cases}
+    left_out: Exception | None = None
+    try:
+        while pending and clock.left_s > 0:
+            done, pending = wait(pending, min(TICK_S, clock.left_s), FIRST_COMPLETED)
+            for future in done:
+                error = future.exception()
+                if isinstance(error, CannotRunError | UsageError):
+                    left_out = left_out or error
+                else:
+                    yield future.result()
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+    if left_out is not None:
+        raise left_out

@@ -1,0 +1,114 @@
+"""Problems that break kernels: edges, padding, short K, scalars, each for a reason."""
+
+from dataclasses import dataclass, replace
+
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
+from autogemm.space import DEFAULT_TILE, Tile
+
+
+@dataclass(frozen=True, slots=True)
+class HardShape:
+    """Sizes as multiples of the block tile plus a rest, and how rows are padded.
+
+    ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of so
+    many words of 4 bytes above the columns, so that there is padding (1: an odd number of
+    elements). ``why`` says what the shape is hard on.
+    """
+
+    why: str
+    m: tuple[int, int]
+    n: tuple[int, int]
+    k: tuple[int, int]
+    row_multiple: int = 0
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    def problem(self, tile: Tile, layout: Layout, dtype: DType) -> Problem:
+        """The problem for a block tile (BM, BN, BK)."""
+        sides = zip((self.m, self.n, self.k), tile, strict=True)
+        m, n, k = (max(1, times * side + rest) for (times, rest), side in sides)
+        packed = Problem(m, n, k, layout, dtype)
+        columns = (packed.a_shape[1], packed.b_shape[1], n)
+        per_word = 4 // dtype.ab.size_bytes
+        lda, ldb, ldc = (self._padded(least, per_word) for least in columns)
+        return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=self.alpha, beta=self.beta)
+
+    def _padded(self, columns: int, per_word: int) -> int:
+        if self.row_multiple == 0:
+            return columns
+        if self.row_multiple == 1:
+            return columns + 1 + columns % 2  # the next odd number above
+        multiple = self.row_multiple * per_word
+        return (columns // multiple + 1) * multiple
+
+
+# (times, rest): times * side of the block tile + rest elements.
+HARD_SHAPES: tuple[HardShape, ...] = (
+    HardShape("one element", (0, 1), (0, 1), (0, 1)),
+    HardShape("less than one tile, K < BK, beta", (1, -1), (1, -2), (1, -1), 0, 1.0, 1.0),
+    HardShape("exactly one tile, alpha and beta", (1, 0), (1, 0), (1, 0), 0, 0.5, 1.0),
+    HardShape("many slabs, no edge", (2, 0), (2, 0), (7, 0)),
+    HardShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4),
+    HardShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4, 0.5, -1.0),
+    HardShape("odd rows, unaligned, alpha and beta", (2, 3), (1, 1), (3, 1), 1, -1.25, 0.5),
+    HardShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, 1.0, -0.5),
+    HardShape("only M has an edge", (0, 3), (2, 0), (5, 0)),
+    HardShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4),
+    HardShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4, 0.5, 1.0),
+    HardShape("rows aligned for 8 bytes only", (1, 2), (1, 2), (4, 2), 2),
+)
+
+# To which K of a real problem is cut down, where no ring needs more.
+MOST_SLABS = 7
+
+
+def hard_problems(
+    tile: Tile = DEFAULT_TILE,
+    layouts: tuple[Layout, ...] = tuple(Layout),
+    dtype: DType = DType.F32,
+    stages: int = 1,
+) -> tuple[Problem, ...]:
+    """Each hard shape in each layout for a block tile (BM, BN, BK), fewest operations first.
+
+    With several ``stages`` also one tile so deep that their ring goes round twice.
+    """
+    shapes = HARD_SHAPES
+    if stages > 1:
+        why = "a ring of slabs goes round twice"
+        shapes = (*shapes, HardShape(why, (0, 3), (0, 8), (rounds_of(stages), -3), 4))
+    problems = [shape.problem(tile, layout, dtype) for shape in shapes for layout in layouts]
+    return tuple(sorted(problems, key=lambda problem: problem.flops))
+
+
+def rounds_of(stages: int) -> int:
+    """Slabs by which a ring of ``stages`` goes round twice: each slot is filled again with the
+    parity that it began with.
+    """
+    return 2 * stages + 1
+
+
+HARD_PROBLEMS: tuple[Problem, ...] = hard_problems()
+
+
+def reduced(problem: Problem, tile: Tile, slabs: int = MOST_SLABS) -> Problem:
+    """A problem of a few block tiles that is ragged and aligned where the given one is.
+
+    Of ``slabs`` of K at most, or MOST_SLABS where that is more. Extents keep their remainder by the
+    tile; leading dimensions keep their alignment to vectors. A kernel specialised for the one is
+    right for the other.
+    """
+    m, n, k = (
+        extent if extent <= most * side else (most - 1) * side + extent % side
+        for extent, side, most in zip(
+            (problem.m, problem.n, problem.k), tile, (3, 3, max(slabs, MOST_SLABS)), strict=True
+        )
+    )
+    packed = Problem(m, n, k, problem.layout, problem.dtype)
+    columns = (packed.a_shape[1], packed.b_shape[1], n)
+    strides = (problem.lda, problem.ldb, problem.ldc)
+    vector = 16 // problem.dtype.ab.size_bytes
+    lda, ldb, ldc = (
+        least + (stride - least) % vector for least, stride in zip(columns, strides, strict=True)
+    )
+    return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=problem.alpha, beta=problem.beta)
