@@ -219,7 +219,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(P, "vector store over the edge", "if (n + VEC_C <= ", "if (n < "),
     Mutation(P, "rows beyond M stored", "if (m >= ", "if (m > "),
     Mutation(D, "edge elements left out", "if (n + e < ", "if (n + e + 1 < "),
-    Mutation(D, "zero fill left out", ": 0.0f;", ": regs[i];"),
+    Mutation(D, "zero fill left out", "source[i] : 0.0f;", "source[i] : regs[i];"),
     Mutation(S, "K rounded down", "(k_extent + BK - 1) / BK", "k_extent / BK"),
     Mutation(S, "no guard of K", "k_left - k : 0", "VEC_A : 0"),
     Mutation(S, "N rounded down", "(N + BN - 1) / BN", "N / BN"),

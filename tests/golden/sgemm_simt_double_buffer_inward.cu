@@ -366,12 +366,6 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     }
 }
 
-// The block that has a k_tile, of those that share stream_k_tiles in equal ranges.
-__device__ __forceinline__ int owner_of(long long k_tile, long long stream_k_tiles,
-                                        int stream_blocks) {
-    return (int)(((k_tile + 1) * stream_blocks + stream_k_tiles - 1) / stream_k_tiles) - 1;
-}
-
 // Stores the tile of C from its accumulators.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
                                            const Epilogue& with) {
@@ -399,6 +393,12 @@ __device__ __forceinline__ void store_partial(float* to, const float (&accum)[TM
             pack(&accum[i][j], *reinterpret_cast<VectorC*>(to + (long long)m * BN + n));
         }
     }
+}
+
+// The block that has a k_tile, of those that share stream_k_tiles in equal ranges.
+__device__ __forceinline__ int owner_of(long long k_tile, long long stream_k_tiles,
+                                        int stream_blocks) {
+    return (int)(((k_tile + 1) * stream_blocks + stream_k_tiles - 1) / stream_k_tiles) - 1;
 }
 
 // Leaves this block's accumulators among the partial sums of its tile. The block that arrives last
