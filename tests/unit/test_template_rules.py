@@ -57,6 +57,7 @@ def _names_read(body: list[nodes.Node]) -> Iterator[str]:
 def given_all_names(text: str) -> list[str]:
     """Imports and includes by which a part would read names that nobody gave to it."""
     template = parsed(text)
+    imports: list[nodes.Import | nodes.FromImport]
     imports = [*template.find_all(nodes.Import), *template.find_all(nodes.FromImport)]
     faults = [f"import with context, line {node.lineno}" for node in imports if node.with_context]
     for node in template.find_all(nodes.Include):
