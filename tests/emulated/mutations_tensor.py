@@ -142,7 +142,9 @@ TENSOR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(X, "a chunk counts twice", "partial[i][j][e] = 0.0f;", ""),
     Mutation(X, "the last chunk is left out", "    promote(partial, accum);\n}", "}"),
     Mutation(Y, "parts of A and B that do not go together", "parts_b[order - p]", "parts_b[p]"),
-    Mutation(Y, "a step is lost", "accum[i][j][e] += fresh[i][e];", "accum[i][j][e] = fresh[i][e];"),
+    Mutation(
+        Y, "a step is lost", "accum[i][j][e] += fresh[i][e];", "accum[i][j][e] = fresh[i][e];"
+    ),
     Mutation(Y, "only the largest products", "LAST_ORDER = 2", "LAST_ORDER = 0"),
     Mutation(
         Y,

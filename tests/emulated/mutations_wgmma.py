@@ -108,14 +108,21 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(R, "too few bytes expected", "expect(full, STAGE_BYTES)", "expect(full, A_BYTES)"),
     Mutation(R, "the ring's parity stays", "parity ^= 1;", "parity ^= 0;"),
-    Mutation(R, "slabs not waited for", "mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);", ""),
+    Mutation(
+        R,
+        "slabs not waited for",
+        "mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);",
+        "",
+    ),
     Mutation(
         R,
         "slots not waited for",
         "mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);",
         "",
     ),
-    Mutation(R, "the last slot kept", "wgmma_wait_0();\n    pipeline.release(before", "before += (0"),
+    Mutation(
+        R, "the last slot kept", "wgmma_wait_0();\n    pipeline.release(before", "before += (0"
+    ),
     Mutation(R, "each lane fetches", " && is_elected()", ""),
     # Products.
     Mutation(R, "sums not waited for", "wgmma_wait_0();", ""),
@@ -143,7 +150,9 @@ WGMMA_MUTATIONS: tuple[Mutation, ...] = (
         "__syncwarp();\n    if (lane == 0) {\n        store",
         "if (lane == 0) {\n        store",
     ),
-    Mutation(T, "slots of the other's tile", "pipeline.skip(num_k_tiles);\n            store", "store"),
+    Mutation(
+        T, "slots of the other's tile", "pipeline.skip(num_k_tiles);\n            store", "store"
+    ),
     Mutation(
         W, "columns in another order", "lane, at / 2 % 2) % 32", "lane ^ 16, at / 2 % 2) % 32"
     ),

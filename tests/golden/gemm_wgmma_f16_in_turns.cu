@@ -196,12 +196,12 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsi
     } while (done == 0);
 }
 
-// A barrier for some warps of the block: num_threads, a multiple of 32, at the number 1 to 15.
+// A barrier for num_threads of the block, a multiple of 32. Numbers go from 1 to 15.
 __device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
 
-// Counts as one of the threads that the others wait for, and goes on.
+// Counts this thread as arrived without waiting for the others.
 __device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
     asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }

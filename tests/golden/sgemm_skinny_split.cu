@@ -391,12 +391,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
             float sum[4] = {};
             if (owned(vector) < TILE) {
                 #pragma unroll
-                for (int other = 0; other < FAN_IN; ++other) {
+                for (int member = 0; member < FAN_IN; ++member) {
                     const float* place =
-                        partials + (first + min(other, members - 1) * stride) * TILE;
+                        partials + (first + min(member, members - 1) * stride) * TILE;
                     const float4 given =
                         __ldcg(reinterpret_cast<const float4*>(place + owned(vector)));
-                    if (other < members) {
+                    if (member < members) {
                         add(given, sum);
                     }
                 }

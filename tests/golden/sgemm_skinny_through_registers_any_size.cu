@@ -430,8 +430,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         const int adder = thread / (TILE / 4);
         float sum[4] = {};
         #pragma unroll
-        for (int other = 0; other < FAN_IN; other += ADDERS) {
-            const int member = other + adder;
+        for (int first_member = 0; first_member < FAN_IN; first_member += ADDERS) {
+            const int member = first_member + adder;
             const float* place = partials + (first + min(member, members - 1) * stride) * TILE;
             const float4 given = __ldcg(reinterpret_cast<const float4*>(place + quad));
             if (member < members) {
