@@ -8,7 +8,7 @@ from autogemm.model.problem import Layout
 TILE: dict[str, Value] = {"BM": 32, "BN": 32, "BK": 16, "TM": 8, "TN": 4, "SLICE_K": 2}
 
 SKINNY_BASES: dict[str, Base] = {
-    # Five k_tiles for six partial sums: one is empty; groups of four partial sums and of two, then of both.
+    # Five k_tiles for six partial sums: one is empty; sums of four and of two, then of both.
     "split": Base(
         TILE | {"SPLIT_K": 6, "FAN_IN": 4, "STAGES": 2}, ragged(Layout.NN, 4), "sgemm_skinny"
     ),
