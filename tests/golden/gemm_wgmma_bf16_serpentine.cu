@@ -1,10 +1,10 @@
-// autogemm, family gemm_wgmma: BM=128 BN=128 WM=128 WN=128 STAGES=6 SCHEDULE=turns CLUSTER_M=1
-// CLUSTER_N=2 SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=1 BLOCKS=132 EPILOGUE=behind K_ORDER=forward
-// OPERANDS=straight SHORT_BY=0
+// autogemm, family gemm_wgmma: BM=128 BN=192 WM=128 WN=192 STAGES=4 SCHEDULE=pingpong CLUSTER_M=1
+// CLUSTER_N=1 SPLIT_K=1 BOX_M=16 C_BUFFERS=2 GROUP_M=8 BLOCKS=132 EPILOGUE=after K_ORDER=serpentine
+// SWAP_AB=0 SHORT_BY=0
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
-// A and B f16, C f16, accumulators FP32.
-// Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
+// A and B bf16, C bf16, accumulators FP32.
+// Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
 // TMA loads k tiles of A and B into stages in shared memory; warpgroups multiply them.
 //
@@ -18,21 +18,19 @@
 #error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
 #endif
 
-// The bits of a f16.
+// The bits of a bf16.
 using Element = unsigned short;
 using Result = unsigned short;
 
 // Tile of C owned by one thread block, and by one warpgroup (four warps): all of it, in turns.
 constexpr int BM = 128;
-constexpr int BN = 128;
+constexpr int BN = 192;
 constexpr int WM = 128;
-constexpr int WN = 128;
+constexpr int WN = 192;
 // Stages: k tiles of A and B that are in flight or in use.
-constexpr int STAGES = 6;
-// Blocks of a cluster, side by side, each of which loads a fraction of A's k tile for all.
-constexpr int CLUSTER_N = 2;
-// Boxes of C, 64 rows of 128 bytes, that a warpgroup fills while TMA writes others.
-constexpr int BOX_M = 64;
+constexpr int STAGES = 4;
+// Boxes of C, 16 rows of 128 bytes, that a warp fills while TMA writes others.
+constexpr int BOX_M = 16;
 constexpr int C_BUFFERS = 2;
 
 constexpr int WARPGROUP = 128;
@@ -75,59 +73,6 @@ __device__ __forceinline__ bool is_elected() {
     return elected != 0;
 }
 
-// The rank of this block among the blocks of its cluster.
-__device__ __forceinline__ unsigned cluster_rank() {
-    unsigned rank;
-    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-
-// All threads of the cluster arrive, then wait: what came before the arrivals is seen behind the
-// wait. A block whose shared memory others read must not exit before they have arrived behind that.
-__device__ __forceinline__ void cluster_arrive_release() {
-    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
-}
-
-// Arrives without ordering what this thread wrote: nothing of it may be read behind the wait.
-__device__ __forceinline__ void cluster_arrive_relaxed() {
-    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-}
-
-__device__ __forceinline__ void cluster_wait_acquire() {
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
-
-__device__ __forceinline__ void cluster_sync() {
-    cluster_arrive_release();
-    cluster_wait_acquire();
-}
-
-// The address that `shared` has in the shared memory of the block of that rank.
-__device__ __forceinline__ unsigned address_in_rank(const void* shared, unsigned rank) {
-    unsigned address;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;"
-        : "=r"(address)
-        : "r"((unsigned)__cvta_generic_to_shared(shared)), "r"(rank));
-    return address;
-}
-
-// Loads four floats from there, or stores them there; aligned to 16 bytes.
-__device__ __forceinline__ float4 load_from_rank(const float* shared, unsigned rank) {
-    float4 value;
-    asm volatile("ld.shared::cluster.v4.f32 { %0, %1, %2, %3 }, [%4];"
-                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-                 : "r"(address_in_rank(shared, rank))
-                 : "memory");
-    return value;
-}
-
-__device__ __forceinline__ void store_to_rank(float* shared, unsigned rank, float4 value) {
-    asm volatile(
-        "st.shared::cluster.v4.f32 [%0], { %1, %2, %3, %4 };" ::"r"(address_in_rank(shared, rank)),
-        "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
-        : "memory");
-}
-
 // A barrier in shared memory, for num_arrivals arrivals in each phase.
 __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
@@ -159,23 +104,6 @@ __device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarr
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
                      (unsigned)__cvta_generic_to_shared(mbarrier)),
                  "r"(num_bytes)
-                 : "memory");
-}
-
-// Arrives at the barrier in the shared memory of another block of the cluster.
-__device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier,
-                                                        unsigned rank) {
-    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
-                     address_in_rank(mbarrier, rank))
-                 : "memory");
-}
-
-// The same where nothing was written for that block, as when it may fill shared memory again: this
-// waits for no write of this thread.
-__device__ __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier,
-                                                                unsigned rank) {
-    asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
-                     address_in_rank(mbarrier, rank))
                  : "memory");
 }
 
@@ -225,20 +153,6 @@ __device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, in
         "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
         "[%0], [%1, { %2, %3 }], [%4];" ::"r"((unsigned)__cvta_generic_to_shared(shared)),
         "l"(&map), "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
-        : "memory");
-}
-
-// Copies to the same place in every block of the cluster whose bit is set in ranks; the mbarrier at
-// the same place in each of them counts its own bytes.
-__device__ __forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap& map, int column,
-                                                   int row, unsigned long long* mbarrier,
-                                                   unsigned ranks) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
-        ".multicast::cluster [%0], [%1, { %2, %3 }], [%4], %5;" ::"r"(
-            (unsigned)__cvta_generic_to_shared(shared)),
-        "l"(&map), "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(mbarrier)),
-        "h"((unsigned short)ranks)
         : "memory");
 }
 
@@ -300,31 +214,33 @@ __device__ __forceinline__ void wgmma_wait_1() {
 }
 
 // Called behind a wait: the compiler must not read these accumulators earlier.
-__device__ __forceinline__ void keep_in_place(float (&accum)[64]) {
+__device__ __forceinline__ void keep_in_place(float (&accum)[96]) {
     #pragma unroll
-    for (int i = 0; i < 64; ++i) {
+    for (int i = 0; i < 96; ++i) {
         asm volatile("" : "+f"(accum[i])::"memory");
     }
 }
 
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
 //   a: 64 x 16, stored along k
-//   b: 16 x 128, stored along k
+//   b: 16 x 192, stored across k
 //   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
-__device__ __forceinline__ void wgmma_f16_kk(float (&d)[64], unsigned long long a,
-                                             unsigned long long b, unsigned accumulate) {
+__device__ __forceinline__ void wgmma_bf16_km(float (&d)[96], unsigned long long a,
+                                              unsigned long long b, unsigned accumulate) {
     // clang-format off
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
-        "setp.ne.b32 accumulate, %66, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16 "
+        "setp.ne.b32 accumulate, %98, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 "
         "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
         "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
         "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
         "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
-        "%56, %57, %58, %59, %60, %61, %62, %63 }, "
-        "%64, %65, accumulate, 1, 1, 0, 0;\n"
+        "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
+        "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "
+        "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95 }, "
+        "%96, %97, accumulate, 1, 1, 0, 1;\n"
         "}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
           "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
@@ -336,7 +252,12 @@ __device__ __forceinline__ void wgmma_f16_kk(float (&d)[64], unsigned long long 
           "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
           "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
           "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63])
+          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
+          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
+          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
+          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
+          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95])
         : "l"(a), "l"(b), "r"(accumulate));
     // clang-format on
 }
@@ -360,26 +281,24 @@ __device__ __forceinline__ void store_matrices(void* row, const unsigned (&from)
                  : "memory");
 }
 
-__device__ __forceinline__ float float_from_f16(unsigned short bits) {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-}
-
 // Rounded to nearest.
-__device__ __forceinline__ unsigned short f16_from_float(float value) {
+__device__ __forceinline__ unsigned short bf16_from_float(float value) {
     unsigned short bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
 
 // Two of them in one word.
-__device__ __forceinline__ unsigned f16_pair(float low, float high) {
+__device__ __forceinline__ unsigned bf16_pair(float low, float high) {
     unsigned bits;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
 #endif  // AUTOGEMM_EMULATOR
+
+__device__ __forceinline__ float float_from_bf16(unsigned short bits) {
+    return __uint_as_float((unsigned)bits << 16);
+}
 
 // STAGES stages of shared memory, each with room for a k tile of A and one of B. A stage is full when
 // TMA has brought their bytes, and empty when all warps that multiply have released it.
@@ -414,9 +333,8 @@ struct Pipeline {
     // Called by each warp when its products with that stage are done.
     __device__ __forceinline__ void release(int used) const {
         const int lane = threadIdx.x % 32;
-        // Other blocks of the cluster fill this stage, too.
-        if (lane < CLUSTER_N) {
-            mbarrier_arrive_relaxed_at_rank(empty + used, lane);
+        if (lane == 0) {
+            mbarrier_arrive(empty + used);
         }
     }
 };
@@ -426,39 +344,44 @@ struct Place {
     int m0, n0;
 };
 
-// Tiles of whole clusters: each block makes one of its cluster's.
+// The tiles of C, by their number.
 struct Tiles {
     unsigned rows, columns;
-    int row_in_cluster, column_in_cluster;
 
     __device__ __forceinline__ int count() const {
         return (int)(rows * columns);
     }
 
-    // Row by row.
+    // Down GROUP_M rows of tiles, then one column on, so that tiles in flight share rows of A and
+    // columns of B in L2.
+    static constexpr int GROUP_M = 8;
+
     __device__ __forceinline__ Place place(unsigned index) const {
-        const int row = index / columns;
-        const int column = index % columns;
+        const unsigned in_group = index % (GROUP_M * columns);
+        const int first = index / (GROUP_M * columns) * GROUP_M;
+        // The last group may have fewer rows; a constant is divided by faster.
+        const int height = min(GROUP_M, (int)rows - first);
+        const int column = height == GROUP_M ? in_group / GROUP_M : in_group / height;
+        const int row = first + in_group - column * height;
         const int m0 = row * BM;
-        const int n0 = (column * CLUSTER_N + column_in_cluster) * BN;
+        const int n0 = column * BN;
         return {m0, n0};
     }
 };
 
 // Loads rows m0 to m0 + BM of A, 128 bytes wide.
-// Each block loads a fraction of them, for all blocks that share them.
-__device__ __forceinline__ void load_a(unsigned char* k_tile, const TensorMap& map,
-                                       const Tiles& tiles, int m0, int k0,
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const TensorMap& map, int m0, int k0,
                                        unsigned long long* full) {
-    constexpr int ROWS = BM / CLUSTER_N;
-    const int own = tiles.column_in_cluster * ROWS;
-    copy_tile_to_ranks(k_tile + own * 128, map, k0, m0 + own, full, 0x3u);
+    copy_tile(k_tile, map, k0, m0, full);
 }
 
-// Loads rows n0 to n0 + BN of B, 128 bytes wide.
+// Loads rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other.
 __device__ __forceinline__ void load_b(unsigned char* k_tile, const TensorMap& map, int n0, int k0,
                                        unsigned long long* full) {
-    copy_tile(k_tile, map, k0, n0, full);
+    #pragma unroll
+    for (int stripe = 0; stripe < BN / BK; ++stripe) {
+        copy_tile(k_tile + stripe * BK * 128, map, n0 + stripe * BK, k0, full);
+    }
 }
 
 // What an element of C is made of beside its accumulator.
@@ -494,7 +417,7 @@ struct Output {
     __device__ __forceinline__ float element(float accum, int m, int n) const {
         float old_c = 0.0f;
         if (with.reads_c() && m < M && n < N) {
-            old_c = float_from_f16(C[(long long)m * ldc + n]);
+            old_c = float_from_bf16(C[(long long)m * ldc + n]);
         }
         return epilogue(accum, old_c, m, n, with);
     }
@@ -539,22 +462,22 @@ __device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, cons
     const int thread = threadIdx.x % WARPGROUP;
     const int warp = thread / 32;
     const int lane = thread % 32;
-    if (thread == 0) {
+    if (lane == 0) {
         wait_for_tile_reads(C_BUFFERS - 1);
     }
-    named_barrier_sync(1 + warpgroup, WARPGROUP);
-    unsigned char* const box = boxes + buffer * BOX_BYTES;
+    __syncwarp();
+    unsigned char* const box = boxes + (warp * C_BUFFERS + buffer) * BOX_BYTES;
     #pragma unroll
     for (int at = 0; at < IN_BOX; at += 4) {
         const unsigned four[4] = {words[at], words[at + 1], words[at + 2], words[at + 3]};
-        const int row = 16 * warp + lane % 16;
+        const int row = lane % 16;
         const int chunk = (at / 2 + lane / 16) ^ lane % 8;
         store_matrices(box + row * 128 + chunk * 16, four);
     }
     fence_before_bulk_copies();
-    named_barrier_sync(1 + warpgroup, WARPGROUP);
-    if (thread == 0) {
-        store_tile(box, map_c, n0, m0);
+    __syncwarp();
+    if (lane == 0) {
+        store_tile(box, map_c, n0, m0 + 16 * warp);
         commit_tile_stores();
     }
 }
@@ -575,7 +498,7 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMa
             unsigned words[IN_BOX];
             #pragma unroll
             for (int at = 0; at < IN_BOX; ++at) {
-                words[at] = f16_pair(elements[2 * at], elements[2 * at + 1]);
+                words[at] = bf16_pair(elements[2 * at], elements[2 * at + 1]);
             }
             store_box(boxes, buffer, map_c, warpgroup, m0 + 64 * i, n0 + n, words);
             buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
@@ -600,8 +523,8 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
             #pragma unroll
             for (int i = 0; i < ROW_TILES; ++i) {
                 const int in_a = i * 64 * 128 + step * 32;
-                const int in_b = step * 32;
-                wgmma_f16_kk(accum[i], a + (in_a >> 4), b + (in_b >> 4), k_tile > 0 || step > 0);
+                const int in_b = step * STEP * 128;
+                wgmma_bf16_km(accum[i], a + (in_a >> 4), b + (in_b >> 4), k_tile > 0 || step > 0);
             }
         }
         wgmma_commit();
@@ -622,7 +545,7 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
     }
 }
 
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 1)
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_kernel(int M, int N, int K, float alpha, const Element* __restrict__ A, int lda,
                 const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C, int ldc,
                 const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
@@ -642,22 +565,19 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(pipeline.full + stage, 1);
             // One arrival for each warp that releases it.
-            mbarrier_init(pipeline.empty + stage, 4 * 2);
+            mbarrier_init(pipeline.empty + stage, 4);
         }
         mbarrier_init(turns, WARPGROUP);
         mbarrier_init(turns + 1, WARPGROUP);
         mbarrier_fence_init();
     }
-    cluster_arrive_relaxed();
-    cluster_wait_acquire();
+    __syncthreads();
 
     Tiles tiles;
     tiles.rows = (M + BM - 1) / BM;
-    tiles.columns = (N + BN * CLUSTER_N - 1) / (BN * CLUSTER_N);
-    tiles.row_in_cluster = 0;
-    tiles.column_in_cluster = (int)cluster_rank();
-    const int first_tile = (int)blockIdx.x / 2;
-    const int stride = (int)gridDim.x / 2;
+    tiles.columns = (N + BN - 1) / BN;
+    const int first_tile = (int)blockIdx.x;
+    const int stride = (int)gridDim.x;
     const int num_k_tiles = (K + BK - 1) / BK;
 
     const Epilogue with = {alpha, beta};
@@ -665,17 +585,21 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
         // Load: one thread keeps the stages full, across the ends of tiles.
         give_up_registers();
         if (warp % 4 == 0 && is_elected()) {
+            // Every other tile goes through K backward, from where the tile before it ended: operands
+            // that they share are still in L2.
+            bool backward = false;
             for (int tile = first_tile; tile < tiles.count(); tile += stride) {
                 const Place place = tiles.place(tile);
                 for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
-                    const int k0 = k_tile * BK;
+                    const int k0 = (backward ? num_k_tiles - 1 - k_tile : k_tile) * BK;
                     unsigned long long* const full = pipeline.full + pipeline.stage;
                     mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
                     mbarrier_arrive_expect(full, STAGE_BYTES);
-                    load_a(pipeline.k_tile_a(), map_a, tiles, place.m0, k0, full);
+                    load_a(pipeline.k_tile_a(), map_a, place.m0, k0, full);
                     load_b(pipeline.k_tile_b(), map_b, place.n0, k0, full);
                     pipeline.advance();
                 }
+                backward = !backward;
             }
         }
     } else {
@@ -696,12 +620,8 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
             store_accum(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0, place.n0, output,
                         accum);
         }
-        if (threadIdx.x % WARPGROUP == 0) {
+        if (threadIdx.x % 32 == 0) {
             wait_for_tile_reads(0);
         }
     }
-
-    // No block exits while others arrive at its barriers.
-    cluster_arrive_relaxed();
-    cluster_wait_acquire();
 }
