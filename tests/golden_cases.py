@@ -57,10 +57,10 @@ TILE_32_DEEP: dict[str, Value] = {
 # Of gemm_wgmma: columns of tiles with one more, some of which are short.
 TWO_HEIGHTS: dict[str, Value] = {
     **{"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "CLUSTER_M": 1},
-    **{"OPERANDS": "swapped", "SHORT_BY": 24},
+    **{"SWAP_AB": 1, "SHORT_BY": 24},
 }
 # Of gemm_wgmma: clusters of two blocks.
-IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "behind"}
+IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
 
 GOLDEN_CASES = (
     GoldenCase("pipeline", square(4096), {"GROUP_M": 8, "LANE_MAP": "quads"}),
@@ -318,19 +318,19 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
-        "bf16_back_and_forth",
+        "bf16_serpentine",
         tensor(8192, DType.BF16),
-        {"BN": 192, "WM": 128, "WN": 192, "SCHEDULE": "turns", "BOX_M": 16}
-        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "behind", "K_ORDER": "back_and_forth"},
+        {"BN": 192, "WM": 128, "WN": 192, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after", "K_ORDER": "serpentine"},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "bf16_swapped",
         tensor(8192, DType.BF16),
-        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "turns"}
-        | {"BOX_M": 40, "GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "behind"}
-        | {"OPERANDS": "swapped"},
+        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 40, "GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after"}
+        | {"SWAP_AB": 1},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -342,26 +342,26 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
-        "f16_two_heights_in_turns",
+        "f16_two_heights_pingpong",
         Problem(8192, 8192, 8192, Layout.NT, DType.F16),
-        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "turns"}
-        | {"BOX_M": 40, "GROUP_M": 1, "CLUSTER_M": 1, "EPILOGUE": "behind"}
-        | {"OPERANDS": "swapped", "SHORT_BY": 8},
+        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 40, "GROUP_M": 1, "CLUSTER_M": 1, "EPILOGUE": "after"}
+        | {"SWAP_AB": 1, "SHORT_BY": 8},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
-        "f16_in_turns",
+        "f16_pingpong",
         Problem(4096, 4096, 4096, Layout.NT, DType.F16),
-        {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "turns", "GROUP_M": 1}
-        | {"CLUSTER_M": 1, "CLUSTER_N": 2, "EPILOGUE": "behind"},
+        {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "pingpong", "GROUP_M": 1}
+        | {"CLUSTER_M": 1, "CLUSTER_N": 2, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "bf16_f32_both_ways",
         Problem(4096, 4096, 4096, Layout.TN, DType.BF16_F32),
-        {"CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 1, "EPILOGUE": "behind"},
+        {"CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 1, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -369,7 +369,7 @@ GOLDEN_CASES = (
         "bf16_alone",
         Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
         {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
-        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -377,7 +377,7 @@ GOLDEN_CASES = (
         "bf16_one_warpgroup",
         Problem(512, 1024, 1024, dtype=DType.BF16),
         {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
-        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -385,7 +385,7 @@ GOLDEN_CASES = (
         "bf16_split",
         Problem(64, 4096, 4096, dtype=DType.BF16),
         {"BM": 64, "BN": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2, "C_BUFFERS": 1}
-        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -393,7 +393,7 @@ GOLDEN_CASES = (
         "bf16_f32_split",
         Problem(64, 4096, 4096, Layout.NT, DType.BF16_F32),
         {"BM": 64, "BN": 256, "WN": 128, "CLUSTER_M": 1, "SPLIT_K": 8, "C_BUFFERS": 1}
-        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -407,7 +407,7 @@ GOLDEN_CASES = (
             "WN": 64,
             "CLUSTER_N": 2,
             "GROUP_M": 8,
-            "EPILOGUE": "behind",
+            "EPILOGUE": "after",
         },
         family="gemm_wgmma",
         least_arch=90,
@@ -423,7 +423,7 @@ GOLDEN_CASES = (
         "tf32_split",
         Problem(64, 4096, 4096, dtype=DType.TF32),
         {"BM": 64, "BN": 128, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "SPLIT_K": 4, "C_BUFFERS": 1}
-        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),

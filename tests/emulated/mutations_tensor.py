@@ -68,7 +68,7 @@ TENSOR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         B, "one lane stays away", "for (int j = 0; j < TILES_N; ++j) {\n            mma", LESS
     ),
-    # Slabs.
+    # K tiles.
     Mutation(B, "one matrix row too far", "place_a(m, step * 2", "place_a(m + 1, step * 2"),
     Mutation(
         B,

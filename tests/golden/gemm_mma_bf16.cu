@@ -246,7 +246,7 @@ __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile,
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
-            // Load the k tile STAGES - 1 ahead to the stage that all warps left at the last barrier.
+            // Load the k tile STAGES - 1 ahead to the stage that all warps left at the barrier.
             if (step == 0) {
                 if (k_tile + STAGES - 1 < num_k_tiles) {
                     copy_k_tile_a(shared + write, A, lda);

@@ -197,7 +197,7 @@ __device__ __forceinline__ void multiply_fragments(const Fragments& fragments,
     }
 }
 
-// A tile of C: its first row and column, where it and its operands begin, and how much of C is left.
+// A tile of C: its first row and column, where it and its operands begin, and what is left of C.
 struct Tile {
     int m0, n0;
     const Element *A, *B;
@@ -245,7 +245,7 @@ __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile,
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
-            // Load the k tile STAGES - 1 ahead to the stage that all warps left at the last barrier.
+            // Load the k tile STAGES - 1 ahead to the stage that all warps left at the barrier.
             if (step == 0) {
                 if (k_tile + STAGES - 1 < num_k_tiles) {
                     copy_k_tile_a(shared + write, A, lda, m_left, K - k0 - copy_ka);

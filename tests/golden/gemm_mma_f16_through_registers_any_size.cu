@@ -209,7 +209,7 @@ __device__ __forceinline__ void multiply_fragments(const Fragments& fragments,
     }
 }
 
-// A tile of C: its first row and column, where it and its operands begin, and how much of C is left.
+// A tile of C: its first row and column, where it and its operands begin, and what is left of C.
 struct Tile {
     int m0, n0;
     const Element *A, *B;

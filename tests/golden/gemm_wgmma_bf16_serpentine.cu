@@ -1,10 +1,10 @@
-// autogemm, family gemm_wgmma: BM=200 BN=128 WM=200 WN=128 STAGES=5 SCHEDULE=turns CLUSTER_M=1
-// CLUSTER_N=1 SPLIT_K=1 BOX_M=40 C_BUFFERS=2 GROUP_M=1 BLOCKS=132 EPILOGUE=behind K_ORDER=forward
-// OPERANDS=swapped SHORT_BY=8
+// autogemm, family gemm_wgmma: BM=128 BN=192 WM=128 WN=192 STAGES=4 SCHEDULE=pingpong CLUSTER_M=1
+// CLUSTER_N=1 SPLIT_K=1 BOX_M=16 C_BUFFERS=2 GROUP_M=8 BLOCKS=132 EPILOGUE=after K_ORDER=serpentine
+// SWAP_AB=0 SHORT_BY=0
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
-// A and B f16, C f16, accumulators FP32.
-// Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
+// A and B bf16, C bf16, accumulators FP32.
+// Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
 // TMA loads k tiles of A and B into stages in shared memory; warpgroups multiply them.
 //
@@ -18,23 +18,20 @@
 #error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
 #endif
 
-// The bits of a f16.
+// The bits of a bf16.
 using Element = unsigned short;
 using Result = unsigned short;
 
 // Tile of C owned by one thread block, and by one warpgroup (four warps): all of it, in turns.
-constexpr int BM = 200;
-constexpr int BN = 128;
-constexpr int WM = 200;
-constexpr int WN = 128;
+constexpr int BM = 128;
+constexpr int BN = 192;
+constexpr int WM = 128;
+constexpr int WN = 192;
 // Stages: k tiles of A and B that are in flight or in use.
-constexpr int STAGES = 5;
-// Boxes of C, 40 rows of 128 bytes, that a warpgroup fills while TMA writes others.
-constexpr int BOX_M = 40;
+constexpr int STAGES = 4;
+// Boxes of C, 16 rows of 128 bytes, that a warp fills while TMA writes others.
+constexpr int BOX_M = 16;
 constexpr int C_BUFFERS = 2;
-// Rows of a short tile, whose last boxes are short, too, and a thread's accumulators of them.
-constexpr int SHORT_BM = BM - 8;
-using ShortAccum = float[SHORT_BM / 2];
 
 constexpr int WARPGROUP = 128;
 constexpr int CONSUMERS = 2;
@@ -45,13 +42,13 @@ constexpr int BK = 128 / sizeof(Element);
 constexpr int STEP = 32 / sizeof(Element);
 constexpr int A_BYTES = BM * 128;
 constexpr int STAGE_BYTES = (BM + BN) * 128;
-// Tensor cores make C^T: an instruction takes 64 rows from B and its columns from A; a thread makes
-// NUM_ACCUM elements of them.
-constexpr int ROW_TILES = WN / 64;
-constexpr int NUM_ACCUM = WM / 2;
+// An instruction makes 64 rows and all columns of a warpgroup, a thread NUM_ACCUM elements of them.
+constexpr int ROW_TILES = WM / 64;
+constexpr int NUM_ACCUM = WN / 2;
+constexpr int BOX_N = 128 / sizeof(Result);
 constexpr int BOX_BYTES = BOX_M * 128;
 // All boxes of a warpgroup.
-constexpr int C_BYTES = C_BUFFERS * BOX_BYTES;
+constexpr int C_BYTES = C_BUFFERS * 64 * 128;
 
 // The number of this thread's warp. A shuffle tells the compiler that it is the same in all lanes:
 // what is computed from it, such as addresses of products and copies, stays in uniform registers,
@@ -127,12 +124,12 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsi
     } while (done == 0);
 }
 
-// A barrier for some warps of the block: num_threads, a multiple of 32, at the number 1 to 15.
+// A barrier for num_threads of the block, a multiple of 32. Numbers go from 1 to 15.
 __device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
 
-// Counts as one of the threads that the others wait for, and goes on.
+// Counts this thread as arrived without waiting for the others.
 __device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
     asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
@@ -217,68 +214,25 @@ __device__ __forceinline__ void wgmma_wait_1() {
 }
 
 // Called behind a wait: the compiler must not read these accumulators earlier.
-__device__ __forceinline__ void keep_in_place(float (&accum)[100]) {
+__device__ __forceinline__ void keep_in_place(float (&accum)[96]) {
     #pragma unroll
-    for (int i = 0; i < 100; ++i) {
+    for (int i = 0; i < 96; ++i) {
         asm volatile("" : "+f"(accum[i])::"memory");
     }
 }
 
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
 //   a: 64 x 16, stored along k
-//   b: 16 x 200, stored along k
+//   b: 16 x 192, stored across k
 //   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
-__device__ __forceinline__ void wgmma_f16_kk(float (&d)[100], unsigned long long a,
-                                             unsigned long long b, unsigned accumulate) {
-    // clang-format off
-    asm volatile(
-        "{\n"
-        ".reg .pred accumulate;\n"
-        "setp.ne.b32 accumulate, %102, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n200k16.f32.f16.f16 "
-        "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
-        "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
-        "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
-        "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
-        "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
-        "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "
-        "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95, %96, %97, "
-        "%98, %99 }, "
-        "%100, %101, accumulate, 1, 1, 0, 0;\n"
-        "}"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
-          "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
-          "+f"(d[12]), "+f"(d[13]), "+f"(d[14]), "+f"(d[15]), "+f"(d[16]), "+f"(d[17]),
-          "+f"(d[18]), "+f"(d[19]), "+f"(d[20]), "+f"(d[21]), "+f"(d[22]), "+f"(d[23]),
-          "+f"(d[24]), "+f"(d[25]), "+f"(d[26]), "+f"(d[27]), "+f"(d[28]), "+f"(d[29]),
-          "+f"(d[30]), "+f"(d[31]), "+f"(d[32]), "+f"(d[33]), "+f"(d[34]), "+f"(d[35]),
-          "+f"(d[36]), "+f"(d[37]), "+f"(d[38]), "+f"(d[39]), "+f"(d[40]), "+f"(d[41]),
-          "+f"(d[42]), "+f"(d[43]), "+f"(d[44]), "+f"(d[45]), "+f"(d[46]), "+f"(d[47]),
-          "+f"(d[48]), "+f"(d[49]), "+f"(d[50]), "+f"(d[51]), "+f"(d[52]), "+f"(d[53]),
-          "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
-          "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
-          "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79]), "+f"(d[80]), "+f"(d[81]), "+f"(d[82]), "+f"(d[83]),
-          "+f"(d[84]), "+f"(d[85]), "+f"(d[86]), "+f"(d[87]), "+f"(d[88]), "+f"(d[89]),
-          "+f"(d[90]), "+f"(d[91]), "+f"(d[92]), "+f"(d[93]), "+f"(d[94]), "+f"(d[95]),
-          "+f"(d[96]), "+f"(d[97]), "+f"(d[98]), "+f"(d[99])
-        : "l"(a), "l"(b), "r"(accumulate));
-    // clang-format on
-}
-
-// Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
-//   a: 64 x 16, stored along k
-//   b: 16 x 192, stored along k
-//   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
-__device__ __forceinline__ void wgmma_f16_kk(float (&d)[96], unsigned long long a,
-                                             unsigned long long b, unsigned accumulate) {
+__device__ __forceinline__ void wgmma_bf16_km(float (&d)[96], unsigned long long a,
+                                              unsigned long long b, unsigned accumulate) {
     // clang-format off
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
         "setp.ne.b32 accumulate, %98, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n192k16.f32.f16.f16 "
+        "wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16 "
         "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
         "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
         "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
@@ -286,7 +240,7 @@ __device__ __forceinline__ void wgmma_f16_kk(float (&d)[96], unsigned long long 
         "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
         "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79, %80, %81, %82, %83, "
         "%84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95 }, "
-        "%96, %97, accumulate, 1, 1, 0, 0;\n"
+        "%96, %97, accumulate, 1, 1, 0, 1;\n"
         "}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
           "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
@@ -318,35 +272,33 @@ __device__ __forceinline__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 }
 
-// Four 8 x 8 matrices of 16-bit elements to shared memory, transposed: lane i has the address where
-// a column goes, and two neighbours of row i / 4 of each matrix.
-__device__ __forceinline__ void store_matrices_transposed(void* column, const unsigned (&from)[4]) {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], { %1, %2, %3, %4 };" ::"r"(
-                     (unsigned)__cvta_generic_to_shared(column)),
+// Four 8 x 8 matrices of 16-bit elements to shared memory: lane i has the address of a row, and two
+// neighbours of row i / 4 of each matrix.
+__device__ __forceinline__ void store_matrices(void* row, const unsigned (&from)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], { %1, %2, %3, %4 };" ::"r"(
+                     (unsigned)__cvta_generic_to_shared(row)),
                  "r"(from[0]), "r"(from[1]), "r"(from[2]), "r"(from[3])
                  : "memory");
 }
 
-__device__ __forceinline__ float float_from_f16(unsigned short bits) {
-    float value;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
-    return value;
-}
-
 // Rounded to nearest.
-__device__ __forceinline__ unsigned short f16_from_float(float value) {
+__device__ __forceinline__ unsigned short bf16_from_float(float value) {
     unsigned short bits;
-    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
 
 // Two of them in one word.
-__device__ __forceinline__ unsigned f16_pair(float low, float high) {
+__device__ __forceinline__ unsigned bf16_pair(float low, float high) {
     unsigned bits;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
     return bits;
 }
 #endif  // AUTOGEMM_EMULATOR
+
+__device__ __forceinline__ float float_from_bf16(unsigned short bits) {
+    return __uint_as_float((unsigned)bits << 16);
+}
 
 // STAGES stages of shared memory, each with room for a k tile of A and one of B. A stage is full when
 // TMA has brought their bytes, and empty when all warps that multiply have released it.
@@ -390,72 +342,30 @@ struct Pipeline {
 // A block's tile: where in C it begins.
 struct Place {
     int m0, n0;
-    // Its rows.
-    int height;
 };
 
 // The tiles of C, by their number.
 struct Tiles {
     unsigned rows, columns;
-    // Rows of each tile, and where in C the first tile begins.
-    int tile_height = BM, first_m = 0, first_n = 0;
 
     __device__ __forceinline__ int count() const {
         return (int)(rows * columns);
     }
 
-    // Row by row.
-    __device__ __forceinline__ Place place(unsigned index) const {
-        const int row = index / columns;
-        const int column = index % columns;
-        const int m0 = first_m + row * tile_height;
-        const int n0 = first_n + column * BN;
-        return {m0, n0, tile_height};
-    }
-};
-
-// Where the last wave would leave blocks idle, some columns of C are cut into one tile more, of which
-// some are short: then each block has one or more short tiles in place of tall ones, and all end
-// sooner. Tall tiles come first, so that the blocks of a wave go through K together and share k
-// tiles in L2.
-struct TilesOfTwoHeights {
-    // Columns of tall tiles alone; in the other columns the tall ones, and the short ones below.
-    Tiles left, above, below;
-
-    __device__ __forceinline__ TilesOfTwoHeights(unsigned rows, unsigned columns, int M) {
-        const unsigned tiles = rows * columns;
-        const unsigned blocks = gridDim.x;
-        const unsigned waves = (tiles + blocks - 1) / blocks;
-        // In a column with one tile more so many must still be tall; the others are a gain.
-        constexpr int LESS = BM - SHORT_BM;
-        const int missing = max(0, M - (int)(rows + 1) * SHORT_BM);
-        const unsigned still_tall = (unsigned)(missing + LESS - 1) / LESS;
-        const unsigned gain = rows - min(rows, still_tall);
-        // One for each block without a tile, or fewer if as many waves of tall ones are left.
-        const unsigned most = min(columns, waves * blocks - tiles);
-        const unsigned tall_waves = (tiles - most * gain + blocks - 1) / blocks;
-        const unsigned with_more =
-            tall_waves < waves ? (tiles - tall_waves * blocks + gain - 1) / gain : 0;
-        left.rows = rows;
-        left.columns = columns - with_more;
-        above.rows = still_tall;
-        below.rows = rows + 1 - still_tall;
-        above.columns = below.columns = with_more;
-        above.first_n = below.first_n = left.columns * BN;
-        below.first_m = still_tall * BM;
-        below.tile_height = SHORT_BM;
-    }
-
-    __device__ __forceinline__ int count() const {
-        return left.count() + above.count() + below.count();
-    }
+    // Down GROUP_M rows of tiles, then one column on, so that tiles in flight share rows of A and
+    // columns of B in L2.
+    static constexpr int GROUP_M = 8;
 
     __device__ __forceinline__ Place place(unsigned index) const {
-        if (index < left.count()) {
-            return left.place(index);
-        }
-        index -= left.count();
-        return index < above.count() ? above.place(index) : below.place(index - above.count());
+        const unsigned in_group = index % (GROUP_M * columns);
+        const int first = index / (GROUP_M * columns) * GROUP_M;
+        // The last group may have fewer rows; a constant is divided by faster.
+        const int height = min(GROUP_M, (int)rows - first);
+        const int column = height == GROUP_M ? in_group / GROUP_M : in_group / height;
+        const int row = first + in_group - column * height;
+        const int m0 = row * BM;
+        const int n0 = column * BN;
+        return {m0, n0};
     }
 };
 
@@ -465,10 +375,13 @@ __device__ __forceinline__ void load_a(unsigned char* k_tile, const TensorMap& m
     copy_tile(k_tile, map, k0, m0, full);
 }
 
-// Loads rows n0 to n0 + BN of B, 128 bytes wide.
+// Loads rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other.
 __device__ __forceinline__ void load_b(unsigned char* k_tile, const TensorMap& map, int n0, int k0,
                                        unsigned long long* full) {
-    copy_tile(k_tile, map, k0, n0, full);
+    #pragma unroll
+    for (int stripe = 0; stripe < BN / BK; ++stripe) {
+        copy_tile(k_tile + stripe * BK * 128, map, n0 + stripe * BK, k0, full);
+    }
 }
 
 // What an element of C is made of beside its accumulator.
@@ -504,7 +417,7 @@ struct Output {
     __device__ __forceinline__ float element(float accum, int m, int n) const {
         float old_c = 0.0f;
         if (with.reads_c() && m < M && n < N) {
-            old_c = float_from_f16(C[(long long)m * ldc + n]);
+            old_c = float_from_bf16(C[(long long)m * ldc + n]);
         }
         return epilogue(accum, old_c, m, n, with);
     }
@@ -515,7 +428,7 @@ struct Output {
 // for each register; the last step leaves all where they were.
 __device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int n0,
                                                float (&accum)[ROW_TILES][NUM_ACCUM]) {
-    constexpr int STEP_ACCUM = 4;
+    constexpr int STEP_ACCUM = 16;
     const int warp = threadIdx.x % WARPGROUP / 32;
     const int lane = threadIdx.x % 32;
     #pragma unroll
@@ -525,8 +438,8 @@ __device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int
             float elements[STEP_ACCUM];
             #pragma unroll
             for (int at = 0; at < STEP_ACCUM; ++at) {
-                const int m = m0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
-                const int n = n0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
+                const int m = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
+                const int n = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
                 elements[at] = output.element(accum[i][at], m, n);
             }
             #pragma unroll
@@ -539,59 +452,63 @@ __device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int
     }
 }
 
-// Writes a warpgroup's tile of C^T, two boxes side by side at a time, each with 64 columns of C, 16
-// of each warp. TMA undoes the swizzle of a box's 16-byte chunks as it writes them, and leaves out
-// what is outside C.
-__device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMap& map_c,
-                                            int warpgroup, int m0, int n0,
-                                            const TensorMap& map_last, const Output& output,
-                                            float (&accum)[ROW_TILES][NUM_ACCUM]) {
+// What a thread has of a box: its elements of C, two in a word.
+constexpr int IN_BOX = BOX_N / 4;
+
+// Writes a box of a warpgroup. TMA undoes the swizzle of a box's 16-byte chunks as it writes them,
+// and leaves out what is outside C.
+__device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const TensorMap& map_c,
+                                          int warpgroup, int m0, int n0, const unsigned* words) {
     const int thread = threadIdx.x % WARPGROUP;
     const int warp = thread / 32;
     const int lane = thread % 32;
+    if (lane == 0) {
+        wait_for_tile_reads(C_BUFFERS - 1);
+    }
+    __syncwarp();
+    unsigned char* const box = boxes + (warp * C_BUFFERS + buffer) * BOX_BYTES;
+    #pragma unroll
+    for (int at = 0; at < IN_BOX; at += 4) {
+        const unsigned four[4] = {words[at], words[at + 1], words[at + 2], words[at + 3]};
+        const int row = lane % 16;
+        const int chunk = (at / 2 + lane / 16) ^ lane % 8;
+        store_matrices(box + row * 128 + chunk * 16, four);
+    }
+    fence_before_bulk_copies();
+    __syncwarp();
+    if (lane == 0) {
+        store_tile(box, map_c, n0, m0 + 16 * warp);
+        commit_tile_stores();
+    }
+}
+
+// Writes a warpgroup's tile, box by box.
+__device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMap& map_c,
+                                            int warpgroup, int m0, int n0, const Output& output,
+                                            float (&accum)[ROW_TILES][NUM_ACCUM]) {
     if (!output.with.is_identity()) {
         apply_epilogue(output, m0, n0, accum);
     }
     int buffer = 0;
     #pragma unroll
-    for (int i = 0; i < ROW_TILES; i += 2) {
+    for (int i = 0; i < ROW_TILES; ++i) {
         #pragma unroll
-        for (int block = 0; block < WM / BOX_M; ++block) {
-            if (thread == 0) {
-                wait_for_tile_reads(C_BUFFERS - 2);
-            }
-            named_barrier_sync(1 + warpgroup, WARPGROUP);
-            unsigned char* const box = boxes + buffer * BOX_BYTES;
+        for (int n = 0; n < WN; n += BOX_N) {
+            const float* const elements = &accum[i][n / 2];
+            unsigned words[IN_BOX];
             #pragma unroll
-            for (int at = block * BOX_M / 2; at < (block + 1) * BOX_M / 2; at += 4) {
-                unsigned four[4];
-                #pragma unroll
-                for (int j = 0; j < 4; ++j) {
-                    const float* const two = &accum[i + j / 2][at + j % 2 * 2];
-                    four[j] = f16_pair(two[0], two[1]);
-                }
-                const int row = (at - block * BOX_M / 2) * 2 + lane % 8;
-                const int chunk = (2 * warp + lane / 8 % 2) ^ lane % 8;
-                store_matrices_transposed(box + lane / 16 * BOX_BYTES + row * 128 + chunk * 16,
-                                          four);
+            for (int at = 0; at < IN_BOX; ++at) {
+                words[at] = bf16_pair(elements[2 * at], elements[2 * at + 1]);
             }
-            fence_before_bulk_copies();
-            named_barrier_sync(1 + warpgroup, WARPGROUP);
-            if (thread == 0) {
-                const TensorMap& map = block == WM / BOX_M - 1 ? map_last : map_c;
-                store_tile(box, map, n0 + 64 * i, m0 + BOX_M * block);
-                commit_tile_stores();
-                store_tile(box + BOX_BYTES, map, n0 + 64 * i + 64, m0 + BOX_M * block);
-                commit_tile_stores();
-            }
-            buffer = buffer + 2 == C_BUFFERS ? 0 : buffer + 2;
+            store_box(boxes, buffer, map_c, warpgroup, m0 + 64 * i, n0 + n, words);
+            buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
         }
     }
 }
 
 // accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles.
 __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
-                                              int column, int height, unsigned long long* next_turn,
+                                              int column, unsigned long long* next_turn,
                                               float (&accum)[ROW_TILES][NUM_ACCUM]) {
     int before = 0;
     for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
@@ -600,33 +517,17 @@ __device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tile
             matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
         const unsigned long long b =
             matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
-        if (height < BM) {
-            wgmma_fence();
+        wgmma_fence();
+        #pragma unroll
+        for (int step = 0; step < BK / STEP; ++step) {
             #pragma unroll
-            for (int step = 0; step < BK / STEP; ++step) {
-                #pragma unroll
-                for (int i = 0; i < ROW_TILES; ++i) {
-                    const int in_b = i * 64 * 128 + step * 32;
-                    const int in_a = step * 32;
-                    wgmma_f16_kk((ShortAccum&)accum[i], b + (in_b >> 4), a + (in_a >> 4),
-                                 k_tile > 0 || step > 0);
-                }
+            for (int i = 0; i < ROW_TILES; ++i) {
+                const int in_a = i * 64 * 128 + step * 32;
+                const int in_b = step * STEP * 128;
+                wgmma_bf16_km(accum[i], a + (in_a >> 4), b + (in_b >> 4), k_tile > 0 || step > 0);
             }
-            wgmma_commit();
-        } else {
-            wgmma_fence();
-            #pragma unroll
-            for (int step = 0; step < BK / STEP; ++step) {
-                #pragma unroll
-                for (int i = 0; i < ROW_TILES; ++i) {
-                    const int in_b = i * 64 * 128 + step * 32;
-                    const int in_a = step * 32;
-                    wgmma_f16_kk(accum[i], b + (in_b >> 4), a + (in_a >> 4),
-                                 k_tile > 0 || step > 0);
-                }
-            }
-            wgmma_commit();
         }
+        wgmma_commit();
         // Products with this k tile are under way while the next one is waited for.
         if (k_tile > 0) {
             wgmma_wait_1();
@@ -648,8 +549,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_kernel(int M, int N, int K, float alpha, const Element* __restrict__ A, int lda,
                 const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C, int ldc,
                 const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
-                const __grid_constant__ TensorMap map_c,
-                const __grid_constant__ TensorMap map_c_short) {
+                const __grid_constant__ TensorMap map_c) {
     extern __shared__ __align__(1024) unsigned char shared[];
     unsigned char* const boxes = shared + STAGES * STAGE_BYTES;
     unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
@@ -662,7 +562,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         prefetch_tensor_map(map_a);
         prefetch_tensor_map(map_b);
         prefetch_tensor_map(map_c);
-        prefetch_tensor_map(map_c_short);
         for (int stage = 0; stage < STAGES; ++stage) {
             mbarrier_init(pipeline.full + stage, 1);
             // One arrival for each warp that releases it.
@@ -674,7 +573,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
     __syncthreads();
 
-    const TilesOfTwoHeights tiles((M + BM - 1) / BM, (N + BN - 1) / BN, M);
+    Tiles tiles;
+    tiles.rows = (M + BM - 1) / BM;
+    tiles.columns = (N + BN - 1) / BN;
     const int first_tile = (int)blockIdx.x;
     const int stride = (int)gridDim.x;
     const int num_k_tiles = (K + BK - 1) / BK;
@@ -684,10 +585,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         // Load: one thread keeps the stages full, across the ends of tiles.
         give_up_registers();
         if (warp % 4 == 0 && is_elected()) {
+            // Every other tile goes through K backward, from where the tile before it ended: operands
+            // that they share are still in L2.
+            bool backward = false;
             for (int tile = first_tile; tile < tiles.count(); tile += stride) {
                 const Place place = tiles.place(tile);
                 for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
-                    const int k0 = k_tile * BK;
+                    const int k0 = (backward ? num_k_tiles - 1 - k_tile : k_tile) * BK;
                     unsigned long long* const full = pipeline.full + pipeline.stage;
                     mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
                     mbarrier_arrive_expect(full, STAGE_BYTES);
@@ -695,6 +599,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                     load_b(pipeline.k_tile_b(), map_b, place.n0, k0, full);
                     pipeline.advance();
                 }
+                backward = !backward;
             }
         }
     } else {
@@ -707,16 +612,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         unsigned turn = 1 - warpgroup;
         for (int tile = first_tile + warpgroup * stride; tile < tiles.count(); tile += 2 * stride) {
             const Place place = tiles.place(tile);
-            const Output output = {min(M, place.m0 + place.height), N, C, ldc, with};
-            const TensorMap& map_last = place.height < BM ? map_c_short : map_c;
+            const Output output = {M, N, C, ldc, with};
             mbarrier_wait(turns + warpgroup, turn);
             turn ^= 1;
-            multiply_tile(pipeline, num_k_tiles, 0, 0, place.height, turns + 1 - warpgroup, accum);
+            multiply_tile(pipeline, num_k_tiles, 0, 0, turns + 1 - warpgroup, accum);
             pipeline.skip(num_k_tiles);
-            store_accum(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0, place.n0, map_last,
-                        output, accum);
+            store_accum(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0, place.n0, output,
+                        accum);
         }
-        if (threadIdx.x % WARPGROUP == 0) {
+        if (threadIdx.x % 32 == 0) {
             wait_for_tile_reads(0);
         }
     }

@@ -1,6 +1,6 @@
-// autogemm, family gemm_wgmma: BM=128 BN=128 WM=128 WN=128 STAGES=6 SCHEDULE=turns CLUSTER_M=1
-// CLUSTER_N=2 SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=1 BLOCKS=132 EPILOGUE=behind K_ORDER=forward
-// OPERANDS=straight SHORT_BY=0
+// autogemm, family gemm_wgmma: BM=128 BN=128 WM=128 WN=128 STAGES=6 SCHEDULE=pingpong CLUSTER_M=1
+// CLUSTER_N=2 SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=1 BLOCKS=132 EPILOGUE=after K_ORDER=forward
+// SWAP_AB=0 SHORT_BY=0
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B f16, C f16, accumulators FP32.
@@ -196,12 +196,12 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsi
     } while (done == 0);
 }
 
-// A barrier for some warps of the block: num_threads, a multiple of 32, at the number 1 to 15.
+// A barrier for num_threads of the block, a multiple of 32. Numbers go from 1 to 15.
 __device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
 
-// Counts as one of the threads that the others wait for, and goes on.
+// Counts this thread as arrived without waiting for the others.
 __device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
     asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
