@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from jinja2 import Environment, meta, nodes
 
-from autogemm.codegen.environment import environment
 from autogemm.support.resources import data_folder
+from autogemm.support.templating import environment
 
 TEMPLATES = data_folder("templates")
 # Of the families, and those between which gemm_wgmma chooses.
