@@ -14,9 +14,9 @@ import click
 
 from autogemm.compile import Compiler
 from autogemm.compile.disassembly import disassemble, main_loop
-from autogemm.config import Config
-from autogemm.kernel import MAIN_KERNEL, CompiledKernel, KernelSource
-from autogemm.problem import Layout
+from autogemm.model.config import Config
+from autogemm.model.kernel import MAIN_KERNEL, CompiledKernel, KernelSource
+from autogemm.model.problem import Layout
 
 INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(.+?)\s*;")
 SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")

@@ -113,17 +113,17 @@ GOLDEN_CASES = (
         | {"STAGES": 2, "REG_STAGES": 2, "HANDOVER": 2, "GROUP_M": 1},
     ),
     GoldenCase(
-        "double_buffer_apart_inward",
+        "double_buffer_separate_inward",
         square(1023),
         {"BM": 64, "BN": 128, "BK": 8, "WM": 32, "WN": 64, "TM": 8, "TN": 8, "STAGES": 2}
-        | {"SLICE_K": 2, "SLICES": "apart", "VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"}
+        | {"SLICE_K": 2, "SLICES": "separate", "VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"}
         | {"POINTERS": "held"},
     ),
     GoldenCase(
-        "pipeline_apart_any_size",
+        "pipeline_separate_any_size",
         Problem(250, 251, 1003, layout=Layout.TT, lda=252, ldb=1004, ldc=252),
         {"BM": 32, "BN": 32, "BK": 8, "WM": 32, "WN": 32, "TM": 4, "TN": 8, "STAGES": 3}
-        | {"SLICE_K": 4, "SLICES": "apart", "PAD_A": 0, "PAD_B": 4, "VEC_LOAD": 4, "VEC_STORE": 4}
+        | {"SLICE_K": 4, "SLICES": "separate", "PAD_A": 0, "PAD_B": 4, "VEC_LOAD": 4, "VEC_STORE": 4}
         | {"POINTERS": "held"},
     ),
     GoldenCase(
@@ -173,13 +173,13 @@ GOLDEN_CASES = (
         | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 1, "VEC_STORE": 1},
     ),
     GoldenCase(
-        "double_buffer_in_pieces",
+        "double_buffer_in_chunks",
         square(1536),
         {"BM": 96, "BN": 96, "BK": 16, "WM": 96, "WN": 48, "TM": 12, "TN": 12, "SLICE_K": 2}
         | {"STAGES": 2, "GROUP_M": 1, "LANE_MAP": "quads"},
     ),
     GoldenCase(
-        "pipeline_in_pieces_any_size",
+        "pipeline_in_chunks_any_size",
         Problem(961, 1515, 1001, layout=Layout.TN),
         {"BM": 96, "BN": 96, "BK": 16, "WM": 96, "WN": 48, "TM": 12, "TN": 12, "SLICE_K": 2}
         | {"PAD_A": 0, "STREAM_BLOCKS": 132, "VEC_LOAD": 1, "VEC_STORE": 1},
@@ -203,7 +203,7 @@ GOLDEN_CASES = (
         "double_buffer_chains",
         square(1536),
         {"BM": 96, "BN": 96, "BK": 8, "WM": 48, "WN": 96, "TM": 12, "TN": 12, "STAGES": 2}
-        | {"SLICE_K": 2, "SLICES": "apart", "HANDOVER": 2, "POINTERS": "held", "CHAIN_K": 512},
+        | {"SLICE_K": 2, "SLICES": "separate", "HANDOVER": 2, "POINTERS": "held", "CHAIN_K": 512},
     ),
     GoldenCase(
         "pipeline_chains_any_size",

@@ -92,15 +92,15 @@ BASES: dict[str, Base] = {
         TILE | {"STAGES": 3, "REG_STAGES": 1, "SLICE_K": 2, "VEC_LOAD": 4, "VEC_STORE": 4},
         ragged(Layout.NN, 4),
     ),
-    "slices apart": Base(
+    "separate slices": Base(
         TILE
-        | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "apart"}
+        | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "separate"}
         | {"STAGES": 2, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"},
         ragged(Layout.NN, 4),
     ),
     "lone warps": Base(
         TILE
-        | {"BM": 16, "BN": 32, "WN": 32, "TM": 4, "TN": 4, "BK": 8, "SLICE_K": 4, "SLICES": "apart"}
+        | {"BM": 16, "BN": 32, "WN": 32, "TM": 4, "TN": 4, "BK": 8, "SLICE_K": 4, "SLICES": "separate"}
         | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"},
         # One problem with a k_tile for one of the slices.
         (*ragged(Layout.NN, 4), Problem(33, 65, 7, lda=8, ldb=68, ldc=68)),
@@ -219,7 +219,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(P, "vector store over the edge", "if (n + VEC_C <= ", "if (n < "),
     Mutation(P, "rows beyond M stored", "if (m >= ", "if (m > "),
     Mutation(D, "edge elements left out", "if (n + e < ", "if (n + e + 1 < "),
-    Mutation(D, "zero fill left out", ": 0.0f;", ": regs[i];"),
+    Mutation(D, "zero fill left out", "source[i] : 0.0f;", "source[i] : regs[i];"),
     Mutation(S, "K rounded down", "(k_extent + BK - 1) / BK", "k_extent / BK"),
     Mutation(S, "no guard of K", "k_left - k : 0", "VEC_A : 0"),
     Mutation(S, "N rounded down", "(N + BN - 1) / BN", "N / BN"),

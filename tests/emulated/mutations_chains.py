@@ -13,7 +13,7 @@ DEEP = (
 CHAIN_BASES: dict[str, Base] = {
     "chains of slices": Base(
         TILE
-        | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "apart"}
+        | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "separate"}
         | {"STAGES": 2, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"}
         | {"CHAIN_K": 128},
         tuple(Problem(33, 67, 600, ldb=68, ldc=68, beta=each.beta) for each in DEEP),

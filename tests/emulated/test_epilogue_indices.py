@@ -11,13 +11,12 @@ import pytest
 from golden_cases import GOLDEN_CASES, GoldenCase
 from test_emulator_goldens import cut_down
 
-from autogemm.codegen import render
-from autogemm.kernel import KernelSource
-from autogemm.problem import Problem
+from autogemm.emulator import Emulator
+from autogemm.emulator import emulator as module
+from autogemm.emulator.inputs import Data, Inputs, make_inputs
+from autogemm.model.kernel import KernelSource
+from autogemm.model.problem import Problem
 from autogemm.space import launch_plan, load_family
-from autogemm.targets.emulator import Emulator
-from autogemm.targets.emulator import emulator as module
-from autogemm.targets.emulator.inputs import Data, Inputs, make_inputs
 
 pytestmark = pytest.mark.emulated
 

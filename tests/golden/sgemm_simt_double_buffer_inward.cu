@@ -1,4 +1,4 @@
-// autogemm, family sgemm_simt: BM=128 BN=128 BK=8 WM=32 WN=128 TM=16 TN=8 SLICE_K=1 SLICES=together
+// autogemm, family sgemm_simt: BM=128 BN=128 BK=8 WM=32 WN=128 TM=16 TN=8 SLICE_K=1 SLICES=shared
 // SPLIT_K=1 STREAM_BLOCKS=264 PAD_A=4 PAD_B=0 VEC_LOAD=1 VEC_STORE=1 STAGES=2 REG_STAGES=2
 // HANDOVER=5 POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=inward PACK=0
 // LANE_MAP=rows
@@ -366,12 +366,6 @@ __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, i
     }
 }
 
-// The block that has a k_tile, of those that share stream_k_tiles in equal ranges.
-__device__ __forceinline__ int owner_of(long long k_tile, long long stream_k_tiles,
-                                        int stream_blocks) {
-    return (int)(((k_tile + 1) * stream_blocks + stream_k_tiles - 1) / stream_k_tiles) - 1;
-}
-
 // Stores the tile of C from its accumulators.
 __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
                                            const Epilogue& with) {
@@ -399,6 +393,12 @@ __device__ __forceinline__ void store_partial(float* to, const float (&accum)[TM
             pack(&accum[i][j], *reinterpret_cast<VectorC*>(to + (long long)m * BN + n));
         }
     }
+}
+
+// The block that has a k_tile, of those that share stream_k_tiles in equal ranges.
+__device__ __forceinline__ int owner_of(long long k_tile, long long stream_k_tiles,
+                                        int stream_blocks) {
+    return (int)(((k_tile + 1) * stream_blocks + stream_k_tiles - 1) / stream_k_tiles) - 1;
 }
 
 // Leaves this block's accumulators among the partial sums of its tile. The block that arrives last

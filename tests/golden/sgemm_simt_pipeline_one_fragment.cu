@@ -1,4 +1,4 @@
-// autogemm, family sgemm_simt: BM=64 BN=64 BK=8 WM=32 WN=32 TM=8 TN=4 SLICE_K=1 SLICES=together
+// autogemm, family sgemm_simt: BM=64 BN=64 BK=8 WM=32 WN=32 TM=8 TN=4 SLICE_K=1 SLICES=shared
 // SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=0 PAD_B=4 VEC_LOAD=4 VEC_STORE=4 STAGES=4 REG_STAGES=1 HANDOVER=5
 // POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
 // LANE_MAP=rows

@@ -52,6 +52,29 @@ def test_no_golden_file_is_left_over() -> None:
     assert set(GOLDEN_FOLDER.glob("*.cu")) == {case.path for case in GOLDEN_CASES}
 
 
+@pytest.mark.parametrize("case", GOLDEN_CASES, ids=by_name)
+def test_a_head_names_family_and_config(case: GoldenCase) -> None:
+    source = render(load_family(case.family), case.config, case.problem)
+    head = source.text.removesuffix(source.code)
+    assert head.endswith("\n\n")
+    assert {line[:3] for line in head.rstrip().splitlines()} == {"// "}
+    words = head.replace("\n// ", " ").split()
+    assert words[:4] == ["//", "autogemm,", "family", f"{case.family}:"]
+    config = load_family(case.family).completed(case.config).as_dict()
+    assert words[4:] == [f"{name}={value}" for name, value in config.items()]
+
+
+def test_the_emulator_replaces_one_section_of_each_kernel() -> None:
+    for case in GOLDEN_CASES:
+        text = emitted(case)
+        asm = [place.start() for place in re.finditer(r"\basm\b", text)]
+        assert text.count("AUTOGEMM_EMULATOR") == (2 if asm else 0), case
+        if asm:
+            begin = text.index("#ifndef AUTOGEMM_EMULATOR\n")
+            end = text.index("#endif  // AUTOGEMM_EMULATOR\n")
+            assert begin < min(asm) and max(asm) < end, case
+
+
 def test_emitted_source_is_a_fixed_point_of_clang_format() -> None:
     formatter = Path(sys.executable).parent / "clang-format"
     if not formatter.exists():

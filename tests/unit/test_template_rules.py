@@ -8,7 +8,7 @@ import pytest
 from jinja2 import Environment, meta, nodes
 
 from autogemm.codegen.environment import environment
-from autogemm.resources import data_folder
+from autogemm.support.resources import data_folder
 
 TEMPLATES = data_folder("templates")
 # Of the families, and those between which gemm_wgmma chooses.
@@ -56,14 +56,14 @@ def _names_read(body: list[nodes.Node]) -> Iterator[str]:
 
 def given_all_names(text: str) -> list[str]:
     """Imports and includes by which a part would read names that nobody gave to it."""
-    faults = []
-    for node in parsed(text).find_all((nodes.Import, nodes.FromImport, nodes.Include)):
+    template = parsed(text)
+    imports: list[nodes.Import | nodes.FromImport]
+    imports = [*template.find_all(nodes.Import), *template.find_all(nodes.FromImport)]
+    faults = [f"import with context, line {node.lineno}" for node in imports if node.with_context]
+    for node in template.find_all(nodes.Include):
         name = node.template.value if isinstance(node.template, nodes.Const) else "?"
-        if isinstance(node, nodes.Include):
-            if TEMPLATES / name not in CHOSEN and free_names((TEMPLATES / name).read_text()):
-                faults.append(f"include of {name}, which reads variables")
-        elif node.with_context:
-            faults.append(f"import of {name} with context")
+        if TEMPLATES / name not in CHOSEN and free_names((TEMPLATES / name).read_text()):
+            faults.append(f"include of {name}, which reads variables")
     return faults
 
 
@@ -110,6 +110,26 @@ def test_no_c_is_put_together_in_sets(path: Path) -> None:
 @pytest.mark.parametrize("path", [*KERNELS, *PARTS], ids=by_place)
 def test_a_reader_can_hold_the_branches(path: Path) -> None:
     assert len(BRANCH.findall(path.read_text())) <= MOST_BRANCHES
+
+
+@pytest.mark.parametrize("path", [*KERNELS, *PARTS], ids=by_place)
+def test_only_the_epilogue_knows_alpha_and_beta(path: Path) -> None:
+    if path.parent.name != "epilogue":
+        assert scaled_outside_of_epilogues(path.read_text()) == []
+
+
+def scaled_outside_of_epilogues(text: str) -> list[str]:
+    """Lines of C that read alpha or beta; parameter lists of kernels may name them."""
+    code = (
+        line.partition("//")[0] for line in re.sub(r"\{#.*?#\}", "", text, flags=re.S).split("\n")
+    )
+    rest = (re.sub(r"\bfloat (alpha|beta),", "", line) for line in code)
+    return [line.strip() for line in rest if re.search(r"\b(alpha|beta)\b", line)]
+
+
+def test_a_store_that_scales_by_itself_is_seen() -> None:
+    assert scaled_outside_of_epilogues("    *c = alpha * accum;") == ["*c = alpha * accum;"]
+    assert scaled_outside_of_epilogues("{# alpha #}\n int ldb, float beta, float* C // beta") == []
 
 
 def test_every_part_is_used() -> None:
