@@ -123,7 +123,14 @@ GOLDEN_CASES = (
         "pipeline_separate_any_size",
         Problem(250, 251, 1003, layout=Layout.TT, lda=252, ldb=1004, ldc=252),
         {"BM": 32, "BN": 32, "BK": 8, "WM": 32, "WN": 32, "TM": 4, "TN": 8, "STAGES": 3}
-        | {"SLICE_K": 4, "SLICES": "separate", "PAD_A": 0, "PAD_B": 4, "VEC_LOAD": 4, "VEC_STORE": 4}
+        | {
+            "SLICE_K": 4,
+            "SLICES": "separate",
+            "PAD_A": 0,
+            "PAD_B": 4,
+            "VEC_LOAD": 4,
+            "VEC_STORE": 4,
+        }
         | {"POINTERS": "held"},
     ),
     GoldenCase(

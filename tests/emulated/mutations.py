@@ -100,7 +100,16 @@ BASES: dict[str, Base] = {
     ),
     "lone warps": Base(
         TILE
-        | {"BM": 16, "BN": 32, "WN": 32, "TM": 4, "TN": 4, "BK": 8, "SLICE_K": 4, "SLICES": "separate"}
+        | {
+            "BM": 16,
+            "BN": 32,
+            "WN": 32,
+            "TM": 4,
+            "TN": 4,
+            "BK": 8,
+            "SLICE_K": 4,
+            "SLICES": "separate",
+        }
         | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"},
         # One problem with a k_tile for one of the slices.
         (*ragged(Layout.NN, 4), Problem(33, 65, 7, lda=8, ldb=68, ldc=68)),
