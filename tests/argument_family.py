@@ -39,7 +39,9 @@ extern "C" __global__ void __launch_bounds__(BM)
     }
     float sum = 0.0f;
     for (int k = 0; k < K; ++k) {
-        sum += A[{{ "k * lda + m" if trans_a else "m * lda + k" }}] * B[{{ "n * ldb + k" if trans_b else "k * ldb + n" }}];
+        const float a = A[{{ "k * lda + m" if trans_a else "m * lda + k" }}];
+        const float b = B[{{ "n * ldb + k" if trans_b else "k * ldb + n" }}];
+        sum += a * b;
     }
     const float with_bias = alpha * gain * sum + bias[n];
     C[m * ldc + n] = beta == 0.0f ? with_bias : with_bias + beta * C[m * ldc + n];
