@@ -20,7 +20,7 @@ from autogemm.model.config import Config, Value
 from autogemm.model.problem import Problem
 from autogemm.space import launch_plan, load_family
 
-SLICED: dict[str, Value] = {"BM": 96, "BN": 96, "SLICE_K": 2, "SLICES": "apart", "CHAIN_K": 0}
+SLICED: dict[str, Value] = {"BM": 96, "BN": 96, "SLICE_K": 2, "SLICES": "separate", "CHAIN_K": 0}
 WHOLE: dict[str, Value] = {
     **{"BM": 128, "BN": 128, "POINTERS": "held"},
     **{"EDGES": "guarded", "PACK": 0, "CHAIN_K": 0},

@@ -54,7 +54,14 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
         line = getattr(error, "lineno", None)
         place = f"{path}:{line}" if line else str(path)
         raise FamilyError(f"template {place}: {error}") from error
+    text = _provenance(context) + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
     if family.needs_sm_90a and not source.arch_suffix:
-        raise FamilyError(f"template {path}: a family for 90a includes parts/sm_90a.cu.jinja")
+        raise FamilyError(f"template {path}: a family for 90a includes parts/ptx/sm_90a.cu.jinja")
     return source
+
+
+def _provenance(context: dict[str, object]) -> str:
+    """The comment that begins every emitted file: its family and config."""
+    head = vars(environment().get_template("parts/head.cu.jinja").module)
+    return f"{head['provenance'](context['family'], context['config'])}\n"

@@ -14,8 +14,10 @@ MAIN_KERNEL = "gemm_kernel"
 # Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares itself.
 DEFAULT_SMEM_BYTES = 47 * 1024
 # A text that asks whether this is defined is for the target sm_90a alone
-# (templates/parts/sm_90a.cu.jinja): it uses instructions that the plain sm_90 does not have.
+# (templates/parts/ptx/sm_90a.cu.jinja): it uses instructions that the plain sm_90 does not have.
 _NEEDS_SM_90A = "__CUDA_ARCH_FEAT_SM90_ALL"
+# How every emitted file begins, up to the first empty line (templates/parts/head.cu.jinja).
+_PROVENANCE = "// autogemm, family "
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,15 @@ class KernelSource:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha256", hashlib.sha256(self.text.encode()).hexdigest())
+
+    @property
+    def code(self) -> str:
+        """The text behind the comment that names family and config.
+
+        A parameter that is renamed or new changes that comment and nothing else of the kernel.
+        """
+        head, _, rest = self.text.partition("\n\n")
+        return rest if head.startswith(_PROVENANCE) else self.text
 
     @property
     def arch_suffix(self) -> str:

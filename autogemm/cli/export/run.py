@@ -150,9 +150,7 @@ def verified_on_cpu(kernel: StoredKernel, family: Family) -> str:
         dtype=kernel.problem.dtype,
         tuned_for=tuned_for,
     ).cases
-    cases = [
-        one for one in every if render(family, one.config, one.problem).sha256 == source.sha256
-    ]
+    cases = [one for one in every if render(family, one.config, one.problem).code == source.code]
     if not cases:
         return "not verified on the CPU: no small problem needs exactly this kernel"
     try:

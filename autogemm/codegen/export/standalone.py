@@ -48,7 +48,7 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
     have changed too.
     """
     source, problem = kernel.source, kernel.problem
-    if render(family, source.config, problem).sha256 != source.sha256:
+    if render(family, source.config, problem).code != source.code:
         raise ExportError(
             f"kernel {kernel.kernel_id} was emitted by another version of the family "
             f"{family.name}: tune again, or install the version that tuned it"

@@ -159,7 +159,7 @@ def certify_kernel(db: str | None, key: str, family: Family, form: Form) -> None
     """
     kernel = stored_kernel(db, key, family)
     source, problem = kernel.source, kernel.problem
-    if render(family, source.config, problem).sha256 != source.sha256:
+    if render(family, source.config, problem).code != source.code:
         raise NotFoundError(
             f"kernel {key} was emitted by another version of the family {family.name}: tune again"
         )
