@@ -29,7 +29,7 @@ SPLIT_PROBLEMS = (
     Problem(64, 64, 200, Layout.TN, DType.F16, ldc=65),
 )
 
-# Blocks that stay: few of them, so that each walks over several tiles and all stages are used again.
+# Few persistent blocks, so that each walks over several tiles and all stages are used again.
 WGMMA_BASES: dict[str, Base] = {
     "wgmma": Base(TILE | {"BN": 128}, written_by_tma(Layout.NN, 8, DType.BF16), "gemm_wgmma"),
     # Tiles of four k tiles, and of one, which are fewer than boxes.
