@@ -23,7 +23,7 @@ def written_by_tma(layout: Layout, multiple: int, dtype: DType) -> tuple[Problem
 
 
 # C whose rows begin at even elements, with its old values, too; and at odd ones.
-PARTS = (
+SPLIT_PROBLEMS = (
     Problem(259, 67, 200, Layout.TN, DType.F16, lda=264, ldb=72, ldc=68),
     Problem(131, 64, 200, Layout.TN, DType.F16, alpha=0.5, beta=-1.5, lda=136),
     Problem(64, 64, 200, Layout.TN, DType.F16, ldc=65),
@@ -90,7 +90,9 @@ WGMMA_BASES: dict[str, Base] = {
     # Two groups multiply: what one is done with the other may still read. Each has two row tiles,
     # of which a block's own elements are half of one; of two rows of tiles, and of two columns, the last is short.
     "wgmma split along K": Base(
-        TILE | {"SPLIT_K": 4, "BM": 256, "WM": 128, "GROUP_M": 1, "BLOCKS": 0}, PARTS, "gemm_wgmma"
+        TILE | {"SPLIT_K": 4, "BM": 256, "WM": 128, "GROUP_M": 1, "BLOCKS": 0},
+        SPLIT_PROBLEMS,
+        "gemm_wgmma",
     ),
 }
 

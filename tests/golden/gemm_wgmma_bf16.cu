@@ -395,8 +395,8 @@ __device__ __forceinline__ float float_from_bf16(unsigned short bits) {
     return __uint_as_float((unsigned)bits << 16);
 }
 
-// STAGES stages of shared memory, each with room for a k tile of A and one of B. A stage is full when
-// TMA has brought their bytes, and empty when all warps that multiply have released it.
+// Stages in shared memory, each with room for a k tile of A and one of B. A stage is full when TMA
+// has brought their bytes, and empty when all warps that multiply have released it.
 struct Pipeline {
     unsigned char* stages;
     unsigned long long* full;
@@ -510,13 +510,14 @@ struct Output {
     int ldc;
     Epilogue with;
 
-    // The element of C that an accumulator becomes.
+    // The element of C that an accumulator becomes. Outside C, where nothing is written, it may be
+    // any value, and the epilogue still gets a row and a column of C.
     __device__ __forceinline__ float element(float accum, int m, int n) const {
         float old_c = 0.0f;
         if (with.reads_c() && m < M && n < N) {
             old_c = float_from_bf16(C[(long long)m * ldc + n]);
         }
-        return epilogue(accum, old_c, m, n, with);
+        return epilogue(accum, old_c, min(m, M - 1), min(n, N - 1), with);
     }
 };
 

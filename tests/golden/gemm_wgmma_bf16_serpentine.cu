@@ -300,8 +300,8 @@ __device__ __forceinline__ float float_from_bf16(unsigned short bits) {
     return __uint_as_float((unsigned)bits << 16);
 }
 
-// STAGES stages of shared memory, each with room for a k tile of A and one of B. A stage is full when
-// TMA has brought their bytes, and empty when all warps that multiply have released it.
+// Stages in shared memory, each with room for a k tile of A and one of B. A stage is full when TMA
+// has brought their bytes, and empty when all warps that multiply have released it.
 struct Pipeline {
     unsigned char* stages;
     unsigned long long* full;
@@ -413,13 +413,14 @@ struct Output {
     int ldc;
     Epilogue with;
 
-    // The element of C that an accumulator becomes.
+    // The element of C that an accumulator becomes. Outside C, where nothing is written, it may be
+    // any value, and the epilogue still gets a row and a column of C.
     __device__ __forceinline__ float element(float accum, int m, int n) const {
         float old_c = 0.0f;
         if (with.reads_c() && m < M && n < N) {
             old_c = float_from_bf16(C[(long long)m * ldc + n]);
         }
-        return epilogue(accum, old_c, m, n, with);
+        return epilogue(accum, old_c, min(m, M - 1), min(n, N - 1), with);
     }
 };
 
@@ -585,8 +586,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         // Load: one thread keeps the stages full, across the ends of tiles.
         give_up_registers();
         if (warp % 4 == 0 && is_elected()) {
-            // Every other tile goes through K backward, from where the tile before it ended: operands
-            // that they share are still in L2.
+            // Every other tile goes through K backward, from where the tile before it ended: what
+            // they have in common is still in L2.
             bool backward = false;
             for (int tile = first_tile; tile < tiles.count(); tile += stride) {
                 const Place place = tiles.place(tile);

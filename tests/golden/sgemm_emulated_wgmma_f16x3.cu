@@ -445,7 +445,7 @@ __device__ __forceinline__ Facts facts_of_line(Line line, unsigned most, int K) 
     return {(float)(K - line.count), spread / 128.0f, size, loses ? 1.0f : 0.0f};
 }
 
-// Splits eight numbers times a power of two: their upper parts, and what is left of each times 2^11.
+// Splits eight numbers times a power of two: upper parts, and what is left of each times 2^11.
 __device__ __forceinline__ void split_eight(const float (&numbers)[8], float power, uint4& upper,
                                             uint4& lower) {
     unsigned uppers[4];
@@ -702,7 +702,8 @@ __device__ __forceinline__ void load_k_tiles(float* shared, unsigned long long* 
     }
 }
 
-// Called by each warp when it reads a stage no more: every block of the cluster may load to it then.
+// Called by each warp when it reads a stage no more, so that all blocks of the cluster may load to
+// it.
 __device__ __forceinline__ void release(unsigned long long* empty, int stage) {
     if (threadIdx.x % 32 < CLUSTER) {
         mbarrier_arrive_relaxed_at_rank(empty + stage, threadIdx.x % 32);
@@ -853,9 +854,9 @@ __device__ __forceinline__ void store_tile(const Workspace& space, const Place& 
     }
 }
 
-// Computes the tile of C from the matrices themselves, in plain FP32: right whatever the numbers are.
-// Errors grow with the length of a chain of additions: PLAIN_CHUNK products at a time, then their
-// sums.
+// Computes the tile of C from the matrices themselves, in plain FP32, which is right whatever the
+// numbers are. Errors grow with the length of a chain of additions: PLAIN_CHUNK products are added
+// at a time, then their sums.
 constexpr int PLAIN_CHUNK = 128;
 
 __device__ __forceinline__ void store_tile_in_fp32(const float* A, int lda, const float* B, int ldb,
