@@ -5,7 +5,7 @@ from jinja2 import TemplateError
 from autogemm.model.config import Config
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
-from autogemm.space import Family, derive_values
+from autogemm.space import Family, derive_values, signature_of
 from autogemm.support.errors import FamilyError
 from autogemm.support.templating import environment
 
@@ -14,7 +14,7 @@ from autogemm.support.templating import environment
 CONTEXT_NAMES = frozenset(
     {
         *("family", "config", "derived", "layout", "trans_a", "trans_b"),
-        *("dtype_ab", "dtype_c", "type_ab", "type_c"),
+        *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature"),
     }
 )
 
@@ -32,6 +32,7 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
         "dtype_c": problem.dtype.c.label,
         "type_ab": problem.dtype.ab.c_name,
         "type_c": problem.dtype.c.c_name,
+        "signature": signature_of(family, config, problem),
     }
 
 

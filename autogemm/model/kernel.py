@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from autogemm.model.config import Config
 from autogemm.model.dtypes import Element
 from autogemm.model.problem import Layout
+from autogemm.model.signature import Argument, Signature, gemm_signature
 
 # What the kernel that multiplies is called in families that ship.
 MAIN_KERNEL = "gemm_kernel"
@@ -54,14 +55,42 @@ class TensorMap:
 
 
 @dataclass(frozen=True, slots=True)
+class Extra:
+    """An argument that a family's kernels take beside the GEMM's: one value, or an array.
+
+    ``count`` is the number of elements of an array and None for one value. With ``neutral`` in all
+    of them the kernels compute the plain GEMM, which is what is tuned and verified.
+    """
+
+    argument: Argument
+    count: int | None
+    neutral: float
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """The launches that make one GEMM, in order, the device workspace they share, and the tensor
-    maps that follow it in the kernels' signatures.
+    """The launches that make one GEMM, in order, and what their arguments are made of: the device
+    workspace that they share, tensor maps, and a family's own arguments.
     """
 
     launches: tuple[Launch, ...]
     workspace_bytes: int = 0
     tensor_maps: tuple[TensorMap, ...] = ()
+    extras: tuple[Extra, ...] = ()
+
+    @property
+    def arrays(self) -> tuple[Extra, ...]:
+        """Those of a family's own arguments that are arrays."""
+        return tuple(extra for extra in self.extras if extra.count is not None)
+
+    @property
+    def signature(self) -> Signature:
+        """The arguments that every kernel of the plan takes."""
+        return gemm_signature(
+            [extra.argument for extra in self.extras],
+            workspace=self.workspace_bytes > 0,
+            tensor_maps=[one.name for one in self.tensor_maps],
+        )
 
     @property
     def main(self) -> Launch:

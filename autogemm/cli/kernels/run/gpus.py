@@ -1,65 +1,32 @@
-"""``autogemm gpus``: what cards there are, here and in the catalogue, and what they can do."""
-
-from __future__ import annotations
+"""``autogemm gpus``: the GPUs here and in the catalogue, and what they can do."""
 
 from contextlib import closing
-from typing import TYPE_CHECKING
+from dataclasses import replace
 
 import click
 
+from autogemm.catalogue.gpus import find_card, known_cards
 from autogemm.cli.gpu_rows import COLUMNS, SHOWN, ceiling_rows, fact_rows, gpu_row
-from autogemm.cli.options import db_option
-from autogemm.cli.output import Row, listing_options, print_rows, print_table
-from autogemm.support.errors import DeviceError, UsageError
-
-if TYPE_CHECKING:
-    from autogemm.model.hardware.device import Device
-    from autogemm.model.hardware.roofline import Ceilings
+from autogemm.cli.output import Form, Row, print_rows, print_table
+from autogemm.compile import Compiler
+from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.store import open_store
+from autogemm.support.errors import DeviceError
+from autogemm.targets import cuda, recorded
+from autogemm.targets.cuda import ceilings_source
 
 RECORDING_COLUMNS = ("device", "problem", "num_configs", "date", "path")
 
 
-@click.command()
-@click.argument("name", required=False)
-@click.option(
-    "--measure",
-    is_flag=True,
-    help="Measure what the attached GPU reaches: multiply-adds alone, each memory alone.",
-)
-@db_option
-@listing_options
-def gpus(name: str | None, measure: bool, db: str | None, as_json: bool, as_csv: bool) -> None:
-    """List the attached GPUs, the GPUs of the catalogue and the recordings; all facts of one, NAME.
-
-    A GPU of the catalogue can be named where a command takes a GPU, without being attached. Peaks
-    are cores x clock x 2, of tensor cores without sparsity and with sums in FP32, at the highest
-    clock; the ridge is peak / bandwidth. --measure keeps what it finds in the database, for
-    pictures. --json and --csv print the GPUs alone, in one list with all facts, whose column
-    `kind` is `attached` or `known`.
-
-    \b
-    Examples:
-      autogemm gpus
-      autogemm gpus h100
-      autogemm gpus --measure
-      autogemm gpus --csv
-    """
-    from autogemm.targets import cuda
-
-    if measure and name:
-        raise UsageError("--measure is of the attached GPU: leave the name out")
-    if measure:
-        _measure(db, as_json=as_json, as_csv=as_csv)
-        return
-    if name:
-        _show_one(name, as_json=as_json, as_csv=as_csv)
-        return
+def show_all(form: Form) -> None:
+    """Print the attached GPUs, those of the catalogue and, in a table, the recordings."""
     attached = [gpu_row(device, kind="attached") for device in cuda.attached_devices()]
     known = _known_rows()
     if not attached:
         click.echo(f"No attached GPU: {cuda.why_no_device()}", err=True)
-    if as_json or as_csv:
-        print_rows(attached + known, COLUMNS, as_json=as_json, as_csv=as_csv)
+    if form is not Form.TABLE:
+        print_rows(attached + known, COLUMNS, form)
         return
     if attached:
         print_table(attached, SHOWN[1:], title="Attached GPUs")
@@ -72,8 +39,6 @@ def gpus(name: str | None, measure: bool, db: str | None, as_json: bool, as_csv:
 
 
 def _known_rows() -> list[dict[str, object]]:
-    from autogemm.catalogue.gpus import known_cards
-
     return [
         gpu_row(
             card.device,
@@ -86,27 +51,26 @@ def _known_rows() -> list[dict[str, object]]:
     ]
 
 
-def _show_one(name: str, *, as_json: bool, as_csv: bool) -> None:
-    from autogemm.catalogue.gpus import find_card
-
+def show_one(name: str, form: Form) -> None:
+    """Print all facts of one GPU. Raises NotFoundError for an unknown name."""
     card = find_card(name)
     row = next(row for row in _known_rows() if row["short_name"] == card.short_name)
-    if as_json or as_csv:
-        print_rows([row], COLUMNS, as_json=as_json, as_csv=as_csv)
+    if form is not Form.TABLE:
+        print_rows([row], COLUMNS, form)
         return
     print_table(fact_rows(row, dict(card.published)), ("fact", "value", "published"))
 
 
-def _measure(db: str | None, *, as_json: bool, as_csv: bool) -> None:
-    """Raises DeviceError without a GPU."""
+def measure(db: str | None, form: Form) -> None:
+    """Measure and print what the GPU reaches. Raises DeviceError without one."""
     device, measured = _measured(db)
-    if as_json or as_csv:
+    if form is not Form.TABLE:
         row = gpu_row(device, kind="attached")
         row["measured_f32_tflops"] = measured.fma_tflops
         row["measured_gb_s"] = measured.copy_gb_s
         row["measured_l2_gb_s"] = measured.l2_gb_s
         row["measured_smem_gb_s"] = measured.smem_gb_s
-        print_rows([row], COLUMNS, as_json=as_json, as_csv=as_csv)
+        print_rows([row], COLUMNS, form)
         return
     clock = f", SM clock {measured.sm_clock_mhz} MHz meanwhile" if measured.sm_clock_mhz else ""
     print_table(
@@ -117,13 +81,6 @@ def _measure(db: str | None, *, as_json: bool, as_csv: bool) -> None:
 
 
 def _measured(db: str | None) -> tuple[Device, Ceilings]:
-    from dataclasses import replace
-
-    from autogemm.compile import Compiler
-    from autogemm.store import open_store
-    from autogemm.targets import cuda
-    from autogemm.targets.cuda import ceilings_source
-
     if not cuda.attached_devices():
         raise DeviceError(f"measuring needs a GPU: {cuda.why_no_device()}")
     with (
@@ -139,8 +96,6 @@ def _measured(db: str | None) -> tuple[Device, Ceilings]:
 
 
 def _recording_rows() -> list[Row]:
-    from autogemm.targets import recorded
-
     return [
         {
             "device": recording.device_name,
