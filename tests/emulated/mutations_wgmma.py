@@ -29,7 +29,7 @@ SPLIT_PROBLEMS = (
     Problem(64, 64, 200, Layout.TN, DType.F16, ldc=65),
 )
 
-# Blocks that stay: few of them, so that each walks over several tiles and all stages are used again.
+# Few persistent blocks, so that each walks over several tiles and all stages are used again.
 WGMMA_BASES: dict[str, Base] = {
     "wgmma": Base(TILE | {"BN": 128}, written_by_tma(Layout.NN, 8, DType.BF16), "gemm_wgmma"),
     # Tiles of four k tiles, and of one, which are fewer than boxes.
@@ -88,7 +88,8 @@ WGMMA_BASES: dict[str, Base] = {
         "gemm_wgmma",
     ),
     # Two groups multiply: what one is done with the other may still read. Each has two row tiles,
-    # of which a block's own elements are half of one; of two rows of tiles, and of two columns, the last is short.
+    # of which a block's own elements are half of one; of two rows of tiles, and of two columns, the
+    # last is short.
     "wgmma split along K": Base(
         TILE | {"SPLIT_K": 4, "BM": 256, "WM": 128, "GROUP_M": 1, "BLOCKS": 0},
         SPLIT_PROBLEMS,

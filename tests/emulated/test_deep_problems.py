@@ -61,13 +61,15 @@ def test_families_that_name_their_slabs_keep_them() -> None:
     assert tile_of(naive, naive.seeds[0], DEVICE, DType.F32)[2] == 8
 
 
-def planted(folder: Path, old: str, new: str) -> Family:
-    """The family with one slip in its template."""
+def planted(folder: Path, template: str, old: str, new: str) -> Family:
+    """The family with one slip in one of its templates."""
     assert WGMMA.template_path is not None
-    text = WGMMA.template_path.read_text()
+    text = (WGMMA.template_path.parent / template).read_text()
     assert text.count(old) == 1
     (folder / "gemm_wgmma.yaml").write_bytes(WGMMA.yaml_path.read_bytes())
-    (folder / "gemm_wgmma.cu.jinja").write_text(text.replace(old, new))
+    (folder / "gemm_wgmma.cu.jinja").write_bytes(WGMMA.template_path.read_bytes())
+    (folder / template).parent.mkdir(parents=True)
+    (folder / template).write_text(text.replace(old, new))
     return load_family(folder)
 
 
@@ -83,7 +85,7 @@ def all_right(
 def test_a_parity_that_stays_when_the_ring_goes_round_is_found(
     emulator: Emulator, tmp_path: Path
 ) -> None:
-    family = planted(tmp_path, "parity ^= 1;", "")
+    family = planted(tmp_path, "parts/pipeline/tma_pipeline.cu.jinja", "parity ^= 1;", "")
     layouts = (Layout.NT,)
     # Of one slab or less, whatever their K: nothing goes round.
     assert all_right(emulator, family, hard_problems((64, 64, 8), layouts, DType.BF16))
@@ -94,7 +96,12 @@ def test_a_parity_that_stays_when_the_ring_goes_round_is_found(
 
 
 def test_what_only_a_blocks_second_tile_shows_is_found(emulator: Emulator, tmp_path: Path) -> None:
-    family = planted(tmp_path, "num_slabs - 1 - slab", "num_slabs - slab")
+    family = planted(
+        tmp_path,
+        "gemm_wgmma/persistent.cu.jinja",
+        "num_k_tiles - 1 - k_tile",
+        "num_k_tiles - k_tile",
+    )
     serpentine = {"K_ORDER": "serpentine"}
     stays = Config.of("gemm_wgmma", CONFIG.as_dict() | serpentine | {"BLOCKS": 132})
     problems = hard_problems(tile_of(WGMMA, stays, DEVICE, DType.BF16), (Layout.NT,), DType.BF16)

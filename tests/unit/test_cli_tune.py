@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +25,18 @@ import autogemm.tuning.choice
 import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
-from autogemm.cli.options import seconds
+from autogemm.cli.options import MatrixOptions, seconds
 from autogemm.cli.tune.command import tune as tune_command
+from autogemm.cli.tune.run import tune_options
 from autogemm.model.certificate import Check, Verdict
 from autogemm.model.outcome import CacheState, Fill, Status
 from autogemm.model.problem import Problem
-from autogemm.search import DEFAULT_SAMPLER, SAMPLERS
+from autogemm.search import SAMPLERS
 from autogemm.store import open_store
 from autogemm.support.errors import CompilerMissingError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.recorded import write_recording
-from autogemm.tuning import Certifier, Chosen
-from autogemm.tuning.task.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS
+from autogemm.tuning import Certifier, Chosen, TuneOptions
 
 
 @pytest.fixture(autouse=True)
@@ -102,10 +103,14 @@ def test_what_is_no_time(family: str, text: str) -> None:
 
 
 def test_defaults_agree_with_the_library() -> None:
-    defaults = {parameter.name: parameter.default for parameter in tune_command.params}
-    assert defaults["finalists"] == DEFAULT_FINALISTS
-    assert defaults["rounds"] == DEFAULT_ROUNDS
-    assert defaults["sampler"] == DEFAULT_SAMPLER
+    own = ("db", "quiet", "cross", "as_json", "as_csv", "sizes", "preset", "problems_file")
+    matrix = [field.name for field in fields(MatrixOptions)]
+    # A command keeps the settings of its first context, -h among them.
+    parent = click.Context(main, **main.context_settings)
+    parsed = tune_command.make_context("tune", [], parent=parent).params
+    assert tune_options(**{k: v for k, v in parsed.items() if k not in (*own, *matrix)}) == (
+        TuneOptions()
+    )
     text = " ".join(invoke("-h").output.split())
     for name in SAMPLERS:
         assert name in text

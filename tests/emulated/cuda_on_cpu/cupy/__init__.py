@@ -3,8 +3,8 @@
 Work runs at once when it is queued, or is kept by a stream that captures. It takes the time that
 it had of a core and that its kernels waited (shim.h), however busy the machine is. Machine code is
 C++ source behind ``MACHINE_CODE``; its kernels take the arguments of a plain GEMM, and as many
-arrays behind them as it says (``num_arrays``). They return 0, or anything else to stand for an
-illegal address.
+arrays behind them as its ``num_arrays`` says, if it has one. They return 0, or anything else to
+stand for an illegal address.
 """
 
 import ctypes
@@ -197,8 +197,9 @@ def module_get_function(module: int, name: str) -> int:
         raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found") from error
     loaded[id(function)] = function
     waits_of[id(function)] = ctypes.c_double.in_dll(loaded[module], "waited_s")
-    num_arrays = ctypes.c_int.in_dll(loaded[module], "num_arrays").value
-    gemm_arguments = (*GEMM_ARGUMENTS, *[pointer] * num_arrays)
+    has_count = hasattr(loaded[module], "num_arrays")
+    count = ctypes.c_int.in_dll(loaded[module], "num_arrays").value if has_count else 0
+    gemm_arguments = (*GEMM_ARGUMENTS, *[pointer] * count)
     arguments_of[id(function)] = OTHER_ARGUMENTS.get(name, gemm_arguments)
     return id(function)
 
