@@ -139,7 +139,10 @@ def test_a_planted_violation_is_found(module: str, source: str) -> None:
     ("module", "source"),
     [
         ("autogemm.cli.tune.command", "import click\nfrom autogemm.tuning import tune"),
-        ("autogemm.targets.cuda.worker.gpu", "import cupy\nfrom autogemm.targets import Target"),
+        (
+            "autogemm.targets.cuda.worker.gpu.gpu",
+            "import cupy\nfrom autogemm.targets import Target",
+        ),
         ("autogemm.model.kernel", "from autogemm.model.config import Config\nimport numpy"),
         ("autogemm.store", "from sqlalchemy.orm import Session"),
         ("autogemm.insight.report.page", "from jinja2 import Environment"),

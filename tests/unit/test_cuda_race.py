@@ -9,7 +9,7 @@ from autogemm.model.outcome import Telemetry
 from autogemm.targets.cuda.messages import RunRace
 from autogemm.targets.cuda.worker.race import Runner, interleaved
 
-BENCH: Any = SimpleNamespace(card=SimpleNamespace(telemetry=SimpleNamespace(read=Telemetry)))
+BENCH: Any = SimpleNamespace(gpu=SimpleNamespace(telemetry=SimpleNamespace(read=Telemetry)))
 
 
 class Steady:

@@ -17,9 +17,8 @@ from autogemm.model.outcome import Fill, Measurement, Provenance, Telemetry
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import RunFinals
 from autogemm.targets.cuda.worker.final_rounds import Finalist, interleaved
-from autogemm.targets.cuda.worker.rechecks import Rechecks
-from autogemm.targets.cuda.worker.telemetry import TelemetryReader, is_throttled
-from autogemm.targets.cuda.worker.timing import (
+from autogemm.targets.cuda.worker.gpu.telemetry import TelemetryReader, is_throttled
+from autogemm.targets.cuda.worker.gpu.timing import (
     COOLING_S,
     WARM_UP_US,
     Method,
@@ -27,6 +26,7 @@ from autogemm.targets.cuda.worker.timing import (
     Sampling,
     warm_up,
 )
+from autogemm.targets.cuda.worker.rechecks import Rechecks
 
 IDLE, POWER_LIMIT, HEAT = 0x1, 0x4, 0x40
 
@@ -234,7 +234,7 @@ def test_rounds_of_a_throttled_card_are_run_again(
     monkeypatch.setattr(autogemm.targets.cuda.worker.final_rounds.time, "sleep", pauses.append)
     card = SimpleNamespace(telemetry=reader(monkeypatch, *reasons))
     timers = [FakeTimer(*[start + i for i in range(10)]) for start in (100.0, 200.0)]
-    bench, request = SimpleNamespace(card=card), RunFinals((), rounds=5, seed=0)
+    bench, request = SimpleNamespace(gpu=card), RunFinals((), rounds=5, seed=0)
     finalists = [Finalist("one", None, "", None, 100.0) for _ in timers]  # type: ignore[arg-type]
     rechecks = Rechecks(bench, [], 5)  # type: ignore[arg-type]
     monkeypatch.setattr(Rechecks, "after_round", lambda self: None)

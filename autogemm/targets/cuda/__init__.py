@@ -6,7 +6,7 @@ card: it may hang, crash or have its context poisoned by a candidate, and is the
 
 from autogemm.targets.cuda.ceilings import ceilings_source
 from autogemm.targets.cuda.devices import attached_devices, why_no_device
-from autogemm.targets.cuda.probe import device_facts
+from autogemm.targets.cuda.facts import device_facts
 from autogemm.targets.cuda.target import CudaTarget
 from autogemm.targets.cuda.tensor_maps import RawMap, encode, room_for_map
 

@@ -37,7 +37,7 @@ def probed() -> ProbeResult:
     """Ask once per process."""
     if importlib.util.find_spec("cupy") is None:
         return ProbeResult((), INSTALL_CUPY)
-    command = [sys.executable, "-P", "-m", "autogemm.targets.cuda.probe"]
+    command = [sys.executable, "-P", "-m", "autogemm.targets.cuda.worker.probe"]
     try:
         done = subprocess.run(
             command,

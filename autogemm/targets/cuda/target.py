@@ -146,7 +146,7 @@ class CudaTarget:
         """Time candidates and libraries in turn, in random order, round after round.
 
         ``racers`` were right when measured one by one. ``libraries`` are names of
-        `autogemm.targets.cuda.libraries.names`; one that is not installed or wrong says so. Raises
+        `autogemm.targets.cuda.worker.libraries`; one that is not installed or wrong says so. Raises
         DeviceError when the race breaks off.
         """
         options = self._prepared().options

@@ -1,4 +1,4 @@
-"""The finals on a card: every contestant once a round, in a fresh random order."""
+"""The finals on a GPU: every contestant once a round, in a fresh random order."""
 
 import time
 from collections.abc import Sequence
@@ -12,11 +12,15 @@ from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import Disqualified, Finals, Provenance, Telemetry, Verification
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.messages import RunFinals, disqualified
-from autogemm.targets.cuda.worker.bench import Bench, Contestant
-from autogemm.targets.cuda.worker.launching import CandidateError
+from autogemm.targets.cuda.worker.gpu import (
+    COOLING_S,
+    CandidateError,
+    Stopwatch,
+    is_throttled,
+    summary,
+)
+from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
 from autogemm.targets.cuda.worker.rechecks import Rechecks
-from autogemm.targets.cuda.worker.telemetry import is_throttled, summary
-from autogemm.targets.cuda.worker.timing import COOLING_S, Stopwatch
 from autogemm.targets.finals import Contestant as Timed
 from autogemm.targets.finals import decide
 
@@ -54,23 +58,25 @@ class Finalist:
         )
 
 
-def run_finals(bench: Bench, request: RunFinals) -> Finals:
+def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
     """Time and verify all, round after round. Who is wrong at any time is disqualified.
 
     Raises DeviceError when nobody is left, or the baseline is wrong. A crash ends the worker: the
     parent then asks each candidate by itself.
     """
     with ExitStack() as loaded:
-        candidates, lost = right_candidates(bench, request.candidates, loaded)
-        finalists = [baseline_finalist(bench), *candidates]
+        candidates, lost = right_candidates(prepared, request.candidates, loaded)
+        finalists = [baseline_finalist(prepared), *candidates]
         shortest = min(finalists, key=lambda one: one.launch_us)
-        method = bench.stopwatch_about(shortest.runs, shortest.launch_us, FINALS_SAMPLE_US).method
-        stopwatches = bench.stopwatches([one.runs for one in finalists], method)
-        rechecks = Rechecks(bench, [one.runs for one in candidates], request.rounds)
-        readings, num_thrown = interleaved(bench, finalists, stopwatches, request, rechecks)
-        conclude(bench, finalists, rechecks)
+        method = prepared.stopwatch_about(
+            shortest.runs, shortest.launch_us, FINALS_SAMPLE_US
+        ).method
+        stopwatches = prepared.stopwatches([one.runs for one in finalists], method)
+        rechecks = Rechecks(prepared, [one.runs for one in candidates], request.rounds)
+        readings, num_thrown = interleaved(prepared, finalists, stopwatches, request, rechecks)
+        conclude(prepared, finalists, rechecks)
         used = stopwatches[0].method
-        measure_energy(bench, finalists, stopwatches, request)
+        measure_energy(prepared, finalists, stopwatches, request)
         # Graphs hold on to the kernels that are unloaded next.
         stopwatches.clear()
     baseline = finalists[0]
@@ -86,7 +92,7 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
         raise DeviceError(
             f"no finalist gives the right result any more, the last one: {lost[-1].reason}"
         )
-    objective = bench.options.objective
+    objective = prepared.options.objective
     entries, baseline_entry = decide(baseline.timed(), timed, request.seed, objective)
     return Finals(
         entries=entries,
@@ -102,14 +108,14 @@ def run_finals(bench: Bench, request: RunFinals) -> Finals:
     )
 
 
-def baseline_finalist(bench: Bench) -> Finalist:
+def baseline_finalist(prepared: PreparedProblem) -> Finalist:
     """cuBLAS takes part like everybody else."""
-    baseline = bench.baseline
-    return Finalist(baseline.name, None, "", baseline, bench.check(baseline).launch_us)
+    baseline = prepared.baseline
+    return Finalist(baseline.name, None, "", baseline, prepared.check(baseline).launch_us)
 
 
 def right_candidates(
-    bench: Bench, candidates: Sequence[Candidate], loaded: ExitStack
+    prepared: PreparedProblem, candidates: Sequence[Candidate], loaded: ExitStack
 ) -> tuple[list[Finalist], list[Disqualified]]:
     """Load and verify, ``loaded`` unloads them; and those that are out, with the reason.
 
@@ -118,9 +124,9 @@ def right_candidates(
     finalists, lost = [], []
     for candidate in candidates:
         try:
-            contestant = bench.contestant(candidate)
+            contestant = prepared.contestant(candidate)
             loaded.callback(contestant.unload)
-            checked = bench.check(contestant)
+            checked = prepared.check(contestant)
         except CandidateError as error:
             if error.poisoned:
                 raise
@@ -144,15 +150,15 @@ def right_candidates(
 
 
 def interleaved(
-    bench: Bench,
+    prepared: PreparedProblem,
     finalists: Sequence[Finalist],
     stopwatches: Sequence[Stopwatch],
     request: RunFinals,
     rechecks: Rechecks,
 ) -> tuple[list[Telemetry], int]:
-    """One sample of each per round; telemetry is read once a round, while the card works.
+    """One sample of each per round; telemetry is read once a round, while the GPU works.
 
-    A round in which the card was throttled is thrown away and run again, as many as were asked for
+    A round in which the GPU was throttled is thrown away and run again, as many as were asked for
     at most; the last value counts them.
     """
     readings: list[Telemetry] = []
@@ -160,7 +166,7 @@ def interleaved(
     generator = np.random.default_rng(request.seed)
 
     def read() -> None:
-        readings.append(bench.card.telemetry.read())
+        readings.append(prepared.gpu.telemetry.read())
 
     while len(readings) < request.rounds:
         for place, index in enumerate(generator.permutation(len(stopwatches))):
@@ -177,22 +183,22 @@ def interleaved(
     return readings, num_thrown
 
 
-def conclude(bench: Bench, finalists: Sequence[Finalist], rechecks: Rechecks) -> None:
+def conclude(prepared: PreparedProblem, finalists: Sequence[Finalist], rechecks: Rechecks) -> None:
     """What all checks say of each; the baseline, in front, was not checked between rounds."""
     for place, finalist in enumerate(finalists):
-        checked = bench.check(finalist.runs)
+        checked = prepared.check(finalist.runs)
         finalist.complaint = rechecks.complaints.get(place - 1) or checked.complaint
         finalist.verification = checked.verification
 
 
 def measure_energy(
-    bench: Bench,
+    prepared: PreparedProblem,
     finalists: Sequence[Finalist],
     stopwatches: Sequence[Stopwatch],
     request: RunFinals,
 ) -> None:
     """Rounds of their own, because a sample takes far longer than one of time does."""
-    if bench.energy is None:
+    if prepared.energy is None:
         return
     generator = np.random.default_rng(request.seed)
     for _ in range(min(ENERGY_ROUNDS, request.rounds)):
@@ -200,4 +206,4 @@ def measure_energy(
             finalist, stopwatch = finalists[index], stopwatches[index]
             if not finalist.complaint:
                 sample_us = finalist.samples_us[0] * stopwatch.method.launches
-                finalist.samples_mj.append(bench.energy.energy_mj(stopwatch, sample_us))
+                finalist.samples_mj.append(prepared.energy.energy_mj(stopwatch, sample_us))

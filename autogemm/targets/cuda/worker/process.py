@@ -1,4 +1,4 @@
-"""The process that owns the card: reads requests from a pipe, answers them, may die any time.
+"""The process that owns the GPU: reads requests from a pipe, answers them, may die any time.
 
 Run as ``python -m autogemm.targets.cuda.worker.process PIPE_FD BACKEND`` by
 :class:`autogemm.targets.cuda.target.CudaTarget`, and only by it.
@@ -35,7 +35,7 @@ class Backend(Protocol):
     """Does the work in the worker. An AutogemmError reaches the parent as it is."""
 
     def start(self, request: Start) -> Started:
-        """Take the card."""
+        """Take the GPU."""
 
     def prepare(self, request: Prepare) -> Prepared:
         """Get ready for a problem."""
@@ -50,7 +50,7 @@ class Backend(Protocol):
         """Time candidates and libraries interleaved."""
 
     def ceilings(self, request: RunCeilings) -> CeilingsDone:
-        """Measure what the card reaches at most."""
+        """Measure what the GPU reaches at most."""
 
 
 def main(pipe_fd: int, backend_path: str) -> None:

@@ -1,4 +1,4 @@
-"""A race on a card: everybody once a round, in a fresh random order, the slow in the first few."""
+"""A race on a GPU: everybody once a round, in a fresh random order, the slow in the first few."""
 
 import time
 from collections.abc import Sequence
@@ -11,12 +11,10 @@ from autogemm.model.dtypes import DType
 from autogemm.model.outcome import Status, Telemetry
 from autogemm.model.problem import Problem
 from autogemm.support.errors import AutogemmError
-from autogemm.targets.cuda.libraries.cublas import Cublas
-from autogemm.targets.cuda.libraries.names import LIBRARIES, NotHereError
 from autogemm.targets.cuda.messages import RunRace
-from autogemm.targets.cuda.worker.bench import Bench, Checked, Contestant
-from autogemm.targets.cuda.worker.telemetry import is_throttled, summary
-from autogemm.targets.cuda.worker.timing import COOLING_S, Stopwatch
+from autogemm.targets.cuda.worker.gpu import COOLING_S, Cublas, Stopwatch, is_throttled, summary
+from autogemm.targets.cuda.worker.libraries import LIBRARIES, NotHereError
+from autogemm.targets.cuda.worker.problem import Checked, Contestant, PreparedProblem
 from autogemm.targets.racing import Race, Raced, Racer, rounds_of
 
 # As in finals: a per cent decides.
@@ -30,7 +28,7 @@ class Runner:
     """One that takes part: how it runs and is timed, and its times so far."""
 
     name: str
-    bench: Bench
+    prepared: PreparedProblem
     runs: Contestant
     stopwatch: Stopwatch
     rounds: int
@@ -41,7 +39,7 @@ class Runner:
         """The result, with what its last check said."""
         outcome = Raced(
             name=self.name,
-            problem=self.bench.problem,
+            problem=self.prepared.problem,
             status=Status.OK,
             library=self.library,
             samples_us=tuple(self.samples_us),
@@ -59,36 +57,34 @@ class Runner:
 class Track:
     """The benches of one problem's size, one for each dtype that somebody multiplies in."""
 
-    def __init__(self, bench: Bench, cublas: Cublas) -> None:
+    def __init__(self, prepared: PreparedProblem, cublas: Cublas) -> None:
         self.cublas = cublas
-        self._benches = {bench.problem.dtype: bench}
+        self._prepared = {prepared.problem.dtype: prepared}
 
-    def bench(self, dtype: DType) -> Bench:
+    def prepared(self, dtype: DType) -> PreparedProblem:
         """Raises UsageError when another one does not fit."""
-        if dtype not in self._benches:
-            first = next(iter(self._benches.values()))
-            problem = replace(first.problem, dtype=dtype)
-            self._benches[dtype] = Bench(first.card, self.cublas, problem, first.options)
-        return self._benches[dtype]
+        if dtype not in self._prepared:
+            self._prepared[dtype] = next(iter(self._prepared.values())).in_dtype(dtype)
+        return self._prepared[dtype]
 
 
-def run_race(bench: Bench, cublas: Cublas, request: RunRace) -> Race:
+def run_race(prepared: PreparedProblem, cublas: Cublas, request: RunRace) -> Race:
     """Time all that are right, check them again, in the order of the request: ours, then others'.
 
     A crash ends the worker.
     """
-    track = Track(bench, cublas)
+    track = Track(prepared, cublas)
     out: dict[str, Raced] = {}
     with ExitStack() as loaded:
-        runners = [our_runner(bench, racer, request, loaded) for racer in request.racers]
+        runners = [our_runner(prepared, racer, request, loaded) for racer in request.racers]
         for name in request.libraries:
             try:
                 runners.append(library_runner(track, name, request))
             except Exception as error:  # other people's code: whatever it raises, the others go on
-                problem = replace(bench.problem, dtype=LIBRARIES[name].dtype)
+                problem = replace(prepared.problem, dtype=LIBRARIES[name].dtype)
                 out[name] = left_out(name, problem, error)
-        readings = interleaved(bench, runners, request)
-        out |= {one.name: one.raced(one.bench.check(one.runs)) for one in runners}
+        readings = interleaved(prepared, runners, request)
+        out |= {one.name: one.raced(one.prepared.check(one.runs)) for one in runners}
         # Graphs hold on to the kernels that are unloaded next.
         runners.clear()
     names = [*(racer.name for racer in request.racers), *request.libraries]
@@ -107,42 +103,46 @@ def left_out(name: str, problem: Problem, error: Exception) -> Raced:
     return Raced(name, problem, status, " ".join(reason.split())[:MAX_REASON])
 
 
-def our_runner(bench: Bench, racer: Racer, request: RunRace, loaded: ExitStack) -> Runner:
+def our_runner(
+    prepared: PreparedProblem, racer: Racer, request: RunRace, loaded: ExitStack
+) -> Runner:
     """A candidate that was verified before. Raises CandidateError when the context broke."""
-    contestant = bench.contestant(racer.candidate)
+    contestant = prepared.contestant(racer.candidate)
     loaded.callback(contestant.unload)
-    return runner_of(racer.name, bench, contestant, racer.launch_us, request)
+    return runner_of(racer.name, prepared, contestant, racer.launch_us, request)
 
 
 def library_runner(track: Track, name: str, request: RunRace) -> Runner:
     """A library, verified. Raises NotHereError where it is not installed, WrongError."""
     library = LIBRARIES[name]
-    bench = track.bench(library.dtype)
-    contestant, version = library.make(bench, track.cublas)
-    checked = bench.check(contestant)
+    prepared = track.prepared(library.dtype)
+    contestant, version = library.make(prepared, track.cublas)
+    checked = prepared.check(contestant)
     if checked.complaint:
         raise WrongError(checked.complaint)
     # The first launch may have loaded code: the second tells the time.
-    launch_us = bench.batch_us(contestant, 1)
-    runner = runner_of(name, bench, contestant, launch_us, request)
+    launch_us = prepared.batch_us(contestant, 1)
+    runner = runner_of(name, prepared, contestant, launch_us, request)
     runner.library = version
     return runner
 
 
 def runner_of(
-    name: str, bench: Bench, contestant: Contestant, launch_us: float, request: RunRace
+    name: str, prepared: PreparedProblem, contestant: Contestant, launch_us: float, request: RunRace
 ) -> Runner:
     """Ready to be timed by a method that fits it."""
-    stopwatch = bench.stopwatch_about(contestant, launch_us, RACE_SAMPLE_US)
+    stopwatch = prepared.stopwatch_about(contestant, launch_us, RACE_SAMPLE_US)
     sample_us = max(launch_us * stopwatch.method.launches, launch_us)
-    return Runner(name, bench, contestant, stopwatch, rounds_of(sample_us, request.rounds))
+    return Runner(name, prepared, contestant, stopwatch, rounds_of(sample_us, request.rounds))
 
 
-def interleaved(bench: Bench, runners: Sequence[Runner], request: RunRace) -> list[Telemetry]:
+def interleaved(
+    prepared: PreparedProblem, runners: Sequence[Runner], request: RunRace
+) -> list[Telemetry]:
     """One sample a round of each that still takes part; telemetry is read once a round.
 
     It ends with the rounds of the one that takes part in most: all may be too slow for as many as
-    were asked for. A round in which the card was throttled is run again, as often as there are
+    were asked for. A round in which the GPU was throttled is run again, as often as there are
     rounds at most.
     """
     readings: list[Telemetry] = []
@@ -150,7 +150,7 @@ def interleaved(bench: Bench, runners: Sequence[Runner], request: RunRace) -> li
     generator = np.random.default_rng(request.seed)
 
     def read() -> None:
-        readings.append(bench.card.telemetry.read())
+        readings.append(prepared.gpu.telemetry.read())
 
     while running := [one for one in runners if len(readings) < one.rounds]:
         for place, index in enumerate(generator.permutation(len(running))):

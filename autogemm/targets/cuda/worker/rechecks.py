@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from autogemm.targets.cuda.worker.bench import Bench, Contestant
+from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
 
 # A kernel that is wrong once in ten launches passes so many with probability 0.9^44 < 1 %.
 MIN_CHECKS = 44
@@ -19,8 +19,10 @@ class Rechecks:
     of the one before it. ``complaints`` has, by the contestant's place, what was wrong first.
     """
 
-    def __init__(self, bench: Bench, contestants: Sequence[Contestant], rounds: int) -> None:
-        self._bench = bench
+    def __init__(
+        self, prepared: PreparedProblem, contestants: Sequence[Contestant], rounds: int
+    ) -> None:
+        self._prepared_problem = prepared
         self._contestants = contestants
         per_round = math.ceil((MIN_CHECKS - CHECKS_IN_A_ROW) / rounds)
         # Of each contestant, once all rounds are over.
@@ -39,10 +41,10 @@ class Rechecks:
             for place, contestant in enumerate(self._contestants):
                 if place not in self.complaints:
                     self._check(place, contestant)
-        self._bench.result.reset(self._bench.timed[0])
+        self._prepared_problem.result.reset(self._prepared_problem.timed[0])
 
     def _check(self, place: int, contestant: Contestant) -> None:
-        complaint = self._bench.complaint_once(contestant, integers=self._done % 2 == 1)
+        complaint = self._prepared_problem.complaint_once(contestant, integers=self._done % 2 == 1)
         if complaint:
             self.complaints[place] = (
                 f"wrong in check {self._done} of {self.num_checks} in the finals: {complaint}"

@@ -11,17 +11,19 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.libraries.cublas import Cublas, Gemm
-from autogemm.targets.cuda.libraries.cublas_lt import ANY_REDUCTION, FP32_REDUCTION, CublasLt
-from autogemm.targets.cuda.worker.inputs import InputSet
-from autogemm.targets.cuda.worker.timing import Stopwatch, warm_up
-
-if TYPE_CHECKING:
-    from autogemm.targets.cuda.worker.bench import Bench
+from autogemm.targets.cuda.worker.gpu import (
+    ANY_REDUCTION,
+    FP32_REDUCTION,
+    Cublas,
+    CublasLt,
+    Gemm,
+    Stopwatch,
+    warm_up,
+)
+from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
 
 MOST_PROPOSALS = 8
 ROUNDS = 5
@@ -62,21 +64,21 @@ class Baseline:
         )
 
 
-def fastest_baseline(bench: "Bench", cublas: Cublas) -> Baseline:
+def fastest_baseline(prepared: PreparedProblem, cublas: Cublas) -> Baseline:
     """The fastest of cuBLAS's calls that are right. Raises DeviceError when none is."""
-    problem = bench.problem
+    problem = prepared.problem
     dtype = problem.dtype
     if dtype.has_fp32_products:
         call = partial(cublas.gemm, dtype=dtype)
-        return Baseline("cuBLAS SGEMM", call, problem, bench.result.address)
-    lt = CublasLt(bench.card)
+        return Baseline("cuBLAS SGEMM", call, problem, prepared.result.address)
+    lt = CublasLt(prepared.gpu)
     calls: Calls = {"cuBLAS GemmEx": partial(cublas.gemm, dtype=dtype)}
     calls |= _proposals(lt, problem, ANY_REDUCTION, "")
     wrong: list[str] = []
-    found = _fastest_right(bench, calls, wrong)
+    found = _fastest_right(prepared, calls, wrong)
     if found is None:
         calls = _proposals(lt, problem, FP32_REDUCTION, " (FP32 reduction)")
-        found = _fastest_right(bench, calls, wrong)
+        found = _fastest_right(prepared, calls, wrong)
     if found is None:
         raise DeviceError(f"cuBLAS gives a wrong result here: {wrong[0]}")
     return found
@@ -91,43 +93,44 @@ def _proposals(lt: CublasLt, problem: Problem, reduction: int, remark: str) -> C
     }
 
 
-def _fastest_right(bench: "Bench", calls: Calls, wrong: list[str]) -> Baseline | None:
+def _fastest_right(prepared: PreparedProblem, calls: Calls, wrong: list[str]) -> Baseline | None:
     """The fastest that is right; complaints about the others are added to ``wrong``."""
 
     def is_right(baseline: Baseline) -> bool:
-        complaint = _complaint(bench, baseline)
+        complaint = _complaint(prepared, baseline)
         if complaint:
             wrong.append(complaint)
         return not complaint
 
     named = (
-        Baseline(name, call, bench.problem, bench.result.address) for name, call in calls.items()
+        Baseline(name, call, prepared.problem, prepared.result.address)
+        for name, call in calls.items()
     )
     right = [one for one in named if is_right(one)]
     # Who adds up in an order that changes may be right once and wrong then.
     while right:
-        fastest = _fastest(bench, right)
+        fastest = _fastest(prepared, right)
         if is_right(fastest):
             return fastest
         right.remove(fastest)
     return None
 
 
-def _complaint(bench: "Bench", baseline: Baseline) -> str:
+def _complaint(prepared: PreparedProblem, baseline: Baseline) -> str:
     """What is wrong with its result; a call that fails is wrong, too."""
     try:
-        return bench.check(baseline).complaint
+        return prepared.check(baseline).complaint
     except DeviceError as error:
         return str(error)
 
 
-def _fastest(bench: "Bench", baselines: list[Baseline]) -> Baseline:
-    """Timed in turn, a few rounds; those that are near the fastest many more, so that the card is
+def _fastest(prepared: PreparedProblem, baselines: list[Baseline]) -> Baseline:
+    """Timed in turn, a few rounds; those that are near the fastest many more, so that the GPU is
     as warm as in finals: there one may be 3 % faster that was as fast as another before.
     """
-    launch_us = warm_up(lambda launches: bench.batch_us(baselines[0], launches))
-    method = bench.stopwatch_about(baselines[0], launch_us).method
-    stopwatches = bench.stopwatches(baselines, method)
+    launch_us = warm_up(lambda launches: prepared.batch_us(baselines[0], launches))
+    method = prepared.stopwatch_about(baselines[0], launch_us).method
+    stopwatches = prepared.stopwatches(baselines, method)
     medians = _medians(stopwatches, ROUNDS)
     near = [i for i, median in enumerate(medians) if median <= NEAR * min(medians)]
     if len(near) == 1:

@@ -1,4 +1,4 @@
-"""CUTLASS's SIMT SGEMM, compiled once for this card by nvcc from the headers of its wheel."""
+"""CUTLASS's SIMT SGEMM, compiled once for this GPU by nvcc from the headers of its wheel."""
 
 import ctypes
 import hashlib
@@ -13,10 +13,9 @@ from autogemm.model.problem import Layout
 from autogemm.support.errors import DeviceError
 from autogemm.support.files import write_atomically
 from autogemm.support.resources import cache_folder
-from autogemm.targets.cuda.libraries.names import NotHereError
-from autogemm.targets.cuda.tools.toolkit import find_program, program_version
-from autogemm.targets.cuda.worker.bench import Bench
-from autogemm.targets.cuda.worker.inputs import InputSet
+from autogemm.targets.cuda.tools import find_program, program_version
+from autogemm.targets.cuda.worker.libraries.names import NotHereError
+from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
 
 SOURCE = "cutlass_gemm.cu"
 BUILD_DEADLINE_S = 300.0
@@ -28,13 +27,13 @@ VERSION_PARTS = ("MAJOR", "MINOR", "PATCH")
 class CutlassContestant:
     """One tile shape of the library."""
 
-    def __init__(self, bench: Bench, library: ctypes.CDLL, tile: int) -> None:
-        self._bench, self._library, self._tile = bench, library, tile
-        self._stream = ctypes.c_void_p(bench.card.stream.ptr)
+    def __init__(self, prepared: PreparedProblem, library: ctypes.CDLL, tile: int) -> None:
+        self._prepared_problem, self._library, self._tile = prepared, library, tile
+        self._stream = ctypes.c_void_p(prepared.gpu.stream.ptr)
 
     def queue(self, inputs: InputSet) -> None:
         """Put one GEMM on the stream. Raises DeviceError when CUTLASS refuses it."""
-        problem = self._bench.problem
+        problem = self._prepared_problem.problem
         status = self._library.autogemm_gemm(
             ctypes.c_int(self._tile),
             *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
@@ -42,7 +41,7 @@ class CutlassContestant:
             *(ctypes.c_void_p(inputs.a.address), ctypes.c_int(problem.lda)),
             *(ctypes.c_void_p(inputs.b.address), ctypes.c_int(problem.ldb)),
             ctypes.c_float(inputs.beta),
-            ctypes.c_void_p(inputs.own_c or self._bench.result.address),
+            ctypes.c_void_p(inputs.own_c or self._prepared_problem.result.address),
             ctypes.c_int(problem.ldc),
             self._stream,
         )
@@ -50,18 +49,18 @@ class CutlassContestant:
             raise DeviceError(f"CUTLASS gave status {status}")
 
 
-def fastest_cutlass(bench: Bench) -> tuple[CutlassContestant, str]:
+def fastest_cutlass(prepared: PreparedProblem) -> tuple[CutlassContestant, str]:
     """The contestant with the fastest tile, and what it is. Raises NotHereError, DeviceError."""
-    if bench.problem.layout is not Layout.NN:
+    if prepared.problem.layout is not Layout.NN:
         raise NotHereError("CUTLASS is built for layout nn only")
     include = cutlass_headers()
-    library = ctypes.CDLL(str(built(include, bench.card.device.arch)))
+    library = ctypes.CDLL(str(built(include, prepared.gpu.device.arch)))
     library.autogemm_tile_name.restype = ctypes.c_char_p
     timed = []
     for tile in range(library.autogemm_num_tiles()):
-        contestant = CutlassContestant(bench, library, tile)
-        bench.batch_us(contestant, 1)  # loads the code
-        timed.append((bench.batch_us(contestant, TRIALS), tile, contestant))
+        contestant = CutlassContestant(prepared, library, tile)
+        prepared.batch_us(contestant, 1)  # loads the code
+        timed.append((prepared.batch_us(contestant, TRIALS), tile, contestant))
     _, tile, contestant = min(timed, key=lambda one: one[:2])
     name = library.autogemm_tile_name(tile).decode()
     return contestant, f"CUTLASS {cutlass_version(include)}, tile {name}"
@@ -89,7 +88,7 @@ def built(include: Path, arch: int) -> Path:
 
     Raises NotHereError without nvcc, DeviceError when it fails.
     """
-    source = files("autogemm.targets.cuda").joinpath(SOURCE).read_bytes()
+    source = files("autogemm.targets.cuda.worker.libraries").joinpath(SOURCE).read_bytes()
     nvcc = find_program("nvcc")
     if nvcc is None:
         raise NotHereError("CUTLASS needs nvcc: install the CUDA toolkit")

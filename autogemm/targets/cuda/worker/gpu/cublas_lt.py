@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.libraries.cublas import (
+from autogemm.targets.cuda.worker.gpu.cublas import (
     COMPUTE_TYPES,
     CUDA_TYPES,
     OP_N,
@@ -15,7 +15,7 @@ from autogemm.targets.cuda.libraries.cublas import (
     Gemm,
     loaded_library,
 )
-from autogemm.targets.cuda.worker.gpu import Card
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 
 CUDA_R_32F = 0
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
@@ -38,12 +38,12 @@ class HeuristicResult(ctypes.Structure):
 
 
 class CublasLt:
-    """One handle on the card's stream. Raises DeviceError when a call fails."""
+    """One handle on the GPU's stream. Raises DeviceError when a call fails."""
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, gpu: Gpu) -> None:
         self._library = lt_library()
-        self._stream = ctypes.c_void_p(card.stream.ptr)
-        self._workspace = card.allocate(WORKSPACE_BYTES)
+        self._stream = ctypes.c_void_p(gpu.stream.ptr)
+        self._workspace = gpu.allocate(WORKSPACE_BYTES)
         self._handle = ctypes.c_void_p()
         self._call("cublasLtCreate", ctypes.byref(self._handle))
         weakref.finalize(self, self._library.cublasLtDestroy, self._handle)

@@ -1,5 +1,5 @@
 // CUTLASS's SIMT SGEMM in a few tile shapes, behind one function for ctypes. Row-major, packed or
-// not, no transposition. Built by autogemm.targets.cuda.libraries.with_cutlass.
+// not, no transposition. Built by autogemm.targets.cuda.worker.libraries.with_cutlass.
 
 #include <cuda_runtime.h>
 #include <cutlass/cutlass.h>

@@ -4,12 +4,11 @@ from typing import Any
 
 import torch
 
-from autogemm.targets.cuda.worker.bench import Bench
-from autogemm.targets.cuda.worker.inputs import InputSet
+from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
 
 
 class _Memory:
-    """A matrix of floats on the card, as libraries exchange them."""
+    """A matrix of floats on the GPU, as libraries exchange them."""
 
     def __init__(self, address: int, shape: tuple[int, int], ld: int) -> None:
         self.__cuda_array_interface__ = {
@@ -22,12 +21,12 @@ class _Memory:
         }
 
 
-def tensors(bench: Bench, inputs: InputSet) -> tuple[Any, Any, Any]:
+def tensors(prepared: PreparedProblem, inputs: InputSet) -> tuple[Any, Any, Any]:
     """op(A), op(B) and C as tensors over the same memory."""
-    problem = bench.problem
+    problem = prepared.problem
     a = torch.as_tensor(_Memory(inputs.a.address, problem.a_shape, problem.lda), device="cuda")
     b = torch.as_tensor(_Memory(inputs.b.address, problem.b_shape, problem.ldb), device="cuda")
-    c_address = inputs.own_c or bench.result.address
+    c_address = inputs.own_c or prepared.result.address
     c = torch.as_tensor(_Memory(c_address, (problem.m, problem.n), problem.ldc), device="cuda")
     return (a.T if problem.layout.trans_a else a), (b.T if problem.layout.trans_b else b), c
 
@@ -35,12 +34,10 @@ def tensors(bench: Bench, inputs: InputSet) -> tuple[Any, Any, Any]:
 class TorchContestant:
     """``torch.addmm`` in FP32, TF32 off."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, prepared: PreparedProblem) -> None:
         torch.backends.cuda.matmul.allow_tf32 = False
-        self._stream = torch.cuda.ExternalStream(bench.card.stream.ptr)
-        self._tensors = {
-            inputs: tensors(bench, inputs) for inputs in (bench.integers, bench.reals, *bench.timed)
-        }
+        self._stream = torch.cuda.ExternalStream(prepared.gpu.stream.ptr)
+        self._tensors = {inputs: tensors(prepared, inputs) for inputs in prepared.input_sets}
 
     def queue(self, inputs: InputSet) -> None:
         """Put one GEMM on the stream."""

@@ -1,9 +1,9 @@
-"""Checks a result on the card, element by element, before any time is believed.
+"""Checks a result on the GPU, element by element, before any time is believed.
 
 Two checks catch different faults. On integer inputs every right kernel gives exactly the
 reference, so one dropped or doubled product is seen. On real inputs |C - reference| must stay
 within a bound on the rounding error of float32 arithmetic, which lower precision does not meet
-(`autogemm.targets.cuda.worker.reference` has it, with its sources).
+(`autogemm.targets.cuda.worker.problem.reference` has it, with its sources).
 """
 
 import math
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from autogemm.model.outcome import Verification
 from autogemm.model.problem import Problem
-from autogemm.targets.cuda.worker.gpu import Card, pointer
-from autogemm.targets.cuda.worker.inputs import (
+from autogemm.targets.cuda.worker.gpu import Gpu, pointer
+from autogemm.targets.cuda.worker.problem.inputs import (
     ALIGNMENT_BYTES,
     CANARY_BITS,
     ELEMENT_NUMBERS,
@@ -25,7 +25,7 @@ from autogemm.targets.cuda.worker.inputs import (
     aligned_address,
     num_elements,
 )
-from autogemm.targets.cuda.worker.reference import Reference
+from autogemm.targets.cuda.worker.problem.reference import Reference
 
 # Layout of what check_result() in verify.cu writes per block.
 CHECK_FIELDS = 10
@@ -69,22 +69,22 @@ class CheckResult:
 
 
 class Result:
-    """C on the card, with canaries between its rows and around it."""
+    """C on the GPU, with canaries between its rows and around it."""
 
-    def __init__(self, card: Card, problem: Problem) -> None:
-        self._card = card
+    def __init__(self, gpu: Gpu, problem: Problem) -> None:
+        self._gpu = gpu
         self._shape = (problem.m, problem.n)
         self._ldc = problem.ldc
         self._element = problem.dtype.c
         self._total = num_elements(problem.m, problem.n, problem.ldc) + 2 * GUARD
         num_bytes = self._element.size_bytes * self._total
-        self._buffer = card.allocate(num_bytes + ALIGNMENT_BYTES)
-        self._fields = card.allocate(8 * CHECK_FIELDS * CHECK_BLOCKS)
+        self._buffer = gpu.allocate(num_bytes + ALIGNMENT_BYTES)
+        self._fields = gpu.allocate(8 * CHECK_FIELDS * CHECK_BLOCKS)
         self.address = aligned_address(int(self._buffer.ptr), self._element)
 
     def reset(self, inputs: InputSet) -> None:
         """C as it is before a launch: the inputs' C, or NaN where a kernel must not read it."""
-        self._card.run_helper(
+        self._gpu.run_helper(
             "reset_result",
             self._total,
             self._begin,
@@ -96,8 +96,8 @@ class Result:
         )
 
     def check(self, reference: Reference) -> CheckResult:
-        """Compare every element, and every canary. Waits for the card."""
-        self._card.run_helper_blocks(
+        """Compare every element, and every canary. Waits for the GPU."""
+        self._gpu.run_helper_blocks(
             "check_result",
             CHECK_BLOCKS,
             self._begin,
@@ -110,7 +110,7 @@ class Result:
             pointer(self._fields.ptr),
         )
         fields = np.zeros((CHECK_BLOCKS, CHECK_FIELDS))
-        self._card.read(self._fields.ptr, fields)
+        self._gpu.read(self._fields.ptr, fields)
         return summarised(fields, self._shape)
 
     @property

@@ -1,12 +1,13 @@
-"""One prepared problem on a card: inputs, references, baseline, and contestants to run on them."""
+"""One problem prepared on a GPU: inputs, references, baseline, and contestants to run on them."""
 
 import functools
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from autogemm.model.dtypes import DType
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import (
     CacheState,
@@ -20,29 +21,26 @@ from autogemm.model.outcome import (
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda.libraries.baselines import Baseline, fastest_baseline
-from autogemm.targets.cuda.libraries.cublas import Cublas
-from autogemm.targets.cuda.worker.energy import EnergyMeter
-from autogemm.targets.cuda.worker.gpu import Card
-from autogemm.targets.cuda.worker.inputs import InputSet, num_rotated, require_memory
-from autogemm.targets.cuda.worker.launching import (
-    Arguments,
-    CandidateError,
-    LoadedKernel,
-    Places,
-    gemm_arguments,
-)
-from autogemm.targets.cuda.worker.reference import Reference
-from autogemm.targets.cuda.worker.timing import (
+from autogemm.targets.cuda.worker.gpu import (
     SAMPLE_US,
     SHORT_LAUNCH_US,
+    Arguments,
+    CandidateError,
+    Cublas,
+    EnergyMeter,
+    Gpu,
+    LoadedKernel,
     Method,
+    Places,
     Sampled,
     Stopwatch,
+    gemm_arguments,
     method_for,
     warm_up,
 )
-from autogemm.targets.cuda.worker.verification import CheckResult, Result
+from autogemm.targets.cuda.worker.problem.inputs import InputSet, num_rotated, require_memory
+from autogemm.targets.cuda.worker.problem.reference import Reference
+from autogemm.targets.cuda.worker.problem.verification import CheckResult, Result
 
 BASELINE_SAMPLES = 5
 UNSURE_LAUNCH_US = 1000.0
@@ -53,6 +51,14 @@ class Contestant(Protocol):
 
     def queue(self, inputs: InputSet) -> None:
         """Put one GEMM on the stream."""
+
+
+class Baseline(Contestant, Protocol):
+    """The contestant that all others are compared with."""
+
+    @property
+    def name(self) -> str:
+        """The library and which of its calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,32 +73,53 @@ class Checked:
     launch_us: float
 
 
-class Bench:
-    """Buffers of one problem. Raises UsageError when they do not fit, DeviceError otherwise."""
+FindBaseline = Callable[["PreparedProblem", Cublas], Baseline]
 
-    def __init__(
-        self, card: Card, cublas: Cublas, problem: Problem, options: MeasureOptions
+
+class PreparedProblem:
+    """Buffers of one problem. Raises UsageError when they do not fit, DeviceError otherwise.
+
+    ``find_baseline`` is asked once, when the baseline is needed.
+    """
+
+    def __init__(  # the GPU, its library, what to prepare on it and how
+        self,
+        gpu: Gpu,
+        cublas: Cublas,
+        problem: Problem,
+        options: MeasureOptions,
+        find_baseline: FindBaseline,
     ) -> None:
-        num_sets = num_rotated(problem, options.l2, card.device.l2_bytes)
+        num_sets = num_rotated(problem, options.l2, gpu.device.l2_bytes)
         is_verified_on = num_sets == 1 and options.fill in (Fill.INTEGERS, Fill.UNIFORM)
-        require_memory(problem, card.free_bytes(), 0 if is_verified_on else num_sets)
-        self.card, self.problem, self.options = card, problem, options
+        require_memory(problem, gpu.free_bytes(), 0 if is_verified_on else num_sets)
+        self.gpu, self.problem, self.options = gpu, problem, options
         seeds = (2 * options.seed, 2 * options.seed + 1)
-        self.integers = InputSet(card, problem, seeds[0], Fill.INTEGERS)
-        self.reals = InputSet(card, problem, seeds[1], Fill.UNIFORM)
+        self.integers = InputSet(gpu, problem, seeds[0], Fill.INTEGERS)
+        self.reals = InputSet(gpu, problem, seeds[1], Fill.UNIFORM)
         self.timed = self._timed_sets(num_sets, seeds[1])
-        self.exact = Reference(card, cublas, problem, self.integers)
-        self.close = Reference(card, cublas, problem, self.reals)
-        self.result = Result(card, problem)
+        self.exact = Reference(gpu, cublas, problem, self.integers)
+        self.close = Reference(gpu, cublas, problem, self.reals)
+        self.result = Result(gpu, problem)
         self.flush = self._flusher() if options.l2 is CacheState.COLD else None
         needs_energy = options.objective is not Objective.TIME
-        self.energy = EnergyMeter(card.telemetry.energy_mj) if needs_energy else None
-        self._cublas = cublas
+        self.energy = EnergyMeter(gpu.telemetry.energy_mj) if needs_energy else None
+        self._cublas, self._find_baseline = cublas, find_baseline
 
     @functools.cached_property
     def baseline(self) -> Baseline:
-        """What candidates are compared with. Raises DeviceError when cuBLAS is wrong here."""
-        return fastest_baseline(self, self._cublas)
+        """The contestant to compare candidates with. Raises DeviceError when it is wrong here."""
+        return self._find_baseline(self, self._cublas)
+
+    def in_dtype(self, dtype: DType) -> "PreparedProblem":
+        """The same sizes in another dtype. Raises UsageError when they do not fit beside these."""
+        problem = replace(self.problem, dtype=dtype)
+        return PreparedProblem(self.gpu, self._cublas, problem, self.options, self._find_baseline)
+
+    @property
+    def input_sets(self) -> tuple[InputSet, ...]:
+        """All sets of inputs that a contestant may be run on."""
+        return (self.integers, self.reals, *self.timed)
 
     def contestant(self, candidate: Candidate) -> "KernelContestant":
         """The candidate, loaded. Raises CandidateError."""
@@ -135,7 +162,7 @@ class Bench:
         """
         try:
             return [self._stopwatch(contestant, method) for contestant in contestants]
-        except (DeviceError, *self.card.cuda_errors):
+        except (DeviceError, *self.gpu.cuda_errors):
             if method.name != "graph":
                 raise
             plain = Method("events", method.launches)
@@ -178,7 +205,7 @@ class Bench:
 
     @functools.cached_property
     def baseline_stopwatch(self) -> Stopwatch:
-        """Made on a card that the baseline has warmed up. Kept, so that following the baseline's
+        """Made on a GPU that the baseline has warmed up. Kept, so that following the baseline's
         drift costs only the launches.
         """
         launch_us = warm_up(lambda launches: self.batch_us(self.baseline, launches))
@@ -190,55 +217,54 @@ class Bench:
 
     def batch_us(self, contestant: Contestant, launches: int) -> float:
         """Microseconds of so many launches, one behind the other."""
-        begin = self.card.event()
+        begin = self.gpu.event()
         for _ in range(launches):
             contestant.queue(self.reals)
-        return self.card.microseconds(begin, self.card.event())
+        return self.gpu.microseconds(begin, self.gpu.event())
 
     def _run_checked(
         self, contestant: Contestant, inputs: InputSet, reference: Reference
     ) -> tuple[CheckResult, float]:
         self.result.reset(inputs)
-        begin = self.card.event()
+        begin = self.gpu.event()
         contestant.queue(inputs)
-        end = self.card.event()
-        launch_us = self.card.microseconds(begin, end)
+        end = self.gpu.event()
+        launch_us = self.gpu.microseconds(begin, end)
         return self.result.check(reference), launch_us
 
     def _stopwatch(self, contestant: Contestant, method: Method) -> Stopwatch:
         # Timing starts from the C of the inputs, whatever a check left there.
         self.result.reset(self.timed[0])
         turns = itertools.cycle(self.timed)
-        return Stopwatch(self.card, lambda: contestant.queue(next(turns)), method, self.flush)
+        return Stopwatch(self.gpu, lambda: contestant.queue(next(turns)), method, self.flush)
 
     def _timed_sets(self, num_sets: int, seed: int) -> tuple[InputSet, ...]:
         """The inputs that kernels are timed on, in turn. C is one of them unless beta = 0."""
         fill, problem = self.options.fill, self.problem
         if num_sets == 1:
             known = (one for one in (self.reals, self.integers) if one.fill is fill)
-            return (next(known, None) or InputSet(self.card, problem, seed, fill),)
-        sets = tuple(InputSet(self.card, problem, seed, fill) for _ in range(num_sets))
+            return (next(known, None) or InputSet(self.gpu, problem, seed, fill),)
+        sets = tuple(InputSet(self.gpu, problem, seed, fill) for _ in range(num_sets))
         for one in sets if problem.beta != 0 else ():
             one.give_own_c(problem)
         return sets
 
     def _flusher(self) -> Callable[[], None]:
-        card, num_bytes = self.card, 2 * self.card.device.l2_bytes
-        scratch = card.allocate(num_bytes)
-        return lambda: card.runtime.memsetAsync(scratch.ptr, 0, num_bytes, card.stream.ptr)
+        gpu, num_bytes = self.gpu, 2 * self.gpu.device.l2_bytes
+        scratch = gpu.allocate(num_bytes)
+        return lambda: gpu.runtime.memsetAsync(scratch.ptr, 0, num_bytes, gpu.stream.ptr)
 
 
 class KernelContestant:
     """A candidate with its arguments and workspace. Raises CandidateError."""
 
-    def __init__(self, bench: Bench, candidate: Candidate) -> None:
+    def __init__(self, prepared: PreparedProblem, candidate: Candidate) -> None:
         self.candidate = candidate
-        self._card = bench.card
+        self._gpu = prepared.gpu
         self._workspace = self._zeroed(candidate.plan.workspace_bytes)
-        self._kernel = LoadedKernel(bench.card, candidate)
+        self._kernel = LoadedKernel(prepared.gpu, candidate)
         self._arguments = {
-            inputs: self._arguments_for(bench, inputs)
-            for inputs in (bench.integers, bench.reals, *bench.timed)
+            inputs: self._arguments_for(prepared, inputs) for inputs in prepared.input_sets
         }
 
     def queue(self, inputs: InputSet) -> None:
@@ -254,19 +280,19 @@ class KernelContestant:
         if not num_bytes:
             return None
         try:
-            workspace = self._card.allocate(num_bytes)
+            workspace = self._gpu.allocate(num_bytes)
         except DeviceError as error:
             reason = f"no room for a workspace of {num_bytes} bytes: {error}"
             raise CandidateError(Status.LAUNCH_FAILED, reason) from error
-        self._card.runtime.memsetAsync(workspace.ptr, 0, num_bytes, self._card.stream.ptr)
+        self._gpu.runtime.memsetAsync(workspace.ptr, 0, num_bytes, self._gpu.stream.ptr)
         return workspace
 
-    def _arguments_for(self, bench: Bench, inputs: InputSet) -> Arguments:
+    def _arguments_for(self, prepared: PreparedProblem, inputs: InputSet) -> Arguments:
         places = Places(
             A=inputs.a.address,
             B=inputs.b.address,
-            C=inputs.own_c or bench.result.address,
+            C=inputs.own_c or prepared.result.address,
             workspace=self._workspace.ptr if self._workspace is not None else 0,
         )
         factors = (inputs.alpha, inputs.beta)
-        return gemm_arguments(self.candidate.plan, bench.problem, factors, places)
+        return gemm_arguments(self.candidate.plan, prepared.problem, factors, places)

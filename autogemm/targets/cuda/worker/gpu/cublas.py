@@ -12,11 +12,11 @@ from pathlib import Path
 
 from autogemm.model.dtypes import DType, Element
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.worker.gpu import Card
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 
 OP_N, OP_T = 0, 1
 DEFAULT_MATH = 0
-# What cuBLAS recommends for Hopper and Blackwell; more than enough for older cards.
+# What cuBLAS recommends for Hopper and Blackwell; more than enough for older GPUs.
 WORKSPACE_BYTES = 32 * 2**20
 
 # cudaDataType_t and cublasComputeType_t, by the element type of A and B.
@@ -53,17 +53,17 @@ def forget_overrides() -> None:
 
 
 class Cublas:
-    """One handle on the card's stream. FP32 means FP32: no TF32, no emulation.
+    """One handle on the GPU's stream. FP32 means FP32: no TF32, no emulation.
 
     Raises DeviceError when cuBLAS is missing or a call fails.
     """
 
-    def __init__(self, card: Card) -> None:
+    def __init__(self, gpu: Gpu) -> None:
         self._library = load_library()
-        self._workspace = card.allocate(WORKSPACE_BYTES)
+        self._workspace = gpu.allocate(WORKSPACE_BYTES)
         self._handle = ctypes.c_void_p()
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
-        self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(card.stream.ptr))
+        self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(gpu.stream.ptr))
         self._call("cublasSetMathMode", self._handle, ctypes.c_int(DEFAULT_MATH))
         self._call(
             "cublasSetWorkspace_v2",

@@ -1,4 +1,4 @@
-"""What C must be on the card: exact for integers, float64 with a bound on the error for reals.
+"""What C must be on the GPU: exact for integers, float64 with a bound on the error for reals.
 
 The bound follows from probabilistic rounding error analysis (Higham and Mary, SIAM J. Sci.
 Comput. 41(5), 2019, A2815; for random data 42(5), 2020, A3427). With independent mean-zero
@@ -33,9 +33,8 @@ import numpy as np
 
 from autogemm.model.dtypes import Element
 from autogemm.model.problem import Problem
-from autogemm.targets.cuda.libraries.cublas import Cublas, Gemm
-from autogemm.targets.cuda.worker.gpu import Card, pointer
-from autogemm.targets.cuda.worker.inputs import ELEMENT_NUMBERS, TILE, InputSet, Matrix
+from autogemm.targets.cuda.worker.gpu import Cublas, Gemm, Gpu, pointer
+from autogemm.targets.cuda.worker.problem.inputs import ELEMENT_NUMBERS, TILE, InputSet, Matrix
 
 # Chance that rounding alone breaks the bound anywhere, per problem.
 FAILURE_PROBABILITY = 1e-6
@@ -61,13 +60,13 @@ class Tile:
 class Reference:
     """What C must be for one set of inputs: exact, or float64 with a bound."""
 
-    def __init__(self, card: Card, cublas: Cublas, problem: Problem, inputs: InputSet) -> None:
-        self._card, self._cublas = card, cublas
+    def __init__(self, gpu: Gpu, cublas: Cublas, problem: Problem, inputs: InputSet) -> None:
+        self._gpu, self._cublas = gpu, cublas
         self._problem, self._inputs = problem, inputs
         elements = problem.m * problem.n
-        self._exact = card.allocate(4 * elements) if inputs.integers else None
-        self._real = None if inputs.integers else card.allocate(8 * elements)
-        self._bound = None if inputs.integers else card.allocate(4 * elements)
+        self._exact = gpu.allocate(4 * elements) if inputs.integers else None
+        self._real = None if inputs.integers else gpu.allocate(8 * elements)
+        self._bound = None if inputs.integers else gpu.allocate(4 * elements)
         self._compute()
 
     @property
@@ -89,10 +88,10 @@ class Reference:
         problem = self._problem
         tile_m, tile_n = min(TILE, problem.m), min(TILE, problem.n)
         tile_k = min(TILE, problem.k)
-        a_tile = self._card.allocate(8 * tile_m * tile_k)
-        b_tile = self._card.allocate(8 * tile_k * tile_n)
-        product = self._card.allocate(8 * tile_m * tile_n)
-        squares = self._card.allocate(8 * tile_m * tile_n)
+        a_tile = self._gpu.allocate(8 * tile_m * tile_k)
+        b_tile = self._gpu.allocate(8 * tile_k * tile_n)
+        product = self._gpu.allocate(8 * tile_m * tile_n)
+        squares = self._gpu.allocate(8 * tile_m * tile_n)
         for row in range(0, problem.m, TILE):
             for col in range(0, problem.n, TILE):
                 rows, cols = min(TILE, problem.m - row), min(TILE, problem.n - col)
@@ -104,7 +103,7 @@ class Reference:
                     self._multiply(tile, (a_tile.ptr, b_tile.ptr, squares.ptr), squared=True)
                     self._finish(tile, product.ptr, squares.ptr)
         # The tiles go back to the pool now, the kernels that use them must have run.
-        self._card.stream.synchronize()
+        self._gpu.stream.synchronize()
 
     def _multiply(self, tile: Tile, buffers: tuple[int, int, int], *, squared: bool) -> None:
         """op(A) op(B) of one tile of C in float64, all of K; optionally of squared elements."""
@@ -139,7 +138,7 @@ class Reference:
     ) -> int:
         """A part of op(matrix) as it is stored, in float64; returns its leading dimension."""
         stored = Tile(part.col, part.row, part.cols, part.rows) if transposed else part
-        self._card.run_helper(
+        self._gpu.run_helper(
             "widen_tile",
             stored.rows * stored.cols,
             pointer(target),
@@ -152,7 +151,7 @@ class Reference:
         return stored.cols
 
     def _finish(self, tile: Tile, product: int, squares: int) -> None:
-        self._card.run_helper(
+        self._gpu.run_helper(
             "finish_tile",
             tile.rows * tile.cols,
             pointer(product),
@@ -169,7 +168,7 @@ class Reference:
         )
 
     def _finish_exact(self, tile: Tile, product: int) -> None:
-        self._card.run_helper(
+        self._gpu.run_helper(
             "finish_exact_tile",
             tile.rows * tile.cols,
             pointer(product),

@@ -1,4 +1,4 @@
-"""The worker's hold on its card: memory, stream, events, graphs and the helper kernels."""
+"""The worker's hold on its GPU: memory, stream, events, graphs and the helper kernels."""
 
 import contextlib
 from collections.abc import Callable
@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from autogemm.model.hardware.device import Device
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.devices import INSTALL_CUPY
-from autogemm.targets.cuda.probe import NO_DRIVER, runtime_facts
-from autogemm.targets.cuda.worker.telemetry import TelemetryReader
+from autogemm.targets.cuda.facts import NO_DRIVER, device_facts
+from autogemm.targets.cuda.worker.gpu.telemetry import TelemetryReader
 
 HELPER_THREADS = 256
 MAX_HELPER_BLOCKS = 4096
 DEVICE_TO_HOST = 2
 
 
-class Card:
+class Gpu:
     """One GPU with one stream, on which everything of the worker runs.
 
     Addresses are device pointers as int; a buffer lives as long as the object that
@@ -51,7 +52,7 @@ class Card:
         self._pool = cupy.cuda.MemoryPool()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
-        source = files("autogemm.targets.cuda").joinpath("verify.cu").read_text()
+        source = files("autogemm.targets.cuda.worker.gpu").joinpath("verify.cu").read_text()
         self._helpers = cupy.RawModule(code=source, options=("--std=c++17",))
         self._kernels: dict[str, Any] = {}
 
@@ -113,3 +114,13 @@ class Card:
 def pointer(address: int) -> np.uint64:
     """A device pointer as a kernel argument."""
     return np.uint64(address)
+
+
+def runtime_facts(runtime: Any, index: int) -> Device:
+    """The facts of GPU ``index``; ``runtime`` is ``cupy.cuda.runtime``."""
+    properties = runtime.getDeviceProperties(index)
+    return device_facts(
+        properties["name"].decode(),
+        int(properties["totalGlobalMem"]),
+        lambda number: int(runtime.deviceGetAttribute(number, index)),
+    )

@@ -6,19 +6,19 @@ from typing import Any
 
 from autogemm.model.outcome import Telemetry
 
-# Reasons of NVML (nvml.h, nvmlClocksThrottleReason...) by which the card is slowed down from
+# Reasons of NVML (nvml.h, nvmlClocksThrottleReason...) by which the GPU is slowed down from
 # outside: 0x8 hardware slowdown, 0x20 and 0x40 heat, 0x80 the power supply's brake. Not the power
 # limit (0x4): a kernel that reaches it does so wherever it runs, and is measured with it.
 THROTTLED = 0x8 | 0x20 | 0x40 | 0x80
 
 
 def is_throttled(reading: Telemetry) -> bool:
-    """Whether times taken just now say more about the card's state than about the kernel."""
+    """Whether times taken just now say more about the GPU's state than about the kernel."""
     return bool((reading.throttle_reasons or 0) & THROTTLED)
 
 
 class TelemetryReader:
-    """Reads one card by its PCI bus id. Without NVML every reading is empty."""
+    """Reads one GPU by its PCI bus id. Without NVML every reading is empty."""
 
     def __init__(self, pci_bus_id: str) -> None:
         self._nvml: Any = None
@@ -37,33 +37,33 @@ class TelemetryReader:
         self._nvml = pynvml
 
     def read(self) -> Telemetry:
-        """What the driver tells now; takes well under a millisecond on most cards."""
+        """What the driver tells now; takes well under a millisecond on most GPUs."""
         if self._nvml is None:
             return Telemetry()
-        nvml, card = self._nvml, self._handle
-        milliwatts = self._value(lambda: nvml.nvmlDeviceGetPowerUsage(card))
+        nvml, gpu = self._nvml, self._handle
+        milliwatts = self._value(lambda: nvml.nvmlDeviceGetPowerUsage(gpu))
         return Telemetry(
-            sm_clock_mhz=self._value(lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_SM)),
+            sm_clock_mhz=self._value(lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_SM)),
             memory_clock_mhz=self._value(
-                lambda: nvml.nvmlDeviceGetClockInfo(card, nvml.NVML_CLOCK_MEM)
+                lambda: nvml.nvmlDeviceGetClockInfo(gpu, nvml.NVML_CLOCK_MEM)
             ),
             power_w=None if milliwatts is None else milliwatts / 1000,
             temperature_c=self._value(
-                lambda: nvml.nvmlDeviceGetTemperature(card, nvml.NVML_TEMPERATURE_GPU)
+                lambda: nvml.nvmlDeviceGetTemperature(gpu, nvml.NVML_TEMPERATURE_GPU)
             ),
             throttle_reasons=self._value(
-                lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(card)
+                lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(gpu)
             ),
         )
 
     def energy_mj(self) -> int | None:
-        """The card's energy counter in millijoules since the driver was loaded; Volta and later."""
+        """The GPU's energy counter in millijoules since the driver was loaded; Volta and later."""
         if self._nvml is None:
             return None
         return self._value(lambda: self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
 
     def _value(self, ask: Callable[[], Any]) -> int | None:
-        """One reading; a card, driver or binding that cannot tell is no error."""
+        """One reading; a GPU, driver or binding that cannot tell is no error."""
         try:
             return int(ask())
         except (self._nvml.NVMLError, AttributeError):

@@ -1,4 +1,4 @@
-"""A candidate's machine code on the card: loading it, queueing its launches."""
+"""A candidate's machine code on the GPU: loading it, queueing its launches."""
 
 import contextlib
 import ctypes
@@ -54,7 +54,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Addresses of a problem's matrices on the card; 0 for no workspace."""
+    """Addresses of a problem's matrices on the GPU; 0 for no workspace."""
 
     A: int
     B: int
@@ -89,7 +89,7 @@ def gemm_arguments(
 
 
 class Launching(Protocol):
-    """What launching needs of a card."""
+    """What launching needs of a GPU."""
 
     driver: Any
     stream: Any
@@ -99,13 +99,13 @@ class Launching(Protocol):
 class LoadedKernel:
     """All launches of one candidate's plan, ready. Raises CandidateError."""
 
-    def __init__(self, card: Launching, candidate: Candidate) -> None:
+    def __init__(self, gpu: Launching, candidate: Candidate) -> None:
         if candidate.compiled is None:
             raise CandidateError(Status.LAUNCH_FAILED, "the candidate was not compiled")
-        self._card = card
+        self._gpu = gpu
         self._launches = candidate.plan.launches
         with self._step("loading the machine code"):
-            self._module = card.driver.moduleLoadData(candidate.compiled.cubin)
+            self._module = gpu.driver.moduleLoadData(candidate.compiled.cubin)
         try:
             self._functions = [self._function(launch) for launch in self._launches]
         except BaseException:
@@ -116,23 +116,23 @@ class LoadedKernel:
         """Queue every launch of the plan once."""
         for launch, function in zip(self._launches, self._functions, strict=True):
             with self._step("launching", launch):
-                self._card.driver.launchKernel(
+                self._gpu.driver.launchKernel(
                     function,
                     *launch.grid,
                     *launch.threads,
                     launch.smem_bytes,
-                    self._card.stream.ptr,
+                    self._gpu.stream.ptr,
                     arguments.address,
                     0,
                 )
 
     def unload(self) -> None:
         """Give the machine code's memory back. The stream must be idle."""
-        with contextlib.suppress(*self._card.cuda_errors):
-            self._card.driver.moduleUnload(self._module)
+        with contextlib.suppress(*self._gpu.cuda_errors):
+            self._gpu.driver.moduleUnload(self._module)
 
     def _function(self, launch: Launch) -> int:
-        driver = self._card.driver
+        driver = self._gpu.driver
         with self._step("looking up the kernel", launch):
             function = int(driver.moduleGetFunction(self._module, launch.kernel))
         if launch.smem_bytes > DEFAULT_SMEM_BYTES:
@@ -145,7 +145,7 @@ class LoadedKernel:
     def _step(self, doing: str, launch: Launch | None = None) -> Iterator[None]:
         try:
             yield
-        except (*self._card.cuda_errors, OverflowError) as error:
+        except (*self._gpu.cuda_errors, OverflowError) as error:
             what = f"{doing} {described(launch)}" if launch else doing
             name = str(error).partition(":")[0].strip()
             refused = name in REFUSALS or isinstance(error, OverflowError)

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from autogemm.model.dtypes import DType
-from autogemm.targets.cuda.libraries.cublas import Cublas
-from autogemm.targets.cuda.worker.bench import Bench, Contestant
+from autogemm.targets.cuda.worker.gpu import Cublas
+from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
 
 
 class NotHereError(Exception):
@@ -20,43 +20,43 @@ class LibraryKernel:
     """
 
     dtype: DType
-    make: Callable[[Bench, Cublas], tuple[Contestant, str]]
+    make: Callable[[PreparedProblem, Cublas], tuple[Contestant, str]]
 
 
-def cublas_contestant(bench: Bench, cublas: Cublas) -> tuple[Contestant, str]:
+def cublas_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
     """The fastest of cuBLAS's own calls for the bench's dtype."""
-    return bench.baseline, f"{bench.baseline.name} {cublas.version}"
+    return prepared.baseline, f"{prepared.baseline.name} {cublas.version}"
 
 
-def torch_contestant(bench: Bench, cublas: Cublas) -> tuple[Contestant, str]:
+def torch_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
     """PyTorch's matmul."""
     try:
         import torch
     except ImportError as error:
         raise NotHereError("PyTorch is not installed: pip install torch") from error
-    from autogemm.targets.cuda.libraries.with_torch import TorchContestant
+    from autogemm.targets.cuda.worker.libraries.with_torch import TorchContestant
 
-    return TorchContestant(bench), f"PyTorch {torch.__version__}"
+    return TorchContestant(prepared), f"PyTorch {torch.__version__}"
 
 
-def triton_contestant(bench: Bench, cublas: Cublas) -> tuple[Contestant, str]:
+def triton_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
     """A Triton kernel, the fastest of its tiles here."""
     try:
         import torch  # noqa: F401  # Triton launches on PyTorch's stream
         import triton
     except ImportError as error:
         raise NotHereError("Triton is not installed: pip install torch triton") from error
-    from autogemm.targets.cuda.libraries.with_triton import fastest_triton
+    from autogemm.targets.cuda.worker.libraries.with_triton import fastest_triton
 
-    contestant, tile = fastest_triton(bench)
+    contestant, tile = fastest_triton(prepared)
     return contestant, f"Triton {triton.__version__}, tile {tile}"
 
 
-def cutlass_contestant(bench: Bench, cublas: Cublas) -> tuple[Contestant, str]:
+def cutlass_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
     """CUTLASS's SIMT kernel, the fastest of its tiles here."""
-    from autogemm.targets.cuda.libraries.with_cutlass import fastest_cutlass
+    from autogemm.targets.cuda.worker.libraries.with_cutlass import fastest_cutlass
 
-    return fastest_cutlass(bench)
+    return fastest_cutlass(prepared)
 
 
 LIBRARIES = {

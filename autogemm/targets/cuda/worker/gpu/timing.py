@@ -1,6 +1,6 @@
 """How one contestant is timed: events around launches, or a CUDA graph of many of them; how often.
 
-Work is queued ahead of the card, behind an untimed run, so that the time from one event to the
+Work is queued ahead of the GPU, behind an untimed run, so that the time from one event to the
 next holds the kernel and nothing of this process.
 """
 
@@ -13,15 +13,15 @@ from typing import Any, Protocol
 
 from autogemm.model.outcome import CacheState, Telemetry
 from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda.worker.gpu import Card
-from autogemm.targets.cuda.worker.telemetry import is_throttled, summary
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
+from autogemm.targets.cuda.worker.gpu.telemetry import is_throttled, summary
 
 # Below this one launch is too short for events: their own cost would show.
 SHORT_LAUNCH_US = 200.0
 SAMPLE_US = 1000.0
 MAX_GRAPH_LAUNCHES = 2000
 
-# Load that brings the clocks of an idle card up; launches queued at once.
+# Load that brings the clocks of an idle GPU up; launches queued at once.
 WARM_UP_US = 200_000.0
 MAX_WARM_UP_LAUNCHES = 512
 
@@ -30,7 +30,7 @@ MIN_SAMPLES = 4
 SETTLED_RELATIVE_ERROR = 0.001
 ENOUGH_US = 60_000.0
 SAMPLES_PER_BATCH = 4
-# Pauses before samples of a throttled card are taken again. Then it stays so, and they are kept.
+# Pauses before samples of a throttled GPU are taken again. Then it stays so, and they are kept.
 COOLING_S = (0.05, 0.1, 0.2)
 
 
@@ -64,12 +64,12 @@ class Stopwatch:
 
     def __init__(
         self,
-        card: Card,
+        gpu: Gpu,
         queue: Callable[[], None],
         method: Method,
         flush: Callable[[], None] | None = None,
     ) -> None:
-        self._card, self.method, self._flush = card, method, flush
+        self._gpu, self.method, self._flush = gpu, method, flush
         self._work = self._prepared(queue)
 
     def _prepared(self, queue: Callable[[], None]) -> Callable[[], None]:
@@ -81,36 +81,36 @@ class Stopwatch:
 
         if self.method.name != "graph":
             return repeat
-        graph = self._card.capture(repeat)
-        stream = self._card.stream
+        graph = self._gpu.capture(repeat)
+        stream = self._gpu.stream
         return lambda: graph.launch(stream)
 
     def samples(self, count: int, meanwhile: Callable[[], None] | None = None) -> list[float]:
         """Microseconds for one GEMM, ``count`` times.
 
-        ``meanwhile`` runs here while the card works.
+        ``meanwhile`` runs here while the GPU works.
         """
-        self._work()  # warm, and keeps the card busy while the rest is queued
+        self._work()  # warm, and keeps the GPU busy while the rest is queued
         ends: list[tuple[Any, Any]] = []
-        last = self._card.event()
+        last = self._gpu.event()
         for _ in range(count):
             if self._flush is not None:
                 self._flush()
-                last = self._card.event()
+                last = self._gpu.event()
             self._work()
-            now = self._card.event()
+            now = self._gpu.event()
             ends.append((last, now))
             last = now
         if meanwhile is not None:
             meanwhile()
-        return [self._card.microseconds(begin, end) / self.method.launches for begin, end in ends]
+        return [self._gpu.microseconds(begin, end) / self.method.launches for begin, end in ends]
 
 
 def warm_up(run: Callable[[int], float]) -> float:
-    """Load the card until its clocks are up; microseconds of one launch at the end.
+    """Load the GPU until its clocks are up; microseconds of one launch at the end.
 
-    ``run`` does so many launches and returns the microseconds that they took on the card. The first
-    one does not count: code may be loaded then, and the card idle.
+    ``run`` does so many launches and returns the microseconds that they took on the GPU. The first
+    one does not count: code may be loaded then, and the GPU idle.
     """
     run(1)
     load_us, launches = 0.0, 1
@@ -135,7 +135,7 @@ class Timer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The samples that count, what the card told beside them, and how many did not count."""
+    """The samples that count, what the GPU told beside them, and how many did not count."""
 
     samples_us: tuple[float, ...]
     telemetry: Telemetry
@@ -143,7 +143,7 @@ class Sampled:
 
 
 class Sampling:
-    """Takes samples of one contestant, again where the card was throttled.
+    """Takes samples of one contestant, again where the GPU was throttled.
 
     ``read`` is called beside every batch.
     """

@@ -6,9 +6,8 @@ import torch
 import triton
 import triton.language as tl
 
-from autogemm.targets.cuda.libraries.with_torch import tensors
-from autogemm.targets.cuda.worker.bench import Bench
-from autogemm.targets.cuda.worker.inputs import InputSet
+from autogemm.targets.cuda.worker.libraries.with_torch import tensors
+from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
 
 # BM, BN, BK, warps, stages.
 TILES = (
@@ -47,13 +46,11 @@ def gemm_kernel(  # type: ignore[no-untyped-def]  # noqa: ANN201, D103, PLR0913,
 class TritonContestant:
     """The kernel with one tile."""
 
-    def __init__(self, bench: Bench, tile: tuple[int, int, int, int, int]) -> None:
-        self._problem = bench.problem
+    def __init__(self, prepared: PreparedProblem, tile: tuple[int, int, int, int, int]) -> None:
+        self._problem = prepared.problem
         self._tile = tile
-        self._stream = torch.cuda.ExternalStream(bench.card.stream.ptr)
-        self._tensors = {
-            inputs: tensors(bench, inputs) for inputs in (bench.integers, bench.reals, *bench.timed)
-        }
+        self._stream = torch.cuda.ExternalStream(prepared.gpu.stream.ptr)
+        self._tensors = {inputs: tensors(prepared, inputs) for inputs in prepared.input_sets}
 
     def queue(self, inputs: InputSet) -> None:
         """Put one GEMM on the stream."""
@@ -71,12 +68,12 @@ class TritonContestant:
             )
 
 
-def fastest_triton(bench: Bench) -> tuple[TritonContestant, str]:
+def fastest_triton(prepared: PreparedProblem) -> tuple[TritonContestant, str]:
     """The contestant with the fastest of TILES, and that tile as text."""
     timed = []
     for tile in TILES:
-        contestant = TritonContestant(bench, tile)
-        bench.batch_us(contestant, 1)  # compiles
-        timed.append((bench.batch_us(contestant, TRIALS), tile, contestant))
+        contestant = TritonContestant(prepared, tile)
+        prepared.batch_us(contestant, 1)  # compiles
+        timed.append((prepared.batch_us(contestant, TRIALS), tile, contestant))
     _, tile, contestant = min(timed, key=lambda one: one[:2])
     return contestant, "x".join(map(str, tile[:3]))

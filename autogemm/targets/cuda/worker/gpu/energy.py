@@ -1,6 +1,6 @@
-"""Energy of one GEMM, from the card's own counter.
+"""Energy of one GEMM, from the GPU's own counter.
 
-NVML's total energy counter has millijoules of the whole card and moves every 20 to 100 ms. So a
+NVML's total energy counter has millijoules of the whole GPU and moves every 20 to 100 ms. So a
 kernel runs back to back for longer than that, and power is taken between two moments at which the
 counter moved.
 """
@@ -20,7 +20,7 @@ BATCH_US = 20_000.0
 POLL_S = 0.001
 
 NO_COUNTER = (
-    "this card's driver tells no energy (NVML's total energy counter: Volta or later, not in a MIG "
+    "this GPU's driver tells no energy (NVML's total energy counter: Volta or later, not in a MIG "
     "slice, with the package nvidia-ml-py): use --objective time"
 )
 
@@ -28,14 +28,14 @@ ReadEnergy = Callable[[], int | None]
 
 
 class Repeating(Protocol):
-    """What is needed of :class:`autogemm.targets.cuda.worker.timing.Stopwatch`."""
+    """What is needed of :class:`autogemm.targets.cuda.worker.gpu.timing.Stopwatch`."""
 
     def samples(self, count: int, meanwhile: Callable[[], None] | None = None) -> list[float]:
-        """Microseconds for one GEMM, ``count`` times; ``meanwhile`` runs while the card works."""
+        """Microseconds for one GEMM, ``count`` times; ``meanwhile`` runs while the GPU works."""
 
 
 class EnergyMeter:
-    """Measures one card, whose counter ``read_mj`` reads. Raises DeviceError if it cannot."""
+    """Measures one GPU, whose counter ``read_mj`` reads. Raises DeviceError if it cannot."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class EnergyMeter:
             raise DeviceError(NO_COUNTER)
 
     def energy_mj(self, stopwatch: Repeating, sample_us: float) -> float:
-        """Millijoules for one GEMM, idle power of the card included.
+        """Millijoules for one GEMM, idle power of the GPU included.
 
         One sample of the stopwatch takes about ``sample_us``. Raises DeviceError when the counter
         does not move.

@@ -1,4 +1,4 @@
-"""Matrices on the card: sets of inputs, and the memory that a problem takes."""
+"""Matrices on the GPU: sets of inputs, and the memory that a problem takes."""
 
 import math
 
@@ -8,7 +8,7 @@ from autogemm.model.dtypes import Element
 from autogemm.model.outcome import CacheState, Fill
 from autogemm.model.problem import Problem
 from autogemm.support.errors import UsageError
-from autogemm.targets.cuda.worker.gpu import Card, pointer
+from autogemm.targets.cuda.worker.gpu import Gpu, pointer
 
 # Elements before and after each matrix that nobody may use: NaN around inputs, canaries around C.
 GUARD = 1024
@@ -36,18 +36,18 @@ SPARE_BYTES = 64 * 2**20
 class Matrix:
     """A rows x cols matrix of exactly the size needed, NaN between its rows and around it."""
 
-    def __init__(self, card: Card, shape: tuple[int, int], ld: int, element: Element) -> None:
-        self._card = card
+    def __init__(self, gpu: Gpu, shape: tuple[int, int], ld: int, element: Element) -> None:
+        self._gpu = gpu
         self.rows, self.cols = shape
         self.ld, self.element = ld, element
         self.total = num_elements(*shape, ld) + 2 * GUARD
-        self._buffer = card.allocate(element.size_bytes * self.total + ALIGNMENT_BYTES)
+        self._buffer = gpu.allocate(element.size_bytes * self.total + ALIGNMENT_BYTES)
         self.address = aligned_address(int(self._buffer.ptr), element)
         self.buffer_address = self.address - element.size_bytes * GUARD
 
     def fill(self, seed: int, fill: Fill) -> None:
         """Values of that kind, random but for zeros."""
-        self._card.run_helper(
+        self._gpu.run_helper(
             "fill_bits",
             self.total,
             pointer(self.buffer_address),
@@ -55,7 +55,7 @@ class Matrix:
             np.int32(self.element.size_bytes),
             np.uint32(NAN_BITS),
         )
-        self._card.run_helper(
+        self._gpu.run_helper(
             "fill_random",
             self.rows * self.cols,
             pointer(self.address),
@@ -85,8 +85,8 @@ class InputSet:
     random. Scalars that would spoil that are replaced.
     """
 
-    def __init__(self, card: Card, problem: Problem, seed: int, fill: Fill) -> None:
-        self._card = card
+    def __init__(self, gpu: Gpu, problem: Problem, seed: int, fill: Fill) -> None:
+        self._gpu = gpu
         self.fill = fill
         self.integers = integers = fill is Fill.INTEGERS
         self._seed = seed
@@ -94,11 +94,11 @@ class InputSet:
         self.alpha = exact_scalar(alpha, 2.0) if integers else alpha
         self.beta = exact_scalar(beta, 0.5) if integers else beta
         dtype, shape = problem.dtype, (problem.m, problem.n)
-        self.a = Matrix(card, problem.a_shape, problem.lda, dtype.ab)
-        self.b = Matrix(card, problem.b_shape, problem.ldb, dtype.ab)
-        self.c0 = Matrix(card, shape, problem.n, dtype.c) if self.beta != 0 else None
+        self.a = Matrix(gpu, problem.a_shape, problem.lda, dtype.ab)
+        self.b = Matrix(gpu, problem.b_shape, problem.ldb, dtype.ab)
+        self.c0 = Matrix(gpu, shape, problem.n, dtype.c) if self.beta != 0 else None
         self._own_c: Matrix | None = None
-        self._sum = card.allocate(8)
+        self._sum = gpu.allocate(8)
         for number, matrix in enumerate(self._matrices()):
             matrix.fill(4 * seed + number, fill)
         self._checksum = self.checksum()
@@ -116,7 +116,7 @@ class InputSet:
     def give_own_c(self, problem: Problem) -> None:
         """A C of its own, holding what C held before, with the problem's leading dimension."""
         shape = (problem.m, problem.n)
-        self._own_c = Matrix(self._card, shape, problem.ldc, problem.dtype.c)
+        self._own_c = Matrix(self._gpu, shape, problem.ldc, problem.dtype.c)
         self._own_c.fill(4 * self._seed + 2, self.fill)
 
     def changed(self) -> bool:
@@ -125,9 +125,9 @@ class InputSet:
 
     def checksum(self) -> int:
         """Of all bits and their positions."""
-        self._card.runtime.memsetAsync(self._sum.ptr, 0, 8, self._card.stream.ptr)
+        self._gpu.runtime.memsetAsync(self._sum.ptr, 0, 8, self._gpu.stream.ptr)
         for matrix in self._matrices():
-            self._card.run_helper(
+            self._gpu.run_helper(
                 "add_checksum",
                 matrix.total,
                 pointer(matrix.buffer_address),
@@ -136,7 +136,7 @@ class InputSet:
                 pointer(self._sum.ptr),
             )
         value = np.zeros(1, np.uint64)
-        self._card.read(self._sum.ptr, value)
+        self._gpu.read(self._sum.ptr, value)
         return int(value[0])
 
     def _matrices(self) -> list[Matrix]:
@@ -198,7 +198,7 @@ def require_memory(problem: Problem, free_bytes: int, more_sets: int = 0) -> Non
     needed = bytes_needed(problem, more_sets)
     if needed > free_bytes:
         raise UsageError(
-            f"{problem.label} needs {needed / 2**30:.1f} GiB on the card ("
+            f"{problem.label} needs {needed / 2**30:.1f} GiB on the GPU ("
             f"{problem.operand_bytes / 2**30:.1f} GiB of matrices, the rest to verify results), "
             f"{free_bytes / 2**30:.1f} GiB are free: choose a smaller size"
         )

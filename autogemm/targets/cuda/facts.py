@@ -1,13 +1,6 @@
-"""Facts of the attached cards. ``python -m autogemm.targets.cuda.probe`` prints them as JSON.
+"""Facts of a GPU from the numbers of the CUDA runtime or of the driver."""
 
-Run in a process of its own by :mod:`autogemm.targets.cuda.devices`, because even asking for the
-number of cards initialises the driver.
-"""
-
-import json
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
 
 from autogemm.model.hardware.device import Device
 
@@ -38,7 +31,7 @@ MAX_REGISTERS_PER_THREAD = 255
 
 
 def device_facts(name: str, memory_bytes: int, attribute: Callable[[int], int]) -> Device:
-    """The facts of a card; ``attribute`` asks the runtime, or the driver, which number alike."""
+    """The facts of a GPU. ``attribute`` asks the runtime or the driver, which number alike."""
     arch = 10 * attribute(COMPUTE_CAPABILITY_MAJOR) + attribute(COMPUTE_CAPABILITY_MINOR)
     return Device(
         name=name,
@@ -50,31 +43,3 @@ def device_facts(name: str, memory_bytes: int, attribute: Callable[[int], int]) 
         fp32_cores_per_sm=FP32_CORES_PER_SM.get(arch, NEWER_FP32_CORES_PER_SM),
         **{name: attribute(number) for name, number in DEVICE_ATTRIBUTES.items()},
     )
-
-
-def runtime_facts(runtime: Any, index: int) -> Device:
-    """The facts of card ``index``; ``runtime`` is ``cupy.cuda.runtime``."""
-    properties = runtime.getDeviceProperties(index)
-    return device_facts(
-        properties["name"].decode(),
-        int(properties["totalGlobalMem"]),
-        lambda number: int(runtime.deviceGetAttribute(number, index)),
-    )
-
-
-def probe() -> dict[str, Any]:
-    """``devices`` as a list of field values, and ``reason`` why it is empty."""
-    try:
-        from cupy.cuda import runtime
-
-        if runtime.driverGetVersion() == 0:
-            return {"devices": [], "reason": NO_DRIVER}
-        num_devices = runtime.getDeviceCount()
-        devices = [asdict(runtime_facts(runtime, index)) for index in range(num_devices)]
-    except Exception as error:
-        return {"devices": [], "reason": f"CUDA does not start: {' '.join(str(error).split())}"}
-    return {"devices": devices, "reason": "" if devices else "the driver shows no GPU"}
-
-
-if __name__ == "__main__":
-    print(json.dumps(probe()))

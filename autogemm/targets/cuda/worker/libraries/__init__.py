@@ -1,0 +1,6 @@
+"""GEMMs of others to compare with: cuBLAS as the baseline, PyTorch, Triton and CUTLASS."""
+
+from autogemm.targets.cuda.worker.libraries.baselines import fastest_baseline
+from autogemm.targets.cuda.worker.libraries.names import LIBRARIES, NotHereError
+
+__all__ = ["LIBRARIES", "NotHereError", "fastest_baseline"]
