@@ -24,7 +24,7 @@ from autogemm.space import default_families
 from autogemm.store import open_store
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.finals import paired_ratio
+from autogemm.model.finals import paired_ratio
 from autogemm.tuning import TuneRequest, TuneResult, tune
 from autogemm.tuning.task.build import Maker
 

@@ -3,16 +3,12 @@
 The tuner knows targets only through :class:`Target`.
 """
 
-from autogemm.targets.finals import PairedRatio, paired_ratio, without_winner
 from autogemm.targets.racing import Raced, Racer
 from autogemm.targets.target import MeasureOptions, Target
 
 __all__ = [
     "MeasureOptions",
-    "PairedRatio",
     "Raced",
     "Racer",
     "Target",
-    "paired_ratio",
-    "without_winner",
 ]

@@ -24,7 +24,7 @@ from autogemm.model.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery, RunState, Store, open_store
 from autogemm.support.errors import CertificationError, UsageError
-from autogemm.targets.finals import without_winner
+from autogemm.model.finals import without_winner
 from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
 from autogemm.tuning.task.build import Maker
 from autogemm.verify import certify as certify_module

@@ -95,9 +95,7 @@ def sources() -> dict[str, str]:
 
 
 SOURCES = sources()
-PACKAGES = {
-    ".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")
-}
+PACKAGES = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
 
 
 def room_of(module: str) -> str:

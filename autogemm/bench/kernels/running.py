@@ -18,12 +18,13 @@ from autogemm.model.benchmark import (
     baseline_of,
 )
 from autogemm.model.dtypes import DType
+from autogemm.model.finals import PairedRatio, paired_ratio
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.model.outcome import Status, Telemetry
 from autogemm.model.problem import Layout, Problem
 from autogemm.store import Store
 from autogemm.support.errors import KernelCompileError
-from autogemm.targets import MeasureOptions, PairedRatio, Raced, Racer, paired_ratio
+from autogemm.targets import MeasureOptions, Raced, Racer
 from autogemm.targets.cuda import CudaTarget
 
 # A kernel that is a thousand times slower than another must get through its checks.

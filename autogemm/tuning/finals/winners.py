@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.model.finals import without_winner
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import Disqualified, Finals, Status
 from autogemm.support.errors import CertificationError
-from autogemm.targets import without_winner
 from autogemm.tuning.task.request import TuneRequest
 from autogemm.verify import Certifier
 

@@ -8,9 +8,10 @@ on the same inputs.
 import math
 from dataclasses import dataclass, replace
 
+from autogemm.model.finals import without_winner
 from autogemm.model.outcome import Finals, Objective, Outcome, Status, Verification
 from autogemm.support.errors import CertificationError, UsageError
-from autogemm.targets import Target, without_winner
+from autogemm.targets import Target
 from autogemm.tuning.task.request import AS_BASELINE
 from autogemm.tuning.task.spaces import Listing
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autogemm.model.config import Config
+from autogemm.model.finals import FinalsSamples, decide
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import Disqualified, Finals, Provenance, Telemetry, Verification
 from autogemm.support.errors import DeviceError
@@ -21,8 +22,6 @@ from autogemm.targets.cuda.worker.gpu import (
 )
 from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
 from autogemm.targets.cuda.worker.rechecks import Rechecks
-from autogemm.targets.finals import Contestant as Timed
-from autogemm.targets.finals import decide
 
 # Longer than while searching: here a per cent decides.
 FINALS_SAMPLE_US = 2000.0
@@ -45,9 +44,9 @@ class Finalist:
     samples_us: list[float] = field(default_factory=list)
     samples_mj: list[float] = field(default_factory=list)
 
-    def timed(self) -> Timed:
-        """What the statistics need."""
-        return Timed(
+    def samples(self) -> FinalsSamples:
+        """Its times and energies for the statistics."""
+        return FinalsSamples(
             name=self.name,
             config=self.config,
             kernel_sha256=self.kernel_sha256,
@@ -87,13 +86,13 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
         for one in candidates
         if one.complaint and one.config is not None
     ]
-    timed = [one.timed() for one in candidates if not one.complaint]
+    timed = [one.samples() for one in candidates if not one.complaint]
     if not timed:
         raise DeviceError(
             f"no finalist gives the right result any more, the last one: {lost[-1].reason}"
         )
     objective = prepared.options.objective
-    entries, baseline_entry = decide(baseline.timed(), timed, request.seed, objective)
+    entries, baseline_entry = decide(baseline.samples(), timed, request.seed, objective)
     return Finals(
         entries=entries,
         baseline=baseline_entry,

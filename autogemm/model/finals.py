@@ -33,7 +33,7 @@ SPREAD_STEP = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Contestant:
+class FinalsSamples:
     """One contestant's times: ``samples_us[i]`` was taken in round i, beside all the others.
 
     ``samples_mj`` are energies from rounds of their own, empty where none were taken. ``registers``
@@ -71,8 +71,8 @@ class PairedRatio:
 
 
 def decide(
-    baseline: Contestant,
-    contestants: Sequence[Contestant],
+    baseline: FinalsSamples,
+    contestants: Sequence[FinalsSamples],
     seed: int,
     objective: Objective = Objective.TIME,
 ) -> tuple[tuple[FinalsEntry, ...], FinalsEntry]:
@@ -116,11 +116,13 @@ class _Comparison:
     objective: Objective
     seed: int
 
-    def __call__(self, over: Contestant, under: Contestant) -> PairedRatio:
+    def __call__(self, over: FinalsSamples, under: FinalsSamples) -> PairedRatio:
         return paired_ratio(over.costs(self.objective), under.costs(self.objective), self.seed)
 
 
-def _winner(baseline: Contestant, ranked: Sequence[Contestant], compare: _Comparison) -> Contestant:
+def _winner(
+    baseline: FinalsSamples, ranked: Sequence[FinalsSamples], compare: _Comparison
+) -> FinalsSamples:
     leader = ranked[0]
     near = [one for one in ranked if one is leader or compare(one, leader).low <= 1.0]
     unbeaten = [
@@ -129,7 +131,7 @@ def _winner(baseline: Contestant, ranked: Sequence[Contestant], compare: _Compar
         if all(compare(one, other).low <= 1.0 for other in near if other is not one)
     ]
 
-    def preference(one: Contestant) -> tuple[float, float]:
+    def preference(one: FinalsSamples) -> tuple[float, float]:
         registers = math.inf if one.registers is None else one.registers
         return (_spread_steps(one, baseline, compare.objective), registers)
 
@@ -137,7 +139,7 @@ def _winner(baseline: Contestant, ranked: Sequence[Contestant], compare: _Compar
     return min(unbeaten or [leader], key=preference)
 
 
-def _spread_steps(contestant: Contestant, baseline: Contestant, objective: Objective) -> int:
+def _spread_steps(contestant: FinalsSamples, baseline: FinalsSamples, objective: Objective) -> int:
     ratios = (baseline.costs(objective) / contestant.costs(objective)).tolist()
     return round(relative_spread(ratios) / SPREAD_STEP) if len(ratios) > 1 else 0
 
@@ -169,7 +171,7 @@ def _resamples(rounds: int, seed: int) -> NDArray[np.intp]:
     return np.random.default_rng(seed).integers(0, rounds, size=(NUM_RESAMPLES, rounds))
 
 
-def _entry(contestant: Contestant, ratio: PairedRatio, *, tied: bool) -> FinalsEntry:
+def _entry(contestant: FinalsSamples, ratio: PairedRatio, *, tied: bool) -> FinalsEntry:
     return FinalsEntry(
         name=contestant.name,
         config=contestant.config,
@@ -196,7 +198,7 @@ def without_winner(
     lost, *others = finals.entries
     assert lost.config is not None, "only the baseline has no config"
     timed = [
-        Contestant(
+        FinalsSamples(
             name=one.name,
             config=one.config,
             kernel_sha256=one.kernel_sha256,
