@@ -3,12 +3,13 @@
 The tuner knows targets only through :class:`Target`.
 """
 
-from autogemm.targets.racing import Raced, Racer
+from autogemm.targets.bench import BenchCandidate, BenchTimes, ContestantTimes
 from autogemm.targets.target import MeasureOptions, Target
 
 __all__ = [
+    "BenchCandidate",
+    "BenchTimes",
+    "ContestantTimes",
     "MeasureOptions",
-    "Raced",
-    "Racer",
     "Target",
 ]

@@ -27,7 +27,7 @@ from autogemm.model.problem import Problem
 from autogemm.store import Store, open_store
 from autogemm.support.errors import KernelCompileError
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.racing import LEAST_ROUNDS, SHARE_US, rounds_of
+from autogemm.targets.bench import LEAST_ROUNDS, SHARE_US, rounds_of
 
 pytestmark = [
     pytest.mark.emulated,

@@ -24,7 +24,7 @@ from autogemm.model.outcome import Status, Telemetry
 from autogemm.model.problem import Layout, Problem
 from autogemm.store import Store
 from autogemm.support.errors import KernelCompileError
-from autogemm.targets import MeasureOptions, Raced, Racer
+from autogemm.targets import BenchCandidate, ContestantTimes, MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 
 # A kernel that is a thousand times slower than another must get through its checks.
@@ -145,21 +145,21 @@ class _Size:
         self._target.prepare(self._problem, self._request.measure)
         ours = [one for one in self._request.entrants if one.kind is not KernelKind.LIBRARY]
         makings = [making for one in ours if (making := self._started(one)) is not None]
-        racers = []
+        candidates = []
         for making in makings:
             doing(making.entrant.name)
-            racer = self._verified(making)
-            if racer is not None:
-                racers.append(racer)
+            candidate = self._verified(making)
+            if candidate is not None:
+                candidates.append(candidate)
         doing("")
         others = [one.name for one in self._request.entrants if one.kind is KernelKind.LIBRARY]
         request = self._request
-        race = self._target.race(racers, others, request.rounds, request.measure.seed)
-        raced = {one.name: one for one in race.entries}
-        baseline = raced.get(baseline_of(request.dtype))
+        timed = self._target.bench(candidates, others, request.rounds, request.measure.seed)
+        times = {one.name: one for one in timed.contestants}
+        baseline = times.get(baseline_of(request.dtype))
         return tuple(
             self._failed.get(one.name)
-            or self._entry(one, raced[one.name], baseline, race.telemetry)
+            or self._entry(one, times[one.name], baseline, timed.telemetry)
             for one in request.entrants
         )
 
@@ -173,8 +173,8 @@ class _Size:
         compiling = self._compiler.submit(kernel.source, self._target.device.sm)
         return _Making(entrant, kernel, compiling)
 
-    def _verified(self, making: _Making) -> Racer | None:
-        """Ready to race, None if it does not compile or is wrong."""
+    def _verified(self, making: _Making) -> BenchCandidate | None:
+        """Ready to be timed, None if it does not compile or is wrong."""
         entrant, kernel = making.entrant, making.kernel
         try:
             compiled = making.compiling.result()
@@ -188,30 +188,34 @@ class _Size:
         if outcome.time_us is None:
             self._fail(entrant, outcome.status, outcome.reason)
             return None
-        return Racer(entrant.name, candidate, outcome.time_us)
+        return BenchCandidate(entrant.name, candidate, outcome.time_us)
 
     def _fail(self, entrant: Entrant, status: Status, reason: str) -> None:
         entry = BenchEntry(entrant.name, entrant.kind, self._problem, status, reason)
         self._failed[entrant.name] = self._with_kernel(entry)
 
     def _entry(
-        self, entrant: Entrant, raced: Raced, baseline: Raced | None, telemetry: Telemetry
+        self,
+        entrant: Entrant,
+        times: ContestantTimes,
+        baseline: ContestantTimes | None,
+        telemetry: Telemetry,
     ) -> BenchEntry:
-        ratio = _ratio(baseline, raced, self._request.measure.seed)
+        ratio = _ratio(baseline, times, self._request.measure.seed)
         entry = BenchEntry(
             kernel=entrant.name,
             kind=entrant.kind,
-            problem=raced.problem,
-            status=raced.status,
-            reason=raced.reason,
-            library=raced.library,
-            samples_us=raced.samples_us,
-            method=raced.method,
-            launches_per_sample=raced.launches_per_sample,
+            problem=times.problem,
+            status=times.status,
+            reason=times.reason,
+            library=times.library,
+            samples_us=times.samples_us,
+            method=times.method,
+            launches_per_sample=times.launches_per_sample,
             ratio=ratio.ratio if ratio else None,
             ratio_low=ratio.low if ratio else None,
             ratio_high=ratio.high if ratio else None,
-            verification=raced.verification,
+            verification=times.verification,
             telemetry=telemetry,
         )
         return self._with_kernel(entry)
@@ -230,11 +234,13 @@ class _Size:
         )
 
 
-def _ratio(baseline: Raced | None, raced: Raced, seed: int) -> PairedRatio | None:
+def _ratio(
+    baseline: ContestantTimes | None, times: ContestantTimes, seed: int
+) -> PairedRatio | None:
     """Time of the baseline / own time over the rounds of both; None if one was not timed."""
     if baseline is None:
         return None
-    rounds = min(len(baseline.samples_us), len(raced.samples_us))
+    rounds = min(len(baseline.samples_us), len(times.samples_us))
     if rounds == 0:
         return None
-    return paired_ratio(baseline.samples_us[:rounds], raced.samples_us[:rounds], seed)
+    return paired_ratio(baseline.samples_us[:rounds], times.samples_us[:rounds], seed)

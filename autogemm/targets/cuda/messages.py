@@ -8,7 +8,7 @@ from autogemm.model.kernel import Candidate, CompiledKernel
 from autogemm.model.outcome import Disqualified, Environment, Finals, Outcome, Status
 from autogemm.model.problem import Problem
 from autogemm.targets import MeasureOptions
-from autogemm.targets.racing import Race, Racer
+from autogemm.targets.bench import BenchCandidate, BenchTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,10 @@ class RunFinals:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRace:
-    """Time candidates that were right and libraries, by name, in turn. Answer: RaceDone."""
+class RunBench:
+    """Time candidates that were right and libraries, by name, in turn. Answer: BenchDone."""
 
-    racers: tuple[Racer, ...]
+    candidates: tuple[BenchCandidate, ...]
     libraries: tuple[str, ...]
     rounds: int
     seed: int
@@ -60,7 +60,7 @@ class RunCeilings:
     compiled: CompiledKernel
 
 
-Request = Start | Prepare | Measure | RunFinals | RunRace | RunCeilings
+Request = Start | Prepare | Measure | RunFinals | RunBench | RunCeilings
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ class FinalsDone:
 
 
 @dataclass(frozen=True, slots=True)
-class RaceDone:
-    """The race's result."""
+class BenchDone:
+    """The bench's result."""
 
-    race: Race
+    times: BenchTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class Broken:
     message: str
 
 
-Reply = Started | Prepared | Measured | FinalsDone | RaceDone | CeilingsDone | Refused | Broken
+Reply = Started | Prepared | Measured | FinalsDone | BenchDone | CeilingsDone | Refused | Broken
 
 
 def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> Outcome:

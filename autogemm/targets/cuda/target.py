@@ -15,7 +15,9 @@ from autogemm.support import errors
 from autogemm.support.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.support.errors import AutogemmError, DeviceError, UsageError
 from autogemm.targets import MeasureOptions
+from autogemm.targets.bench import BenchCandidate, BenchTimes, rounds_of
 from autogemm.targets.cuda.messages import (
+    BenchDone,
     Broken,
     CeilingsDone,
     FinalsDone,
@@ -23,20 +25,18 @@ from autogemm.targets.cuda.messages import (
     Measured,
     Prepare,
     Prepared,
-    RaceDone,
     Refused,
     Reply,
     Request,
+    RunBench,
     RunCeilings,
     RunFinals,
-    RunRace,
     Start,
     Started,
     disqualified,
     outcome_without_times,
 )
 from autogemm.targets.cuda.tools.sanitizer import Job, sanitize
-from autogemm.targets.racing import Race, Racer, rounds_of
 
 CUDA_BACKEND = "autogemm.targets.cuda.worker.backend:CudaBackend"
 
@@ -140,29 +140,31 @@ class CudaTarget:
                 raise DeviceError(f"no finalist ran a second time, the last one: {lost[-1].reason}")
         raise DeviceError(f"the finals broke off {FINALS_ATTEMPTS} times: {failure}") from failure
 
-    def race(
-        self, racers: Sequence[Racer], libraries: Sequence[str], rounds: int, seed: int
-    ) -> Race:
+    def bench(
+        self, candidates: Sequence[BenchCandidate], libraries: Sequence[str], rounds: int, seed: int
+    ) -> BenchTimes:
         """Time candidates and libraries in turn, in random order, round after round.
 
-        ``racers`` were right when measured one by one. ``libraries`` are names of
+        ``candidates`` were right when measured one by one. ``libraries`` are names of
         `autogemm.targets.cuda.worker.libraries`; one that is not installed or wrong says so. Raises
-        DeviceError when the race breaks off.
+        DeviceError when the bench breaks off.
         """
         options = self._prepared().options
-        request = RunRace(tuple(racers), tuple(libraries), rounds, seed)
-        race_s = sum(rounds_of(one.launch_us, rounds) * one.launch_us for one in racers) * 1e-6
+        request = RunBench(tuple(candidates), tuple(libraries), rounds, seed)
+        rounds_s = (
+            sum(rounds_of(one.launch_us, rounds) * one.launch_us for one in candidates) * 1e-6
+        )
         # Twice, because each sample is led by a run that is not timed; checks, and references of
         # other dtypes.
         others_s = len(libraries) * (LIBRARY_S + PREPARE_DEADLINE_S)
-        deadline_s = options.deadline_s * (len(racers) + 1) + 4 * race_s + others_s
+        deadline_s = options.deadline_s * (len(candidates) + 1) + 4 * rounds_s + others_s
         worker = self._ready_worker()
         try:
             reply = worker.ask(request, deadline_s)
         except ChildError as error:
             raise DeviceError(f"the benchmark broke off: {error}") from error
-        if isinstance(reply, RaceDone):
-            return reply.race
+        if isinstance(reply, BenchDone):
+            return reply.times
         raise self._unexpected(worker, reply)
 
     def ceilings(self, compiled: CompiledKernel) -> Ceilings:

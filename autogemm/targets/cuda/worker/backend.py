@@ -13,22 +13,23 @@ from autogemm.support.errors import DeviceError, UsageError
 from autogemm.support.version import __version__
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import (
+    BenchDone,
     CeilingsDone,
     FinalsDone,
     Measure,
     Measured,
     Prepare,
     Prepared,
-    RaceDone,
+    RunBench,
     RunCeilings,
     RunFinals,
-    RunRace,
     Start,
     Started,
     outcome_without_times,
 )
+from autogemm.targets.cuda.worker.bench import run_bench
 from autogemm.targets.cuda.worker.ceilings import measured_ceilings
-from autogemm.targets.cuda.worker.final_rounds import run_finals
+from autogemm.targets.cuda.worker.finals import run_finals
 from autogemm.targets.cuda.worker.gpu import (
     MIN_SAMPLES,
     SHORT_LAUNCH_US,
@@ -48,7 +49,6 @@ from autogemm.targets.cuda.worker.problem import (
     KernelContestant,
     PreparedProblem,
 )
-from autogemm.targets.cuda.worker.race import run_race
 
 # The baseline is timed again after each new best, and after so many candidates at the latest: the
 # GPU is warm then, and their times are of the same clocks.
@@ -129,10 +129,10 @@ class CudaBackend:
         """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
         return FinalsDone(run_finals(self._ready_problem(), request))
 
-    def race(self, request: RunRace) -> RaceDone:
+    def bench(self, request: RunBench) -> BenchDone:
         """Interleaved rounds of everybody who is right."""
         assert self._cublas is not None
-        return RaceDone(run_race(self._ready_problem(), self._cublas, request))
+        return BenchDone(run_bench(self._ready_problem(), self._cublas, request))
 
     def ceilings(self, request: RunCeilings) -> CeilingsDone:
         """Kernels that multiply-add only, or copy only."""

@@ -12,6 +12,7 @@ from typing import Protocol
 from autogemm.support.child_process import become_child
 from autogemm.support.errors import AutogemmError
 from autogemm.targets.cuda.messages import (
+    BenchDone,
     Broken,
     CeilingsDone,
     FinalsDone,
@@ -19,13 +20,12 @@ from autogemm.targets.cuda.messages import (
     Measured,
     Prepare,
     Prepared,
-    RaceDone,
     Refused,
     Reply,
     Request,
+    RunBench,
     RunCeilings,
     RunFinals,
-    RunRace,
     Start,
     Started,
 )
@@ -46,7 +46,7 @@ class Backend(Protocol):
     def finals(self, request: RunFinals) -> FinalsDone:
         """Time candidates and baseline interleaved."""
 
-    def race(self, request: RunRace) -> RaceDone:
+    def bench(self, request: RunBench) -> BenchDone:
         """Time candidates and libraries interleaved."""
 
     def ceilings(self, request: RunCeilings) -> CeilingsDone:
@@ -97,8 +97,8 @@ def answered(backend: Backend, request: Request) -> Reply:
             return backend.measure(request)
         case RunFinals():
             return backend.finals(request)
-        case RunRace():
-            return backend.race(request)
+        case RunBench():
+            return backend.bench(request)
         case RunCeilings():
             return backend.ceilings(request)
 

@@ -22,6 +22,7 @@ from autogemm.targets.cuda.worker.gpu.timing import (
     Sampled,
     Sampling,
     Stopwatch,
+    Timer,
     method_for,
     warm_up,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "Sampled",
     "Sampling",
     "Stopwatch",
+    "Timer",
     "forget_overrides",
     "gemm_arguments",
     "is_throttled",

@@ -1,4 +1,4 @@
-"""Any number of kernels, fast and slow, ours and others', timed in turn on one problem."""
+"""Kernels of ours and of others, fast and slow, timed side by side on one problem."""
 
 import math
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ LEAST_ROUNDS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Racer:
-    """A candidate that was right, and what one launch of it takes about."""
+class BenchCandidate:
+    """A candidate that was right, and about how long one launch of it takes."""
 
     name: str
     candidate: Candidate
@@ -23,11 +23,11 @@ class Racer:
 
 
 @dataclass(frozen=True, slots=True)
-class Raced:
-    """What became of one: its times round by round, or why there are none.
+class ContestantTimes:
+    """The times of one contestant round by round, or the reason why there are none.
 
-    ``problem`` has the dtype in which it multiplied, ``library`` name and version of somebody
-    else's code.
+    ``problem`` has the dtype in which it multiplied, ``library`` the name and version of code of
+    others.
     """
 
     name: str
@@ -42,14 +42,14 @@ class Raced:
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
-    """All that took part, in the order in which they were named, and the card meanwhile."""
+class BenchTimes:
+    """All contestants in the order in which they were named, and the state of the GPU meanwhile."""
 
-    entries: tuple[Raced, ...]
+    contestants: tuple[ContestantTimes, ...]
     telemetry: Telemetry
 
 
 def rounds_of(sample_us: float, rounds: int) -> int:
-    """In how many of the rounds a kernel takes part of which one sample takes that long."""
+    """Return in how many of the rounds a kernel takes part of which one sample takes that long."""
     affordable = math.floor(SHARE_US / max(sample_us, 1.0))
     return min(rounds, max(LEAST_ROUNDS, affordable))

@@ -1,6 +1,6 @@
-"""The finals on a GPU: every contestant once a round, in a fresh random order."""
+"""The finals on a GPU: contestants timed in interleaved rounds and checked after each of them."""
 
-import time
+import math
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -10,23 +10,64 @@ import numpy as np
 from autogemm.model.config import Config
 from autogemm.model.finals import FinalsSamples, decide
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Disqualified, Finals, Provenance, Telemetry, Verification
+from autogemm.model.outcome import Disqualified, Finals, Provenance, Verification
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.messages import RunFinals, disqualified
-from autogemm.targets.cuda.worker.gpu import (
-    COOLING_S,
-    CandidateError,
-    Stopwatch,
-    is_throttled,
-    summary,
+from autogemm.targets.cuda.worker.gpu import CandidateError, Stopwatch, summary
+from autogemm.targets.cuda.worker.interleave import (
+    INTERLEAVED_SAMPLE_US,
+    Rounds,
+    Series,
+    interleave,
 )
 from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
-from autogemm.targets.cuda.worker.rechecks import Rechecks
 
-# Longer than while searching: here a per cent decides.
-FINALS_SAMPLE_US = 2000.0
+# A kernel that is wrong once in ten launches passes so many with probability 0.9^44 < 1 %.
+MIN_CHECKS = 44
+# At the end, one after the other: between those after the rounds, which come at a steady pace, a
+# fault at every tenth launch could fall for ever.
+CHECKS_IN_A_ROW = 22
 # Each takes several tenths of a second.
 ENERGY_ROUNDS = 5
+
+
+class Rechecks:
+    """Compares results with the reference after each round, on both inputs in turn.
+
+    Each check is a launch of its own on a poisoned C: what a timed launch left there says nothing
+    of the one before it. ``complaints`` has, by the contestant's place, the first complaint.
+    """
+
+    def __init__(
+        self, prepared: PreparedProblem, contestants: Sequence[Contestant], rounds: int
+    ) -> None:
+        self._prepared_problem = prepared
+        self._contestants = contestants
+        per_round = math.ceil((MIN_CHECKS - CHECKS_IN_A_ROW) / rounds)
+        # Of each contestant, once all rounds are over.
+        self.num_checks = per_round * rounds + CHECKS_IN_A_ROW
+        self._after_rounds = iter([per_round] * (rounds - 1) + [per_round + CHECKS_IN_A_ROW])
+        self._done = 0
+        self.complaints: dict[int, str] = {}
+
+    def after_round(self) -> None:
+        """Check those that were right so far, until all checks are made.
+
+        Timing then goes on from the C that it began with.
+        """
+        for _ in range(next(self._after_rounds, 0)):
+            self._done += 1
+            for place, contestant in enumerate(self._contestants):
+                if place not in self.complaints:
+                    self._check(place, contestant)
+        self._prepared_problem.result.reset(self._prepared_problem.timed[0])
+
+    def _check(self, place: int, contestant: Contestant) -> None:
+        complaint = self._prepared_problem.complaint_once(contestant, integers=self._done % 2 == 1)
+        if complaint:
+            self.complaints[place] = (
+                f"wrong in check {self._done} of {self.num_checks} in the finals: {complaint}"
+            )
 
 
 @dataclass(slots=True)
@@ -58,9 +99,9 @@ class Finalist:
 
 
 def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
-    """Time and verify all, round after round. Who is wrong at any time is disqualified.
+    """Time and verify all, round after round. A candidate that is wrong at any time is disqualified.
 
-    Raises DeviceError when nobody is left, or the baseline is wrong. A crash ends the worker: the
+    Raises DeviceError when none is left, or the baseline is wrong. A crash ends the worker: the
     parent then asks each candidate by itself.
     """
     with ExitStack() as loaded:
@@ -68,11 +109,11 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
         finalists = [baseline_finalist(prepared), *candidates]
         shortest = min(finalists, key=lambda one: one.launch_us)
         method = prepared.stopwatch_about(
-            shortest.runs, shortest.launch_us, FINALS_SAMPLE_US
+            shortest.runs, shortest.launch_us, INTERLEAVED_SAMPLE_US
         ).method
         stopwatches = prepared.stopwatches([one.runs for one in finalists], method)
         rechecks = Rechecks(prepared, [one.runs for one in candidates], request.rounds)
-        readings, num_thrown = interleaved(prepared, finalists, stopwatches, request, rechecks)
+        rounds = timed_rounds(prepared, finalists, stopwatches, request, rechecks)
         conclude(prepared, finalists, rechecks)
         used = stopwatches[0].method
         measure_energy(prepared, finalists, stopwatches, request)
@@ -98,17 +139,17 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
         baseline=baseline_entry,
         rounds=request.rounds,
         provenance=Provenance.MEASURED,
-        telemetry=summary(readings),
+        telemetry=summary(rounds.readings),
         method=used.name,
         launches_per_sample=used.launches,
-        throttled_rounds=num_thrown,
+        throttled_rounds=rounds.num_thrown,
         num_checks=rechecks.num_checks,
         disqualified=tuple(lost),
     )
 
 
 def baseline_finalist(prepared: PreparedProblem) -> Finalist:
-    """cuBLAS takes part like everybody else."""
+    """The baseline as a contestant of the finals, like every candidate."""
     baseline = prepared.baseline
     return Finalist(baseline.name, None, "", baseline, prepared.check(baseline).launch_us)
 
@@ -148,42 +189,24 @@ def right_candidates(
     return finalists, lost
 
 
-def interleaved(
+def timed_rounds(
     prepared: PreparedProblem,
     finalists: Sequence[Finalist],
     stopwatches: Sequence[Stopwatch],
     request: RunFinals,
     rechecks: Rechecks,
-) -> tuple[list[Telemetry], int]:
-    """One sample of each per round; telemetry is read once a round, while the GPU works.
-
-    A round in which the GPU was throttled is thrown away and run again, as many as were asked for
-    at most; the last value counts them.
-    """
-    readings: list[Telemetry] = []
-    num_thrown = 0
-    generator = np.random.default_rng(request.seed)
-
-    def read() -> None:
-        readings.append(prepared.gpu.telemetry.read())
-
-    while len(readings) < request.rounds:
-        for place, index in enumerate(generator.permutation(len(stopwatches))):
-            meanwhile = read if place == 0 else None
-            finalists[index].samples_us += stopwatches[index].samples(1, meanwhile)
-        if is_throttled(readings[-1]) and num_thrown < request.rounds:
-            num_thrown += 1
-            readings.pop()
-            for finalist in finalists:
-                finalist.samples_us.pop()
-            time.sleep(COOLING_S[0])
-        else:
-            rechecks.after_round()
-    return readings, num_thrown
+) -> Rounds:
+    """Give every finalist a sample in each round, and compare results after each."""
+    series = [
+        Series(stopwatch, request.rounds, finalist.samples_us)
+        for finalist, stopwatch in zip(finalists, stopwatches, strict=True)
+    ]
+    read = prepared.gpu.telemetry.read
+    return interleave(series, read, request.seed, request.rounds, rechecks.after_round)
 
 
 def conclude(prepared: PreparedProblem, finalists: Sequence[Finalist], rechecks: Rechecks) -> None:
-    """What all checks say of each; the baseline, in front, was not checked between rounds."""
+    """Note the verdict of all checks; the baseline, in front, was not checked between rounds."""
     for place, finalist in enumerate(finalists):
         checked = prepared.check(finalist.runs)
         finalist.complaint = rechecks.complaints.get(place - 1) or checked.complaint
