@@ -18,13 +18,13 @@ from autogemm.cli import main
 from autogemm.emulator import Emulator, EmulatorReport
 from autogemm.model.certificate import Check, Verdict
 from autogemm.model.config import Config
+from autogemm.model.finals import without_winner
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.model.outcome import Finals, Outcome, Status
 from autogemm.model.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery, RunState, Store, open_store
 from autogemm.support.errors import CertificationError, UsageError
-from autogemm.model.finals import without_winner
 from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
 from autogemm.tuning.task.build import Maker
 from autogemm.verify import certify as certify_module

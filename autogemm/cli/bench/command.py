@@ -136,7 +136,13 @@ def _stored(options: dict[str, Any]) -> tuple[Bench, Ceilings | None]:
 
 
 def _request(options: dict[str, Any]) -> BenchRequest:
-    from autogemm.bench.kernels import DEADLINE_S, BenchRequest, entrants, kernels_of, parse_sizes
+    from autogemm.bench.kernels import (
+        DEADLINE_S,
+        BenchRequest,
+        kernels_of,
+        named_kernels,
+        parse_sizes,
+    )
     from autogemm.catalogue.presets import preset
     from autogemm.cli.tune.setup import command_line
     from autogemm.targets import MeasureOptions
@@ -149,7 +155,7 @@ def _request(options: dict[str, Any]) -> BenchRequest:
     named = options["kernels"]
     kernels = [one.strip() for one in named.split(",")] if named else kernels_of(name, dtype)
     return BenchRequest(
-        entrants=entrants(kernels),
+        kernels=named_kernels(kernels),
         sizes=tuple(sizes),
         layout=Layout(options["layout"]),
         dtype=dtype,

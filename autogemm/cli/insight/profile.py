@@ -168,16 +168,16 @@ def _read(
 
 
 def _request(kernel: str, problem: Problem, store: Store, device: Device) -> ProfileRequest:
-    from autogemm.bench.kernels import NotForThisError, entrants, prepared
+    from autogemm.bench.kernels import NotForThisError, named_kernels, render_named
     from autogemm.insight.profiling import ProfileRequest
     from autogemm.model.benchmark import KernelKind
     from autogemm.model.outcome import Environment
 
-    found = entrants((kernel,))
+    found = named_kernels((kernel,))
     if len(found) != 1 or found[0].kind is KernelKind.LIBRARY:
         raise UsageError(f"{kernel} is no kernel of ours: name a rung, winner or kernel:ID")
     try:
-        ready = prepared(found[0], problem, device, store)
+        ready = render_named(found[0], problem, device, store)
     except NotForThisError as error:
         raise UsageError(f"{kernel} at {problem.label}: {error}") from error
     return ProfileRequest(

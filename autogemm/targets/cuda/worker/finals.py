@@ -99,7 +99,7 @@ class Finalist:
 
 
 def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
-    """Time and verify all, round after round. A candidate that is wrong at any time is disqualified.
+    """Time and verify all in rounds. A candidate that is wrong at any time is disqualified.
 
     Raises DeviceError when none is left, or the baseline is wrong. A crash ends the worker: the
     parent then asks each candidate by itself.

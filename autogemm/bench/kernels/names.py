@@ -1,4 +1,4 @@
-"""Who takes part: names to kernels."""
+"""The kernels of a bench by their names: of the ladder, of the database, of libraries."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -25,11 +25,11 @@ GROUPS = {
 
 
 class NotForThisError(Exception):
-    """An entrant has no kernel for a problem; the message says why."""
+    """There is no kernel of that name for a problem; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entrant:
+class NamedKernel:
     """A name with what it stands for. ``key`` finds a stored kernel: its id, or WINNER."""
 
     name: str
@@ -38,24 +38,24 @@ class Entrant:
     key: str = ""
 
 
-def entrants(names: Iterable[str]) -> tuple[Entrant, ...]:
+def named_kernels(names: Iterable[str]) -> tuple[NamedKernel, ...]:
     """In the order of the names, each once; a group (``rungs``, ``libraries``) is its members.
 
-    ``kernel:12`` is number 12 of the database. Raises NotFoundError for a name that nobody has.
+    ``kernel:12`` is number 12 of the database. Raises NotFoundError for an unknown name.
     """
     single = [member for name in names for member in GROUPS.get(name, (name,))]
-    return tuple(map(_entrant, dict.fromkeys(single)))
+    return tuple(map(_named, dict.fromkeys(single)))
 
 
-def _entrant(name: str) -> Entrant:
+def _named(name: str) -> NamedKernel:
     if name == WINNER:
-        return Entrant(WINNER, KernelKind.STORED, key=WINNER)
+        return NamedKernel(WINNER, KernelKind.STORED, key=WINNER)
     if match := re.fullmatch(r"kernel:([0-9a-f]{1,64})", name):
-        return Entrant(f"kernel {match[1]}", KernelKind.STORED, key=match[1])
+        return NamedKernel(f"kernel {match[1]}", KernelKind.STORED, key=match[1])
     if name in GROUPS["libraries"]:
-        return Entrant(name, KernelKind.LIBRARY)
+        return NamedKernel(name, KernelKind.LIBRARY)
     try:
-        return Entrant(name, KernelKind.RUNG, rung=find_rung(name))
+        return NamedKernel(name, KernelKind.RUNG, rung=find_rung(name))
     except NotFoundError as error:
         raise NotFoundError(
             f"no kernel {name!r}: autogemm bench --list shows them; one of the database is "
@@ -64,22 +64,24 @@ def _entrant(name: str) -> Entrant:
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """An entrant's kernel for one problem, to be compiled."""
+class RenderedKernel:
+    """The source and launches of a kernel for one problem, to be compiled."""
 
     source: KernelSource
     plan: LaunchPlan
 
 
-def prepared(entrant: Entrant, problem: Problem, device: Device, store: Store | None) -> Prepared:
+def render_named(
+    kernel: NamedKernel, problem: Problem, device: Device, store: Store | None
+) -> RenderedKernel:
     """The kernel of a rung or of the database. Raises NotForThisError."""
-    if entrant.rung is not None:
-        seed = load_family(entrant.rung.family).seeds[0]
-        return _of_config(entrant.rung.config(seed), problem, device)
+    if kernel.rung is not None:
+        seed = load_family(kernel.rung.family).seeds[0]
+        return _of_config(kernel.rung.config(seed), problem, device)
     if store is None:
         raise NotForThisError("there is no database to take it from")
     try:
-        key = _winner(problem, device, store) if entrant.key == WINNER else entrant.key
+        key = _winner(problem, device, store) if kernel.key == WINNER else kernel.key
         return _of_config(store.stored_kernel(key).source.config, problem, device)
     except UsageError as error:
         raise NotForThisError(str(error)) from error
@@ -108,7 +110,7 @@ def _winner(problem: Problem, device: Device, store: Store) -> int:
     return best.kernel_id
 
 
-def _of_config(config: Config, problem: Problem, device: Device) -> Prepared:
+def _of_config(config: Config, problem: Problem, device: Device) -> RenderedKernel:
     family = load_family(config.family)
     try:
         broken = broken_constraints(family, config, problem, device)
@@ -116,7 +118,7 @@ def _of_config(config: Config, problem: Problem, device: Device) -> Prepared:
         raise NotForThisError(str(error)) from error
     if broken:
         raise NotForThisError(f"its config is not legal here: {'; '.join(broken)}")
-    return Prepared(render(family, config, problem), launch_plan(family, config, problem))
+    return RenderedKernel(render(family, config, problem), launch_plan(family, config, problem))
 
 
 def names_of(kind: KernelKind) -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""A benchmark: size by size, verified first, then in turn, stored when a size is done."""
+"""A bench of kernels: each size is verified, timed in interleaved rounds and stored."""
 
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from autogemm.bench.kernels.entrants import Entrant, NotForThisError, Prepared, prepared
+from autogemm.bench.kernels.names import NamedKernel, NotForThisError, RenderedKernel, render_named
 from autogemm.catalogue.presets import Size
 from autogemm.compile import Compiler
 from autogemm.model.benchmark import (
@@ -33,13 +33,13 @@ DEADLINE_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """What to time: every entrant on every size, all packed, in one layout and dtype, but for
-    libraries that have another one in their name.
+    """The kernels to time: every one on every size, all packed, in one layout and dtype;
+    libraries with another dtype in their name use that one.
 
     ``measure`` says how; its deadline is of one kernel.
     """
 
-    entrants: tuple[Entrant, ...]
+    kernels: tuple[NamedKernel, ...]
     sizes: tuple[Size, ...]
     layout: Layout = Layout.NN
     dtype: DType = DType.F32
@@ -111,16 +111,16 @@ def run_bench(
 
 
 @dataclass(frozen=True, slots=True)
-class _Making:
-    """An entrant's kernel while it is compiled."""
+class _Building:
+    """A kernel while it is compiled."""
 
-    entrant: Entrant
-    kernel: Prepared
+    kernel: NamedKernel
+    rendered: RenderedKernel
     compiling: Future[CompiledKernel]
 
 
 class _Size:
-    """Everybody on one problem."""
+    """All kernels of a bench on one problem."""
 
     def __init__(
         self,
@@ -137,22 +137,22 @@ class _Size:
 
     @property
     def sources(self) -> dict[str, KernelSource]:
-        """Of all kernels of ours, by sha256."""
+        """The sources of all kernels but the libraries, by sha256."""
         return {one.source.sha256: one.source for one in self._candidates.values()}
 
     def run(self, doing: Callable[[str], None]) -> tuple[BenchEntry, ...]:
         """Their entries, in the order of the request."""
         self._target.prepare(self._problem, self._request.measure)
-        ours = [one for one in self._request.entrants if one.kind is not KernelKind.LIBRARY]
-        makings = [making for one in ours if (making := self._started(one)) is not None]
+        ours = [one for one in self._request.kernels if one.kind is not KernelKind.LIBRARY]
+        buildings = [building for one in ours if (building := self._started(one)) is not None]
         candidates = []
-        for making in makings:
-            doing(making.entrant.name)
-            candidate = self._verified(making)
+        for building in buildings:
+            doing(building.kernel.name)
+            candidate = self._verified(building)
             if candidate is not None:
                 candidates.append(candidate)
         doing("")
-        others = [one.name for one in self._request.entrants if one.kind is KernelKind.LIBRARY]
+        others = [one.name for one in self._request.kernels if one.kind is KernelKind.LIBRARY]
         request = self._request
         timed = self._target.bench(candidates, others, request.rounds, request.measure.seed)
         times = {one.name: one for one in timed.contestants}
@@ -160,51 +160,51 @@ class _Size:
         return tuple(
             self._failed.get(one.name)
             or self._entry(one, times[one.name], baseline, timed.telemetry)
-            for one in request.entrants
+            for one in request.kernels
         )
 
-    def _started(self, entrant: Entrant) -> _Making | None:
-        """Its kernel on the way, None if it has none."""
+    def _started(self, kernel: NamedKernel) -> _Building | None:
+        """Begin to compile a kernel; None if there is none of that name here."""
         try:
-            kernel = prepared(entrant, self._problem, self._target.device, self._store)
+            rendered = render_named(kernel, self._problem, self._target.device, self._store)
         except NotForThisError as error:
-            self._fail(entrant, Status.REJECTED, str(error))
+            self._fail(kernel, Status.REJECTED, str(error))
             return None
-        compiling = self._compiler.submit(kernel.source, self._target.device.sm)
-        return _Making(entrant, kernel, compiling)
+        compiling = self._compiler.submit(rendered.source, self._target.device.sm)
+        return _Building(kernel, rendered, compiling)
 
-    def _verified(self, making: _Making) -> BenchCandidate | None:
+    def _verified(self, building: _Building) -> BenchCandidate | None:
         """Ready to be timed, None if it does not compile or is wrong."""
-        entrant, kernel = making.entrant, making.kernel
+        kernel, rendered = building.kernel, building.rendered
         try:
-            compiled = making.compiling.result()
+            compiled = building.compiling.result()
         except KernelCompileError as error:
-            self._fail(entrant, Status.COMPILE_FAILED, str(error))
+            self._fail(kernel, Status.COMPILE_FAILED, str(error))
             return None
-        candidate = Candidate(kernel.source, kernel.plan, compiled)
-        self._candidates[entrant.name] = candidate
+        candidate = Candidate(rendered.source, rendered.plan, compiled)
+        self._candidates[kernel.name] = candidate
         # Against the baseline, so that a slow one is timed once here.
         outcome = self._target.measure(candidate, self._target.baseline_us)
         if outcome.time_us is None:
-            self._fail(entrant, outcome.status, outcome.reason)
+            self._fail(kernel, outcome.status, outcome.reason)
             return None
-        return BenchCandidate(entrant.name, candidate, outcome.time_us)
+        return BenchCandidate(kernel.name, candidate, outcome.time_us)
 
-    def _fail(self, entrant: Entrant, status: Status, reason: str) -> None:
-        entry = BenchEntry(entrant.name, entrant.kind, self._problem, status, reason)
-        self._failed[entrant.name] = self._with_kernel(entry)
+    def _fail(self, kernel: NamedKernel, status: Status, reason: str) -> None:
+        entry = BenchEntry(kernel.name, kernel.kind, self._problem, status, reason)
+        self._failed[kernel.name] = self._with_kernel(entry)
 
     def _entry(
         self,
-        entrant: Entrant,
+        kernel: NamedKernel,
         times: ContestantTimes,
         baseline: ContestantTimes | None,
         telemetry: Telemetry,
     ) -> BenchEntry:
         ratio = _ratio(baseline, times, self._request.measure.seed)
         entry = BenchEntry(
-            kernel=entrant.name,
-            kind=entrant.kind,
+            kernel=kernel.name,
+            kind=kernel.kind,
             problem=times.problem,
             status=times.status,
             reason=times.reason,
@@ -221,7 +221,7 @@ class _Size:
         return self._with_kernel(entry)
 
     def _with_kernel(self, entry: BenchEntry) -> BenchEntry:
-        """With what the kernel was made from and uses, where it got so far."""
+        """The entry with config, source and registers of its kernel, where it got so far."""
         candidate = self._candidates.get(entry.kernel)
         if candidate is None:
             return entry
