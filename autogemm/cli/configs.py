@@ -61,7 +61,7 @@ def config_from(
     if climbed is not None:
         values = climbed.as_dict()
     elif config_json is not None:
-        values = _given_values(config_json)
+        values = loaded.current(_given_values(config_json))
     else:
         values = _seed_values(loaded, seed_index or 0)
     return loaded, _checked_config(loaded, values | _fixed_values(loaded, fix))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -18,12 +19,19 @@ from autogemm.space.family import (
     Family,
     LaunchRule,
     Parameter,
+    Renamed,
     Searched,
     TensorMapRule,
 )
-from autogemm.space.schema import ConstraintForm, FamilyForm, LaunchForm, TensorMapForm
+from autogemm.space.schema import (
+    ConstraintForm,
+    FamilyForm,
+    LaunchForm,
+    RenamedForm,
+    TensorMapForm,
+)
 from autogemm.space.tensor_maps import completed, element_of, rules_of
-from autogemm.support.errors import FamilyError
+from autogemm.support.errors import FamilyError, UsageError
 from autogemm.support.naming import did_you_mean
 
 # Names that mean something else in an expression, or stand in every kernel's signature.
@@ -51,7 +59,7 @@ def family_of(
     derive = check.derive()
     maps = check.tensor_maps()
     tensor_maps = tuple(check.tensor_map(i, one, derive) for i, one in enumerate(maps))
-    return Family(
+    family = Family(
         name=form.family,
         summary=form.summary,
         dtypes=check.dtypes(),
@@ -70,7 +78,7 @@ def family_of(
         worth_trying=check.constraints("worth_trying", form.worth_trying),
         launch=tuple(check.launch(i, rule, derive) for i, rule in enumerate(form.launch)),
         workspace_bytes=check.inlined("workspace_bytes", form.workspace_bytes, derive),
-        seeds=check.seeds(parameters),
+        seeds=(),
         yaml_path=yaml_path,
         template_path=template_path,
         yaml_sha256=yaml_sha256,
@@ -79,7 +87,9 @@ def family_of(
         tensor_maps=tensor_maps,
         needs_sm_90a=form.architectures == _SM_90A,
         retired=check.retired(),
+        renamed=check.renamed(parameters),
     )
+    return replace(family, seeds=check.seeds(family))
 
 
 class _Check:
@@ -115,6 +125,35 @@ class _Check:
         for name in self._form.retired:
             self._check_free(f"retired.{name}", name)
         return dict(self._form.retired)
+
+    def renamed(self, parameters: tuple[Parameter, ...]) -> dict[str, Renamed]:
+        """Each old name and old value is none of today's, each new one is: nothing is renamed
+        twice.
+        """
+        by_name = {parameter.name: parameter for parameter in parameters}
+        return {
+            name: self._renamed(name, form, by_name) for name, form in self._form.renamed.items()
+        }
+
+    def _renamed(self, name: str, form: RenamedForm, known: Mapping[str, Parameter]) -> Renamed:
+        field = f"renamed.{name}"
+        if form.to is None and not form.values:
+            raise self._error(field, "say the new name, to: NAME, or values: {OLD: NEW}")
+        if form.to is not None:
+            self._check_free(field, name)
+            if name in self._form.retired:
+                raise self._error(field, f"{name} is retired already, it cannot be renamed as well")
+        current = known.get(form.to or name)
+        if current is None:
+            missing = form.to or name
+            hint = did_you_mean(missing, known)
+            raise self._error(field, f"no parameter is named {missing!r}{hint}")
+        for old, new in form.values.items():
+            self._check_value(f"{field}.values.{old}", new, current.values)
+            if form.to is None and old in current.values:
+                rule = f"{old!r} is a value of {name} today, only old ones are renamed"
+                raise self._error(f"{field}.values", rule)
+        return Renamed(current.name, dict(form.values))
 
     def parameters(self) -> tuple[Parameter, ...]:
         """Their values are distinct and of one type."""
@@ -246,14 +285,18 @@ class _Check:
                 expression = expression.substitute({name: derive[name]})
         return expression
 
-    def seeds(self, parameters: tuple[Parameter, ...]) -> tuple[Config, ...]:
+    def seeds(self, family: Family) -> tuple[Config, ...]:
         """Each names every parameter that has no default once, with one of its values."""
         seeds = []
-        for position, seed in enumerate(self._form.seeds, start=1):
+        for position, form in enumerate(self._form.seeds, start=1):
+            try:
+                seed = family.current(form)
+            except UsageError as error:
+                raise self._error(f"seeds.{position}", str(error)) from None
             for name in seed.keys() - self._form.parameters.keys():
                 hint = did_you_mean(name, self._form.parameters)
                 raise self._error(f"seeds.{position}", f"no parameter is named {name!r}{hint}")
-            values = {p.name: self._seed_value(position, seed, p) for p in parameters}
+            values = {p.name: self._seed_value(position, seed, p) for p in family.parameters}
             seeds.append(Config.of(self._form.family, values))
         return tuple(seeds)
 

@@ -1,6 +1,6 @@
 """A family of kernels as values: parameters, derived quantities, constraints, launches, seeds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
@@ -38,6 +38,14 @@ class Parameter:
     def is_numeric(self) -> bool:
         """Whether the values are integers; otherwise they are texts."""
         return isinstance(self.values[0], int)
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """What an old parameter is called today, and today's value for each old one that differs."""
+
+    to: str
+    values: Mapping[Value, Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +140,47 @@ class Family:
     """Whether every kernel is for the target sm_90a."""
     retired: Mapping[str, Value] = field(default_factory=dict)
     """Parameters of before, and the value with which a config says what is emitted today."""
+    renamed: Mapping[str, Renamed] = field(default_factory=dict)
+    """Parameters of before, or of which values had other names, and what they are today."""
+
+    def current_names(self, columns: Iterable[str]) -> dict[str, str]:
+        """Today's name of each of these parameters, by the name that it has there.
+
+        Raises UsageError where two of them are one parameter today.
+        """
+        names = {name: self._renamed(name).to for name in columns}
+        for name, current in names.items():
+            if current != name and list(names.values()).count(current) > 1:
+                others = " and ".join(old for old, new in names.items() if new == current)
+                raise UsageError(f"{others} are one parameter of {self.name!r}: name it once")
+        return names
+
+    def current_value(self, name: str, value: Value) -> Value:
+        """Today's value of a parameter that had the name ``name`` and that value.
+
+        What is neither integer nor text (a mistake in JSON) stays as it is.
+        """
+        return self._renamed(name).values.get(value, value) if type(value) in (int, str) else value
+
+    def current(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The values of a config by today's names: renamed ones replaced, retired ones left out
+        where they say what is emitted today.
+
+        Raises UsageError for a parameter that is there by two names.
+        """
+        return {
+            current: self.current_value(name, values[name])
+            for name, current in self.current_names(values).items()
+            if self.retired.get(name) != values[name]
+        }
+
+    def _renamed(self, name: str) -> Renamed:
+        return self.renamed.get(name) or Renamed(name, {})
 
     def completed(self, config: Config) -> Config:
         """The config in the family's order, with the defaults of parameters that it does not name:
-        it was made before those were there. Without parameters that are retired, where it has what
-        is emitted today.
+        it was made before those were there. Renamed parameters and values have today's names;
+        retired parameters are left out, where they say what is emitted today.
 
         Raises UsageError for a config that is none of the family's.
         """
@@ -144,11 +188,7 @@ class Family:
             parameter.name: parameter.default
             for parameter in self.parameters
             if parameter.default is not None
-        } | {
-            name: value
-            for name, value in config.as_dict().items()
-            if self.retired.get(name) != value
-        }
+        } | self.current(config.as_dict())
         names = [parameter.name for parameter in self.parameters]
         if config.family != self.name or values.keys() != set(names):
             raise UsageError(

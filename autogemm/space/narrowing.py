@@ -23,7 +23,19 @@ def parse_fix(family: Family, texts: Sequence[str]) -> dict[str, tuple[Value, ..
         if name in fix:
             raise UsageError(f"--fix {name} is there twice; give all its values at once")
         fix[name] = [_value(value.strip()) for value in values.split(",")]
+        _check_names(family, name, fix[name])
     return {p.name: p.values for p in narrowed(family, fix) if p.name in fix}
+
+
+def _check_names(family: Family, name: str, values: Sequence[Value]) -> None:
+    """Raises UsageError, which says the new name, for what was renamed."""
+    current = family.current_names([name])[name]
+    new = [family.current_value(name, value) for value in values]
+    if current != name or new != list(values):
+        old = f"{name}={','.join(map(str, values))}"
+        raise UsageError(
+            f"{family.name}: {old} was renamed; write {current}={','.join(map(str, new))}"
+        )
 
 
 def narrowed(family: Family, fix: Mapping[str, Sequence[Value]]) -> tuple[Parameter, ...]:

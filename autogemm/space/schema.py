@@ -117,6 +117,17 @@ class TensorMapForm(_Form):
     when: ExpressionText = "1"
 
 
+class RenamedForm(_Form):
+    """``OPERANDS: {to: SWAP_AB, values: {straight: 0, swapped: 1}}``.
+
+    ``to`` is the parameter of today, left out where only values have new names; ``values`` has
+    today's value for each old one that differs.
+    """
+
+    to: Identifier | None = None
+    values: Annotated[dict[ParameterValue, ParameterValue], Field(max_length=MAX_VALUES)] = {}
+
+
 class FamilyForm(_Form):
     """A whole file. ``dtypes`` has one element type or several for each of a, b, c, accumulate.
 
@@ -124,7 +135,8 @@ class FamilyForm(_Form):
     ``with_emulation`` only where that is allowed (FP32 made of products of lower precision), or
     only ``by_name`` (--family), for what teaches something or serves a special purpose.
 
-    ``retired`` has parameters of before and the value that says what is emitted today.
+    ``retired`` has parameters of before and the value that says what is emitted today; ``renamed``
+    has parameters and values that have other names today.
     """
 
     family: Identifier
@@ -134,6 +146,7 @@ class FamilyForm(_Form):
     searched: Literal["always", "with_emulation", "by_name"] = "always"
     parameters: Annotated[dict[Identifier, ParameterForm], Field(min_length=1, max_length=64)]
     retired: Annotated[dict[Identifier, ParameterValue], Field(max_length=64)] = {}
+    renamed: Annotated[dict[Identifier, RenamedForm], Field(max_length=64)] = {}
     derive: Annotated[dict[Identifier, ExpressionText], Field(max_length=500)] = {}
     constraints: Annotated[list[ConstraintForm], Field(max_length=500)] = []
     worth_trying: Annotated[list[ConstraintForm], Field(max_length=500)] = []
@@ -174,6 +187,7 @@ class FamilyLoader(yaml.SafeLoader):
 
 _FORMS: dict[object, type[BaseModel]] = {
     "parameters": ParameterForm,
+    "renamed": RenamedForm,
     "constraints": ConstraintForm,
     "worth_trying": ConstraintForm,
     "launch": LaunchForm,
