@@ -26,7 +26,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "db": ("db.command", "Ask the tuning database."),
     "space": ("space", "Show a family's parameters and count its legal configs."),
     "explain": ("insight.explain", "Say why a config is as fast or slow as it is."),
-    "verify": ("verify", "Run kernels on hard problems, checked access by access."),
+    "verify": ("verify", "Run kernels on edge cases, checked access by access."),
     "render": ("render", "Print the CUDA source of one config."),
     "bench": (
         "bench.command",

@@ -1,4 +1,4 @@
-"""``autogemm verify``: kernels run on hard problems, on the CPU or on a card."""
+"""``autogemm verify``: kernels run on edge cases, on the CPU or on a card."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def verify(  # noqa: PLR0913, PLR0917  # one parameter for each option
     as_json: bool,
     as_csv: bool,
 ) -> None:
-    """Run kernels on hard problems: all layouts, edges, padded rows, short K, beta.
+    """Run kernels on edge cases: all layouts, edges, padded rows, short K, beta.
 
     On the CPU every access of the emitted source is checked: data races, reads of uninitialised
     memory, out of bounds, misaligned vectors, divergent barriers, use of data in flight. Not seen:
@@ -300,7 +300,7 @@ def show(rows: list[dict[str, Any]], *, as_json: bool, as_csv: bool) -> None:
     if failed:
         raise AutogemmError(f"{failed} of {total} cases failed")
     if not total:
-        raise UsageError("no hard problem is legal for any of these configs: nothing was run")
+        raise UsageError("no edge case is legal for any of these configs: nothing was run")
     if not (as_json or as_csv):
         click.echo(f"\n{total} cases passed, {sum(row['skipped'] for row in rows)} skipped")
         how = (splitting_of(row["cases"][0].case.config) for row in rows if row["cases"])

@@ -55,8 +55,8 @@ class Target(Protocol):
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Get ready for one problem: inputs, reference, baseline.
 
-        Raises UsageError when the problem does not fit the card, RecordingError when no recording
-        holds it, DeviceError when there is no usable card.
+        Raises UsageError when the problem does not fit the GPU, RecordingError when no recording
+        holds it, DeviceError when there is no usable GPU.
         """
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
@@ -69,4 +69,4 @@ class Target(Protocol):
         """
 
     def close(self) -> None:
-        """Free the card and end the worker. May be called twice."""
+        """Free the GPU and end the worker. May be called twice."""

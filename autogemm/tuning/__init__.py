@@ -1,7 +1,7 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
-from autogemm.tuning.checking import Checked, Checker, Winner
 from autogemm.tuning.choice import Chosen, choose_target, is_file
+from autogemm.tuning.recheck import Rechecked, Rechecker, StoredWinner
 from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
 from autogemm.tuning.task.events import (
     Certifying,
@@ -19,23 +19,23 @@ from autogemm.verify import Certifier
 __all__ = [
     "Certifier",
     "Certifying",
-    "Checked",
-    "Checker",
     "Chosen",
     "Event",
     "FinalsStarted",
     "Notice",
+    "Rechecked",
+    "Rechecker",
     "SearchResumed",
     "SearchStarted",
     "SearchedFamily",
     "Step",
+    "StoredWinner",
     "Sweep",
     "Sweeper",
     "Swept",
     "TrialDone",
     "TuneRequest",
     "TuneResult",
-    "Winner",
     "choose_target",
     "is_file",
     "tune",

@@ -39,7 +39,7 @@ ROOMS = (
     "targets.cuda.worker",
     "verify",
     "tuning.task",
-    "tuning.loop tuning.finals",
+    "tuning.loop",
     "tuning",
     "bench.kernels bench.strategies dispatch exchange.jsonl",
     "exchange",

@@ -46,7 +46,7 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
     monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
     # The tiny family computes nothing; test_tuning_certify.py has the checks themselves.
-    passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
+    passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
 
 

@@ -196,7 +196,7 @@ def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTarget:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
     monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
     # The tiny family computes nothing.
-    passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
+    passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
     target = FakeTarget()
     monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))

@@ -208,7 +208,7 @@ def cli_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
     monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
     # The tiny family computes nothing.
-    passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
+    passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
     monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(Flattered()))
     return str(tiny_family(tmp_path / "tiny").yaml_path.parent)

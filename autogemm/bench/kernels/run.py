@@ -83,7 +83,7 @@ def run_bench(
     """Run it; size by size into the store, if there is one.
 
     What was done before an error or Ctrl-C is stored. Raises UsageError for a size that does not
-    fit the card.
+    fit the GPU.
     """
     spec = BenchSpec(
         device=target.device,

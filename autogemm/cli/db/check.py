@@ -21,7 +21,7 @@ from autogemm.cli.tune.command import seconds
 if TYPE_CHECKING:
     from autogemm.space import Family
     from autogemm.store import ResultRow
-    from autogemm.tuning import Checked, Checker, TuneResult, Winner
+    from autogemm.tuning import Rechecked, Rechecker, StoredWinner, TuneResult
 
 TABLE: Columns = (
     *("problem", "provenance", "verdict", "speed_up", "speed_up_low", "speed_up_high", "by"),
@@ -93,14 +93,14 @@ def check(
     with ExitStack() as stack:
         store = stack.enter_context(open_store(db, create=False))
         families = _families(options["family"])
-        checker = _checker(stack, store, families, options)
+        rechecker = _checker(stack, store, families, options)
         rows = []
-        winners = _winners(checker, options, everything)
+        winners = _winners(rechecker, options, everything)
         for winner in _with_progress(winners):
-            checked = checker.check(winner)
-            row = _row(checked)
-            if retune and checked.moved:
-                row |= _retuned(checker, winner.row, families, options)
+            rechecked = rechecker.recheck(winner)
+            row = _row(rechecked)
+            if retune and rechecked.moved:
+                row |= _retuned(rechecker, winner.row, families, options)
             rows.append(row)
     print_rows_as(rows, ALL, TABLE, as_json=as_json, as_csv=as_csv)
     if rows and not (as_json or as_csv):
@@ -116,10 +116,10 @@ def _families(named: Sequence[str]) -> tuple[Family, ...]:
 
 def _checker(
     stack: ExitStack, store: Any, families: Sequence[Family], options: dict[str, Any]
-) -> Checker:
+) -> Rechecker:
     from autogemm.cli.tune.setup import command_line, compiler_for
     from autogemm.space import list_families, load_family
-    from autogemm.tuning import Checker, choose_target
+    from autogemm.tuning import Rechecker, choose_target
 
     shipped = {name: load_family(name) for name in list_families()}
     at_hand = shipped | {family.name: family for family in families}
@@ -132,16 +132,16 @@ def _checker(
     if compiler is not None:
         stack.enter_context(closing(compiler))
     rounds = options["rounds"]
-    return Checker(store, target, compiler, at_hand, rounds, command=command_line())
+    return Rechecker(store, target, compiler, at_hand, rounds, command=command_line())
 
 
-def _winners(checker: Checker, options: dict[str, Any], everything: bool) -> list[Winner]:
+def _winners(rechecker: Rechecker, options: dict[str, Any], everything: bool) -> list[StoredWinner]:
     """Those to measure; says what is left out."""
     from autogemm.store import BestQuery
 
-    found = checker.winners(BestQuery(size=options["size"], layout=options["layout"]))
+    found = rechecker.winners(BestQuery(size=options["size"], layout=options["layout"]))
     wanted = [winner for winner in found if winner.changes or everything]
-    name = checker.target.device.name
+    name = rechecker.target.device.name
     if not found:
         click.echo(f"no winner of {name} is stored: autogemm tune makes some", err=True)
     elif len(wanted) < len(found):
@@ -154,7 +154,7 @@ def _winners(checker: Checker, options: dict[str, Any], everything: bool) -> lis
     return wanted
 
 
-def _with_progress(winners: list[Winner]) -> Iterator[Winner]:
+def _with_progress(winners: list[StoredWinner]) -> Iterator[StoredWinner]:
     """A bar on a terminal; click draws none elsewhere, but for its label."""
     with click.progressbar(
         winners, label="measuring", file=sys.stderr, hidden=not sys.stderr.isatty()
@@ -162,8 +162,8 @@ def _with_progress(winners: list[Winner]) -> Iterator[Winner]:
         yield from bar
 
 
-def _row(checked: Checked) -> FlatRow:
-    row, entry = checked.winner.row, checked.entry
+def _row(rechecked: Rechecked) -> FlatRow:
+    row, entry = rechecked.winner.row, rechecked.entry
     now: FlatRow = dict.fromkeys(("time_us", *db_rows.RATIO))
     if entry is not None:
         ratios = (entry.ratio, entry.ratio_low, entry.ratio_high)
@@ -174,16 +174,16 @@ def _row(checked: Checked) -> FlatRow:
         "before_ratio": row.ratio,
         "before_run_id": row.run_id,
         **now,
-        **speed_up(checked.compared, checked.by),
-        "changed": ", ".join(checked.winner.changes),
-        "reason": checked.reason,
-        "note": checked.reason,
-        "run_id": checked.run_id,
+        **speed_up(rechecked.compared, rechecked.by),
+        "changed": ", ".join(rechecked.winner.changes),
+        "reason": rechecked.reason,
+        "note": rechecked.reason,
+        "run_id": rechecked.run_id,
     }
 
 
 def _retuned(
-    checker: Checker, row: ResultRow, families: tuple[Family, ...], options: dict[str, Any]
+    rechecker: Rechecker, row: ResultRow, families: tuple[Family, ...], options: dict[str, Any]
 ) -> FlatRow:
     from autogemm.support.errors import AutogemmError
     from autogemm.targets import MeasureOptions
@@ -197,12 +197,12 @@ def _retuned(
         budget_s=None if math.isinf(budget_s) else budget_s,
         rounds=options["rounds"],
         measure=MeasureOptions(l2=row.l2, fill=row.fill, objective=row.objective),
-        max_error=checker.store.run(row.run_id).spec.max_error,
+        max_error=rechecker.store.run(row.run_id).spec.max_error,
         certify=not options["no_certify"],
-        command=checker.command,
+        command=rechecker.command,
     )
     try:
-        result = tune(request, checker.target, checker.compiler, checker.store)
+        result = tune(request, rechecker.target, rechecker.compiler, rechecker.store)
     except AutogemmError as error:
         return {"note": f"not tuned: {error}", "reason": str(error)}
     return _of_result(result)

@@ -172,7 +172,7 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
 @click.option(
     "--no-certify",
     is_flag=True,
-    help="Do not check the winner further: hard problems, compute-sanitizer (some seconds).",
+    help="Do not check the winner further: edge cases, compute-sanitizer (some seconds).",
 )
 @db_option
 @click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
@@ -183,7 +183,7 @@ def tune(as_json: bool, as_csv: bool, quiet: bool, db: str | None, **options: An
 
     Searches the legal configs of every family that fits, verifies and times each candidate, keeps
     every trial in the database, and re-times the best beside cuBLAS. The winner is then checked on
-    hard problems, on the card and access by access on the CPU, and under compute-sanitizer where it
+    edge cases, on the card and access by access on the CPU, and under compute-sanitizer where it
     is installed; one that fails is no winner. The search ends with the first of its limits. Ctrl-C
     ends it at once and prints the best so far; the same command resumes.
 

@@ -1,7 +1,7 @@
-"""A card, reached through a worker process; the only place that imports cupy.
+"""A GPU, reached through a worker process; the only place that imports cupy.
 
 The parent (:class:`CudaTarget`) asks, the worker (``worker.py`` with ``backend.py``) owns the
-card: it may hang, crash or have its context poisoned by a candidate, and is then replaced.
+GPU: it may hang, crash or have its context poisoned by a candidate, and is then replaced.
 """
 
 from autogemm.targets.cuda.ceilings import ceilings_source

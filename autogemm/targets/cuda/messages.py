@@ -13,7 +13,7 @@ from autogemm.targets.bench import BenchCandidate, BenchTimes
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Take the card. Answer: Started."""
+    """Take the GPU. Answer: Started."""
 
     device_index: int
 
@@ -55,7 +55,7 @@ class RunBench:
 
 @dataclass(frozen=True, slots=True)
 class RunCeilings:
-    """Measure what the card reaches at most; ceilings.cu compiled. Answer: CeilingsDone."""
+    """Measure what the GPU reaches at most; ceilings.cu compiled. Answer: CeilingsDone."""
 
     compiled: CompiledKernel
 
@@ -65,7 +65,7 @@ Request = Start | Prepare | Measure | RunFinals | RunBench | RunCeilings
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The card is taken."""
+    """The GPU is taken."""
 
     device: Device
     environment: Environment
@@ -106,7 +106,7 @@ class BenchDone:
 
 @dataclass(frozen=True, slots=True)
 class CeilingsDone:
-    """What the card reached."""
+    """What the GPU reached."""
 
     ceilings: Ceilings
 

@@ -1,4 +1,4 @@
-"""The CUDA target: a card behind a worker process that candidates may hang, crash or poison."""
+"""The CUDA target: a GPU behind a worker process that candidates may hang, crash or poison."""
 
 import time
 from collections.abc import Sequence
@@ -43,10 +43,10 @@ CUDA_BACKEND = "autogemm.targets.cuda.worker.backend:CudaBackend"
 # Generous: a first start reads CuPy and the CUDA libraries from a cold disk.
 START_DEADLINE_S = 180.0
 PREPARE_DEADLINE_S = 180.0
-# Waits before the card is tried again for a new worker: what the dead one held is freed late.
+# Waits before the GPU is tried again for a new worker: what the dead one held is freed late.
 RESTART_PAUSES_S = (0.5, 2.0, 8.0)
 FINALS_ATTEMPTS = 3
-# The float64 reference is two GEMMs; a card with few float64 units does 0.1 TFLOP/s and more.
+# The float64 reference is two GEMMs; a GPU with few float64 units does 0.1 TFLOP/s and more.
 SLOW_F64_FLOPS_PER_S = 1e11
 # A library may have to be loaded from a cold disk, or to compile its kernels.
 LIBRARY_S = 120.0
@@ -55,10 +55,10 @@ ENERGY_FINALS_S = 25.0
 
 
 class CudaTarget:
-    """Runs candidates on one card. This process never makes a CUDA context nor imports CuPy.
+    """Runs candidates on one GPU. This process never makes a CUDA context nor imports CuPy.
 
     A worker that hung, crashed or was poisoned is replaced, and the problem prepared again, before
-    the next request. Raises DeviceError when there is no usable card.
+    the next request. Raises DeviceError when there is no usable GPU.
     """
 
     provenance = Provenance.MEASURED
@@ -77,7 +77,7 @@ class CudaTarget:
         self.environment = started.environment
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
-        """Make inputs, float64 reference and baseline on the card."""
+        """Make inputs, float64 reference and baseline on the GPU."""
         self._prepare = None
         self.baseline_us = self.baseline_error = None
         request = Prepare(problem, options)
@@ -168,7 +168,7 @@ class CudaTarget:
         raise self._unexpected(worker, reply)
 
     def ceilings(self, compiled: CompiledKernel) -> Ceilings:
-        """What the card reaches in multiply-adds and in copying.
+        """What the GPU reaches in multiply-adds and in copying.
 
         ``compiled`` is of `autogemm.targets.cuda.ceilings.ceilings_source`.
         """
@@ -189,7 +189,7 @@ class CudaTarget:
         return sanitize(Job(candidate, problem, self._device_index), deadline_s)
 
     def close(self) -> None:
-        """Free the card and end the worker. May be called twice."""
+        """Free the GPU and end the worker. May be called twice."""
         self._closed = True
         if self._worker is not None:
             self._worker.close()
@@ -218,7 +218,7 @@ class CudaTarget:
     ) -> tuple[tuple[Candidate, ...], tuple[Disqualified, ...]]:
         """Those that get through finals of their own, and those that do not with the reason.
 
-        Raises DeviceError when there is no usable card any more, for which no candidate pays.
+        Raises DeviceError when there is no usable GPU any more, for which no candidate pays.
         """
         left, lost = [], []
         for candidate in candidates:
@@ -240,7 +240,7 @@ class CudaTarget:
                 if reply.poisoned:
                     worker.kill()
                 return reply.outcome
-            # Nothing but this candidate ran since the problem was ready: if it is the card that
+            # Nothing but this candidate ran since the problem was ready: if it is the GPU that
             # is broken, the next worker will not start.
             case Broken() | Refused(error="DeviceError"):
                 worker.kill()
@@ -299,7 +299,7 @@ class CudaTarget:
         self.baseline_error = reply.baseline_error
 
     def _ask_or_fail(self, request: Request, deadline_s: float) -> Reply:
-        """The answer where no candidate can be to blame: failures are the card's or ours."""
+        """The answer where no candidate can be to blame: failures are the GPU's or ours."""
         assert self._worker is not None
         doing = type(request).__name__.lower()
         try:

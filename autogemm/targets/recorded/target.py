@@ -1,4 +1,4 @@
-"""Answers from recordings as a card would, with every time marked as recorded."""
+"""Answers from recordings as a GPU would, with every time marked as recorded."""
 
 import math
 from collections.abc import Collection, Sequence

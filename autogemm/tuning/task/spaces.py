@@ -1,4 +1,4 @@
-"""The spaces of a run: of the families that fit the problem, the card, and what is recorded."""
+"""The spaces of a run: of the families that fit the problem, the GPU, and what is recorded."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

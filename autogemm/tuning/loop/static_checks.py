@@ -1,6 +1,7 @@
-"""Static facts that say a kernel cannot win, before it is compiled or before it meets a card.
+"""Static facts that rule a candidate out: it cannot be launched, or it cannot win.
 
-Docs: decision 0012, with what these rules would have pruned in the recordings that ship.
+The first holds of compiled kernels, the second already before. Decision 0012 has what the rules
+that prune would have left out in the recordings that ship.
 """
 
 import math
@@ -8,13 +9,56 @@ import re
 
 from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.occupancy import occupancy
-from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan, Resources
+from autogemm.model.kernel import (
+    Candidate,
+    CompiledKernel,
+    KernelSource,
+    Launch,
+    LaunchPlan,
+    Resources,
+)
 from autogemm.model.problem import Problem
 
+# Registers are handed out per warp in units of this many (CUDA occupancy calculator, sm_30 on).
+REGISTER_UNIT = 256
+WARP = 32
 # Bytes of spilled registers per thread, stored and loaded: eight registers, one way.
 MAX_SPILL_BYTES = 32
 # wmma, mma.sync, wgmma.mma_async, mma_sync: what multiplies on tensor cores has it in its name.
 _TENSOR_CORES = re.compile(r"(?<![a-zA-Z])(wg|w)?mma(?![a-zA-Z])")
+
+
+def why_not_launchable(compiled: CompiledKernel, plan: LaunchPlan, device: Device) -> str:
+    """The limit that a launch of the plan breaks, with its numbers; empty if it can launch."""
+    by_name = {resources.kernel: resources for resources in compiled.resources}
+    for launch in plan.launches:
+        resources = by_name.get(launch.kernel)
+        if resources is None:
+            continue
+        if reason := _why_not(launch, resources, device):
+            return f"{launch.kernel} {reason}"
+    return ""
+
+
+def _why_not(launch: Launch, resources: Resources, device: Device) -> str:
+    threads = launch.num_threads
+    if threads > device.max_threads_per_block:
+        return f"has {threads} threads per block, the device allows {device.max_threads_per_block}"
+    warps = -(-threads // WARP)
+    units = -(-resources.registers * WARP // REGISTER_UNIT)
+    registers = warps * units * REGISTER_UNIT
+    if registers > device.registers_per_sm:
+        return (
+            f"needs {registers} registers per block ({threads} threads x {resources.registers}), "
+            f"an SM has {device.registers_per_sm}"
+        )
+    smem_bytes = launch.smem_bytes + resources.static_smem_bytes
+    if smem_bytes > device.max_smem_per_block_bytes:
+        return (
+            f"needs {smem_bytes} bytes of shared memory per block, "
+            f"the device allows {device.max_smem_per_block_bytes}"
+        )
+    return ""
 
 
 def why_hopeless(candidate: Candidate, problem: Problem, device: Device, best_us: float) -> str:

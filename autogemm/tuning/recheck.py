@@ -14,8 +14,8 @@ from autogemm.space import Family
 from autogemm.store import BestQuery, ResultRow, RunSpec, RunState, Store
 from autogemm.support.errors import DeviceError, KernelCompileError, UsageError
 from autogemm.targets import MeasureOptions, Target
-from autogemm.tuning.loop.launchable import why_not_launchable
-from autogemm.tuning.task.build import Maker
+from autogemm.tuning.loop.static_checks import why_not_launchable
+from autogemm.tuning.task.build import Builder
 from autogemm.tuning.tuner import environment_of, families_sha256
 
 # What stands for the sampler of a run that only measured a winner again.
@@ -23,7 +23,7 @@ SAMPLER = "check"
 
 
 @dataclass(frozen=True, slots=True)
-class Winner:
+class StoredWinner:
     """A stored winner, and what is no more as it was when it was measured, in words."""
 
     row: ResultRow
@@ -31,14 +31,14 @@ class Winner:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class Rechecked:
     """A winner measured again, in a run of its own.
 
     ``entry`` holds its times of today; None if it did not run, and then ``reason`` says why.
     ``compared`` says how it is now beside how it was.
     """
 
-    winner: Winner
+    winner: StoredWinner
     run_id: int | None = None
     entry: FinalsEntry | None = None
     compared: Compared | None = None
@@ -52,7 +52,7 @@ class Checked:
 
 
 @dataclass(frozen=True, slots=True)
-class Checker:
+class Rechecker:
     """Measures winners of the target's GPU again. ``families`` by name are those at hand."""
 
     store: Store
@@ -63,20 +63,20 @@ class Checker:
     seed: int = 0
     command: str = ""
 
-    def winners(self, query: BestQuery) -> list[Winner]:
+    def winners(self, query: BestQuery) -> list[StoredWinner]:
         """All of this GPU that match, the changed and the unchanged, with their kernels."""
         device = self.target.device
         return [
-            Winner(row, tuple(self._changes(row)))
+            StoredWinner(row, tuple(self._changes(row)))
             for row in self.store.best(query)
             if row.provenance == self.target.provenance
             and (row.device.name, row.device.num_sms) == (device.name, device.num_sms)
         ]
 
-    def check(self, winner: Winner) -> Checked:
+    def recheck(self, winner: StoredWinner) -> Rechecked:
         """Measure it again, keep what came of it, and compare.
 
-        Raises DeviceError when there is no usable card any more.
+        Raises DeviceError when there is no usable GPU any more.
         """
         row = winner.row
         options = MeasureOptions(l2=row.l2, fill=row.fill, seed=self.seed)
@@ -84,7 +84,7 @@ class Checker:
             candidate = self._candidate(row)
             self.target.prepare(row.problem, options)
         except (UsageError, KernelCompileError) as error:
-            return Checked(winner, reason=str(error))
+            return Rechecked(winner, reason=str(error))
         run_id = self.store.begin_run(self._spec(row))
         try:
             finals, reason = self._measured(run_id, candidate)
@@ -94,11 +94,11 @@ class Checker:
             raise
         self.store.finish_run(run_id, RunState.FINISHED)
         if finals is None:
-            return Checked(winner, run_id, reason=reason)
+            return Rechecked(winner, run_id, reason=reason)
         after = Rounds(finals.winner.samples_us, finals.baseline.samples_us)
         by = fairest(row.rounds, after, row.environment.cublas == self._environment.cublas)
         compared = compare_rounds(row.rounds, after, by)
-        return Checked(winner, run_id, finals.winner, compared, by)
+        return Rechecked(winner, run_id, finals.winner, compared, by)
 
     @property
     def _environment(self) -> Environment:
@@ -130,8 +130,8 @@ class Checker:
         except UsageError as error:
             raise UsageError(f"the family {row.family!r} has other parameters now") from error
         source = self.store.stored_kernel(row.kernel_id).source
-        maker = Maker((family,), row.problem, self.target.device, self.compiler)
-        candidate = maker.start(source).candidate()
+        builder = Builder((family,), row.problem, self.target.device, self.compiler)
+        candidate = builder.start(source).candidate()
         if candidate.compiled is not None and (
             why := why_not_launchable(candidate.compiled, candidate.plan, self.target.device)
         ):

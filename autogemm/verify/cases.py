@@ -1,4 +1,4 @@
-"""Configs over the matrix of hard problems, on the emulator or on a card."""
+"""Configs over the matrix of edge cases, on the emulator or on a GPU."""
 
 import os
 import time
@@ -30,7 +30,7 @@ from autogemm.space import (
 )
 from autogemm.support.errors import EmptySpaceError, KernelCompileError
 from autogemm.targets import MeasureOptions, Target
-from autogemm.verify.edge_cases import hard_problems, reduced, rounds_of
+from autogemm.verify.edge_cases import edge_cases, reduced, rounds_of
 
 # From which random configs are drawn: sizes and alignment that leave most of a space legal. A
 # family for few rows has no config for the first.
@@ -47,7 +47,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class CaseSet:
-    """The cases of one config, and how many hard problems were skipped as not legal for it."""
+    """The cases of one config, and how many edge cases were skipped as not legal for it."""
 
     config: Config
     dtype: DType
@@ -115,7 +115,7 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     dtype: DType = DType.F32,
     tuned_for: tuple[Problem, ...] = (),
 ) -> CaseSet:
-    """The hard problems for a config's tile and stages, in all layouts, fewest operations first.
+    """The edge cases for a config's tile and stages, in all layouts, fewest operations first.
 
     Where the config is not legal for a problem (a vector width, a padding), the nearest legal one
     with the same tiles stands in if ``adapt``; else the problem is skipped. ``tuned_for`` are
@@ -124,7 +124,7 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     tile, stages = tile_of(family, config, device, dtype), stages_of(family, config)
     problems = (
         *(reduced(problem, tile, rounds_of(stages)) for problem in tuned_for),
-        *hard_problems(tile, dtype=dtype, stages=stages),
+        *edge_cases(tile, dtype=dtype, stages=stages),
     )
     cases = []
     for problem in problems:
@@ -154,7 +154,7 @@ def on_cpu(family: Family, emulator: Emulator, mode: Mode) -> Check:
 
 
 def on_gpu(family: Family, target: Target, compiler: Compiler) -> Check:
-    """Compiles a case and verifies it on the card, as the tuner does before it times."""
+    """Compiles a case and verifies it on the GPU, as the tuner does before it times."""
 
     def check(case: Case) -> CaseResult:
         start = time.perf_counter()
@@ -179,7 +179,7 @@ def on_gpu(family: Family, target: Target, compiler: Compiler) -> Check:
 def run_cases(
     check: Check, cases: Iterable[Case], threads: int | None = None
 ) -> Iterator[CaseResult]:
-    """Results in the order of the cases, several at a time. A card takes one: ``threads=1``."""
+    """Results in the order of the cases, several at a time. A GPU takes one: ``threads=1``."""
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
         yield from pool.map(check, cases)
 
