@@ -2,11 +2,10 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Value
 from autogemm.model.dtypes import Element
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.nodes import FUNCTIONS
@@ -31,7 +30,7 @@ from autogemm.space.schema import (
     TensorMapForm,
 )
 from autogemm.space.tensor_maps import completed, element_of, rules_of
-from autogemm.support.errors import FamilyError, UsageError
+from autogemm.support.errors import FamilyError
 from autogemm.support.naming import did_you_mean
 
 # Names that mean something else in an expression, or stand in every kernel's signature.
@@ -53,13 +52,16 @@ def family_of(
     yaml_sha256: str,
     template_sha256: str,
 ) -> Family:
-    """The family that a well-formed file describes. Raises FamilyError naming file and field."""
+    """The family that a well-formed file describes, yet without its seeds.
+
+    Raises FamilyError naming file and field.
+    """
     check = _Check(form, yaml_path)
     parameters = check.parameters()
     derive = check.derive()
     maps = check.tensor_maps()
     tensor_maps = tuple(check.tensor_map(i, one, derive) for i, one in enumerate(maps))
-    family = Family(
+    return Family(
         name=form.family,
         summary=form.summary,
         dtypes=check.dtypes(),
@@ -89,7 +91,6 @@ def family_of(
         retired=check.retired(),
         renamed=check.renamed(parameters),
     )
-    return replace(family, seeds=check.seeds(family))
 
 
 class _Check:
@@ -149,8 +150,8 @@ class _Check:
             hint = did_you_mean(missing, known)
             raise self._error(field, f"no parameter is named {missing!r}{hint}")
         for old, new in form.values.items():
-            self._check_value(f"{field}.values.{old}", new, current.values)
-            if form.to is None and old in current.values:
+            self._check_value(f"{field}.values.{old}", new, current)
+            if form.to is None and current.allows(old):
                 rule = f"{old!r} is a value of {name} today, only old ones are renamed"
                 raise self._error(f"{field}.values", rule)
         return Renamed(current.name, dict(form.values))
@@ -161,18 +162,32 @@ class _Check:
         for name, form in self._form.parameters.items():
             field = f"parameters.{name}"
             self._check_free(field, name)
-            kinds = {type(value) for value in form.values}
-            if len(kinds) > 1:
-                text = next(value for value in form.values if isinstance(value, str))
-                raise self._error(field, f"values are all integers or all texts, got also {text!r}")
             for earlier, value in enumerate(form.values):
                 if value in form.values[:earlier]:
                     raise self._error(field, f"the value {value!r} is there twice, list it once")
+            by_device = self._by_device(field, form.values)
+            plain = tuple(v for v in form.values if not by_device or isinstance(v, int))
+            kinds = {type(value) for value in plain} or {int}
+            if len(kinds) > 1:
+                text = next(value for value in plain if isinstance(value, str))
+                raise self._error(field, f"values are all integers or all texts, got also {text!r}")
+            parameter = Parameter(name, plain, form.doc, form.default, by_device)
             if form.default is not None:
-                self._check_value(f"{field}.default", form.default, form.values)
+                self._check_value(f"{field}.default", form.default, parameter)
             self._kinds[name] = kinds.pop()
-            parameters.append(Parameter(name, tuple(form.values), form.doc, form.default))
+            parameters.append(parameter)
         return tuple(parameters)
+
+    def _by_device(self, field: str, values: Sequence[Value]) -> tuple[Expression, ...]:
+        """All values as expressions, where any reads the device; else none."""
+        known = dict.fromkeys(DEVICE_NAMES, int)
+        texts = [str(value) for value in values]
+        if not any("device." in text for text in texts):
+            return ()
+        found = tuple(self._parsed(f"{field}.values", text, known) for text in texts)
+        for expression in found:
+            self._check_number(expression, known)
+        return found
 
     def derive(self) -> dict[str, Expression]:
         """Ordered so that each reads earlier ones only."""
@@ -285,32 +300,9 @@ class _Check:
                 expression = expression.substitute({name: derive[name]})
         return expression
 
-    def seeds(self, family: Family) -> tuple[Config, ...]:
-        """Each names every parameter that has no default once, with one of its values."""
-        seeds = []
-        for position, form in enumerate(self._form.seeds, start=1):
-            try:
-                seed = family.current(form)
-            except UsageError as error:
-                raise self._error(f"seeds.{position}", str(error)) from None
-            for name in seed.keys() - self._form.parameters.keys():
-                hint = did_you_mean(name, self._form.parameters)
-                raise self._error(f"seeds.{position}", f"no parameter is named {name!r}{hint}")
-            values = {p.name: self._seed_value(position, seed, p) for p in family.parameters}
-            seeds.append(Config.of(self._form.family, values))
-        return tuple(seeds)
-
-    def _seed_value(self, position: int, seed: Mapping[str, Value], parameter: Parameter) -> Value:
-        field = f"seeds.{position}.{parameter.name}"
-        value = seed.get(parameter.name, parameter.default)
-        if value is None:
-            raise self._error(field, "a seed names every parameter, this one is missing")
-        self._check_value(field, value, parameter.values)
-        return value
-
-    def _check_value(self, field: str, value: Value, values: Sequence[Value]) -> None:
-        if value not in values:
-            listed = " ".join(map(str, values))
+    def _check_value(self, field: str, value: Value, parameter: Parameter) -> None:
+        if not parameter.allows(value):
+            listed = " ".join(parameter.texts)
             raise self._error(field, f"{value!r} is none of its values: {listed}")
 
     def _parsed(self, field: str, text: str, known: Iterable[str]) -> Expression:

@@ -1,7 +1,7 @@
 """A family of kernels as values: parameters, derived quantities, constraints, launches, seeds."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -12,6 +12,9 @@ from autogemm.model.problem import Problem
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
 from autogemm.support.errors import UsageError
+
+# Values become `constexpr int`.
+MAX_VALUE = 2**31 - 1
 
 PROBLEM_NAMES = (
     *("M", "N", "K", "lda", "ldb", "ldc", "trans_a", "trans_b", "bytes_ab", "bytes_c"),
@@ -27,17 +30,41 @@ class Parameter:
 
     ``default`` is what a config has that does not name the parameter: a seed, or a recording made
     before the parameter was there. None where it must be named.
+
+    Where values follow from the GPU, ``by_device`` has all of them as expressions over
+    ``device.*``, and ``values`` those that are the same on every GPU; `on` puts the GPU's in place.
     """
 
     name: str
     values: tuple[Value, ...]
     doc: str
     default: Value | None = None
+    by_device: tuple[Expression, ...] = ()
 
     @property
     def is_numeric(self) -> bool:
         """Whether the values are integers; otherwise they are texts."""
-        return isinstance(self.values[0], int)
+        return bool(self.by_device) or isinstance(self.values[0], int)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The values as written, for messages."""
+        return tuple(one.text for one in self.by_device) or tuple(map(str, self.values))
+
+    def allows(self, value: Value) -> bool:
+        """Whether a config may have that value on some GPU: where values follow from it, any
+        positive integer is one.
+        """
+        follows = bool(self.by_device) and isinstance(value, int) and 0 < value <= MAX_VALUE
+        return value in self.values or follows
+
+    def on(self, device: Device) -> "Parameter":
+        """With the values that it has on that GPU. Raises FamilyError for one of over 32 bits."""
+        if not self.by_device:
+            return self
+        known = device_values(device)
+        values = tuple(dict.fromkeys(_on_device(one, known) for one in self.by_device))
+        return replace(self, values=values, by_device=())
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +139,7 @@ class Searched(StrEnum):
 class Family:
     """``NAME.yaml`` and ``NAME.cu.jinja``. ``derive`` is ordered: each reads earlier ones only.
 
-    ``template_sha256`` covers the template and the shared parts that it may include. A family that
+    ``template_sha256`` covers the template and all that it includes or imports. A family that
     others recorded has no template (``template_path`` None, ``template_sha256`` empty): its configs
     can be searched, not rendered.
     """
@@ -130,10 +157,13 @@ class Family:
     launch: tuple[LaunchRule, ...]
     workspace_bytes: Expression
     seeds: tuple[Config, ...]
+    """Configs that are tried first, in this order."""
     yaml_path: Path
     template_path: Path | None
     yaml_sha256: str
     template_sha256: str
+    seed_origins: tuple[str, ...] = ()
+    """For each seed the GPU and the problems that it was good for, as far as is known."""
     searched: Searched = Searched.ALWAYS
     tensor_maps: tuple[TensorMapRule, ...] = ()
     needs_sm_90a: bool = False
@@ -142,6 +172,12 @@ class Family:
     """Parameters of before, and the value with which a config says what is emitted today."""
     renamed: Mapping[str, Renamed] = field(default_factory=dict)
     """Parameters of before, or of which values had other names, and what they are today."""
+
+    def on(self, device: Device) -> "Family":
+        """The family whose parameters have the values that they have on that GPU."""
+        if not any(one.by_device for one in self.parameters):
+            return self
+        return replace(self, parameters=tuple(one.on(device) for one in self.parameters))
 
     def current_names(self, columns: Iterable[str]) -> dict[str, str]:
         """Today's name of each of these parameters, by the name that it has there.
@@ -252,3 +288,11 @@ def specialised_values(problem: Problem) -> dict[str, Value]:
 def device_values(device: Device) -> dict[str, int]:
     """What a constraint can read of a device: its limits as ``device.<limit>``."""
     return {f"device.{name}": value for name, value in device.limits().items()}
+
+
+def _on_device(expression: Expression, known: Mapping[str, Operand]) -> int:
+    value = expression.evaluate(known)
+    assert isinstance(value, int)
+    if abs(value) > MAX_VALUE:
+        raise expression.error(f"a value must fit 32 bits, is {value}")
+    return value

@@ -57,14 +57,16 @@ def narrowed(family: Family, fix: Mapping[str, Sequence[Value]]) -> tuple[Parame
 
 
 def _chosen(parameter: Parameter, wanted: Sequence[Value]) -> Parameter:
-    listed = " ".join(map(str, parameter.values))
+    listed = " ".join(parameter.texts)
     for value in wanted:
-        if value not in parameter.values:
+        if not parameter.allows(value):
             raise UsageError(f"{parameter.name} has no value {value!r}; its values: {listed}")
     if not wanted:
         raise UsageError(f"{parameter.name} needs at least one value; its values: {listed}")
-    kept = tuple(value for value in parameter.values if value in wanted)
-    return Parameter(parameter.name, kept, parameter.doc)
+    kept = [value for value in parameter.values if value in wanted]
+    # On a GPU that is not known yet: legal on some.
+    kept += sorted({value for value in wanted if isinstance(value, int)}.difference(kept))
+    return Parameter(parameter.name, tuple(kept), parameter.doc)
 
 
 def _value(text: str) -> Value:

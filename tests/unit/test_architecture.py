@@ -60,7 +60,8 @@ HALLS = {"bench", "insight"}
 OPEN_ROOMS = {"support", "model", "model.hardware", "catalogue"}
 MAX_MODULES = 17
 
-# Foreign library -> the rooms that may import it. Jinja has two: codegen emits CUDA, report emits
+# Foreign library -> the rooms that may import it. Jinja has two uses: CUDA, of
+# which support holds the one environment and codegen the rendering; report emits
 # HTML, in which everything is escaped.
 OWNERS = {
     "cupy": "targets.cuda.worker",
@@ -73,7 +74,7 @@ OWNERS = {
     "alembic": "store",
     "optuna": "search",
     "scipy": "search",
-    "jinja2": "codegen insight.report",
+    "jinja2": "support codegen insight.report",
     "markupsafe": "insight.report",
     "plotly": "insight.report",
     "pygments": "insight.report",

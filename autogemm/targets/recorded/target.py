@@ -130,12 +130,18 @@ class RecordedTarget:
         covered: dict[str, tuple[Value, ...]] = {}
         for parameter in family.parameters:
             seen = set(columns[parameter.name])
-            if unknown := seen - set(parameter.values):
+            if unknown := [value for value in seen if not parameter.allows(value)]:
                 raise RecordingError(
                     f"the recording {self.path.name} holds {parameter.name}={min(unknown)!r}, "
                     f"which the family {family.name!r} does not have"
                 )
-            covered[parameter.name] = tuple(v for v in parameter.values if v in seen)
+            values = parameter.on(self.device).values
+            covered[parameter.name] = tuple(value for value in values if value in seen)
+            if not covered[parameter.name]:
+                raise RecordingError(
+                    f"the recording {self.path.name} holds no {parameter.name} of "
+                    f"{' '.join(map(str, values))}, which are those of {self.device.name}"
+                )
         return covered
 
     def caveats(self, family: Family) -> tuple[str, ...]:

@@ -1,12 +1,20 @@
 """The one Jinja environment. Templates read like the kernel; Jinja only chooses code."""
 
 import re
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
-from jinja2 import FileSystemLoader, StrictUndefined, Undefined
+from jinja2 import (
+    FileSystemLoader,
+    StrictUndefined,
+    TemplateNotFound,
+    TemplateSyntaxError,
+    Undefined,
+)
+from jinja2.meta import find_referenced_templates
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from autogemm.support.errors import FamilyError
 from autogemm.support.resources import data_folder
 
 # Columns of the emitted text (.clang-format).
@@ -33,6 +41,49 @@ def environment(family_folder: Path | None = None) -> ImmutableSandboxedEnvironm
     )
     made.filters["filled"] = filled
     return made
+
+
+def texts_of(template: Path) -> dict[str, str]:
+    """A family's template and all that it includes or imports, directly or not: text by name.
+
+    A template that cannot be parsed includes nothing, and one that is missing has no text: what is
+    wrong there is said when it is rendered. Raises FamilyError where a name is computed while
+    rendering, and for what cannot be read.
+    """
+    made = environment(template.parent)
+    assert made.loader is not None
+    found: dict[str, str] = {}
+    waiting = [template.name]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        try:
+            found[name] = made.loader.get_source(made, name)[0]
+        except TemplateNotFound:
+            found[name] = ""
+        except OSError as error:
+            raise FamilyError(f"{error.filename}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise FamilyError(f"template {name} of {template}: no text: {error}") from None
+        for inner in _referenced(found[name]):
+            if inner is None:
+                raise FamilyError(
+                    f"template {name} of {template}: it includes or imports one whose name is "
+                    "computed; write the name out"
+                )
+            waiting.append(inner)
+    return found
+
+
+# The same parts are read for each family, and each family is loaded again and again.
+@lru_cache(maxsize=512)
+def _referenced(text: str) -> tuple[str | None, ...]:
+    """Names of the templates that a text includes or imports; None for one that is computed."""
+    try:
+        return tuple(find_referenced_templates(environment().parse(text)))
+    except (TemplateSyntaxError, RecursionError):
+        return ()
 
 
 def filled(line: str, inset: int = 0) -> str:
