@@ -28,10 +28,10 @@ from autogemm.model.problem import Problem
 from autogemm.space import Family, broken_constraints, load_family
 from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError
-from autogemm.targets import Target
+from autogemm.targets import Target, choose_target
 from autogemm.targets.recorded import Recording, read_recording
 from autogemm.targets.recorded.listing import recording_folder
-from autogemm.tuning import Event, TrialDone, TuneRequest, TuneResult, choose_target, tune
+from autogemm.tuning import Event, TrialDone, TuneRequest, TuneResult, tune
 from autogemm.tuning.task.build import Builder
 
 DEFAULT_RECORDING = "sgemm_simt_h100_4096_nn.json.gz"

@@ -44,7 +44,7 @@ def gpus(name: str | None, measure: bool, db: str | None, as_json: bool, as_csv:
       autogemm gpus --measure
       autogemm gpus --csv
     """
-    from autogemm.targets import cuda
+    from autogemm.targets import attached_gpus, why_no_gpu
 
     if measure and name:
         raise UsageError("--measure is of the attached GPU: leave the name out")
@@ -54,10 +54,12 @@ def gpus(name: str | None, measure: bool, db: str | None, as_json: bool, as_csv:
     if name:
         _show_one(name, as_json=as_json, as_csv=as_csv)
         return
-    attached = [gpu_row(device, kind="attached") for device in cuda.attached_devices()]
+    attached = [
+        gpu_row(device, kind="attached") for device in (one.device for one in attached_gpus())
+    ]
     known = _known_rows()
     if not attached:
-        click.echo(f"No attached GPU: {cuda.why_no_device()}", err=True)
+        click.echo(f"No attached GPU: {why_no_gpu()}", err=True)
     if as_json or as_csv:
         print_rows(attached + known, COLUMNS, as_json=as_json, as_csv=as_csv)
         return
@@ -119,20 +121,17 @@ def _measure(db: str | None, *, as_json: bool, as_csv: bool) -> None:
 def _measured(db: str | None) -> tuple[Device, Ceilings]:
     from dataclasses import replace
 
-    from autogemm.compile import Compiler
     from autogemm.store import open_store
-    from autogemm.targets import cuda
-    from autogemm.targets.cuda import ceilings_source
+    from autogemm.targets import open_gpu, why_no_gpu
 
-    if not cuda.attached_devices():
-        raise DeviceError(f"measuring needs a GPU: {cuda.why_no_device()}")
+    if why := why_no_gpu():
+        raise DeviceError(f"measuring needs a GPU: {why}")
     with (
-        closing(cuda.CudaTarget()) as target,
-        closing(Compiler()) as compiler,
+        closing(open_gpu()) as target,
+        closing(target.compiler()) as compiler,
         open_store(db) as store,
     ):
-        compiled = compiler.compile(ceilings_source(), target.device.sm)
-        measured = target.ceilings(compiled)
+        measured = target.ceilings(compiler)
         environment = replace(target.environment, compiler=compiler.version)
         store.record_ceilings(target.device, environment, measured)
         return target.device, measured

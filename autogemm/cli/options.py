@@ -157,11 +157,11 @@ def device_facts(gpu: str) -> "Device":
 
     if gpu != "auto":
         return find_device(gpu)
-    from autogemm.targets.cuda import attached_devices
+    from autogemm.targets import attached_gpus
 
-    attached = attached_devices()
+    attached = attached_gpus()
     if attached:
-        return attached[0]
+        return attached[0].device
     device = find_device(FALLBACK_GPU)
     click.echo(
         f"no GPU is attached: using the limits of {device.name} (choose with --gpu)", err=True

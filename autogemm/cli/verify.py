@@ -192,12 +192,12 @@ def certify_kernel(
     kernel that this version of the family does not emit.
     """
     from autogemm.codegen import render
-    from autogemm.compile import Compiler
     from autogemm.model.certificate import Verdict
     from autogemm.model.kernel import Candidate
     from autogemm.space import launch_plan
     from autogemm.store import open_store
-    from autogemm.tuning import Certifier, choose_target
+    from autogemm.targets import choose_target
+    from autogemm.verify import Certifier
 
     kernel = stored_kernel(db, key, family)
     source, problem = kernel.source, kernel.problem
@@ -212,7 +212,9 @@ def certify_kernel(
             "run, tune first"
         )
     target = choose_target(kernel.device.name, [family.name]).target
-    with closing(target), closing(Compiler()) as compiler:
+    compiler = target.compiler()
+    assert compiler is not None, "a GPU was named"
+    with closing(target), closing(compiler):
         compiled = compiler.compile(source, target.device.sm)
         plan = launch_plan(family, source.config, problem)
         certifier = Certifier(
@@ -249,12 +251,11 @@ def checker(family: Family, place: str, mode: str) -> Iterator[Check]:
 
         yield on_cpu(family, Emulator(), Mode(mode))
         return
-    from autogemm.compile import Compiler
-    from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device
+    from autogemm.targets import open_gpu, why_no_gpu
 
-    if not attached_devices():
-        raise DeviceError(f"--on gpu needs a GPU: {why_no_device()}; --on cpu needs none")
-    with closing(CudaTarget()) as target, closing(Compiler()) as compiler:
+    if why := why_no_gpu():
+        raise DeviceError(f"--on gpu needs a GPU: {why}; --on cpu needs none")
+    with closing(open_gpu()) as target, closing(target.compiler()) as compiler:
         yield on_gpu(family, target, compiler)
 
 

@@ -3,12 +3,12 @@
 import warnings
 from contextlib import ExitStack, closing
 
-from autogemm.compile import Compiler
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import default_families
 from autogemm.store import BestQuery, ResultRow, open_store
 from autogemm.support.errors import NotFoundError
-from autogemm.tuning import TuneRequest, TuneResult, choose_target
+from autogemm.targets import choose_target
+from autogemm.tuning import TuneRequest, TuneResult
 from autogemm.tuning import tune as run_tuner
 
 DEFAULT_BUDGET_S = 10.0
@@ -33,7 +33,7 @@ def tune(  # noqa: PLR0913  # as the command's options
     everything. ``gpu`` is an attached GPU by number or name, ``auto``, or ``recorded``; ``db`` a
     path or URL, by default the database of the command line. The same call resumes a search that
     was interrupted. Where ``auto`` finds no GPU the times are recorded, and a warning says so.
-    Errors as of `autogemm.tuning.tune` and `autogemm.tuning.choose_target`.
+    Errors as of `autogemm.tuning.tune` and `autogemm.targets.choose_target`.
     """
     families = tuple(default_families())
     request = TuneRequest(
@@ -51,7 +51,9 @@ def tune(  # noqa: PLR0913  # as the command's options
         target = stack.enter_context(closing(chosen.target))
         if gpu == "auto" and chosen.notice:
             warnings.warn(chosen.notice, stacklevel=2)
-        compiler = stack.enter_context(closing(Compiler())) if target.needs_cubin else None
+        compiler = target.compiler()
+        if compiler is not None:
+            stack.enter_context(closing(compiler))
         return run_tuner(request, target, compiler, store)
 
 

@@ -1,6 +1,5 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
-from autogemm.tuning.choice import Chosen, choose_target, is_file
 from autogemm.tuning.recheck import Rechecked, Rechecker, StoredWinner
 from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
 from autogemm.tuning.task.events import (
@@ -19,7 +18,6 @@ from autogemm.verify import Certifier
 __all__ = [
     "Certifier",
     "Certifying",
-    "Chosen",
     "Event",
     "FinalsStarted",
     "Notice",
@@ -36,7 +34,5 @@ __all__ = [
     "TrialDone",
     "TuneRequest",
     "TuneResult",
-    "choose_target",
-    "is_file",
     "tune",
 ]

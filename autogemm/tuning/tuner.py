@@ -32,7 +32,7 @@ from autogemm.tuning.task.events import (
     TrialDone,
 )
 from autogemm.tuning.task.request import TuneRequest, TuneResult
-from autogemm.tuning.task.spaces import Listing, Spaces, spaces_for
+from autogemm.tuning.task.spaces import Spaces, spaces_for
 
 Listener = Callable[[Event], None]
 
@@ -205,7 +205,7 @@ class _Run:
         rules = StopRules(request.until_ratio, request.until_gain)
         while True:
             stopped_by = self._search(builder, ledger, rules, spent)
-            if stopped_by is StopRule.INTERRUPTED or isinstance(self.target, Listing):
+            if stopped_by is StopRule.INTERRUPTED or self.target.own_family is not None:
                 return None, stopped_by
             best = ledger.best
             began = time.monotonic()

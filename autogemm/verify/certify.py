@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
@@ -39,16 +38,6 @@ FEW_TILES = ((1, 1, 1), (2, 1, 2), (1, 2, 3), (2, 2, 5), (1, 3, 6))
 TICK_S = 0.1
 
 Progress = Callable[[str], None]
-
-
-@runtime_checkable
-class Sanitizing(Protocol):
-    """A target that can run machine code under compute-sanitizer."""
-
-    def sanitize(
-        self, candidate: Candidate, problem: Problem, deadline_s: float
-    ) -> tuple[Check, ...]:
-        """One check for each tool."""
 
 
 class CannotRunError(Exception):
@@ -108,9 +97,9 @@ class Certifier:
             tuned_for=(problem, *few_tiles(problem, tile, stages_of(self.family, config))),
         )
         yield self._matrix(candidate.source, case_set)
-        if isinstance(self.target, Sanitizing):
+        if self.target.can_sanitize:
             self.progress("compute-sanitizer: memcheck, racecheck, initcheck, synccheck")
-            yield self._sanitized(self.target, candidate, case_set)
+            yield self._sanitized(candidate, case_set)
 
     def _matrix(self, source: KernelSource, case_set: CaseSet) -> Sequence[Check]:
         """The edge cases, on the CPU and on the GPU at the same time."""
@@ -181,9 +170,7 @@ class Certifier:
         verdict = Verdict.PASSED if num_same else Verdict.NOT_DONE
         return Check(name, verdict, what, tool, seconds)
 
-    def _sanitized(
-        self, target: Sanitizing, candidate: Candidate, case_set: CaseSet
-    ) -> Sequence[Check]:
+    def _sanitized(self, candidate: Candidate, case_set: CaseSet) -> Sequence[Check]:
         """On the cut-down problem of the kernel's own, so that it is the very machine code."""
         same = [case for case in case_set.cases if _is_same(self.family, case, candidate.source)]
         if not same:
@@ -192,7 +179,7 @@ class Certifier:
         problem = same[0].problem
         plan = launch_plan(self.family, candidate.config, problem, few_blocks=True)
         small = Candidate(candidate.source, plan, candidate.compiled)
-        return target.sanitize(small, problem, SANITIZER_S)
+        return self.target.sanitize(small, problem, SANITIZER_S)
 
 
 def few_tiles(problem: Problem, tile: Tile, stages: int) -> Iterator[Problem]:

@@ -25,7 +25,8 @@ from autogemm.model.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery, RunState, Store, open_store
 from autogemm.support.errors import CertificationError, UsageError
-from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
+from autogemm.targets import Chosen
+from autogemm.tuning import Certifier, Certifying, Event, TuneRequest, tune
 from autogemm.tuning.task.build import Builder
 from autogemm.verify import certify as certify_module
 
@@ -93,6 +94,7 @@ class Sanitizing(FakeTarget):
     """Says what it was asked to watch; finds what the test wants."""
 
     found = Verdict.PASSED
+    can_sanitize = True
 
     def sanitize(
         self, candidate: Candidate, problem: Problem, deadline_s: float
@@ -369,7 +371,7 @@ def tuned(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
     with open_store(database) as store:
         tune(request_for(family, certify=False), FakeTarget(), Compiler(), store)
     monkeypatch.setattr("autogemm.compile.Compiler", Compiler)
-    monkeypatch.setattr("autogemm.tuning.choose_target", lambda *_: Chosen(FakeTarget()))
+    monkeypatch.setattr("autogemm.targets.choose_target", lambda *_: Chosen(FakeTarget()))
     return database
 
 

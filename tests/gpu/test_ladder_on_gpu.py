@@ -15,7 +15,6 @@ from autogemm.model.dtypes import DType
 from autogemm.model.outcome import Status
 from autogemm.store import open_store
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.cuda.ceilings import ceilings_source
 from autogemm.targets.cuda.tools.profiler import find_profiler
 
 pytestmark = pytest.mark.gpu
@@ -47,7 +46,7 @@ def test_libraries_are_right_or_say_why_they_are_not_here(
 
 
 def test_ceilings_lie_below_the_theory_and_not_far(target: CudaTarget, compiler: Compiler) -> None:
-    found = target.ceilings(compiler.compile(ceilings_source(), target.device.sm))
+    found = target.ceilings(compiler)
     roof = roof_of(target.device, DType.F32)
     assert roof is not None
     assert 0.5 < found.fma_tflops / roof.peak_tflops <= 1.02

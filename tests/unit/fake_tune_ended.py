@@ -22,10 +22,11 @@ from sqlalchemy.engine import Engine
 import autogemm.compile
 import autogemm.search
 import autogemm.store
+import autogemm.targets
 import autogemm.tuning
 from autogemm.cli import main
 from autogemm.model.kernel import KernelSource
-from autogemm.tuning import Chosen
+from autogemm.targets import Chosen
 
 # A run takes about 600 steps, half of them before its first trial.
 MOST_STEPS = 300
@@ -83,7 +84,7 @@ def attempt(folder: Path, last: int, number: int) -> None:
         event.listen(Engine, name, steps.step)
     target = Target(log=folder / "measured.log")
     autogemm.compile.Compiler = Compiler  # type: ignore[misc]
-    autogemm.tuning.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
+    autogemm.targets.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
     arguments = ["--sampler", "exhaustive", "--budget", "none", "--rounds", "2", "--fix", "BM=32"]
     family = str(folder / "tiny")
     database = str(folder / "tune.db")

@@ -21,8 +21,8 @@ from fake_target import (
 )
 
 import autogemm.compile
+import autogemm.targets
 import autogemm.tuning
-import autogemm.tuning.choice
 import autogemm.tuning.tuner
 from autogemm.cli import main
 from autogemm.cli.tune.command import seconds
@@ -33,9 +33,9 @@ from autogemm.model.problem import Problem
 from autogemm.search import DEFAULT_SAMPLER, SAMPLERS
 from autogemm.store import open_store
 from autogemm.support.errors import CompilerMissingError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import Chosen, MeasureOptions
 from autogemm.targets.recorded import write_recording
-from autogemm.tuning import Certifier, Chosen
+from autogemm.tuning import Certifier
 from autogemm.tuning.task.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS
 
 
@@ -52,8 +52,8 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogemm.tuning.choice, "attached_devices", list)
-    monkeypatch.setattr(autogemm.tuning.choice, "why_no_device", lambda: "no driver is loaded")
+    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
+    monkeypatch.setattr("autogemm.targets.cuda.why_no_device", lambda: "no driver is loaded")
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def recording(tmp_path: Path, family: str) -> Path:
 @pytest.fixture
 def fake_card(monkeypatch: pytest.MonkeyPatch) -> FakeTarget:
     target = FakeTarget()
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(target))
     return target
 
 
@@ -259,7 +259,7 @@ def test_the_next_command_names_a_database_that_was_typed(
 
 def test_no_candidate_that_works(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = FakeTarget(lambda config: Status.CRASHED)
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(target))
     result = invoke("--family", family, "--size", "1024", "--trials", 5)
     assert result.exit_code == 1
     assert "no candidate ran correctly: 5 crashed; first crashed: as the test wanted" in (
@@ -339,7 +339,7 @@ def test_a_replay_compiles_nothing(
     result = invoke(*arguments, "--gpu", f"recorded:{recording}")
     assert result.exit_code == 0, result.output
     assert "NVRTC" not in result.output
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(FakeTarget()))
+    monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(FakeTarget()))
     result = invoke(*arguments)
     assert result.exit_code == 1
     assert "Error: NVRTC is not installed" in result.stderr

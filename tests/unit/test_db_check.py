@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from fake_target import BEST, PROBLEM, FakeCompiler, FakeTarget, tiny_family
 
 import autogemm.compile
+import autogemm.targets
 import autogemm.tuning
-import autogemm.tuning.choice
 from autogemm.cli import main
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
@@ -22,7 +22,8 @@ from autogemm.model.outcome import Finals, FinalsEntry, Status
 from autogemm.model.problem import Problem
 from autogemm.store import RunState, open_store
 from autogemm.support.errors import DeviceError
-from autogemm.tuning import Chosen, TuneRequest, tune
+from autogemm.targets import Chosen
+from autogemm.tuning import TuneRequest, tune
 
 OTHER = Problem(512, 512, 512)
 Slowdown = Callable[[Config], float]
@@ -82,7 +83,7 @@ def tuned() -> bytes:
 @pytest.fixture
 def check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     def run(target: FakeTarget, *arguments: str) -> Result:
-        monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+        monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(target))
         command = ["db", "check", "--family", str(folder / "tiny"), "--no-certify", *arguments]
         result = CliRunner().invoke(main, command)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.output
@@ -212,7 +213,7 @@ def test_a_family_that_is_not_at_hand_or_not_what_it_was(
     first, _ = rows(check(DriftingTarget(driver="2"), "--json"))
     assert (first["run_id"], "other parameters now" in first["reason"]) == (None, True)
     target = DriftingTarget(driver="2")
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(target))
     result = CliRunner().invoke(main, ["db", "check", "--json"])
     assert "'tiny' is not at hand: name it with --family" in rows(result)[0]["reason"]
 
@@ -228,8 +229,8 @@ def test_another_gpu_is_not_measured(check: Callable[..., Result]) -> None:
 def test_without_a_gpu_nothing_is_said_to_be_unchanged(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(autogemm.tuning.choice, "attached_devices", list)
-    monkeypatch.setattr(autogemm.tuning.choice, "why_no_device", lambda: "no driver is loaded")
+    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
+    monkeypatch.setattr("autogemm.targets.cuda.why_no_device", lambda: "no driver is loaded")
     result = CliRunner().invoke(main, ["db", "check"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "no GPU: no driver is loaded; --gpu recorded replays a recording" in result.stderr

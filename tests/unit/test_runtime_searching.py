@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 import autogemm
-import autogemm.tuning.choice
 from autogemm.model.outcome import Provenance
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import NotFoundError, UsageError
@@ -27,7 +26,7 @@ def test_tune_and_best_return_values(tmp_path: Path) -> None:
 def test_recorded_times_in_place_of_a_gpu_are_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(autogemm.tuning.choice, "attached_devices", list)
+    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
     with pytest.warns(UserWarning, match="recorded, not measured here"):
         autogemm.tune(1024, trials=3, db=str(tmp_path / "mine.db"))
 

@@ -25,6 +25,7 @@ from fake_target import (
 from kernel_tuner_caches import write_cache
 
 import autogemm.compile
+import autogemm.targets
 import autogemm.tuning
 import autogemm.tuning.tuner
 from autogemm.cli import main
@@ -32,8 +33,9 @@ from autogemm.model.outcome import Finals, Outcome, Status, Verification
 from autogemm.search import Proposal, Search
 from autogemm.store import Store, open_store
 from autogemm.support.errors import CertificationError, UsageError
+from autogemm.targets import Chosen
 from autogemm.targets.recorded import RecordedTarget, write_recording
-from autogemm.tuning import Chosen, TuneRequest, tune
+from autogemm.tuning import TuneRequest, tune
 
 
 @pytest.fixture(autouse=True)
@@ -176,7 +178,7 @@ class Cli:
         self._family = str(folder / "tiny")
         tiny_family(folder / "tiny")
         monkeypatch.setattr(
-            autogemm.tuning, "choose_target", lambda *args, **kwargs: Chosen(FakeTarget())
+            autogemm.targets, "choose_target", lambda *args, **kwargs: Chosen(FakeTarget())
         )
         monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
 

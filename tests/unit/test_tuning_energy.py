@@ -25,6 +25,7 @@ from fake_target import (
 )
 
 import autogemm.compile
+import autogemm.targets
 import autogemm.tuning
 import autogemm.tuning.tuner
 from autogemm.cli import main
@@ -32,9 +33,9 @@ from autogemm.model.certificate import Check, Verdict
 from autogemm.model.outcome import CacheState, Objective
 from autogemm.store import Store, open_store
 from autogemm.support.errors import UsageError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import Chosen, MeasureOptions
 from autogemm.targets.recorded import RecordedTarget, write_recording
-from autogemm.tuning import Certifier, Chosen, TuneRequest, tune
+from autogemm.tuning import Certifier, TuneRequest, tune
 
 FASTEST = {"BM": 32, "BN": 64, "U": 4}
 MOST_FRUGAL = {"BM": 32, "BN": 64, "U": 1}
@@ -142,7 +143,7 @@ def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
     # The tiny family computes nothing.
     passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(FakeTarget()))
+    monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(FakeTarget()))
     folder = str(tiny_family(tmp_path / "tiny").yaml_path.parent)
     arguments = ("tune", "--family", folder, "--size", "1024", "--sampler", "random")
     result = invoke(*arguments, "--objective", "energy")

@@ -24,6 +24,7 @@ from waiting import PATIENCE_S
 import autogemm.compile
 import autogemm.space
 import autogemm.space.loading
+import autogemm.targets
 import autogemm.tuning
 import autogemm.tuning.tuner
 from autogemm.cli import main
@@ -34,8 +35,9 @@ from autogemm.model.problem import Problem
 from autogemm.space import Family, Searched, default_families, list_families, load_family
 from autogemm.store import BestQuery, Store, open_store
 from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError
+from autogemm.targets import Chosen
 from autogemm.targets.recorded import RecordedTarget, write_recording
-from autogemm.tuning import Certifier, Chosen, Event, SearchStarted, TuneRequest, tune
+from autogemm.tuning import Certifier, Event, SearchStarted, TuneRequest, tune
 
 
 @pytest.fixture
@@ -199,7 +201,7 @@ def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTarget:
     passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
     target = FakeTarget()
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(target))
     return target
 
 

@@ -17,6 +17,7 @@ from fake_target import (
 )
 
 import autogemm.compile
+import autogemm.targets
 import autogemm.tuning
 import autogemm.tuning.tuner
 from autogemm.cli import main
@@ -34,8 +35,8 @@ from autogemm.model.outcome import (
 )
 from autogemm.store import RunState, Store, open_store
 from autogemm.support.errors import DeviceError, UsageError
-from autogemm.targets import MeasureOptions
-from autogemm.tuning import Certifier, Chosen, Event, SearchResumed, TuneRequest, TuneResult, tune
+from autogemm.targets import Chosen, MeasureOptions
+from autogemm.tuning import Certifier, Event, SearchResumed, TuneRequest, TuneResult, tune
 from autogemm.tuning.loop.stopping import PATIENCE, StopRules
 
 
@@ -210,7 +211,7 @@ def cli_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     # The tiny family computes nothing.
     passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(Flattered()))
+    monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(Flattered()))
     return str(tiny_family(tmp_path / "tiny").yaml_path.parent)
 
 

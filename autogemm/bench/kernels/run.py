@@ -24,8 +24,7 @@ from autogemm.model.outcome import Status, Telemetry
 from autogemm.model.problem import Layout, Problem
 from autogemm.store import Store
 from autogemm.support.errors import KernelCompileError
-from autogemm.targets import BenchCandidate, ContestantTimes, MeasureOptions
-from autogemm.targets.cuda import CudaTarget
+from autogemm.targets import BenchCandidate, ContestantTimes, GpuTarget, MeasureOptions
 
 # A kernel that is a thousand times slower than another must get through its checks.
 DEADLINE_S = 120.0
@@ -75,7 +74,7 @@ class Listener:
 
 def run_bench(
     request: BenchRequest,
-    target: CudaTarget,
+    target: GpuTarget,
     compiler: Compiler,
     store: Store | None,
     listener: Listener,
@@ -126,7 +125,7 @@ class _Size:
         self,
         request: BenchRequest,
         problem: Problem,
-        target: CudaTarget,
+        target: GpuTarget,
         compiler: Compiler,
         store: Store | None,
     ) -> None:

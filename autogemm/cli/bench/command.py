@@ -184,15 +184,14 @@ def _run(
 ) -> tuple[Bench, Ceilings | None]:
     """The benchmark, and the card's ceilings if they are stored. DeviceError without a GPU."""
     from autogemm.bench.kernels import run_bench
-    from autogemm.compile import Compiler
     from autogemm.store import open_store
-    from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device
+    from autogemm.targets import open_gpu, why_no_gpu
 
-    if not attached_devices():
-        raise DeviceError(f"a benchmark needs a GPU: {why_no_device()}")
+    if why := why_no_gpu():
+        raise DeviceError(f"a benchmark needs a GPU: {why}")
     store = None if options["no_store"] else stack.enter_context(open_store(options["db"]))
-    target = stack.enter_context(closing(CudaTarget()))
-    compiler = stack.enter_context(closing(Compiler()))
+    target = stack.enter_context(closing(open_gpu()))
+    compiler = stack.enter_context(closing(target.compiler()))
     listener = stack.enter_context(_listener(request, options["quiet"]))
     done = run_bench(request, target, compiler, store, listener)
     return done, store.ceilings(done.spec.device) if store is not None else None

@@ -117,9 +117,10 @@ def _families(named: Sequence[str]) -> tuple[Family, ...]:
 def _checker(
     stack: ExitStack, store: Any, families: Sequence[Family], options: dict[str, Any]
 ) -> Rechecker:
-    from autogemm.cli.tune.setup import command_line, compiler_for
+    from autogemm.cli.tune.setup import command_line
     from autogemm.space import list_families, load_family
-    from autogemm.tuning import Rechecker, choose_target
+    from autogemm.targets import choose_target
+    from autogemm.tuning import Rechecker
 
     shipped = {name: load_family(name) for name in list_families()}
     at_hand = shipped | {family.name: family for family in families}
@@ -128,7 +129,7 @@ def _checker(
     target = stack.enter_context(closing(chosen.target))
     if chosen.notice:
         click.secho(chosen.notice, err=True, bold=True)
-    compiler = compiler_for(target)
+    compiler = target.compiler()
     if compiler is not None:
         stack.enter_context(closing(compiler))
     rounds = options["rounds"]

@@ -131,17 +131,14 @@ def _made(kernel: str, problem: Problem, store: Store) -> tuple[Profile, str, Pr
     """Profiled now. Raises DeviceError without a GPU or Nsight Compute."""
     from dataclasses import replace
 
-    from autogemm.compile import Compiler
     from autogemm.insight.profiling import profile_kernel
-    from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device
+    from autogemm.targets import open_gpu, why_no_gpu
 
-    if not attached_devices():
-        raise DeviceError(
-            f"a profile needs a GPU: {why_no_device()}; --from FILE reads a page made elsewhere"
-        )
-    with closing(CudaTarget()) as target:
+    if why := why_no_gpu():
+        raise DeviceError(f"a profile needs a GPU: {why}; --from FILE reads a page made elsewhere")
+    with closing(open_gpu()) as target:
         device, environment = target.device, target.environment
-    with closing(Compiler()) as compiler:
+    with closing(target.compiler()) as compiler:
         request = replace(
             _request(kernel, problem, store, device),
             environment=replace(environment, compiler=compiler.version),

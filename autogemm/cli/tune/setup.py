@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from autogemm.model.problem import Problem
     from autogemm.space import Family
     from autogemm.store import Store
-    from autogemm.targets import Target
-    from autogemm.tuning import Chosen, TuneRequest
+    from autogemm.targets import Chosen, Target
+    from autogemm.tuning import TuneRequest
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Opened:
 def opened(stack: ExitStack, problem: "Problem", options: dict[str, Any], db: str | None) -> Opened:
     """All that a search of that problem takes; ``options`` are the command's."""
     from autogemm.store import open_store
-    from autogemm.tuning import choose_target, is_file
+    from autogemm.targets import choose_target, is_file
 
     gpu = options["gpu"]
     # Of a file it is not known yet of which family's parameters --fix speaks.
@@ -51,7 +51,7 @@ def opened(stack: ExitStack, problem: "Problem", options: dict[str, Any], db: st
         request = _as_recorded(request, chosen, options)
     if chosen.notice:
         click.secho(chosen.notice, err=True, bold=True)
-    compiler = compiler_for(target)
+    compiler = target.compiler()
     if compiler is not None:
         stack.enter_context(closing(compiler))
     return Opened(request, target, compiler, store)
@@ -164,10 +164,3 @@ def command_line() -> str:
     """As typed, for the database: what is no UTF-8, in a file's name, is escaped."""
     typed = shlex.join(["autogemm", *sys.argv[1:]])
     return typed.encode(errors="backslashreplace").decode()
-
-
-def compiler_for(target: "Target") -> "Compiler | None":
-    """A compiler; None for recorded times, which no kernel of this machine is run for."""
-    from autogemm.compile import Compiler
-
-    return Compiler() if target.needs_cubin else None

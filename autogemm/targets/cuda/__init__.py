@@ -4,7 +4,6 @@ The parent (:class:`CudaTarget`) asks, the worker (``worker.py`` with ``backend.
 GPU: it may hang, crash or have its context poisoned by a candidate, and is then replaced.
 """
 
-from autogemm.targets.cuda.ceilings import ceilings_source
 from autogemm.targets.cuda.devices import attached_devices, why_no_device
 from autogemm.targets.cuda.facts import device_facts
 from autogemm.targets.cuda.target import CudaTarget
@@ -14,7 +13,6 @@ __all__ = [
     "CudaTarget",
     "RawMap",
     "attached_devices",
-    "ceilings_source",
     "device_facts",
     "encode",
     "room_for_map",

@@ -4,18 +4,19 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from autogemm.model.certificate import Check
 from autogemm.model.hardware.roofline import Ceilings
-from autogemm.model.kernel import Candidate, CompiledKernel
+from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
 from autogemm.model.problem import Problem
 from autogemm.support import errors
 from autogemm.support.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.support.errors import AutogemmError, DeviceError, UsageError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import GpuTarget, MeasureOptions
 from autogemm.targets.bench import BenchCandidate, BenchTimes, rounds_of
+from autogemm.targets.cuda.ceilings import ceilings_source
 from autogemm.targets.cuda.messages import (
     BenchDone,
     Broken,
@@ -38,6 +39,9 @@ from autogemm.targets.cuda.messages import (
 )
 from autogemm.targets.cuda.tools.sanitizer import Job, sanitize
 
+if TYPE_CHECKING:
+    from autogemm.compile import Compiler
+
 CUDA_BACKEND = "autogemm.targets.cuda.worker.backend:CudaBackend"
 
 # Generous: a first start reads CuPy and the CUDA libraries from a cold disk.
@@ -54,7 +58,7 @@ LIBRARY_S = 120.0
 ENERGY_FINALS_S = 25.0
 
 
-class CudaTarget:
+class CudaTarget(GpuTarget):
     """Runs candidates on one GPU. This process never makes a CUDA context nor imports CuPy.
 
     A worker that hung, crashed or was poisoned is replaced, and the problem prepared again, before
@@ -167,17 +171,26 @@ class CudaTarget:
             return reply.times
         raise self._unexpected(worker, reply)
 
-    def ceilings(self, compiled: CompiledKernel) -> Ceilings:
-        """What the GPU reaches in multiply-adds and in copying.
-
-        ``compiled`` is of `autogemm.targets.cuda.ceilings.ceilings_source`.
-        """
+    def ceilings(self, compiler: "Compiler") -> Ceilings:
+        """Measure what the GPU reaches in multiply-adds and in reading each memory."""
+        compiled = compiler.compile(ceilings_source(), self.device.sm)
         self._ready_worker()
         reply = self._ask_or_fail(RunCeilings(compiled), PREPARE_DEADLINE_S)
         if isinstance(reply, CeilingsDone):
             return reply.ceilings
         assert self._worker is not None
         raise self._unexpected(self._worker, reply)
+
+    def compiler(self) -> "Compiler":
+        """NVRTC, in processes of its own."""
+        from autogemm.compile import Compiler
+
+        return Compiler()
+
+    @property
+    def can_sanitize(self) -> bool:
+        """Whether `sanitize` watches a candidate's machine code: it says so itself if it cannot."""
+        return True
 
     def sanitize(
         self, candidate: Candidate, problem: Problem, deadline_s: float

@@ -5,11 +5,8 @@ from dataclasses import dataclass
 
 from autogemm.model.dtypes import DType
 from autogemm.targets.cuda.worker.gpu import Cublas
+from autogemm.targets.cuda.worker.libraries.missing import NotHereError
 from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
-
-
-class NotHereError(Exception):
-    """The library is not installed, or cannot do this problem; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)

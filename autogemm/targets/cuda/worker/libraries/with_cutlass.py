@@ -14,7 +14,7 @@ from autogemm.support.errors import DeviceError
 from autogemm.support.files import write_atomically
 from autogemm.support.resources import cache_folder
 from autogemm.targets.cuda.tools import find_program, program_version
-from autogemm.targets.cuda.worker.libraries.names import NotHereError
+from autogemm.targets.cuda.worker.libraries.missing import NotHereError
 from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
 
 SOURCE = "cutlass_gemm.cu"

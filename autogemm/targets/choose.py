@@ -1,14 +1,22 @@
-"""Which target ``--gpu`` means."""
+"""Chooses the target that ``--gpu`` names."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from autogemm.space import Family
 from autogemm.support.errors import DeviceError, NotFoundError, UsageError
-from autogemm.targets import Target
-from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device
-from autogemm.targets.recorded import ListedTarget, RecordedTarget, is_listed
+from autogemm.targets.registry import (
+    AttachedGpu,
+    attached_gpus,
+    open_gpu,
+    open_recording,
+    why_no_gpu,
+)
+from autogemm.targets.target import RecordedPlace, Target
+
+if TYPE_CHECKING:
+    from autogemm.space import Family
 
 RECORDED = "recorded"
 
@@ -21,13 +29,14 @@ def is_file(gpu: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A target, what must be said about the choice (empty if nothing), and where the target brings
-    its own the family to be tuned, and the size ``MxNxK`` if it says that.
+    """A target and the remark that the choice needs (empty if none).
+
+    A target that brings its own has the family to be tuned, and the size ``MxNxK`` if it says that.
     """
 
     target: Target
     notice: str = ""
-    family: Family | None = None
+    family: "Family | None" = None
     size: str = ""
 
 
@@ -45,31 +54,27 @@ def choose_target(gpu: str, families: Collection[str], require_gpu: bool = False
     if kind == RECORDED:
         if require_gpu:
             raise UsageError(f"--require-gpu and --gpu {gpu} exclude each other")
-        path = Path(place).expanduser() if place else None
-        if path is not None and path.is_file() and is_listed(path):
-            listed = ListedTarget(path)
-            notice = _recorded_notice("", listed, True)
-            return Chosen(listed, notice, listed.family, listed.size)
-        target = RecordedTarget(path, families)
-        return Chosen(target, _recorded_notice("", target, bool(place)))
-    names = [device.name for device in attached_devices()]
+        target = open_recording(Path(place).expanduser() if place else None, families)
+        notice = _recorded_notice("", target, bool(place))
+        return Chosen(target, notice, target.own_family, target.own_size)
+    attached = attached_gpus()
     if gpu == "auto":
-        return Chosen(CudaTarget(0)) if names else _without_gpu(families, require_gpu)
-    return Chosen(CudaTarget(_index_of(gpu, names)))
+        return Chosen(open_gpu(attached[0])) if attached else _without_gpu(families, require_gpu)
+    return Chosen(open_gpu(_named(gpu, attached)))
 
 
 def _without_gpu(families: Collection[str], require_gpu: bool) -> Chosen:
-    why = why_no_device()
+    why = why_no_gpu()
     if require_gpu:
         raise DeviceError(f"no GPU: {why}; --gpu recorded replays a recording in place of one")
     try:
-        target = RecordedTarget(None, families)
+        target = open_recording(None, families)
     except (NotFoundError, FileNotFoundError) as error:
         raise DeviceError(f"no GPU: {why}; and {error}") from error
     return Chosen(target, _recorded_notice(f"no GPU: {why}; ", target, False))
 
 
-def _recorded_notice(why: str, target: RecordedTarget | ListedTarget, is_named: bool) -> str:
+def _recorded_notice(why: str, target: RecordedPlace, is_named: bool) -> str:
     which = f"{target.path.name}, " if is_named else ""
     return (
         f"{why}using the recording of {which}{target.device.name}: every time below is recorded, "
@@ -77,15 +82,15 @@ def _recorded_notice(why: str, target: RecordedTarget | ListedTarget, is_named: 
     )
 
 
-def _index_of(gpu: str, names: list[str]) -> int:
-    """Of the attached GPU with that number, or the first whose name contains the text."""
-    attached = ", ".join(f"{index} {name}" for index, name in enumerate(names)) or "none"
+def _named(gpu: str, attached: list[AttachedGpu]) -> AttachedGpu:
+    """The attached GPU with that number, or the first whose name contains the text."""
     if gpu.isdecimal():
-        if int(gpu) < len(names):
-            return int(gpu)
+        if int(gpu) < len(attached):
+            return attached[int(gpu)]
     elif gpu.strip():
-        for index, name in enumerate(names):
-            if gpu.strip().lower() in name.lower():
-                return index
-    hint = "" if names else f" ({why_no_device()}; `--gpu {RECORDED}` replays a recording)"
-    raise NotFoundError(f"no attached GPU is {gpu!r}; attached: {attached}{hint}")
+        for one in attached:
+            if gpu.strip().lower() in one.device.name.lower():
+                return one
+    names = ", ".join(f"{index} {one.device.name}" for index, one in enumerate(attached)) or "none"
+    hint = "" if attached else f" ({why_no_gpu()}; `--gpu {RECORDED}` replays a recording)"
+    raise NotFoundError(f"no attached GPU is {gpu!r}; attached: {names}{hint}")
