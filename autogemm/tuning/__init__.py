@@ -1,5 +1,6 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
+from autogemm.tuning.opening import Opened, open_run, open_target
 from autogemm.tuning.recheck import Rechecked, Rechecker, StoredWinner
 from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
 from autogemm.tuning.task.events import (
@@ -11,6 +12,7 @@ from autogemm.tuning.task.events import (
     SearchStarted,
     TrialDone,
 )
+from autogemm.tuning.task.options import TuneOptions
 from autogemm.tuning.task.request import SearchedFamily, TuneRequest, TuneResult
 from autogemm.tuning.tuner import tune
 from autogemm.verify import Certifier
@@ -21,6 +23,7 @@ __all__ = [
     "Event",
     "FinalsStarted",
     "Notice",
+    "Opened",
     "Rechecked",
     "Rechecker",
     "SearchResumed",
@@ -32,7 +35,10 @@ __all__ = [
     "Sweeper",
     "Swept",
     "TrialDone",
+    "TuneOptions",
     "TuneRequest",
     "TuneResult",
+    "open_run",
+    "open_target",
     "tune",
 ]

@@ -13,9 +13,17 @@ from pathlib import Path
 import pytest
 
 from autogemm.model.config import Config
-from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
+from autogemm.model.kernel import (
+    Candidate,
+    CompiledKernel,
+    Extra,
+    KernelSource,
+    Launch,
+    LaunchPlan,
+)
 from autogemm.model.outcome import CacheState, Fill, Objective, Outcome, Status
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.signature import Argument, ArgumentKind, ProblemType
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
@@ -112,6 +120,24 @@ def test_the_baseline_is_timed_again_beside_a_new_best(prepared: CudaTarget) -> 
         assert prepared.baseline_us == beside_us
     prepared.measure(candidate(PROBLEM), no_best[0])
     assert prepared.baseline_us != beside_us
+
+
+def test_arrays_of_a_familys_own_are_neutral_and_have_guards(prepared: CudaTarget) -> None:
+    bias = Argument("bias", ArgumentKind.EXTRA, "", ProblemType.C, is_array=True, is_const=True)
+
+    def measured(used: str) -> Outcome:
+        plain = candidate(PROBLEM, AFTER="C[0] += " + used)
+        text = plain.source.text.replace("int ldc)", "int ldc, const float* bias)")
+        assert "bias)" in text
+        assert plain.compiled is not None
+        cubin = b'C++extern "C" int num_arrays = 1;\n' + text.encode()
+        compiled = replace(plain.compiled, cubin=cubin)
+        plan = replace(plain.plan, extras=(Extra(bias, PROBLEM.n, 0.0),))
+        return prepared.measure(replace(plain, plan=plan, compiled=compiled), None)
+
+    assert_fine(measured(f"bias[0] + bias[{PROBLEM.n - 1}];"))
+    for beyond in (-1, PROBLEM.n):
+        assert measured(f"bias[{beyond}];").status is Status.WRONG_RESULT
 
 
 def test_the_error_of_the_baseline_is_that_of_the_finals(prepared: CudaTarget) -> None:

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.emulated
 
 SPLITS = ("tf32x3", "bf16x6", "bf16x9")
 PROBLEM = Problem(64, 64, 256, Layout.NN)
-FALLBACK = "store_tile_in_fp32(tile, lda, ldb, ldc, K, alpha, beta);"
+FALLBACK = "store_tile_in_fp32(tile, lda, ldb, ldc, K, with);"
 
 
 def runner(emulator: Emulator, split: str, chunk: int = 0) -> Runner:

@@ -163,7 +163,7 @@ def test_matrices_are_stored_row_by_row(
 TURNED = (
     STORED.replace("t / 4 * 8 + t % 4 * 2", "t % 4 * 16 + t / 4")
     .replace("first + 1", "first + 8")
-    .replace("store_matrices(", "store_matrices_turned(")
+    .replace("store_matrices(", "store_matrices_transposed(")
 )
 
 
@@ -171,7 +171,7 @@ TURNED = (
     ("old", "new", "kind"),
     [
         ("", "", None),
-        ("store_matrices_turned(", "store_matrices(", FindingKind.WRONG_VALUE),
+        ("store_matrices_transposed(", "store_matrices(", FindingKind.WRONG_VALUE),
         ("m + t * 4", "m + (t ^ 8) * 4", FindingKind.WRONG_VALUE),
         ("__syncwarp();", "", FindingKind.RACE),
     ],

@@ -41,41 +41,41 @@ def test_rows_that_end_within_16_bytes_are_written_beyond_their_end(emulator: Em
 
 PROBLEM = Problem(72, 136, 200, Layout.NN, DType.BF16)
 WAIT = "        wgmma_wait_0();\n"
-FULL = "        mbarrier_wait(&full, slab & 1);\n"
+FULL = "        mbarrier_wait(&full, k_tile & 1);\n"
 # What is edited, what it becomes, and part of what is said of it.
 SLIPS = {
     "products not waited for": (WAIT, "", "in flight"),
     "one group left": (WAIT, "        wgmma_wait_1();\n", "in flight"),
     "not committed": ("        wgmma_commit();\n", "", "in flight"),
     "no fence before the first": ("        wgmma_fence();\n", "", "no wgmma_fence"),
-    "sums written behind the fence": (
+    "accumulators written behind the fence": (
         "wgmma_fence();\n",
-        "wgmma_fence();\n        if (slab == 1) sums[0] += 1.0f;\n",
+        "wgmma_fence();\n        if (k_tile == 1) accum[0] += 1.0f;\n",
         "no wgmma_fence",
     ),
-    "sums read before the wait": (
+    "accumulators read before the wait": (
         WAIT,
-        "        if (sums[3] == 1.0f) alpha = 2.0f;\n" + WAIT,
+        "        if (accum[3] == 1.0f) alpha = 2.0f;\n" + WAIT,
         "of sums that a product still adds to",
     ),
-    "the slab not waited for": (FULL, "", "in flight"),
+    "the k tile not waited for": (FULL, "", "in flight"),
     "written by threads, not fenced": (
         FULL,
-        FULL + "        ((unsigned*)slab_a)[threadIdx.x] = 0;\n        __syncthreads();\n",
+        FULL + "        ((unsigned*)k_tile_a)[threadIdx.x] = 0;\n        __syncthreads();\n",
         "no proxy fence",
     ),
-    "eight rows of A too near": ("slab_a, 16, 1024", "slab_a, 16, 512", ""),
-    "the next 64 columns of B too near": ("slab_b, 8192, 1024", "slab_b, 4096, 1024", ""),
+    "eight rows of A too near": ("k_tile_a, 16, 1024", "k_tile_a, 16, 512", ""),
+    "the next 64 columns of B too near": ("k_tile_b, 8192, 1024", "k_tile_b, 4096, 1024", ""),
     "steps of A too short": ("a + step * 2", "a + step", ""),
-    "the first product adds": ("slab > 0 || step > 0", "1", ""),
-    "beyond shared memory": ("slab_b, 8192, 1024", "slab_b, 65536, 1024", "out of bounds"),
+    "the first product adds": ("k_tile > 0 || step > 0", "1", ""),
+    "beyond shared memory": ("k_tile_b, 8192, 1024", "k_tile_b, 65536, 1024", "out of bounds"),
     "no descriptor of shared memory": (
-        "matrix_descriptor_128(slab_a,",
+        "matrix_descriptor_128(k_tile_a,",
         "matrix_descriptor_128(A,",
         "bad asynchronous copy",
     ),
     "half a warp": ("wgmma_commit();", "if (threadIdx.x % 32 < 16) wgmma_commit();", "warp"),
-    "rows of the sums exchanged": ("i / 2 % 2 * 8", "(1 - i / 2 % 2) * 8", "wrong value"),
+    "rows of the accumulators exchanged": ("i / 2 % 2 * 8", "(1 - i / 2 % 2) * 8", "wrong value"),
 }
 
 
@@ -100,7 +100,7 @@ def test_two_groups_in_flight_and_a_fence_of_its_own_are_right(emulator: Emulato
     family = tiny_wgmma()
     config = family.seeds[0]
     source = render(family, config, PROBLEM)
-    each = edited(source, "slab > 0 || step > 0);", "slab > 0 || step > 0);\n wgmma_commit();")
+    each = edited(source, "k_tile > 0 || step > 0);", "k_tile > 0 || step > 0);\n wgmma_commit();")
     late = edited(each, WAIT, "        wgmma_wait_1();\n" + WAIT)
     report = emulator.verify(late, launch_plan(family, config, PROBLEM), PROBLEM)
     assert report.ok, report.message
@@ -111,7 +111,7 @@ def test_one_warp_waits_for_the_products_of_all_four(emulator: Emulator) -> None
     family = tiny_wgmma()
     config = family.seeds[0]
     source = edited(
-        render(family, config, PROBLEM), "        __syncthreads();  // the slab is free\n", ""
+        render(family, config, PROBLEM), "        __syncthreads();  // the k tile is free\n", ""
     )
     source = edited(source, "    const int warp =", "    __syncthreads();\n    const int warp =")
     report = emulator.verify(source, launch_plan(family, config, PROBLEM), PROBLEM)
@@ -124,7 +124,7 @@ def test_lanes_may_leave_right_behind_the_last_wait(emulator: Emulator) -> None:
     config = family.seeds[0]
     source = render(family, config, PROBLEM)
     for old, new in (
-        ("        __syncthreads();  // the slab is free\n", ""),
+        ("        __syncthreads();  // the k tile is free\n", ""),
         ("tile_c[row * BN + column] =", "if (m < M && n < N) C[(long long)m * ldc + n] ="),
         (
             "    fence_before_bulk_copies();\n    __syncthreads();  // the tile is full\n",
@@ -154,7 +154,7 @@ A_IN_REGISTERS = """
             for (int i = 0; i < 4; ++i) {
                 const int row = threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i % 2 * 8;
                 const int byte = 32 * step + i / 2 * 16 + threadIdx.x % 4 * 4;
-                fragments[i] = *(unsigned*)(slab_a + 128 * row + (byte ^ row % 8 * 16));
+                fragments[i] = *(unsigned*)(k_tile_a + 128 * row + (byte ^ row % 8 * 16));
             }
             wgmma_fence();
 """
@@ -181,6 +181,6 @@ def test_a_in_registers(emulator: Emulator, name: str, problem: Problem, slip: s
         body = body.replace("wgmma_fence();", "")
     source = edited(source, "        for (int step = 0; step < 4; ++step) {\n", body)
     source = edited(source, f"{name[:-1]}k", name)
-    source = edited(source, "(sums, a + step * 2,", "(sums, fragments,")
+    source = edited(source, "(accum, a + step * 2,", "(accum, fragments,")
     report = emulator.verify(source, launch_plan(family, config, problem), problem)
     assert report.ok == (not slip), report.message

@@ -12,8 +12,7 @@ from fake_target import FakeCompiler, FakeTarget, tiny_family, twin_family
 from waiting import wait_until
 
 import autogemm.compile
-import autogemm.targets
-import autogemm.tuning
+import autogemm.tuning.opening
 from autogemm.cli import main
 from autogemm.model.outcome import Outcome
 from autogemm.targets import Chosen
@@ -37,7 +36,7 @@ def run() -> None:
     tiny_family(folder / "tiny")
     twin_family(folder / "twin")
     autogemm.compile.Compiler = FakeCompiler  # type: ignore[assignment,misc]
-    autogemm.targets.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
+    autogemm.tuning.opening.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
     main(
         ["tune", "--no-certify", "--family", str(folder / "tiny"), "--size", "1024", *sys.argv[3:]]
     )

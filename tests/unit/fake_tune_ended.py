@@ -22,8 +22,7 @@ from sqlalchemy.engine import Engine
 import autogemm.compile
 import autogemm.search
 import autogemm.store
-import autogemm.targets
-import autogemm.tuning
+import autogemm.tuning.opening
 from autogemm.cli import main
 from autogemm.model.kernel import KernelSource
 from autogemm.targets import Chosen
@@ -84,7 +83,7 @@ def attempt(folder: Path, last: int, number: int) -> None:
         event.listen(Engine, name, steps.step)
     target = Target(log=folder / "measured.log")
     autogemm.compile.Compiler = Compiler  # type: ignore[misc]
-    autogemm.targets.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
+    autogemm.tuning.opening.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
     arguments = ["--sampler", "exhaustive", "--budget", "none", "--rounds", "2", "--fix", "BM=32"]
     family = str(folder / "tiny")
     database = str(folder / "tune.db")

@@ -48,9 +48,9 @@ ROOMS = (
     "insight.plots insight.report",
     "runtime",
     "cli",
-    "cli.tune",
-    "cli.bench cli.export cli.insight",
-    "cli.db",
+    "cli.insight.run cli.kernels.run",
+    "cli.db.run",
+    "cli.bench cli.bench_search cli.db cli.export cli.insight cli.kernels cli.tune",
     # The package itself: names for what others do; and ``python -m autogemm``.
     "autogemm",
 )
@@ -173,7 +173,7 @@ def test_imports_point_down_and_go_by_faces_and_libraries_have_one_owner() -> No
         ("autogemm.codegen.rendering", "def late():\n    from autogemm.store import Store"),
         ("autogemm.tuning.tuner", "from autogemm.cli import main"),
         ("autogemm.tuning.tuner", "from autogemm.search.study import Search"),
-        ("autogemm.cli.tune.command", "from autogemm.store.tables import records"),
+        ("autogemm.cli.tune.run", "from autogemm.store.tables import records"),
         ("autogemm.tuning.tuner", "import optuna.samplers"),
         ("autogemm.targets.recorded.target", "import cupy"),
         ("autogemm.targets.cuda.target", "def late():\n    from cupy import cuda"),
@@ -188,7 +188,7 @@ def test_a_planted_violation_is_found(module: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("autogemm.cli.tune.command", "import click\nfrom autogemm.tuning import tune"),
+        ("autogemm.cli.tune.run", "import click\nfrom autogemm.tuning import tune"),
         ("autogemm.targets.cuda.worker.libraries.names", "import cupy"),
         ("autogemm.model.kernel", "from autogemm.model.config import Config\nimport numpy"),
         ("autogemm.store.store", "from sqlalchemy.orm import Session"),
@@ -256,6 +256,37 @@ def test_every_command_has_help_with_examples_and_stands_in_the_readme(name: str
     assert result.exit_code == 0, result.output
     assert f"  autogemm {name}" in result.output.partition("Examples:")[2]
     assert f"| `autogemm {name}" in README.read_text()
+
+
+def late_imports(source: str) -> list[str]:
+    """Modules that a module imports inside its functions."""
+    functions = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)]
+    found = [one for function in functions for one in imports_of(ast.unparse(function))]
+    return sorted(".".join(filter(None, one)) if one[1] == "run" else one[0] for one in found)
+
+
+def is_work(module: str) -> bool:
+    """Whether a module does the work of a command: ``run``, or a module of a room ``run``."""
+    return "run" in module.split(".")
+
+
+def test_commands_import_their_work_inside_functions_and_nothing_else() -> None:
+    late = {
+        module: late_imports(source)
+        for module, source in SOURCES.items()
+        if module.startswith("autogemm.cli.") and late_imports(source)
+    }
+    # The exception: tables are rarely anything but ASCII.
+    assert late.pop("autogemm.cli.output") == ["rich.cells"]
+    assert len(late) >= len(COMMANDS), "a command does its work in a module of its own"
+    assert {module for module in late if is_work(module)} == set()
+    assert {one for imported in late.values() for one in imported if not is_work(one)} == set()
+
+
+def test_a_late_import_is_found() -> None:
+    source = "def late():\n    from autogemm.cli.tune.run import run\n    import numpy\n"
+    assert late_imports(source) == ["autogemm.cli.tune.run.run", "numpy"]
+    assert [is_work(one) for one in late_imports(source)] == [True, False]
 
 
 # Half a second and more to import, together; a help page needs none of them.

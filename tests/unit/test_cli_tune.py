@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,30 +21,28 @@ from fake_target import (
     tiny_recording,
 )
 
-import autogemm.compile
-import autogemm.targets
-import autogemm.tuning
+import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
-from autogemm.cli.tune.command import seconds
+from autogemm.cli.options import MatrixOptions, seconds
 from autogemm.cli.tune.command import tune as tune_command
+from autogemm.cli.tune.run import tune_options
 from autogemm.model.certificate import Check, Verdict
 from autogemm.model.outcome import CacheState, Fill, Status
 from autogemm.model.problem import Problem
-from autogemm.search import DEFAULT_SAMPLER, SAMPLERS
+from autogemm.search import SAMPLERS
 from autogemm.store import open_store
 from autogemm.support.errors import CompilerMissingError
 from autogemm.targets import Chosen, MeasureOptions
 from autogemm.targets.recorded import write_recording
-from autogemm.tuning import Certifier
-from autogemm.tuning.task.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS
+from autogemm.tuning import Certifier, TuneOptions
 
 
 @pytest.fixture(autouse=True)
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
     monkeypatch.setenv("AUTOGEMM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
+    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
     # The tiny family computes nothing; test_tuning_certify.py has the checks themselves.
     passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
@@ -71,7 +70,7 @@ def recording(tmp_path: Path, family: str) -> Path:
 @pytest.fixture
 def fake_card(monkeypatch: pytest.MonkeyPatch) -> FakeTarget:
     target = FakeTarget()
-    monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))
     return target
 
 
@@ -103,10 +102,14 @@ def test_what_is_no_time(family: str, text: str) -> None:
 
 
 def test_defaults_agree_with_the_library() -> None:
-    defaults = {parameter.name: parameter.default for parameter in tune_command.params}
-    assert defaults["finalists"] == DEFAULT_FINALISTS
-    assert defaults["rounds"] == DEFAULT_ROUNDS
-    assert defaults["sampler"] == DEFAULT_SAMPLER
+    own = ("db", "quiet", "cross", "as_json", "as_csv", "sizes", "preset", "problems_file")
+    matrix = [field.name for field in fields(MatrixOptions)]
+    # A command keeps the settings of its first context, -h among them.
+    parent = click.Context(main, **main.context_settings)
+    parsed = tune_command.make_context("tune", [], parent=parent).params
+    assert tune_options(**{k: v for k, v in parsed.items() if k not in (*own, *matrix)}) == (
+        TuneOptions()
+    )
     text = " ".join(invoke("-h").output.split())
     for name in SAMPLERS:
         assert name in text
@@ -259,7 +262,7 @@ def test_the_next_command_names_a_database_that_was_typed(
 
 def test_no_candidate_that_works(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = FakeTarget(lambda config: Status.CRASHED)
-    monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))
     result = invoke("--family", family, "--size", "1024", "--trials", 5)
     assert result.exit_code == 1
     assert "no candidate ran correctly: 5 crashed; first crashed: as the test wanted" in (
@@ -334,12 +337,12 @@ def test_a_replay_compiles_nothing(
     def missing() -> None:
         raise CompilerMissingError("NVRTC is not installed: pip install autogemm")
 
-    monkeypatch.setattr(autogemm.compile, "Compiler", missing)
+    monkeypatch.setattr("autogemm.compile.Compiler", missing)
     arguments = ("--family", family, "--size", "1024", "--trials", "5")
     result = invoke(*arguments, "--gpu", f"recorded:{recording}")
     assert result.exit_code == 0, result.output
     assert "NVRTC" not in result.output
-    monkeypatch.setattr(autogemm.targets, "choose_target", lambda *_: Chosen(FakeTarget()))
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(FakeTarget()))
     result = invoke(*arguments)
     assert result.exit_code == 1
     assert "Error: NVRTC is not installed" in result.stderr

@@ -73,7 +73,7 @@ def test_the_worker_does_reach_cupy() -> None:
         ("autogemm.targets.cuda.devices", "from autogemm.targets.cuda.worker import probe"),
         ("autogemm.targets.cuda", "from autogemm.targets.cuda import worker"),
         (
-            "autogemm.cli.gpus",
+            "autogemm.cli.kernels.run.gpus",
             "if TYPE_CHECKING:\n    from autogemm.targets.cuda.worker.gpu import Gpu",
         ),
         ("autogemm.tuning.tuner", "import autogemm.targets.cuda.worker.backend as backend"),

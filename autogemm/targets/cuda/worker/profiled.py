@@ -17,10 +17,9 @@ from autogemm.targets.cuda.tools.sanitizer import Job
 from autogemm.targets.cuda.worker.gpu import (
     BareGpu,
     LoadedKernel,
-    Places,
     gemm_arguments,
+    others_placed,
     placed,
-    zeroed_workspace,
 )
 
 
@@ -38,7 +37,8 @@ def run(job: Job) -> None:
         )
     )
     kernel = LoadedKernel(gpu, job.candidate)
-    places = Places(a, b, c, zeroed_workspace(gpu, job.candidate.plan.workspace_bytes))
+    others = others_placed(gpu, job.candidate.plan, problem.dtype)
+    places = {"A": a, "B": b, "C": c, **others}
     factors = (problem.alpha, problem.beta)
     arguments = gemm_arguments(job.candidate.plan, problem, factors, places)
     for _ in range(NUM_WARM_LAUNCHES + 1):

@@ -19,10 +19,9 @@ from autogemm.targets.cuda.tools.sanitizer import Job
 from autogemm.targets.cuda.worker.gpu import (
     BareGpu,
     LoadedKernel,
-    Places,
     gemm_arguments,
+    others_placed,
     placed,
-    zeroed_workspace,
 )
 from autogemm.targets.cuda.worker.problem import exact_scalar
 
@@ -44,9 +43,8 @@ def run(job: Job) -> str:
         before = not_a_number(got.size, dtype.c).reshape(got.shape)
     blank = beta == 0 and not job.writes_c_by_tma
     c_address = placed(gpu, before, problem.ldc, dtype.c, blank=blank)
-    places = Places(
-        a_address, b_address, c_address, zeroed_workspace(gpu, job.candidate.plan.workspace_bytes)
-    )
+    others = others_placed(gpu, job.candidate.plan, dtype)
+    places = {"A": a_address, "B": b_address, "C": c_address, **others}
     gpu.free_guards()
     kernel = LoadedKernel(gpu, job.candidate)
     kernel.queue(gemm_arguments(job.candidate.plan, problem, (alpha, beta), places))

@@ -1,6 +1,6 @@
 """The worker's hold on its GPU: memory, launches, timing, clocks and energy, cuBLAS."""
 
-from autogemm.targets.cuda.worker.gpu.bare import BareGpu, placed, zeroed_workspace
+from autogemm.targets.cuda.worker.gpu.bare import BareGpu, others_placed, placed
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm, forget_overrides
 from autogemm.targets.cuda.worker.gpu.cublas_lt import ANY_REDUCTION, FP32_REDUCTION, CublasLt
 from autogemm.targets.cuda.worker.gpu.energy import EnergyMeter
@@ -9,7 +9,6 @@ from autogemm.targets.cuda.worker.gpu.launching import (
     Arguments,
     CandidateError,
     LoadedKernel,
-    Places,
     gemm_arguments,
 )
 from autogemm.targets.cuda.worker.gpu.telemetry import is_throttled, summary
@@ -44,7 +43,6 @@ __all__ = [
     "Gpu",
     "LoadedKernel",
     "Method",
-    "Places",
     "Sampled",
     "Sampling",
     "Stopwatch",
@@ -53,10 +51,10 @@ __all__ = [
     "gemm_arguments",
     "is_throttled",
     "method_for",
+    "others_placed",
     "placed",
     "pointer",
     "runtime_facts",
     "summary",
     "warm_up",
-    "zeroed_workspace",
 ]

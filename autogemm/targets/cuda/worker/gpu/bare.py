@@ -4,8 +4,9 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from autogemm.model.dtypes import Element
-from autogemm.model.elements import Stored, not_a_number
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.elements import Stored, neutral_array, not_a_number
+from autogemm.model.kernel import LaunchPlan
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 # Without a gap one allocation may begin where another ends, and a step across is not seen.
@@ -47,13 +48,21 @@ class BareGpu:
             self.runtime.memcpy(row.ctypes.data, source, row.nbytes, DEVICE_TO_HOST)
 
 
-def zeroed_workspace(gpu: BareGpu, num_bytes: int) -> int:
-    """The address of a zeroed workspace, 0 for none. Kernels expect counters of zero once."""
-    if not num_bytes:
-        return 0
-    address = gpu.allocate(num_bytes)
-    gpu.write(address, np.zeros(num_bytes, np.uint8))
-    return address
+def others_placed(gpu: BareGpu, plan: LaunchPlan, dtype: DType) -> dict[str, int]:
+    """Addresses of the workspace, zero once as kernels may expect of their counters, and of a
+    family's own arrays; by name, 0 for no workspace.
+    """
+
+    def place(values: Stored) -> int:
+        address = gpu.allocate(values.nbytes)
+        gpu.write(address, values)
+        return address
+
+    workspace = np.zeros(plan.workspace_bytes, np.uint8)
+    return {
+        "workspace": place(workspace) if workspace.size else 0,
+        **{extra.argument.name: place(neutral_array(extra, dtype)) for extra in plan.arrays},
+    }
 
 
 def placed(gpu: BareGpu, rows: Stored, ld: int, element: Element, *, blank: bool = False) -> int:

@@ -7,7 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
+
 from autogemm.model.dtypes import DType
+from autogemm.model.elements import Stored, neutral_array
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import (
     CacheState,
@@ -31,14 +34,13 @@ from autogemm.targets.cuda.worker.gpu import (
     Gpu,
     LoadedKernel,
     Method,
-    Places,
     Sampled,
     Stopwatch,
     gemm_arguments,
     method_for,
     warm_up,
 )
-from autogemm.targets.cuda.worker.problem.inputs import InputSet, num_rotated, require_memory
+from autogemm.targets.cuda.worker.problem.inputs import GUARD, InputSet, num_rotated, require_memory
 from autogemm.targets.cuda.worker.problem.reference import Reference
 from autogemm.targets.cuda.worker.problem.verification import CheckResult, Result
 
@@ -262,6 +264,11 @@ class KernelContestant:
         self.candidate = candidate
         self._gpu = prepared.gpu
         self._workspace = self._zeroed(candidate.plan.workspace_bytes)
+        self._buffers: list[Any] = []
+        self._extras = {
+            extra.argument.name: self._guarded(neutral_array(extra, prepared.problem.dtype))
+            for extra in candidate.plan.arrays
+        }
         self._kernel = LoadedKernel(prepared.gpu, candidate)
         self._arguments = {
             inputs: self._arguments_for(prepared, inputs) for inputs in prepared.input_sets
@@ -279,20 +286,33 @@ class KernelContestant:
         """A workspace, zero once: its counters are what kernels leave zero for the next launch."""
         if not num_bytes:
             return None
-        try:
-            workspace = self._gpu.allocate(num_bytes)
-        except DeviceError as error:
-            reason = f"no room for a workspace of {num_bytes} bytes: {error}"
-            raise CandidateError(Status.LAUNCH_FAILED, reason) from error
+        workspace = self._allocated(num_bytes, "a workspace")
         self._gpu.runtime.memsetAsync(workspace.ptr, 0, num_bytes, self._gpu.stream.ptr)
         return workspace
 
+    def _guarded(self, values: Stored) -> int:
+        """The address of a family's own array, NaN around it."""
+        guard = np.full(GUARD * values.itemsize, 0xFF, np.uint8).view(values.dtype)
+        guarded = np.concatenate([guard, values, guard])
+        self._buffers.append(self._allocated(guarded.nbytes, "an argument"))
+        address = int(self._buffers[-1].ptr)
+        self._gpu.write(address, guarded)
+        return address + guard.nbytes
+
+    def _allocated(self, num_bytes: int, what: str) -> Any:
+        try:
+            return self._gpu.allocate(num_bytes)
+        except DeviceError as error:
+            reason = f"no room for {what} of {num_bytes} bytes: {error}"
+            raise CandidateError(Status.LAUNCH_FAILED, reason) from error
+
     def _arguments_for(self, prepared: PreparedProblem, inputs: InputSet) -> Arguments:
-        places = Places(
-            A=inputs.a.address,
-            B=inputs.b.address,
-            C=inputs.own_c or prepared.result.address,
-            workspace=self._workspace.ptr if self._workspace is not None else 0,
-        )
+        places = {
+            "A": inputs.a.address,
+            "B": inputs.b.address,
+            "C": inputs.own_c or prepared.result.address,
+            "workspace": self._workspace.ptr if self._workspace is not None else 0,
+            **self._extras,
+        }
         factors = (inputs.alpha, inputs.beta)
         return gemm_arguments(self.candidate.plan, prepared.problem, factors, places)
