@@ -7,7 +7,7 @@ from autogemm.model.hardware.roofline import Ceilings
 from autogemm.support.cells import shown
 
 # Whose roofs are shown; those of an FP32 C are the same.
-ROOFED = (DType.F32, DType.TF32, DType.BF16, DType.F16)
+ROOFED = DType.one_each()
 
 # All, for scripts.
 COLUMNS = (

@@ -51,7 +51,7 @@ class Card:
         self._pool = cupy.cuda.MemoryPool()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
-        source = files("autogemm.targets.cuda").joinpath("verify.cu").read_text()
+        source = files("autogemm.targets.cuda.worker").joinpath("verify.cu").read_text()
         self._helpers = cupy.RawModule(code=source, options=("--std=c++17",))
         self._kernels: dict[str, Any] = {}
 

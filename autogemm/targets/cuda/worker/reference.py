@@ -35,7 +35,7 @@ from autogemm.model.dtypes import Element
 from autogemm.model.problem import Problem
 from autogemm.targets.cuda.libraries.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu import Card, pointer
-from autogemm.targets.cuda.worker.inputs import ELEMENT_NUMBERS, TILE, InputSet, Matrix
+from autogemm.targets.cuda.worker.inputs import TILE, InputSet, Matrix
 
 # Chance that rounding alone breaks the bound anywhere, per problem.
 FAILURE_PROBABILITY = 1e-6
@@ -144,7 +144,7 @@ class Reference:
             stored.rows * stored.cols,
             pointer(target),
             pointer(matrix.address),
-            np.int32(ELEMENT_NUMBERS[matrix.element]),
+            np.int32(matrix.element.format_code),
             np.int64(matrix.ld),
             *stored.arguments,
             np.int32(squared),
@@ -158,7 +158,7 @@ class Reference:
             pointer(product),
             pointer(squares),
             pointer(self._inputs.c0_address),
-            np.int32(ELEMENT_NUMBERS[self._problem.dtype.c]),
+            np.int32(self._problem.dtype.c.format_code),
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
             np.float64(rounding_allowance(self._problem)),
@@ -174,7 +174,7 @@ class Reference:
             tile.rows * tile.cols,
             pointer(product),
             pointer(self._inputs.c0_address),
-            np.int32(ELEMENT_NUMBERS[self._problem.dtype.c]),
+            np.int32(self._problem.dtype.c.format_code),
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
             *tile.arguments,
