@@ -25,8 +25,8 @@ def rounded(values: npt.NDArray[np.floating], element: Element) -> Floats:
     step = exponent - element.fraction_bits
     nearest = np.ldexp(np.rint(np.ldexp(doubles, -step)), step)
     too_large = np.abs(nearest) >= 2.0 ** (element.exponent_bias + 1)
-    nearest = np.where(too_large, np.copysign(np.inf, nearest), nearest)
-    return nearest.astype(np.float32)
+    held: Floats = np.where(too_large, np.copysign(np.inf, nearest), nearest).astype(np.float32)
+    return held
 
 
 def stored(values: npt.NDArray[np.floating], element: Element) -> Stored:

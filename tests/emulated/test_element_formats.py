@@ -106,17 +106,8 @@ def test_the_emulator_loads_what_numpy_stores(element: Element, tmp_path: Path) 
         "        values[i] = float_of(static_cast<TensorElement>(type), bits[i]);\n    }\n}\n"
     )
     library = tmp_path / "elements.so"
-    command = [
-        find_toolchain().gxx,
-        "-std=c++17",
-        "-O1",
-        "-shared",
-        "-fPIC",
-        program,
-        "-o",
-        library,
-    ]
-    subprocess.run(command, check=True)
+    options = ["-std=c++17", "-O1", "-shared", "-fPIC", "-o", str(library)]
+    subprocess.run([find_toolchain().gxx, *options, str(program)], check=True)
     bits = stored(interesting(element), element)
     words = bits.view(f"u{element.size_bytes}").astype(np.uint32)
     values = np.empty(len(words), np.float32)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from autogemm.store import BestQuery, Store
 
 # Those of autogemm.exchange.Format, which help must not import.
-FORMATS = ("jsonl", "csv", "json", "t4", "kernel-tuner", "wisdom")
+FORMATS = ("jsonl", "csv", "json", "t4", "kernel-tuner", "wisdom", "optuna")
 IMPORTED = ("jsonl", "csv", "t4", "kernel-tuner")
 DEFAULT_FORMAT = "json"
 ENDINGS = (".csv", ".jsonl")
@@ -69,6 +69,7 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
     t4            the results format of the auto-tuning community, version 1.0.0
     kernel-tuner  a cache file, for Kernel Tuner's simulation mode
     wisdom        the best configs, for Kernel Launcher
+    optuna        a study for each run and family, for optuna-dashboard
 
     t4 and kernel-tuner hold one kernel on one GPU for one problem, wisdom one kernel: narrow with
     the filters. docs/exchange.md says what each can hold. In JSON an infinite error is null.
@@ -80,6 +81,7 @@ def export(  # noqa: PLR0913, PLR0917  # one parameter for each option
       autogemm db export --csv --gpu h100 -o trials.csv
       autogemm db export --format t4 --run 3 -o run3.t4.json
       autogemm db export --format wisdom --family sgemm_simt --layout nn -o sgemm_simt_nn_f32.wisdom
+      autogemm db export --format optuna -o studies.log
     """
     from autogemm.exchange import Format, write_results
 

@@ -118,7 +118,7 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
     metavar="NAME",
     default="surrogate",
     show_default=True,
-    help=f"One of: {', '.join(SAMPLERS)}.",
+    help=f"One of: {', '.join(SAMPLERS)}; or one that an installed package registers.",
 )
 @click.option(
     "--seed",

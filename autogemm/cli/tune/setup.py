@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from autogemm.model.outcome import Objective
-from autogemm.search import SAMPLERS
+from autogemm.search import check_sampler
 from autogemm.support.errors import UsageError
-from autogemm.support.naming import did_you_mean
 
 if TYPE_CHECKING:
     from autogemm.compile import Compiler
@@ -100,9 +99,7 @@ def _request(
     from autogemm.tuning import TuneRequest
 
     sampler = options["sampler"]
-    if sampler not in SAMPLERS:
-        near = did_you_mean(sampler, SAMPLERS)
-        raise UsageError(f"unknown sampler {sampler!r}{near}; known: {', '.join(SAMPLERS)}")
+    check_sampler(sampler)
     budget_s = options["budget_s"]
     return TuneRequest(
         problem=problem,
