@@ -2,7 +2,7 @@
 
 Every process runs the tuner on a shipped recording; two at a time have the same seed, so that they
 meet the same kernels at the same moment. Each says what it stored: afterwards the database must
-hold exactly that, and Optuna's studies the same trials.
+hold exactly that.
 
     python benchmarks/many_writers.py --db /tmp/many.db
     python benchmarks/many_writers.py --db postgresql+psycopg://user@host/name
