@@ -40,7 +40,7 @@ def small_time_us(config: Config) -> float:
 def test_each_legal_config_is_proposed_once_whatever_is_told(
     sampler: str, data: st.DataObject
 ) -> None:
-    search = Search(SMALL, sampler, data.draw(st.integers(0, 99)), None, "contract")
+    search = Search(SMALL, sampler, data.draw(st.integers(0, 99)))
     pending, proposed = [], []
     while (proposal := search.ask()) is not None:
         assert SMALL.index(proposal.config) == proposal.index
@@ -79,7 +79,7 @@ def test_same_seed_same_sequence_and_another_seed_another(sampler: str) -> None:
 
 @pytest.mark.parametrize("sampler", EVERY_SAMPLER)
 def test_space_of_one_config(sampler: str) -> None:
-    search = Search(GridSpace({"A": (1,), "B": ("x",)}), sampler, 0, None, "one")
+    search = Search(GridSpace({"A": (1,), "B": ("x",)}), sampler, 0)
     proposal = search.ask()
     assert proposal is not None
     assert proposal.config == Config("grid", (("A", 1), ("B", "x")))

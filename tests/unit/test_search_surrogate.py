@@ -68,7 +68,7 @@ class Featureless(GridSpace):
 
 
 def test_constant_features_fall_back_to_chance() -> None:
-    search = Search(Featureless({"A": tuple(range(40))}), "surrogate", 0, None, "constant")
+    search = Search(Featureless({"A": tuple(range(40))}), "surrogate", 0)
     seen = set()
     while (proposal := search.ask()) is not None:
         seen.add(proposal.index)
