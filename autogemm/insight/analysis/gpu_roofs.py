@@ -53,7 +53,7 @@ def _tensor_cores(device: Device) -> list[Ceiling]:
     for dtype in TENSOR_DTYPES:
         roof = roof_of(device, dtype)
         if roof is not None:
-            names.setdefault(roof.peak_tflops, []).append(dtype.label.upper())
+            names.setdefault(roof.peak_tflops, []).append(dtype.ab.label.upper())
     return [
         Ceiling(f"{' and '.join(labels)}, tensor cores", peak) for peak, labels in names.items()
     ]
