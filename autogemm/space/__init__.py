@@ -6,7 +6,9 @@ from autogemm.space.derived import broken_constraints, derive_values, launch_pla
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import (
+    MAX_VALUE,
     PROBLEM_NAMES,
+    ArgumentRule,
     Constraint,
     Family,
     LaunchRule,
@@ -17,14 +19,14 @@ from autogemm.space.family import (
     problem_values,
     specialised_values,
 )
+from autogemm.space.held import HeldValues, signature_of, written
 from autogemm.space.legal import Space
 from autogemm.space.listed import listed_space
-from autogemm.space.loading import default_families, list_families, load_family
+from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
 from autogemm.space.nearest import fitted, snapped
 from autogemm.space.schema import (
     IDENTIFIER,
-    MAX_VALUE,
     MAX_VALUES,
     WORD,
     ExpressionText,
@@ -44,11 +46,13 @@ __all__ = [
     "PROBLEM_NAMES",
     "RESERVED",
     "WORD",
+    "ArgumentRule",
     "Constraint",
     "Expression",
     "ExpressionText",
     "Family",
     "FamilyLoader",
+    "HeldValues",
     "Identifier",
     "LaunchRule",
     "Parameter",
@@ -70,8 +74,11 @@ __all__ = [
     "parse_expression",
     "parse_fix",
     "problem_values",
+    "seeds_path",
+    "signature_of",
     "snapped",
     "specialised_values",
     "stages_of",
     "tile_of",
+    "written",
 ]

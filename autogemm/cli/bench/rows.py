@@ -2,8 +2,11 @@
 
 from dataclasses import asdict
 
+from autogemm.catalogue.gpus import roof_of
+from autogemm.catalogue.ladder import published_percent
 from autogemm.cli.output import Row
 from autogemm.model.benchmark import Bench, BenchEntry, metrics
+from autogemm.model.splitting import splitting_of
 
 # All of them, for scripts.
 COLUMNS = (
@@ -27,10 +30,6 @@ def bench_rows(done: Bench) -> list[Row]:
 
 
 def _row(entry: BenchEntry, done: Bench) -> Row:
-    from autogemm.catalogue.gpus import roof_of
-    from autogemm.catalogue.ladder import published_percent
-    from autogemm.model.splitting import splitting_of
-
     problem, verified = entry.problem, entry.verification
     splitting = splitting_of(entry.config)
     figures = metrics(entry, done.entries, roof_of(done.spec.device, problem.dtype, entry.config))
