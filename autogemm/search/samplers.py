@@ -1,8 +1,6 @@
 """Optuna samplers that propose each legal config at most once."""
 
 from abc import abstractmethod
-from collections.abc import Callable
-from importlib.metadata import EntryPoint
 from typing import Any, NoReturn
 
 import numpy as np
@@ -13,9 +11,8 @@ from optuna.trial import FrozenTrial
 
 from autogemm.search.enumerated import EnumeratedSpace
 from autogemm.search.history import History
-from autogemm.search.names import check_sampler, package_of, registered
 from autogemm.search.surrogate import Surrogate
-from autogemm.support.errors import AutogemmError, UsageError
+from autogemm.support.errors import UsageError
 
 # Configs that the surrogate asks for, seeds included, before its model has a say.
 NUM_INITIAL = 10
@@ -139,45 +136,3 @@ class SurrogateSampler(EnumeratedSampler):
         if self.history.best is None:
             return self.pick_any(rng)
         return self._surrogate.propose(self.history)
-
-
-_MAKERS: dict[str, Callable[[EnumeratedSpace, int], EnumeratedSampler]] = {
-    "surrogate": SurrogateSampler,
-    "random": UniformSampler,
-    "exhaustive": ExhaustiveSampler,
-}
-
-
-def make_sampler(name: str, space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    """The sampler of that name.
-
-    Raises UsageError for a name that is none, and where a package that it needs is missing.
-    """
-    check_sampler(name)
-    if name in _MAKERS:
-        return _MAKERS[name](space, seed)
-    from autogemm.search.stock import StockSampler, make_stock_sampler
-
-    entry_point = registered(name)
-    if entry_point is None:
-        return make_stock_sampler(name, space, seed)
-    made = _made_elsewhere(entry_point, space, seed)
-    return made if isinstance(made, EnumeratedSampler) else StockSampler(space, seed, made)
-
-
-def _made_elsewhere(entry_point: EntryPoint, space: EnumeratedSpace, seed: int) -> BaseSampler:
-    of = f"the sampler {entry_point.name!r} of the package {package_of(entry_point)}"
-    try:
-        made = entry_point.load()(space, seed)
-    except AutogemmError:
-        raise
-    # Whatever a stranger's code raises is not ours to know.
-    except Exception as error:
-        what = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UsageError(f"{of} cannot be made ({what}); choose another --sampler") from error
-    if not isinstance(made, BaseSampler):
-        raise UsageError(
-            f"{of} is a {type(made).__name__}: it must be an optuna.samplers.BaseSampler or an "
-            "autogemm.search.EnumeratedSampler"
-        )
-    return made

@@ -11,8 +11,8 @@ from optuna.trial import Trial, TrialState, create_trial
 from autogemm.model.config import Config
 from autogemm.model.outcome import Outcome
 from autogemm.search.enumerated import EnumeratedSpace
+from autogemm.search.making import make_sampler
 from autogemm.search.names import DEFAULT_SAMPLER
-from autogemm.search.samplers import make_sampler
 
 
 @dataclass(frozen=True, slots=True)
