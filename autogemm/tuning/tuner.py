@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from autogemm.compile import Compiler
@@ -250,9 +250,7 @@ class _Run:
             budget_s=budget_s,
             ahead=2 * self.compiler.threads if self.compiler is not None else 2,
         )
-        with ExitStack() as open_searches, wish_to_stop() as wish:
-            for search in searches.values():
-                open_searches.callback(search.close)
+        with wish_to_stop() as wish:
             watch = _Watch(rules, ledger, self.target, joint, wish)
 
             def on_trial(trial: TrialDone) -> None:
@@ -288,14 +286,7 @@ class _Run:
         """One for each family. What a former search left unfinished may be proposed again."""
         request = self.request
         return {
-            space.family.name: Search(
-                space,
-                request.sampler,
-                request.seed,
-                self.store.url,
-                # Readable, because optuna-dashboard shows it.
-                f"run {self.run_id}: {space.family.name} {request.problem.label}",
-            )
+            space.family.name: Search(space, request.sampler, request.seed)
             for space in self.spaces.spaces
         }
 

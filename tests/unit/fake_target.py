@@ -25,7 +25,6 @@ from autogemm.model.outcome import (
     cost,
 )
 from autogemm.model.problem import Problem
-from autogemm.search import Search
 from autogemm.space import Family, Space, build_space, load_family
 from autogemm.support.errors import KernelCompileError
 from autogemm.targets import MeasureOptions, Target
@@ -107,11 +106,6 @@ def time_us(config: Config) -> float:
 def energy_mj(config: Config) -> float:
     """Unrolling is fast and takes power: the fastest config is not the most frugal one."""
     return time_us(config) * (0.50 if config["U"] == 4 else 0.39)
-
-
-def in_memory(space: Space, sampler: str, seed: int, url: str, study: str) -> Search:
-    """A search that forgets, in place of one in the database."""
-    return Search(space, sampler, seed, None, study)
 
 
 def error(config: Config | None) -> float:

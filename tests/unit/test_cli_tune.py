@@ -16,7 +16,6 @@ from fake_target import (
     NUM_LEGAL,
     FakeCompiler,
     FakeTarget,
-    in_memory,
     tiny_family,
     tiny_recording,
 )
@@ -43,7 +42,6 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
     monkeypatch.setenv("AUTOGEMM_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
     # The tiny family computes nothing; test_tuning_certify.py has the checks themselves.
     passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from fake_target import in_memory, tiny_family, tiny_recording
+from fake_target import tiny_family, tiny_recording
 from kernel_tuner_caches import BEST, VALUES, content, write_cache
 
-import autogemm.tuning.tuner
 from autogemm.cli import main
 from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
 from autogemm.model.outcome import CacheState, Outcome, Provenance, Status
@@ -35,7 +34,6 @@ PROBLEM = Problem(4096, 4096, 4096)
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
     monkeypatch.setenv("AUTOGEMM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture

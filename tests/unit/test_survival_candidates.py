@@ -10,11 +10,9 @@ from fake_target import (
     PROBLEM,
     FakeCompiler,
     FakeTarget,
-    in_memory,
     tiny_family,
 )
 
-import autogemm.tuning.tuner
 from autogemm.model.config import Config
 from autogemm.model.kernel import CompiledKernel, KernelSource
 from autogemm.model.outcome import Status
@@ -28,11 +26,6 @@ from autogemm.tuning import TuneRequest, tune
 
 # One config among the 32; its twin, which differs in ECHO, renders the same text.
 VICTIM = {"BM": 32, "BN": 32, "U": 4}
-
-
-@pytest.fixture(autouse=True)
-def search_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture

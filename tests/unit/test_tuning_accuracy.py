@@ -17,7 +17,6 @@ from fake_target import (
     FakeCompiler,
     FakeTarget,
     error,
-    in_memory,
     time_us,
     tiny_family,
     tiny_recording,
@@ -34,11 +33,6 @@ from autogemm.support.errors import CertificationError, UsageError
 from autogemm.targets import Chosen
 from autogemm.targets.recorded import RecordedTarget, write_recording
 from autogemm.tuning import TuneRequest, tune
-
-
-@pytest.fixture(autouse=True)
-def search_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture
@@ -114,10 +108,7 @@ def test_the_search_is_told_times_made_worse_by_the_excess(
             told[outcome.config] = cost
             super().tell(proposal, outcome, cost)
 
-    def listening(space: Any, sampler: str, seed: int, url: str, study: str) -> Search:
-        return Listening(space, sampler, seed, None, study)
-
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", listening)
+    monkeypatch.setattr(autogemm.tuning.tuner, "Search", Listening)
     tune(request_for(tmp_path, "5e-7"), FakeTarget(), FakeCompiler(), store)
     assert len(told) == NUM_LEGAL
     for config, cost in told.items():

@@ -18,7 +18,6 @@ from fake_target import (
     FakeCompiler,
     FakeTarget,
     energy_mj,
-    in_memory,
     time_us,
     tiny_family,
     tiny_recording,
@@ -37,11 +36,6 @@ from autogemm.tuning import Certifier, TuneRequest, tune
 
 FASTEST = {"BM": 32, "BN": 64, "U": 4}
 MOST_FRUGAL = {"BM": 32, "BN": 64, "U": 1}
-
-
-@pytest.fixture(autouse=True)
-def search_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ from fake_target import (
     TWIN_SLOWER_US,
     FakeCompiler,
     FakeTarget,
-    in_memory,
     tiny_family,
     tiny_recording,
     twin_family,
@@ -45,7 +44,6 @@ def families(tmp_path: Path) -> tuple[Family, Family]:
 
 @pytest.fixture
 def both(families: tuple[Family, Family], monkeypatch: pytest.MonkeyPatch) -> TuneRequest:
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
     return TuneRequest(PROBLEM, families, sampler="random", rounds=3)
 
 

@@ -12,7 +12,6 @@ from fake_target import (
     PROBLEM,
     FakeCompiler,
     FakeTarget,
-    in_memory,
     tiny_family,
 )
 
@@ -36,11 +35,6 @@ from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import Chosen, MeasureOptions
 from autogemm.tuning import Certifier, Event, SearchResumed, TuneRequest, TuneResult, tune
 from autogemm.tuning.loop.stopping import PATIENCE, StopRules
-
-
-@pytest.fixture(autouse=True)
-def search_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """The tables. ``db/migrations`` creates them, ``db/README.md`` explains them.
 
-Optuna keeps its own tables (``studies``, ``trials``, ...) in the same database, hence
+Databases of before 0.2 hold Optuna's tables (``studies``, ``trials``, ...), hence
 ``run_trials``. Types are portable: SQLite and PostgreSQL.
 """
 

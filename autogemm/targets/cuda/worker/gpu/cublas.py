@@ -10,7 +10,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from autogemm.model.dtypes import DType, Element
+from autogemm.model.dtypes import DType
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 
@@ -19,9 +19,6 @@ DEFAULT_MATH = 0
 # What cuBLAS recommends for Hopper and Blackwell; more than enough for older GPUs.
 WORKSPACE_BYTES = 32 * 2**20
 
-# cudaDataType_t and cublasComputeType_t, by the element type of A and B.
-CUDA_TYPES = {Element.F32: 0, Element.TF32: 0, Element.F16: 2, Element.BF16: 14}
-COMPUTE_TYPES = {Element.F32: 68, Element.TF32: 77, Element.F16: 68, Element.BF16: 68}
 GEMM_DEFAULT = -1
 
 
@@ -94,7 +91,7 @@ class Cublas:
         self._gemm("cublasDgemm_v2", ctypes.c_double, gemm)
 
     def _gemm_ex(self, gemm: Gemm, dtype: DType) -> None:
-        operand, result = (ctypes.c_int(CUDA_TYPES[one]) for one in (dtype.ab, dtype.c))
+        operand, result = (ctypes.c_int(one.cuda_data_type) for one in (dtype.ab, dtype.c))
         self._call(
             "cublasGemmEx",
             self._handle,
@@ -106,7 +103,7 @@ class Cublas:
             *(ctypes.c_void_p(gemm.a), operand, ctypes.c_int(gemm.lda)),
             ctypes.byref(ctypes.c_float(gemm.beta)),
             *(ctypes.c_void_p(gemm.c), result, ctypes.c_int(gemm.ldc)),
-            ctypes.c_int(COMPUTE_TYPES[dtype.ab]),
+            ctypes.c_int(dtype.ab.cublas_compute_type),
             ctypes.c_int(GEMM_DEFAULT),
         )
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.worker.gpu.cublas import (
-    COMPUTE_TYPES,
-    CUDA_TYPES,
     OP_N,
     OP_T,
     WORKSPACE_BYTES,
@@ -104,12 +102,12 @@ class _Plan:
 
     def __init__(self, call: Callable[..., None], problem: Problem, reduction: int) -> None:
         dtype, layout = problem.dtype, problem.layout
-        operand, result = CUDA_TYPES[dtype.ab], CUDA_TYPES[dtype.c]
+        operand, result = dtype.ab.cuda_data_type, dtype.c.cuda_data_type
         self.description = ctypes.c_void_p()
         call(
             "cublasLtMatmulDescCreate",
             ctypes.byref(self.description),
-            ctypes.c_int(COMPUTE_TYPES[dtype.ab]),
+            ctypes.c_int(dtype.ab.cublas_compute_type),
             ctypes.c_int(CUDA_R_32F),
         )
         transpositions = ((DESC_TRANSA, layout.trans_b), (DESC_TRANSB, layout.trans_a))

@@ -1,7 +1,7 @@
 // Makes inputs and references on the card and checks results there: only a few numbers come back.
 // Matrices are row-major; extents and positions are 64-bit, so that no problem that fits a card
-// overflows them. All loops are grid-stride: any launch geometry is right. Elements have one of the
-// types below, by its number; all arithmetic on them is in float or double.
+// overflows them. All loops are grid-stride: any launch geometry is right. Elements are
+// described by a number, `type`; all arithmetic on them is in float or double.
 
 typedef long long int64;
 typedef unsigned long long uint64;
@@ -10,11 +10,32 @@ typedef unsigned long long uint64;
 constexpr int NUM_FIELDS = 10;
 constexpr int MAX_THREADS = 256;
 
-// Numbers of element types: ELEMENT_NUMBERS in inputs.py. TF32 is stored as FP32.
-constexpr int F32 = 0;
-constexpr int TF32 = 1;
-constexpr int F16 = 2;
-constexpr int BF16 = 3;
+// An element type is Element.format_code of autogemm/model/dtypes.py: bytes, bits of the exponent and
+// of the fraction, as in IEEE 754. Types with 8 bits of exponent are the upper bits of a float.
+__device__ int bytes_of(int type) {
+    return type >> 16;
+}
+
+__device__ int exponent_bits(int type) {
+    return type >> 8 & 0xff;
+}
+
+__device__ int fraction_bits(int type) {
+    return type & 0xff;
+}
+
+__device__ bool has_exponent_of_float(int type) {
+    return exponent_bits(type) == 8;
+}
+
+// What is added to an exponent to store it; the largest exponent; 1 - bias is the least.
+__device__ int bias_of(int type) {
+    return (1 << (exponent_bits(type) - 1)) - 1;
+}
+
+__device__ float power_of_2(int exponent) {
+    return __uint_as_float(static_cast<unsigned>(127 + exponent) << 23);
+}
 
 __device__ float rounded_to_bits(float value, int dropped) {
     const unsigned bits = __float_as_uint(value);
@@ -22,77 +43,82 @@ __device__ float rounded_to_bits(float value, int dropped) {
     return __uint_as_float(nearest >> dropped << dropped);
 }
 
-// The nearest number of a type; FP16 without overflow (inputs stay small, and so do exact results).
+// The nearest number of a type; without overflow where its exponent has fewer bits than a float's
+// (inputs stay small, and so do exact results).
 __device__ float rounded(float value, int type) {
-    if (type == F32) {
+    const int dropped = 23 - fraction_bits(type);
+    if (dropped == 0) {
         return value;
     }
-    if (type == F16 && fabsf(value) < 0x1p-14f) {
-        // Subnormal: a multiple of 2^-24, the distance of floats next to 1/2.
-        const float shift = value < 0.0f ? -0.5f : 0.5f;
+    const int least = 1 - bias_of(type);
+    if (!has_exponent_of_float(type) && fabsf(value) < power_of_2(least)) {
+        // Subnormal: FP16's are multiples of 2^-24, the distance of floats next to 1/2.
+        const float shift = copysignf(power_of_2(least + dropped), value);
         return (value + shift) - shift;
     }
-    return rounded_to_bits(value, type == BF16 ? 16 : 13);
+    return rounded_to_bits(value, dropped);
 }
 
 // No float here is subnormal: CuPy has these kernels compiled so that such a one becomes zero.
-__device__ float half_to_float(unsigned half) {
-    const unsigned exponent = half & 0x7c00u, sign = (half & 0x8000u) << 16;
-    if (exponent == 0) {
-        const float value = static_cast<float>(half & 0x3ffu) * 0x1p-24f;
+__device__ float float_from_bits(unsigned bits, int type) {
+    if (has_exponent_of_float(type)) {
+        return __uint_as_float(bits << (32 - 8 * bytes_of(type)));
+    }
+    const int num_bits = fraction_bits(type), bias = bias_of(type);
+    const unsigned sign_bit = 1u << (exponent_bits(type) + num_bits);
+    const unsigned infinity = sign_bit - (1u << num_bits);
+    const unsigned sign = bits & sign_bit ? 1u << 31 : 0, size = bits & (sign_bit - 1);
+    if (size < 1u << num_bits) {
+        const float value = static_cast<float>(size) * power_of_2(1 - bias - num_bits);
         return sign ? -value : value;
     }
-    // The exponents' biases differ by 127 - 15; infinity and NaN have the largest exponent in both.
-    const unsigned shift = exponent == 0x7c00u ? 224u << 23 : 112u << 23;
-    return __uint_as_float(sign | (((half & 0x7fffu) << 13) + shift));
+    // The exponents' biases differ; infinity and NaN have the largest exponent in both.
+    const unsigned shift = size >= infinity ? 255u - (infinity >> num_bits) : 127u - bias;
+    return __uint_as_float(sign | ((size << (23 - num_bits)) + (shift << 23)));
 }
 
-__device__ unsigned float_to_half(float value) {
-    const float size = fabsf(rounded(value, F16));
-    const unsigned sign = __float_as_uint(value) >> 16 & 0x8000u;
-    if (!(size <= 65504.0f)) {
-        return sign | (value == value ? 0x7c00u : 0x7e00u);
+// The bits of the nearest number of the type.
+__device__ unsigned bits_from_float(float value, int type) {
+    if (has_exponent_of_float(type)) {
+        return __float_as_uint(rounded(value, type)) >> (32 - 8 * bytes_of(type));
     }
-    if (size < 0x1p-14f) {
-        return sign | static_cast<unsigned>(size * 0x1p24f);
+    const int num_bits = fraction_bits(type), bias = bias_of(type);
+    const unsigned sign_bit = 1u << (exponent_bits(type) + num_bits);
+    const unsigned infinity = sign_bit - (1u << num_bits);
+    const unsigned sign = __float_as_uint(value) >> 31 ? sign_bit : 0;
+    const float size = fabsf(rounded(value, type));
+    if (!(size < power_of_2(bias + 1))) {
+        return sign | infinity | (value == value ? 0u : 1u << (num_bits - 1));
     }
-    return sign | ((__float_as_uint(size) >> 13) - (112u << 10));
+    if (size < power_of_2(1 - bias)) {
+        return sign | static_cast<unsigned>(size * power_of_2(bias - 1 + num_bits));
+    }
+    return sign | ((__float_as_uint(size) >> (23 - num_bits)) - ((127u - bias) << num_bits));
 }
 
-__device__ float element(const void* data, int64 i, int type) {
-    if (type == F16) {
-        return half_to_float(static_cast<const unsigned short*>(data)[i]);
-    }
-    if (type == BF16) {
-        return __uint_as_float(static_cast<unsigned>(static_cast<const unsigned short*>(data)[i])
-                               << 16);
-    }
-    return static_cast<const float*>(data)[i];
-}
-
-__device__ void set_element(void* data, int64 i, int type, float value) {
-    if (type == F16) {
-        static_cast<unsigned short*>(data)[i] = static_cast<unsigned short>(float_to_half(value));
-    } else if (type == BF16) {
-        static_cast<unsigned short*>(data)[i] =
-            static_cast<unsigned short>(__float_as_uint(rounded(value, BF16)) >> 16);
-    } else {
-        static_cast<float*>(data)[i] = rounded(value, type);
-    }
-}
-
-// Bits of an element: the upper ones are 0 where it has 16.
+// Bits of an element: the upper ones are 0 where it has fewer than 32.
 __device__ unsigned bits_of(const void* data, int64 i, int bytes) {
-    return bytes == 2 ? static_cast<const unsigned short*>(data)[i]
-                      : static_cast<const unsigned*>(data)[i];
+    return bytes == 1   ? static_cast<const unsigned char*>(data)[i]
+           : bytes == 2 ? static_cast<const unsigned short*>(data)[i]
+                        : static_cast<const unsigned*>(data)[i];
 }
 
 __device__ void set_bits(void* data, int64 i, int bytes, unsigned bits) {
-    if (bytes == 2) {
+    if (bytes == 1) {
+        static_cast<unsigned char*>(data)[i] = static_cast<unsigned char>(bits);
+    } else if (bytes == 2) {
         static_cast<unsigned short*>(data)[i] = static_cast<unsigned short>(bits);
     } else {
         static_cast<unsigned*>(data)[i] = bits;
     }
+}
+
+__device__ float element(const void* data, int64 i, int type) {
+    return float_from_bits(bits_of(data, i, bytes_of(type)), type);
+}
+
+__device__ void set_element(void* data, int64 i, int type, float value) {
+    set_bits(data, i, bytes_of(type), bits_from_float(value, type));
 }
 
 __device__ int64 first_index() {
@@ -156,8 +182,7 @@ extern "C" __global__ void fill_random(void* data, int type, int64 rows, int64 c
 
 // A tile of a stored matrix as packed float64, optionally each element squared.
 extern "C" __global__ void widen_tile(double* tile, const void* data, int type, int64 ld,
-                                      int64 row0, int64 col0, int64 rows, int64 cols,
-                                      int squared) {
+                                      int64 row0, int64 col0, int64 rows, int64 cols, int squared) {
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
         const double value = element(data, (row0 + i / cols) * ld + col0 + i % cols, type);
         tile[i] = squared ? value * value : value;
@@ -168,15 +193,17 @@ extern "C" __global__ void widen_tile(double* tile, const void* data, int type, 
 //
 // allowance * sqrt(squares) bounds the rounding error of the dot product (reference.py says
 // where it comes from); 4 roundings more for alpha, beta and their sum, and one of the result where
-// C has 16 bits.
-extern "C" __global__ void finish_tile(const double* product, const double* squares,
-                                       const void* c0, int type, double alpha, double beta,
-                                       double allowance, int64 row0, int64 col0, int64 rows,
-                                       int64 cols, int64 N, double* reference, float* bound) {
+// C has fewer bits than a float.
+extern "C" __global__ void finish_tile(const double* product, const double* squares, const void* c0,
+                                       int type, double alpha, double beta, double allowance,
+                                       int64 row0, int64 col0, int64 rows, int64 cols, int64 N,
+                                       double* reference, float* bound) {
     constexpr double UNIT_ROUNDOFF = 0x1p-24;
-    const double last_roundoff = type == BF16 ? 0x1p-8 : type == F16 ? 0x1p-11 : 0.0;
-    // Half the distance of subnormal numbers of FP16; those of the other types hardly count.
-    const double smallest_step = type == F16 ? 0x1p-25 : 0.0;
+    const int num_bits = fraction_bits(type);
+    const double last_roundoff = bytes_of(type) < 4 ? power_of_2(-1 - num_bits) : 0.0;
+    // Half the distance of subnormal numbers; of types with the exponents of floats it hardly counts.
+    const double smallest_step =
+        has_exponent_of_float(type) ? 0.0 : power_of_2(-bias_of(type) - num_bits);
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
         const int64 at = (row0 + i / cols) * N + col0 + i % cols;
         const double scaled = alpha * product[i];
@@ -199,7 +226,7 @@ extern "C" __global__ void finish_exact_tile(const double* product, const void* 
         const int64 at = (row0 + i / cols) * N + col0 + i % cols;
         const double added = c0 != nullptr ? beta * element(c0, at, type) : 0.0;
         const float value = static_cast<float>(alpha * product[i] + added);
-        exact[at] = type == F16 ? half_to_float(float_to_half(value)) : rounded(value, type);
+        exact[at] = float_from_bits(bits_from_float(value, type), type);
     }
 }
 
@@ -226,7 +253,7 @@ extern "C" __global__ void check_result(const void* buffer, int type, int64 tota
                                         int64 N, int64 ldc, unsigned canary, const float* exact,
                                         const double* reference, const float* bound,
                                         double* fields) {
-    const int bytes = type == F16 || type == BF16 ? 2 : 4;
+    const int bytes = bytes_of(type);
     const double infinity = __longlong_as_double(0x7ff0000000000000ll);
     double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, static_cast<double>(total)};
     for (int64 i = first_index(); i < total; i += stride()) {

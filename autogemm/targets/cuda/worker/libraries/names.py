@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from autogemm.model.benchmark import baseline_of
 from autogemm.model.dtypes import DType
 from autogemm.targets.cuda.worker.gpu import Cublas
 from autogemm.targets.cuda.worker.libraries.missing import NotHereError
@@ -57,12 +58,7 @@ def cutlass_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Conte
 
 
 LIBRARIES = {
-    "cublas_f32": LibraryKernel(DType.F32, cublas_contestant),
-    "cublas_tf32": LibraryKernel(DType.TF32, cublas_contestant),
-    "cublas_bf16": LibraryKernel(DType.BF16, cublas_contestant),
-    "cublas_f16": LibraryKernel(DType.F16, cublas_contestant),
-    "cublas_bf16_f32": LibraryKernel(DType.BF16_F32, cublas_contestant),
-    "cublas_f16_f32": LibraryKernel(DType.F16_F32, cublas_contestant),
+    **{baseline_of(dtype): LibraryKernel(dtype, cublas_contestant) for dtype in DType},
     "torch_f32": LibraryKernel(DType.F32, torch_contestant),
     "triton_f32": LibraryKernel(DType.F32, triton_contestant),
     "cutlass_f32": LibraryKernel(DType.F32, cutlass_contestant),

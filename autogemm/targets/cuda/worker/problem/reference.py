@@ -34,7 +34,7 @@ import numpy as np
 from autogemm.model.dtypes import Element
 from autogemm.model.problem import Problem
 from autogemm.targets.cuda.worker.gpu import Cublas, Gemm, Gpu, pointer
-from autogemm.targets.cuda.worker.problem.inputs import ELEMENT_NUMBERS, TILE, InputSet, Matrix
+from autogemm.targets.cuda.worker.problem.inputs import TILE, InputSet, Matrix
 
 # Chance that rounding alone breaks the bound anywhere, per problem.
 FAILURE_PROBABILITY = 1e-6
@@ -143,7 +143,7 @@ class Reference:
             stored.rows * stored.cols,
             pointer(target),
             pointer(matrix.address),
-            np.int32(ELEMENT_NUMBERS[matrix.element]),
+            np.int32(matrix.element.format_code),
             np.int64(matrix.ld),
             *stored.arguments,
             np.int32(squared),
@@ -157,7 +157,7 @@ class Reference:
             pointer(product),
             pointer(squares),
             pointer(self._inputs.c0_address),
-            np.int32(ELEMENT_NUMBERS[self._problem.dtype.c]),
+            np.int32(self._problem.dtype.c.format_code),
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
             np.float64(rounding_allowance(self._problem)),
@@ -173,7 +173,7 @@ class Reference:
             tile.rows * tile.cols,
             pointer(product),
             pointer(self._inputs.c0_address),
-            np.int32(ELEMENT_NUMBERS[self._problem.dtype.c]),
+            np.int32(self._problem.dtype.c.format_code),
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
             *tile.arguments,

@@ -17,8 +17,6 @@ from autogemm.model.problem import Problem
 from autogemm.targets.cuda.worker.gpu import Gpu, pointer
 from autogemm.targets.cuda.worker.problem.inputs import (
     ALIGNMENT_BYTES,
-    CANARY_BITS,
-    ELEMENT_NUMBERS,
     GUARD,
     NAN_BITS,
     InputSet,
@@ -92,7 +90,7 @@ class Result:
             *self._geometry,
             pointer(inputs.c0_address),
             np.uint32(NAN_BITS),
-            np.uint32(CANARY_BITS[self._element.size_bytes]),
+            np.uint32(self._element.canary_bits),
         )
 
     def check(self, reference: Reference) -> CheckResult:
@@ -101,9 +99,9 @@ class Result:
             "check_result",
             CHECK_BLOCKS,
             self._begin,
-            np.int32(ELEMENT_NUMBERS[self._element]),
+            np.int32(self._element.format_code),
             *self._geometry,
-            np.uint32(CANARY_BITS[self._element.size_bytes]),
+            np.uint32(self._element.canary_bits),
             pointer(reference.exact_address),
             pointer(reference.real_address),
             pointer(reference.bound_address),
