@@ -1,13 +1,13 @@
 """A family of kernels as values: parameters, derived quantities, constraints, launches, seeds."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType, Element
-from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.device import FACTS, Device
 from autogemm.model.problem import Problem
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
@@ -18,7 +18,7 @@ PROBLEM_NAMES = (
     *("dtype_ab", "dtype_c"),
 )
 PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c"})
-DEVICE_NAMES = tuple(f"device.{field.name}" for field in fields(Device) if field.type is int)
+DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
 
 
 @dataclass(frozen=True, slots=True)

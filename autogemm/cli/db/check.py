@@ -17,6 +17,7 @@ from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options
 from autogemm.cli.rows import Columns, FlatRow
 from autogemm.cli.tune.command import seconds
+from autogemm.model.columns import PLACE, RATIO, row_of, under
 
 if TYPE_CHECKING:
     from autogemm.space import Family
@@ -25,13 +26,13 @@ if TYPE_CHECKING:
 
 TABLE: Columns = (
     *("problem", "provenance", "verdict", "speed_up", "speed_up_low", "speed_up_high", "by"),
-    *("before_us", "time_us", "before_ratio", "ratio_to_cublas", "changed", "note"),
+    *("before_time_us", "time_us", "before_ratio", "ratio", "changed", "note"),
 )
 ALL: Columns = (
-    *(*db_rows.PLACE, *db_rows.PROBLEM, "l2", "fill", "verdict", "speed_up", "speed_up_low"),
-    *("speed_up_high", "by", "before_us", "time_us", "before_ratio", *db_rows.RATIO),
+    *(*PLACE, *db_rows.PROBLEM, "l2", "fill", "verdict", "speed_up", "speed_up_low"),
+    *("speed_up_high", "by", "before_time_us", "time_us", "before_ratio", *RATIO),
     *("changed", "reason", "kernel_id", "before_run_id", "run_id", "retuned_run_id"),
-    "retuned_ratio_to_cublas",
+    "retuned_ratio",
 )
 
 
@@ -164,13 +165,10 @@ def _with_progress(winners: list[Winner]) -> Iterator[Winner]:
 
 def _row(checked: Checked) -> FlatRow:
     row, entry = checked.winner.row, checked.entry
-    now: FlatRow = dict.fromkeys(("time_us", *db_rows.RATIO))
-    if entry is not None:
-        ratios = (entry.ratio, entry.ratio_low, entry.ratio_high)
-        now = {"time_us": entry.median_us, **dict(zip(db_rows.RATIO, ratios, strict=True))}
+    now = row_of(entry, under("", ("time_us", *RATIO)))
     return {
         **db_rows.best_row(row),
-        "before_us": row.time_us,
+        "before_time_us": row.time_us,
         "before_ratio": row.ratio,
         "before_run_id": row.run_id,
         **now,
@@ -216,5 +214,5 @@ def _of_result(result: TuneResult) -> FlatRow:
     return {
         "note": f"tuned again, {said}",
         "retuned_run_id": result.run_id,
-        "retuned_ratio_to_cublas": winner.ratio if winner is not None else None,
+        "retuned_ratio": winner.ratio if winner is not None else None,
     }

@@ -14,6 +14,7 @@ from autogemm.cli.filters import filter_options, open_database, print_rows_as
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options
 from autogemm.cli.rows import Columns, FlatRow
+from autogemm.model.columns import PLACE
 from autogemm.model.outcome import Objective, Status
 from autogemm.support.errors import NotFoundError
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 SPEED: Columns = ("time_us", "tflops", "energy_mj", "edp_mj_us")
 TABLE: Columns = (*SPEED, "on_front", "kernel_id", "family", "config")
-COLUMNS: Columns = ("run_id", *db_rows.PLACE, "name", *TABLE)
+COLUMNS: Columns = ("run_id", *PLACE, "name", *TABLE)
 
 
 @click.command()
@@ -105,7 +106,7 @@ def _baseline_rows(run: RunRow, baseline: FinalsEntry) -> list[FlatRow]:
     """cuBLAS as the finals saw it; no member of the front, which is of one search's kernels."""
     if baseline.energy_mj is None:
         return []
-    time_us, energy_mj = baseline.median_us, baseline.energy_mj
+    time_us, energy_mj = baseline.time_us, baseline.energy_mj
     return [
         {
             **db_rows.run_row(run),

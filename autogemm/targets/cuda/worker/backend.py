@@ -83,7 +83,7 @@ class CudaBackend:
         self._bench = bench
         self._num_since_baseline = 0
         self._baseline_us = bench.baseline_us()
-        error = checked.verification.relative_frobenius if checked.verification else None
+        error = checked.verification.error if checked.verification else None
         return Prepared(self._baseline_us, error)
 
     def measure(self, request: Measure) -> Measured:
@@ -181,8 +181,8 @@ def timed_outcome(
     first = MIN_SAMPLES if is_comparable else 1
     sampled = Sampling(stopwatch, telemetry.read).adaptive(options, request.best_us, first)
     measurement = bench.measurement(sampled, stopwatch.method)
-    if bench.energy is not None and measurement.median_us <= hopeless_us:
-        sample_us = measurement.median_us * stopwatch.method.launches
+    if bench.energy is not None and measurement.time_us <= hopeless_us:
+        sample_us = measurement.time_us * stopwatch.method.launches
         energy_mj = bench.energy.energy_mj(stopwatch, sample_us)
         measurement = replace(measurement, energy_mj=energy_mj)
     return replace(outcome, measurement=measurement)
