@@ -116,7 +116,7 @@ def launchable_by_both(family: Family, folder: Path) -> Family:
     folder.mkdir()
     rule = f"  - {{require: smem_bytes <= {MAX_SMEM_BYTES}, because: Kernel Tuner asks no more}}\n"
     text = family.yaml_path.read_text().replace("constraints:\n", f"constraints:\n{rule}", 1)
-    (folder / family.yaml_path.name).write_text(text[: text.index("\nseeds:")])
+    (folder / family.yaml_path.name).write_text(text)
     shutil.copy(family.template_path, folder)
     return load_family(folder)
 

@@ -61,7 +61,7 @@ def config_from(
     if climbed is not None:
         values = climbed.as_dict()
     elif config_json is not None:
-        values = _given_values(config_json)
+        values = loaded.current(_given_values(config_json))
     else:
         values = _seed_values(loaded, seed_index or 0)
     return loaded, _checked_config(loaded, values | _fixed_values(loaded, fix))
@@ -124,10 +124,10 @@ def _checked_config(family: Family, values: dict[str, Any]) -> Config:
     names = [parameter.name for parameter in family.parameters]
     wrong = [f"unknown {name}" for name in values if name not in names]
     for parameter in family.parameters:
-        value = values.get(parameter.name)
+        value: Any = values.get(parameter.name)
         # JSON's true is no 1, and its 128.0 no 128.
-        if type(value) not in (int, str) or value not in parameter.values:
-            allowed = ", ".join(map(str, parameter.values))
+        if type(value) not in (int, str) or not parameter.allows(value):
+            allowed = ", ".join(parameter.texts)
             found = "is missing" if value is None else f"cannot be {value!r}"
             wrong.append(f"{parameter.name} {found} (one of {allowed})")
     if wrong:

@@ -133,7 +133,7 @@ def _constraint_rows(built: "Space") -> list[dict[str, object]]:
 
 
 def _rows(built: "Space") -> list[dict[str, object]]:
-    """One table for scripts: parameters, constraints with what they removed, and the counts."""
+    """One table for scripts: parameters, constraints with what they removed, seeds, counts."""
     parameters = [
         {
             "kind": "parameter",
@@ -156,4 +156,13 @@ def _rows(built: "Space") -> list[dict[str, object]]:
         {"kind": "count", "name": "raw", "configs": built.raw_count},
         {"kind": "count", "name": "legal", "configs": len(built)},
     ]
-    return [*parameters, *constraints, *counts]
+    return [*parameters, *constraints, *_seed_rows(built), *counts]
+
+
+def _seed_rows(built: "Space") -> list[dict[str, object]]:
+    """The family's seeds as they are written, each by its number for --seed-index."""
+    family = built.family
+    return [
+        {"kind": "seed", "name": str(i), "values": seed.label, "doc": origin}
+        for i, (seed, origin) in enumerate(zip(family.seeds, family.seed_origins, strict=False))
+    ]

@@ -2,12 +2,12 @@
 
 from jinja2 import TemplateError
 
-from autogemm.codegen.environment import environment
 from autogemm.model.config import Config
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.space import Family, derive_values
 from autogemm.support.errors import FamilyError
+from autogemm.support.templating import environment
 
 # What a kernel template may read. Sizes are not among them: kernels take M, N and K at run time,
 # so one text serves all problems that need the same guards and vector widths.

@@ -14,8 +14,9 @@ class Splitting(Enum):
     many of these a number is split, and how many of their products are added.
 
     ``lost_exponent`` bounds what that loses in each element of C: less than 2 to its power of
-    |A||B|, by the precision of the parts and the size of the products that are left out (decisions
-    0024 and 0042). None where nothing is lost. To it come the sums, as in any FP32 GEMM.
+    |A||B|, by the precision of the parts and the size of the products that are left out (see
+    docs/kernels/sgemm_emulated_wgmma.md). None where nothing is lost. To it come the sums, as in
+    any FP32 GEMM.
     """
 
     TF32X3 = ("tf32x3", Element.TF32, 2, 3, -20)

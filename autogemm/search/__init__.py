@@ -6,10 +6,9 @@ an Optuna study, so that a killed run goes on from the database.
 
 from typing import TYPE_CHECKING
 
-from autogemm.search.importance import parameter_importance
-
 if TYPE_CHECKING:
     from autogemm.search.enumerated import EnumeratedSpace
+    from autogemm.search.importance import parameter_importance
     from autogemm.search.study import Proposal, Search
 
 SAMPLERS = ("surrogate", "random", "tpe", "gp", "cmaes", "nsga2", "exhaustive")
@@ -31,6 +30,10 @@ def __getattr__(name: str) -> object:
         from autogemm.search import study
 
         return getattr(study, name)
+    if name == "parameter_importance":
+        from autogemm.search.importance import parameter_importance
+
+        return parameter_importance
     if name == "EnumeratedSpace":
         from autogemm.search.enumerated import EnumeratedSpace
 

@@ -6,6 +6,7 @@ from autogemm.space.derived import broken_constraints, derive_values, launch_pla
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import (
+    MAX_VALUE,
     PROBLEM_NAMES,
     Constraint,
     Family,
@@ -19,12 +20,11 @@ from autogemm.space.family import (
 )
 from autogemm.space.legal import Space
 from autogemm.space.listed import listed_space
-from autogemm.space.loading import default_families, list_families, load_family
+from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
 from autogemm.space.nearest import fitted, snapped
 from autogemm.space.schema import (
     IDENTIFIER,
-    MAX_VALUE,
     MAX_VALUES,
     WORD,
     ExpressionText,
@@ -70,6 +70,7 @@ __all__ = [
     "parse_expression",
     "parse_fix",
     "problem_values",
+    "seeds_path",
     "snapped",
     "specialised_values",
     "stages_of",

@@ -46,6 +46,7 @@ def build_space(
     FamilyError when a constraint cannot be evaluated.
     """
     fix = fix or {}
+    family = family.on(device)
     if not family.fits(problem.dtype):
         known = ", ".join(dtype.label for dtype in DType if family.fits(dtype))
         raise EmptySpaceError(

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Value
 from autogemm.model.dtypes import Element
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.nodes import FUNCTIONS
@@ -18,10 +18,17 @@ from autogemm.space.family import (
     Family,
     LaunchRule,
     Parameter,
+    Renamed,
     Searched,
     TensorMapRule,
 )
-from autogemm.space.schema import ConstraintForm, FamilyForm, LaunchForm, TensorMapForm
+from autogemm.space.schema import (
+    ConstraintForm,
+    FamilyForm,
+    LaunchForm,
+    RenamedForm,
+    TensorMapForm,
+)
 from autogemm.space.tensor_maps import completed, element_of, rules_of
 from autogemm.support.errors import FamilyError
 from autogemm.support.naming import did_you_mean
@@ -45,7 +52,10 @@ def family_of(
     yaml_sha256: str,
     template_sha256: str,
 ) -> Family:
-    """The family that a well-formed file describes. Raises FamilyError naming file and field."""
+    """The family that a well-formed file describes, yet without its seeds.
+
+    Raises FamilyError naming file and field.
+    """
     check = _Check(form, yaml_path)
     parameters = check.parameters()
     derive = check.derive()
@@ -70,7 +80,7 @@ def family_of(
         worth_trying=check.constraints("worth_trying", form.worth_trying),
         launch=tuple(check.launch(i, rule, derive) for i, rule in enumerate(form.launch)),
         workspace_bytes=check.inlined("workspace_bytes", form.workspace_bytes, derive),
-        seeds=check.seeds(parameters),
+        seeds=(),
         yaml_path=yaml_path,
         template_path=template_path,
         yaml_sha256=yaml_sha256,
@@ -79,6 +89,7 @@ def family_of(
         tensor_maps=tensor_maps,
         needs_sm_90a=form.architectures == _SM_90A,
         retired=check.retired(),
+        renamed=check.renamed(parameters),
     )
 
 
@@ -116,24 +127,67 @@ class _Check:
             self._check_free(f"retired.{name}", name)
         return dict(self._form.retired)
 
+    def renamed(self, parameters: tuple[Parameter, ...]) -> dict[str, Renamed]:
+        """Each old name and old value is none of today's, each new one is: nothing is renamed
+        twice.
+        """
+        by_name = {parameter.name: parameter for parameter in parameters}
+        return {
+            name: self._renamed(name, form, by_name) for name, form in self._form.renamed.items()
+        }
+
+    def _renamed(self, name: str, form: RenamedForm, known: Mapping[str, Parameter]) -> Renamed:
+        field = f"renamed.{name}"
+        if form.to is None and not form.values:
+            raise self._error(field, "say the new name, to: NAME, or values: {OLD: NEW}")
+        if form.to is not None:
+            self._check_free(field, name)
+            if name in self._form.retired:
+                raise self._error(field, f"{name} is retired already, it cannot be renamed as well")
+        current = known.get(form.to or name)
+        if current is None:
+            missing = form.to or name
+            hint = did_you_mean(missing, known)
+            raise self._error(field, f"no parameter is named {missing!r}{hint}")
+        for old, new in form.values.items():
+            self._check_value(f"{field}.values.{old}", new, current)
+            if form.to is None and current.allows(old):
+                rule = f"{old!r} is a value of {name} today, only old ones are renamed"
+                raise self._error(f"{field}.values", rule)
+        return Renamed(current.name, dict(form.values))
+
     def parameters(self) -> tuple[Parameter, ...]:
         """Their values are distinct and of one type."""
         parameters = []
         for name, form in self._form.parameters.items():
             field = f"parameters.{name}"
             self._check_free(field, name)
-            kinds = {type(value) for value in form.values}
-            if len(kinds) > 1:
-                text = next(value for value in form.values if isinstance(value, str))
-                raise self._error(field, f"values are all integers or all texts, got also {text!r}")
             for earlier, value in enumerate(form.values):
                 if value in form.values[:earlier]:
                     raise self._error(field, f"the value {value!r} is there twice, list it once")
+            by_device = self._by_device(field, form.values)
+            plain = tuple(v for v in form.values if not by_device or isinstance(v, int))
+            kinds = {type(value) for value in plain} or {int}
+            if len(kinds) > 1:
+                text = next(value for value in plain if isinstance(value, str))
+                raise self._error(field, f"values are all integers or all texts, got also {text!r}")
+            parameter = Parameter(name, plain, form.doc, form.default, by_device)
             if form.default is not None:
-                self._check_value(f"{field}.default", form.default, form.values)
+                self._check_value(f"{field}.default", form.default, parameter)
             self._kinds[name] = kinds.pop()
-            parameters.append(Parameter(name, tuple(form.values), form.doc, form.default))
+            parameters.append(parameter)
         return tuple(parameters)
+
+    def _by_device(self, field: str, values: Sequence[Value]) -> tuple[Expression, ...]:
+        """All values as expressions, where any reads the device; else none."""
+        known = dict.fromkeys(DEVICE_NAMES, int)
+        texts = [str(value) for value in values]
+        if not any("device." in text for text in texts):
+            return ()
+        found = tuple(self._parsed(f"{field}.values", text, known) for text in texts)
+        for expression in found:
+            self._check_number(expression, known)
+        return found
 
     def derive(self) -> dict[str, Expression]:
         """Ordered so that each reads earlier ones only."""
@@ -246,28 +300,9 @@ class _Check:
                 expression = expression.substitute({name: derive[name]})
         return expression
 
-    def seeds(self, parameters: tuple[Parameter, ...]) -> tuple[Config, ...]:
-        """Each names every parameter that has no default once, with one of its values."""
-        seeds = []
-        for position, seed in enumerate(self._form.seeds, start=1):
-            for name in seed.keys() - self._form.parameters.keys():
-                hint = did_you_mean(name, self._form.parameters)
-                raise self._error(f"seeds.{position}", f"no parameter is named {name!r}{hint}")
-            values = {p.name: self._seed_value(position, seed, p) for p in parameters}
-            seeds.append(Config.of(self._form.family, values))
-        return tuple(seeds)
-
-    def _seed_value(self, position: int, seed: Mapping[str, Value], parameter: Parameter) -> Value:
-        field = f"seeds.{position}.{parameter.name}"
-        value = seed.get(parameter.name, parameter.default)
-        if value is None:
-            raise self._error(field, "a seed names every parameter, this one is missing")
-        self._check_value(field, value, parameter.values)
-        return value
-
-    def _check_value(self, field: str, value: Value, values: Sequence[Value]) -> None:
-        if value not in values:
-            listed = " ".join(map(str, values))
+    def _check_value(self, field: str, value: Value, parameter: Parameter) -> None:
+        if not parameter.allows(value):
+            listed = " ".join(parameter.texts)
             raise self._error(field, f"{value!r} is none of its values: {listed}")
 
     def _parsed(self, field: str, text: str, known: Iterable[str]) -> Expression:

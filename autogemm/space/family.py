@@ -1,7 +1,7 @@
 """A family of kernels as values: parameters, derived quantities, constraints, launches, seeds."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -12,6 +12,9 @@ from autogemm.model.problem import Problem
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
 from autogemm.support.errors import UsageError
+
+# Values become `constexpr int`.
+MAX_VALUE = 2**31 - 1
 
 PROBLEM_NAMES = (
     *("M", "N", "K", "lda", "ldb", "ldc", "trans_a", "trans_b", "bytes_ab", "bytes_c"),
@@ -27,17 +30,49 @@ class Parameter:
 
     ``default`` is what a config has that does not name the parameter: a seed, or a recording made
     before the parameter was there. None where it must be named.
+
+    Where values follow from the GPU, ``by_device`` has all of them as expressions over
+    ``device.*``, and ``values`` those that are the same on every GPU; `on` puts the GPU's in place.
     """
 
     name: str
     values: tuple[Value, ...]
     doc: str
     default: Value | None = None
+    by_device: tuple[Expression, ...] = ()
 
     @property
     def is_numeric(self) -> bool:
         """Whether the values are integers; otherwise they are texts."""
-        return isinstance(self.values[0], int)
+        return bool(self.by_device) or isinstance(self.values[0], int)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The values as written, for messages."""
+        return tuple(one.text for one in self.by_device) or tuple(map(str, self.values))
+
+    def allows(self, value: Value) -> bool:
+        """Whether a config may have that value on some GPU: where values follow from it, any
+        positive integer is one.
+        """
+        follows = bool(self.by_device) and isinstance(value, int) and 0 < value <= MAX_VALUE
+        return value in self.values or follows
+
+    def on(self, device: Device) -> "Parameter":
+        """With the values that it has on that GPU. Raises FamilyError for one of over 32 bits."""
+        if not self.by_device:
+            return self
+        known = device_values(device)
+        values = tuple(dict.fromkeys(_on_device(one, known) for one in self.by_device))
+        return replace(self, values=values, by_device=())
+
+
+@dataclass(frozen=True, slots=True)
+class Renamed:
+    """What an old parameter is called today, and today's value for each old one that differs."""
+
+    to: str
+    values: Mapping[Value, Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +139,7 @@ class Searched(StrEnum):
 class Family:
     """``NAME.yaml`` and ``NAME.cu.jinja``. ``derive`` is ordered: each reads earlier ones only.
 
-    ``template_sha256`` covers the template and the shared parts that it may include. A family that
+    ``template_sha256`` covers the template and all that it includes or imports. A family that
     others recorded has no template (``template_path`` None, ``template_sha256`` empty): its configs
     can be searched, not rendered.
     """
@@ -122,21 +157,66 @@ class Family:
     launch: tuple[LaunchRule, ...]
     workspace_bytes: Expression
     seeds: tuple[Config, ...]
+    """Configs that are tried first, in this order."""
     yaml_path: Path
     template_path: Path | None
     yaml_sha256: str
     template_sha256: str
+    seed_origins: tuple[str, ...] = ()
+    """For each seed the GPU and the problems that it was good for, as far as is known."""
     searched: Searched = Searched.ALWAYS
     tensor_maps: tuple[TensorMapRule, ...] = ()
     needs_sm_90a: bool = False
     """Whether every kernel is for the target sm_90a."""
     retired: Mapping[str, Value] = field(default_factory=dict)
     """Parameters of before, and the value with which a config says what is emitted today."""
+    renamed: Mapping[str, Renamed] = field(default_factory=dict)
+    """Parameters of before, or of which values had other names, and what they are today."""
+
+    def on(self, device: Device) -> "Family":
+        """The family whose parameters have the values that they have on that GPU."""
+        if not any(one.by_device for one in self.parameters):
+            return self
+        return replace(self, parameters=tuple(one.on(device) for one in self.parameters))
+
+    def current_names(self, columns: Iterable[str]) -> dict[str, str]:
+        """Today's name of each of these parameters, by the name that it has there.
+
+        Raises UsageError where two of them are one parameter today.
+        """
+        names = {name: self._renamed(name).to for name in columns}
+        for name, current in names.items():
+            if current != name and list(names.values()).count(current) > 1:
+                others = " and ".join(old for old, new in names.items() if new == current)
+                raise UsageError(f"{others} are one parameter of {self.name!r}: name it once")
+        return names
+
+    def current_value(self, name: str, value: Value) -> Value:
+        """Today's value of a parameter that had the name ``name`` and that value.
+
+        What is neither integer nor text (a mistake in JSON) stays as it is.
+        """
+        return self._renamed(name).values.get(value, value) if type(value) in (int, str) else value
+
+    def current(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """The values of a config by today's names: renamed ones replaced, retired ones left out
+        where they say what is emitted today.
+
+        Raises UsageError for a parameter that is there by two names.
+        """
+        return {
+            current: self.current_value(name, values[name])
+            for name, current in self.current_names(values).items()
+            if self.retired.get(name) != values[name]
+        }
+
+    def _renamed(self, name: str) -> Renamed:
+        return self.renamed.get(name) or Renamed(name, {})
 
     def completed(self, config: Config) -> Config:
         """The config in the family's order, with the defaults of parameters that it does not name:
-        it was made before those were there. Without parameters that are retired, where it has what
-        is emitted today.
+        it was made before those were there. Renamed parameters and values have today's names;
+        retired parameters are left out, where they say what is emitted today.
 
         Raises UsageError for a config that is none of the family's.
         """
@@ -144,11 +224,7 @@ class Family:
             parameter.name: parameter.default
             for parameter in self.parameters
             if parameter.default is not None
-        } | {
-            name: value
-            for name, value in config.as_dict().items()
-            if self.retired.get(name) != value
-        }
+        } | self.current(config.as_dict())
         names = [parameter.name for parameter in self.parameters]
         if config.family != self.name or values.keys() != set(names):
             raise UsageError(
@@ -212,3 +288,11 @@ def specialised_values(problem: Problem) -> dict[str, Value]:
 def device_values(device: Device) -> dict[str, int]:
     """What a constraint can read of a device: its limits as ``device.<limit>``."""
     return {f"device.{name}": value for name, value in device.limits().items()}
+
+
+def _on_device(expression: Expression, known: Mapping[str, Operand]) -> int:
+    value = expression.evaluate(known)
+    assert isinstance(value, int)
+    if abs(value) > MAX_VALUE:
+        raise expression.error(f"a value must fit 32 bits, is {value}")
+    return value

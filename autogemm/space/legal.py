@@ -122,7 +122,8 @@ class Space:
         """The index of the legal config closest to this one; the lowest if several are.
 
         The distance is the sum over the parameters of the steps between the two values in the
-        family's list, or 1 for two different texts.
+        family's list, or 1 for two different texts. A number that is not listed, because it follows
+        from another GPU, counts as the closest one that is.
         """
         found = self.index(config)
         if found is not None:
@@ -213,9 +214,15 @@ def _log2(column: Column) -> npt.NDArray[np.float64]:
     return np.asarray(np.log2(np.maximum(column, 0.5)))
 
 
+def _closest(values: Sequence[Value], wanted: Value) -> Value:
+    """The wanted value where it is listed; else, of a config from another GPU, the closest."""
+    assert isinstance(wanted, int)
+    return min(values, key=lambda value: abs(int(value) - wanted))
+
+
 def _steps(full: Parameter, values: Sequence[Value], wanted: Value) -> npt.NDArray[np.int32]:
     """Distance of each of ``values`` from the wanted one, both within the family's full list."""
     if not full.is_numeric:
         return np.array([value != wanted for value in values], dtype=np.int32)
-    rank = full.values.index(wanted)
+    rank = full.values.index(_closest(full.values, wanted))
     return np.array([abs(full.values.index(value) - rank) for value in values], dtype=np.int32)

@@ -3,16 +3,21 @@
 import hashlib
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeVar
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from autogemm.space.checking import family_of
 from autogemm.space.family import Family, Searched
-from autogemm.space.schema import FamilyForm, FamilyLoader, first_problem
+from autogemm.space.schema import FamilyForm, FamilyLoader, SeedsForm, first_problem
+from autogemm.space.seeds import SeedsFile, with_seeds
 from autogemm.support.errors import FamilyError, NotFoundError
 from autogemm.support.naming import did_you_mean
 from autogemm.support.resources import data_folder
+from autogemm.support.templating import texts_of
+
+Form = TypeVar("Form", bound=BaseModel)
 
 MAX_YAML_BYTES = 256 * 1024
 TEMPLATE_SUFFIX = ".cu.jinja"
@@ -36,26 +41,37 @@ def default_families(*, emulation: bool = False) -> list[Family]:
 
 def load_family(name_or_path: str | Path) -> Family:
     """The family that ships under that name, or one's own: a folder with one NAME.yaml, or the
-    file itself. NAME.cu.jinja lies beside the file.
+    file itself. NAME.cu.jinja lies beside the file, and so may seeds/NAME.yaml.
 
     Raises NotFoundError when there is no such family, FamilyError when it is broken.
     """
     yaml_path = _yaml_path(name_or_path)
     data = _read(yaml_path)
-    form = _form(yaml_path, data)
+    form = _form(yaml_path, data, FamilyForm)
     if form.family != yaml_path.stem:
         raise FamilyError(
             f"{yaml_path}: family: the file must be named after its family, got "
             f"{form.family!r}; rename one of them"
         )
     template_path = _template_path(yaml_path)
-    return family_of(
+    beside = seeds_path(yaml_path)
+    seeds_data = _read(beside) if beside.is_file() else None
+    family = family_of(
         form,
         yaml_path=yaml_path,
         template_path=template_path,
-        yaml_sha256=hashlib.sha256(data).hexdigest(),
+        yaml_sha256=hashlib.sha256(data + (seeds_data or b"")).hexdigest(),
         template_sha256=_template_sha256(template_path),
     )
+    file = (
+        SeedsFile(beside, _form(beside, seeds_data, SeedsForm)) if seeds_data is not None else None
+    )
+    return with_seeds(family, form, file)
+
+
+def seeds_path(yaml_path: Path) -> Path:
+    """The file beside a family's YAML that may hold its seeds: ``seeds/NAME.yaml``."""
+    return yaml_path.parent / "seeds" / yaml_path.name
 
 
 def _yaml_path(name_or_path: str | Path) -> Path:
@@ -90,18 +106,11 @@ def _template_path(yaml_path: Path) -> Path:
 
 
 def _template_sha256(template_path: Path) -> str:
-    """Of the template and of every part that it could include, wherever they are installed."""
-    shipped = data_folder("templates").resolve()
-    own = template_path.parent.resolve()
-    folders = [shipped] if own == shipped else [shipped, own]
-    parts = [path for folder in folders for path in sorted((folder / "parts").glob("*.jinja"))]
-    try:
-        digest = hashlib.sha256(template_path.read_bytes())
-        for path in parts:
-            digest.update(f"\n{path.name}\n".encode())
-            digest.update(path.read_bytes())
-    except OSError as error:
-        raise FamilyError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    """Of the template and of all that it includes or imports, wherever they are installed."""
+    texts = texts_of(template_path)
+    digest = hashlib.sha256(texts.pop(template_path.name).encode())
+    for name, text in sorted(texts.items()):
+        digest.update(f"\n{name}\n{text}".encode())
     return digest.hexdigest()
 
 
@@ -119,20 +128,22 @@ def _read(yaml_path: Path) -> bytes:
 
 
 # A tenth of a second for a large family, and the same families are asked for again and again.
-@lru_cache(maxsize=16)
-def _parsed(data: bytes) -> FamilyForm:
-    return FamilyForm.model_validate(yaml.load(data, FamilyLoader))
+@lru_cache(maxsize=32)
+def _parsed(data: bytes, form: type[BaseModel]) -> BaseModel:
+    return form.model_validate(yaml.load(data, FamilyLoader))
 
 
-def _form(yaml_path: Path, data: bytes) -> FamilyForm:
+def _form(yaml_path: Path, data: bytes, form: type[Form]) -> Form:
     try:
-        return _parsed(data)
+        parsed = _parsed(data, form)
+        assert isinstance(parsed, form)
+        return parsed
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         raise FamilyError(f"{yaml_path}: {place}{error.problem or error.context}") from None
     except ValidationError as error:
-        raise FamilyError(f"{yaml_path}: {first_problem(error)}") from None
+        raise FamilyError(f"{yaml_path}: {first_problem(error, form)}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise FamilyError(f"{yaml_path}: no YAML: {' '.join(str(error).split())}") from None
     except RecursionError:

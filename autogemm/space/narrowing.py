@@ -23,7 +23,19 @@ def parse_fix(family: Family, texts: Sequence[str]) -> dict[str, tuple[Value, ..
         if name in fix:
             raise UsageError(f"--fix {name} is there twice; give all its values at once")
         fix[name] = [_value(value.strip()) for value in values.split(",")]
+        _check_names(family, name, fix[name])
     return {p.name: p.values for p in narrowed(family, fix) if p.name in fix}
+
+
+def _check_names(family: Family, name: str, values: Sequence[Value]) -> None:
+    """Raises UsageError, which says the new name, for what was renamed."""
+    current = family.current_names([name])[name]
+    new = [family.current_value(name, value) for value in values]
+    if current != name or new != list(values):
+        old = f"{name}={','.join(map(str, values))}"
+        raise UsageError(
+            f"{family.name}: {old} was renamed; write {current}={','.join(map(str, new))}"
+        )
 
 
 def narrowed(family: Family, fix: Mapping[str, Sequence[Value]]) -> tuple[Parameter, ...]:
@@ -45,14 +57,16 @@ def narrowed(family: Family, fix: Mapping[str, Sequence[Value]]) -> tuple[Parame
 
 
 def _chosen(parameter: Parameter, wanted: Sequence[Value]) -> Parameter:
-    listed = " ".join(map(str, parameter.values))
+    listed = " ".join(parameter.texts)
     for value in wanted:
-        if value not in parameter.values:
+        if not parameter.allows(value):
             raise UsageError(f"{parameter.name} has no value {value!r}; its values: {listed}")
     if not wanted:
         raise UsageError(f"{parameter.name} needs at least one value; its values: {listed}")
-    kept = tuple(value for value in parameter.values if value in wanted)
-    return Parameter(parameter.name, kept, parameter.doc)
+    kept = [value for value in parameter.values if value in wanted]
+    # On a GPU that is not known yet: legal on some.
+    kept += sorted({value for value in wanted if isinstance(value, int)}.difference(kept))
+    return Parameter(parameter.name, tuple(kept), parameter.doc)
 
 
 def _value(text: str) -> Value:

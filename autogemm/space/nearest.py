@@ -46,7 +46,7 @@ def fitted(family: Family, config: Config, problem: Problem, device: Device) -> 
     spoiled = [rule for rule in broken_rules(family, legal, problem, device) if rule not in usual]
     if whole == problem or not spoiled:
         return legal
-    for other in _neighbours(family, legal, spoiled):
+    for other in _neighbours(family.on(device), legal, spoiled):
         if not broken_constraints(family, other, problem, device) and all(
             rule in usual for rule in broken_rules(family, other, problem, device)
         ):

@@ -13,15 +13,16 @@ from pydantic import (
     ValidationError,
 )
 
+from autogemm.space.family import MAX_VALUE
 from autogemm.support.naming import did_you_mean
 
-# Values become `constexpr int`.
-MAX_VALUE = 2**31 - 1
 MAX_VALUES = 10_000
+MAX_SEEDS = 1000
 
 IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]*$"
 # A text value is a word: it can be given to --fix and stands in tables and file names.
 WORD = re.compile(r"[A-Za-z0-9_.+-]{1,60}")
+_READS_DEVICE = "device."
 
 
 def _int_or_text(value: Any) -> Any:
@@ -36,9 +37,14 @@ def _parameter_value(value: Any) -> Any:
     value = _int_or_text(value)
     if isinstance(value, int) and abs(value) > MAX_VALUE:
         raise ValueError("a value must fit 32 bits")
-    if isinstance(value, str) and not WORD.fullmatch(value):
+    if isinstance(value, str) and (_READS_DEVICE in value or not WORD.fullmatch(value)):
         raise ValueError("a text value is one word of letters, digits and _ . + -")
     return value
+
+
+def _listed_value(value: Any) -> Any:
+    """A value, or an expression over ``device.*``, which no word contains."""
+    return value if isinstance(value, str) and _READS_DEVICE in value else _parameter_value(value)
 
 
 def _expression(value: Any) -> Any:
@@ -53,6 +59,7 @@ def _listed(value: Any) -> Any:
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
 Identifier = Annotated[str, StringConstraints(pattern=IDENTIFIER, max_length=60)]
 ParameterValue = Annotated[int | str, BeforeValidator(_parameter_value)]
+ListedValue = Annotated[int | str, BeforeValidator(_listed_value)]
 ExpressionText = Annotated[str, BeforeValidator(_expression)]
 Extents = Annotated[
     list[ExpressionText], BeforeValidator(_listed), Field(min_length=1, max_length=3)
@@ -68,9 +75,12 @@ class _Form(BaseModel):
 
 
 class ParameterForm(_Form):
-    """``BM: {values: [16, 32], doc: ...}``; seeds and recordings may lack one with a default."""
+    """``BM: {values: [16, 32], doc: ...}``; seeds and recordings may lack one with a default.
 
-    values: Annotated[list[ParameterValue], Field(min_length=1, max_length=MAX_VALUES)]
+    Integers may be expressions over the GPU: ``values: [0, device.num_sms, 2 * device.num_sms]``.
+    """
+
+    values: Annotated[list[ListedValue], Field(min_length=1, max_length=MAX_VALUES)]
     default: ParameterValue | None = None
     doc: Text
 
@@ -117,6 +127,17 @@ class TensorMapForm(_Form):
     when: ExpressionText = "1"
 
 
+class RenamedForm(_Form):
+    """``OPERANDS: {to: SWAP_AB, values: {straight: 0, swapped: 1}}``.
+
+    ``to`` is the parameter of today, left out where only values have new names; ``values`` has
+    today's value for each old one that differs.
+    """
+
+    to: Identifier | None = None
+    values: Annotated[dict[ParameterValue, ParameterValue], Field(max_length=MAX_VALUES)] = {}
+
+
 class FamilyForm(_Form):
     """A whole file. ``dtypes`` has one element type or several for each of a, b, c, accumulate.
 
@@ -124,7 +145,8 @@ class FamilyForm(_Form):
     ``with_emulation`` only where that is allowed (FP32 made of products of lower precision), or
     only ``by_name`` (--family), for what teaches something or serves a special purpose.
 
-    ``retired`` has parameters of before and the value that says what is emitted today.
+    ``retired`` has parameters of before and the value that says what is emitted today; ``renamed``
+    has parameters and values that have other names today.
     """
 
     family: Identifier
@@ -134,13 +156,33 @@ class FamilyForm(_Form):
     searched: Literal["always", "with_emulation", "by_name"] = "always"
     parameters: Annotated[dict[Identifier, ParameterForm], Field(min_length=1, max_length=64)]
     retired: Annotated[dict[Identifier, ParameterValue], Field(max_length=64)] = {}
+    renamed: Annotated[dict[Identifier, RenamedForm], Field(max_length=64)] = {}
     derive: Annotated[dict[Identifier, ExpressionText], Field(max_length=500)] = {}
     constraints: Annotated[list[ConstraintForm], Field(max_length=500)] = []
     worth_trying: Annotated[list[ConstraintForm], Field(max_length=500)] = []
     launch: Annotated[list[LaunchForm], Field(min_length=1, max_length=16)]
     workspace_bytes: ExpressionText = "0"
     tensor_maps: Annotated[list[TensorMapForm], Field(max_length=8)] = []
-    seeds: Annotated[list[dict[str, ParameterValue]], Field(max_length=1000)] = []
+    seeds: Annotated[list[dict[str, ParameterValue]], Field(max_length=MAX_SEEDS)] = []
+
+
+class SeedGroupForm(_Form):
+    """``{gpu: H100, problems: 4096 nn f32, note: ..., configs: [{BM: 128, ...}, ...]}``.
+
+    ``gpu``, ``problems`` and ``note`` say where the configs were good, for people.
+    """
+
+    gpu: Text | None = None
+    problems: Text | None = None
+    note: Text | None = None
+    configs: Annotated[list[dict[str, ParameterValue]], Field(min_length=1, max_length=MAX_SEEDS)]
+
+
+class SeedsForm(_Form):
+    """A whole file ``seeds/NAME.yaml``: what is tried first, in this order."""
+
+    family: Identifier
+    seeds: Annotated[list[SeedGroupForm], Field(max_length=MAX_SEEDS)]
 
 
 class FamilyLoader(yaml.SafeLoader):
@@ -174,31 +216,36 @@ class FamilyLoader(yaml.SafeLoader):
 
 _FORMS: dict[object, type[BaseModel]] = {
     "parameters": ParameterForm,
+    "renamed": RenamedForm,
     "constraints": ConstraintForm,
     "worth_trying": ConstraintForm,
     "launch": LaunchForm,
     "tensor_maps": TensorMapForm,
+    "seeds": SeedGroupForm,
 }
 
 
-def first_problem(error: ValidationError) -> str:
+def first_problem(error: ValidationError, form: type[BaseModel]) -> str:
     """Field, rule and value of one problem, and how many more there are. Positions count from 1."""
     # A misspelt field is missing under its right name as well: the misspelling says more.
     problems = sorted(error.errors(include_url=False), key=lambda p: p["type"] == "missing")
     first, place = problems[0], problems[0]["loc"]
     if not place:
-        return f"a family is a mapping with the fields {' '.join(FamilyForm.model_fields)}"
+        return f"this file is a mapping with the fields {' '.join(form.model_fields)}"
     parts = (str(part + 1 if isinstance(part, int) else part) for part in place if part != "[key]")
-    rule = _rule(first["type"], first["msg"], place, first["input"])
+    rule = _rule(first["type"], first["msg"], (form, *place), first["input"])
     more = f" (and {len(problems) - 1} more)" if problems[1:] else ""
     return f"{'.'.join(parts)}: {rule}{more}"
 
 
-def _rule(kind: str, message: str, place: tuple[int | str, ...], value: object) -> str:
+def _rule(kind: str, message: str, place: tuple[object, ...], value: object) -> str:
+    form, first, *deeper = place
     if kind == "missing":
         return "this field must be there"
     if kind == "extra_forbidden":
-        known = (FamilyForm if len(place) == 1 else _FORMS[place[0]]).model_fields
+        assert isinstance(form, type)
+        assert issubclass(form, BaseModel)
+        known = (_FORMS[first] if deeper else form).model_fields
         hint = did_you_mean(str(place[-1]), known) or f"; known: {' '.join(known)}"
         if value is None:
             hint += " (a comma ends a text between { and }: quote the text)"

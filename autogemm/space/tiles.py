@@ -23,7 +23,7 @@ def tile_of(family: Family, config: Config, device: Device, dtype: DType) -> Til
     families that name their tiles otherwise.
     """
     derived = derive_values(family, config, Problem(1, 1, 1, dtype=dtype))
-    values = {"BK": derived.get("depth"), **config.as_dict()}
+    values = {"BK": derived.get("depth"), **family.completed(config).as_dict()}
     bm, bn, bk = (
         value if isinstance(value := values.get(name), int) else default
         for name, default in zip(TILE_NAMES, DEFAULT_TILE, strict=True)
@@ -35,7 +35,7 @@ def tile_of(family: Family, config: Config, device: Device, dtype: DType) -> Til
     return bm, bn, bk
 
 
-def stages_of(config: Config) -> int:
+def stages_of(family: Family, config: Config) -> int:
     """Slabs of K that a block holds at once, by the name STAGES; 1 where there is no such name."""
-    stages = config.as_dict().get("STAGES")
+    stages = family.completed(config).as_dict().get("STAGES")
     return stages if isinstance(stages, int) else 1

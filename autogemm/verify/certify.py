@@ -105,7 +105,7 @@ class Certifier:
             device,
             adapt=False,
             dtype=problem.dtype,
-            tuned_for=(problem, *few_tiles(problem, tile, stages_of(config))),
+            tuned_for=(problem, *few_tiles(problem, tile, stages_of(self.family, config))),
         )
         yield self._matrix(candidate.source, case_set)
         if isinstance(self.target, Sanitizing):

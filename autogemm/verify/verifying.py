@@ -121,7 +121,7 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     with the same tiles stands in if ``adapt``; else the problem is skipped. ``tuned_for`` are
     problems to be added, cut down in size to what needs the same source; all have ``dtype``.
     """
-    tile, stages = tile_of(family, config, device, dtype), stages_of(config)
+    tile, stages = tile_of(family, config, device, dtype), stages_of(family, config)
     problems = (
         *(reduced(problem, tile, rounds_of(stages)) for problem in tuned_for),
         *hard_problems(tile, dtype=dtype, stages=stages),

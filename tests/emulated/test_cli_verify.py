@@ -45,6 +45,8 @@ def broken_family(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("broken")
     templates = data_folder("templates")
     shutil.copy(data_folder("search_spaces") / "sgemm_simt.yaml", folder)
+    (folder / "seeds").mkdir()
+    shutil.copy(data_folder("search_spaces") / "seeds" / "sgemm_simt.yaml", folder / "seeds")
     shutil.copy(templates / "sgemm_simt.cu.jinja", folder)
     # A part of the family's own stands in for the shipped one of this name.
     edge = (templates / "parts" / "update_at_edge.cu.jinja").read_text()

@@ -30,7 +30,7 @@ CONFIG = Config.of("gemm_wgmma", WGMMA.seeds[0].as_dict() | SMALL)
 def depths(family: Family, config: Config, dtype: DType) -> set[int]:
     """K of all hard problems that are legal, and of those of a few tiles."""
     cases = cases_of(family, config, DEVICE, adapt=False, dtype=dtype).cases
-    tile, stages = tile_of(family, config, DEVICE, dtype), stages_of(config)
+    tile, stages = tile_of(family, config, DEVICE, dtype), stages_of(family, config)
     few = few_tiles(Problem(4096, 4096, 4096, dtype=dtype), tile, stages)
     return {case.problem.k for case in cases} | {problem.k for problem in few}
 
@@ -44,7 +44,7 @@ def test_some_problems_fill_every_slot_of_a_ring_three_times(config: Config, dty
         assert of_16_bits & config.as_dict().items()
         pytest.skip("for elements of 16 bits")
     slab = 128 // dtype.size_bytes * int(config["SPLIT_K"])
-    stages = stages_of(config)
+    stages = stages_of(WGMMA, config)
     assert tile_of(WGMMA, config, DEVICE, dtype)[2] == slab
     ks = depths(WGMMA, config, dtype)
     assert any(k > 2 * stages * slab and k % slab for k in ks), "ragged"
@@ -87,7 +87,7 @@ def test_a_parity_that_stays_when_the_ring_goes_round_is_found(
     layouts = (Layout.NT,)
     # Of one slab or less, whatever their K: nothing goes round.
     assert all_right(emulator, family, hard_problems((64, 64, 8), layouts, DType.BF16))
-    tile, stages = tile_of(WGMMA, CONFIG, DEVICE, DType.BF16), stages_of(CONFIG)
+    tile, stages = tile_of(WGMMA, CONFIG, DEVICE, DType.BF16), stages_of(WGMMA, CONFIG)
     deep = hard_problems(tile, layouts, DType.BF16, stages)
     assert not all_right(emulator, family, deep)
     assert all_right(emulator, WGMMA, deep)

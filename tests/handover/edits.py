@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-from autogemm.codegen.environment import environment
 from autogemm.model.config import Config
 from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.support.templating import environment
 
 
 @dataclass(frozen=True)

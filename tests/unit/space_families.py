@@ -33,6 +33,20 @@ seeds:
   - {STAGES: 1, BM: 16, WM: 64, ORDER: rows}
 """
 
+# What may stand in seeds/mine.yaml instead.
+SEEDS = """
+family: mine
+seeds:
+  - gpu: H100
+    problems: 512, 1024
+    note: few of them
+    configs:
+      - {BM: 128, WM: 64, STAGES: 2, ORDER: snake}
+      - {STAGES: 1, BM: 16, WM: 64, ORDER: rows}
+  - configs:
+      - {BM: 64, WM: 64, STAGES: 1, ORDER: rows}
+"""
+
 
 def write_family(folder: Path, text: str = SMALL, name: str = "mine") -> Path:
     """NAME.yaml and an empty NAME.cu.jinja in the folder, which is created."""

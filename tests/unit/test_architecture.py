@@ -3,7 +3,8 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,117 +17,161 @@ PACKAGE = Path(autogemm.__file__).parent
 ROOT = PACKAGE.parent
 README = ROOT / "README.md"
 
-# docs/architecture.md draws them. What is not named here is a value: level 1.
-LEVELS = {
-    "space": 2,
-    "codegen": 3,
-    "compile": 3,
-    "targets": 3,
-    "store": 3,
-    "search": 3,
-    "tuning": 4,
-    "exchange": 4,
-    "explain": 4,
-    "strategies": 4,
-    "contest": 4,
-    "profiling": 4,
-    "analysis": 4,
-    "dispatch": 4,
-    "plots": 5,
-    "report": 5,
-    "runtime": 5,
-    "cli": 6,
-    # The package itself: a name for what others do.
-    "": 6,
-    "__main__": 7,
-}
+# Rooms and their sub-rooms in call order (docs/architecture.md). Imports point to a room further
+# up in this list; rooms of one line do not know each other.
+ROOMS = (
+    "support",
+    "model.hardware",
+    "model",
+    "catalogue",
+    "space.expressions",
+    "space",
+    "store.connection store.tables",
+    "store.queries",
+    "store.transfer",
+    "codegen compile emulator formats search targets store",
+    "codegen.export",
+    "targets.cuda.tools targets.recorded",
+    "targets.cuda",
+    "verify",
+    "tuning.task",
+    "tuning.loop tuning.finals",
+    "tuning",
+    "bench.kernels bench.strategies dispatch exchange.jsonl",
+    "exchange",
+    "insight.analysis insight.explain insight.profiling",
+    "insight.plots insight.report",
+    "runtime",
+    "cli",
+    "cli.tune",
+    "cli.bench cli.export cli.insight",
+    "cli.db",
+    # The package itself: names for what others do; and ``python -m autogemm``.
+    "autogemm",
+)
+LEVELS = {room: level for level, line in enumerate(ROOMS) for room in line.split()}
+# Rooms that only hold others.
+HALLS = {"bench", "insight"}
+# Rooms of values and helpers: each of their modules is a face of its own.
+OPEN_ROOMS = {"support", "model", "model.hardware", "catalogue"}
+MAX_MODULES = 17
 
-# Foreign library -> the one part of the package that imports it. Jinja has two: codegen emits CUDA,
-# report emits HTML, in which everything is escaped.
+# Foreign library -> the rooms that may import it. Jinja has two uses: CUDA, of
+# which support holds the one environment and codegen the rendering; report emits
+# HTML, in which everything is escaped.
 OWNERS = {
-    "cupy": "targets.cuda",
-    "cupy_backends": "targets.cuda",
-    "pynvml": "targets.cuda",
-    "torch": "targets.cuda runtime",
-    "triton": "targets.cuda",
+    "cupy": "targets.cuda.worker targets.cuda.libraries",
+    "cupy_backends": "targets.cuda.worker targets.cuda.libraries",
+    "pynvml": "targets.cuda.worker",
+    "torch": "targets.cuda.libraries runtime",
+    "triton": "targets.cuda.libraries",
     "cuda": "compile",
     "sqlalchemy": "store",
     "alembic": "store",
     "optuna": "search",
     "scipy": "search",
-    "jinja2": "codegen report",
-    "markupsafe": "report",
-    "plotly": "report",
-    "pygments": "report",
-    "kernel_tuner": "strategies",
-    "constraint": "strategies",
-    "matplotlib": "plots",
+    "jinja2": "support codegen insight.report",
+    "markupsafe": "insight.report",
+    "plotly": "insight.report",
+    "pygments": "insight.report",
+    "kernel_tuner": "bench.strategies",
+    "constraint": "bench.strategies",
+    "matplotlib": "insight.plots",
     "click": "cli",
     "rich": "cli",
 }
 
 
-def part_of(module: str) -> str:
-    """``autogemm.store.queries.best`` is of the part ``store``, ``autogemm.support.errors`` of ``errors``."""
-    return module.split(".")[1] if "." in module else ""
-
-
-def imports_of(source: str) -> Iterator[str]:
-    """Every module that a source imports, also inside functions and for type checkers."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative imports hide the layer"
-            assert node.module is not None
-            if node.module == "autogemm":
-                yield from (f"autogemm.{alias.name}" for alias in node.names)
-            else:
-                yield node.module
-
-
-def violations(module: str, source: str) -> list[str]:
-    """What a module imports and must not, in words."""
-    found = []
-    part = part_of(module)
-    level = LEVELS.get(part, 1)
-    for imported in imports_of(source):
-        if imported.partition(".")[0] == "autogemm":
-            other = part_of(imported)
-            other_level = LEVELS.get(other, 1)
-            if other != part and (other_level > level or (level == other_level and level > 1)):
-                found.append(f"{module} (level {level}) imports {imported} (level {other_level})")
-        else:
-            owners = OWNERS.get(imported.partition(".")[0], "").split()
-            if owners and not any(f"{module}.".startswith(f"autogemm.{o}.") for o in owners):
-                found.append(
-                    f"{module} imports {imported}, which belongs to {' and '.join(owners)}"
-                )
+def sources() -> dict[str, str]:
+    """Source of each module by its dotted name; a package has the name of its folder."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        found[".".join(part for part in parts if part != "__init__")] = path.read_text()
     return found
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(ROOT).with_suffix("").parts
-        yield ".".join(part for part in parts if part != "__init__"), path
+SOURCES = sources()
+PACKAGES = {".".join(path.parent.relative_to(ROOT).parts) for path in PACKAGE.rglob("__init__.py")}
 
 
-def test_imports_point_down_and_foreign_libraries_have_one_owner() -> None:
-    found = [line for module, path in modules() for line in violations(module, path.read_text())]
-    assert found == []
+def room_of(module: str) -> str:
+    """``autogemm.store.queries.best`` is in the room ``store.queries``."""
+    room = module if module in PACKAGES else module.rpartition(".")[0]
+    return room.removeprefix("autogemm.")
+
+
+def imports_of(source: str) -> Iterator[tuple[str, str]]:
+    """Module and name of every import, also inside functions and for type checkers."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, "") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the room"
+            assert node.module is not None
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def exported(package: str) -> set[str]:
+    """The names in ``__all__`` of a package."""
+    for node in ast.parse(SOURCES.get(package, "")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return set(ast.literal_eval(node.value))
+    return set()
+
+
+def module_of(imported: str, name: str) -> str:
+    """The module that ``from imported import name`` reads: a submodule, or ``imported`` itself."""
+    if name and f"{imported}.{name}" in SOURCES and name not in exported(imported):
+        return f"{imported}.{name}"
+    return imported
+
+
+def violations(module: str, source: str) -> list[str]:
+    """The imports of a module that break a rule, in words."""
+    found = []
+    room = room_of(module)
+    for imported, name in imports_of(source):
+        top = imported.partition(".")[0]
+        if top == "autogemm":
+            found += _own(module, room, module_of(imported, name))
+        elif top in OWNERS and not any(
+            f"{room}.".startswith(f"{owner}.") for owner in OWNERS[top].split()
+        ):
+            found.append(f"{module} imports {imported}, which belongs to {OWNERS[top]}")
+    return found
+
+
+def _own(module: str, room: str, target: str) -> Iterator[str]:
+    other = room_of(target)
+    if other == room:
+        return
+    if LEVELS[other] >= LEVELS[room]:
+        yield f"{module} (level {LEVELS[room]}) imports {target} (level {LEVELS[other]})"
+    is_same_house = other.partition(".")[0] == room.partition(".")[0]
+    if not is_same_house and other not in OPEN_ROOMS and target not in PACKAGES:
+        yield f"{module} imports {target} past the face of autogemm.{other}"
+
+
+def test_imports_point_down_and_go_by_faces_and_libraries_have_one_owner() -> None:
+    assert [line for module in SOURCES for line in violations(module, SOURCES[module])] == []
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("autogemm.store.queries.best", "from autogemm.search import Search"),
-        ("autogemm.space.legal", "import autogemm.codegen.rendering"),
+        ("autogemm.store.store", "from autogemm.search import Search"),
+        ("autogemm.space.legal", "import autogemm.codegen"),
         ("autogemm.support.errors", "from autogemm import store"),
-        ("autogemm.codegen.export.standalone", "def late():\n    from autogemm.store import Store"),
-        ("autogemm.tuning.tuner", "from autogemm.cli.output import print_rows"),
+        ("autogemm.model.outcome", "from autogemm.catalogue.gpus import find_device"),
+        ("autogemm.store.tables.models", "from autogemm.store.queries.best import best"),
+        ("autogemm.codegen.rendering", "def late():\n    from autogemm.store import Store"),
+        ("autogemm.tuning.tuner", "from autogemm.cli import main"),
+        ("autogemm.tuning.tuner", "from autogemm.search.study import Search"),
+        ("autogemm.cli.tune.command", "from autogemm.store.tables import records"),
         ("autogemm.tuning.tuner", "import optuna.samplers"),
         ("autogemm.targets.recorded.target", "import cupy"),
-        ("autogemm.targets", "from cupy import cuda"),
+        ("autogemm.targets.cuda.target", "def late():\n    from cupy import cuda"),
         ("autogemm.insight.report", "from rich.table import Table"),
         ("autogemm.insight.plots.search", "import jinja2"),
     ],
@@ -139,9 +184,10 @@ def test_a_planted_violation_is_found(module: str, source: str) -> None:
     ("module", "source"),
     [
         ("autogemm.cli.tune.command", "import click\nfrom autogemm.tuning import tune"),
-        ("autogemm.targets.cuda.worker.gpu", "import cupy\nfrom autogemm.targets import Target"),
+        ("autogemm.targets.cuda.libraries.names", "import cupy"),
         ("autogemm.model.kernel", "from autogemm.model.config import Config\nimport numpy"),
-        ("autogemm.store", "from sqlalchemy.orm import Session"),
+        ("autogemm.store.store", "from sqlalchemy.orm import Session"),
+        ("autogemm.store.store", "from autogemm.store.queries import best"),
         ("autogemm.insight.report.page", "from jinja2 import Environment"),
     ],
 )
@@ -149,9 +195,54 @@ def test_what_is_allowed_is_not_reported(module: str, source: str) -> None:
     assert violations(module, source) == []
 
 
-def test_every_part_of_the_package_has_its_level() -> None:
-    parts = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert parts == LEVELS.keys() - {"__main__", ""}
+def import_cycle(modules: Mapping[str, str]) -> list[str]:
+    """A cycle of modules that import each other, at the top or inside functions; empty if none."""
+    graph = {
+        module: {module_of(*found) for found in imports_of(source)} - {module}
+        for module, source in modules.items()
+    }
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_modules_import_each_other_not_even_inside_functions() -> None:
+    assert import_cycle(SOURCES) == []
+
+
+def test_a_planted_cycle_is_found() -> None:
+    late = "def late():\n    from autogemm.cli.output import print_rows\n"
+    names = "autogemm.cli.output", "autogemm.support.naming"
+    assert import_cycle(SOURCES | {names[1]: SOURCES[names[1]] + late}) == []
+    back = "\nimport autogemm.support.naming\n"
+    planted = {names[0]: SOURCES[names[0]] + back, names[1]: SOURCES[names[1]] + late}
+    assert set(import_cycle(SOURCES | planted)) == set(names)
+
+
+def test_every_room_has_its_level_and_no_room_is_crowded() -> None:
+    rooms = {room_of(package) for package in PACKAGES}
+    assert rooms - HALLS == set(LEVELS)
+    crowded = {
+        room: count
+        for room in rooms
+        if (count := sum(room_of(module) == room for module in SOURCES)) > MAX_MODULES
+    }
+    assert crowded == {}
+    assert {module for module in SOURCES if room_of(module) == "autogemm"} == {
+        "autogemm",
+        "autogemm.__main__",
+    }
+
+
+def test_faces_are_sorted_and_complete() -> None:
+    for package in PACKAGES:
+        body = ast.parse(SOURCES[package]).body
+        for node in body:
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+                names = ast.literal_eval(node.value)
+                assert len(set(names)) == len(names), package
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from space_families import SMALL, write_family
+from space_families import SEEDS, SMALL, write_family
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
@@ -168,3 +168,16 @@ def test_help_imports_nothing_heavy() -> None:
     )
     assert "Examples:" in done.stdout
     assert done.stdout.rstrip().endswith("[]")
+
+
+def test_seeds_are_listed_by_number_with_where_they_were_good(mine: Path) -> None:
+    text = SMALL[: SMALL.index("seeds:")]
+    (mine / "mine.yaml").write_text(text)
+    (mine / "seeds").mkdir()
+    (mine / "seeds" / "mine.yaml").write_text(SEEDS)
+    rows = json.loads(space(mine, "--size", "512", "--gpu", "h100", "--json").stdout)
+    seeds = [row for row in rows if row["kind"] == "seed"]
+    assert [row["name"] for row in seeds] == ["0", "1", "2"]
+    assert seeds[0]["values"] == "BM=128 WM=64 STAGES=2 ORDER=snake"
+    assert seeds[0]["doc"] == seeds[1]["doc"] == "H100; 512, 1024; few of them"
+    assert seeds[2]["doc"] in ("", None)

@@ -11,10 +11,10 @@ from jinja2 import BaseLoader, Environment, meta
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
-from autogemm.codegen.environment import environment
 from autogemm.codegen.rendering import CONTEXT_NAMES, template_context
 from autogemm.space import broken_constraints, load_family
 from autogemm.support.resources import data_folder
+from autogemm.support.templating import environment
 
 KERNEL_TEMPLATES = sorted(data_folder("templates").glob("*.cu.jinja"))
 

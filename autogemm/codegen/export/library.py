@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from autogemm.codegen.environment import environment
 from autogemm.codegen.export.host import Host
 from autogemm.codegen.export.standalone import SIGNATURE, comment, printable
 from autogemm.codegen.rendering import render
@@ -14,6 +13,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Size, Split, TimeModel, Tree
 from autogemm.space import Family
+from autogemm.support.templating import environment
 from autogemm.support.version import __version__
 
 FILES = ("autogemm.h", "autogemm.cu", "check.h", "selftest.cu", "benchmark.cu", "CMakeLists.txt")

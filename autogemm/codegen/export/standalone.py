@@ -10,7 +10,6 @@ from dataclasses import asdict
 from datetime import date
 from typing import Any
 
-from autogemm.codegen.environment import WIDTH, environment
 from autogemm.codegen.export.host import Host
 from autogemm.codegen.rendering import render
 from autogemm.model.certificate import Certificate
@@ -21,6 +20,7 @@ from autogemm.model.splitting import splitting_of
 from autogemm.model.stored_kernel import StoredKernel
 from autogemm.space import Family
 from autogemm.support.errors import ExportError
+from autogemm.support.templating import WIDTH, environment
 from autogemm.support.version import __version__
 
 SIGNATURE = "// Written by autogemm "

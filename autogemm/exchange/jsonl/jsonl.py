@@ -10,6 +10,7 @@ from pathlib import Path
 from autogemm.exchange.jsonl.former import FORMER_VERSION, todays_line
 from autogemm.exchange.jsonl.lines import (
     FORMAT,
+    AnyLine,
     EndLine,
     FileLine,
     line_of,
@@ -27,15 +28,19 @@ _FORMER = f'"schema_version":{FORMER_VERSION}'
 
 def jsonl_pieces(copies: Iterable[Copy]) -> Iterator[str]:
     """The lines of the file. Raises ExchangeError for what no line may hold."""
-    yield line_of(FileLine(autogemm=__version__)) + "\n"
+    yield _line(FileLine(autogemm=__version__))
     num_records = 0
     for copy in copies:
-        try:
-            yield line_of(copy) + "\n"
-        except ValueError as error:
-            raise ExchangeError(f"a {copy.record} cannot be written: {fault(error)}") from error
+        yield _line(copy)
         num_records += 1
-    yield line_of(EndLine(num_records)) + "\n"
+    yield _line(EndLine(num_records))
+
+
+def _line(value: AnyLine) -> str:
+    try:
+        return line_of(value) + "\n"
+    except ValueError as error:
+        raise ExchangeError(f"a {value.record} cannot be written: {fault(error)}") from error
 
 
 def read_jsonl(path: Path) -> Iterator[Copy]:

@@ -120,7 +120,7 @@ def neighbours(
 
 def legal_neighbours(place: Place, config: Config) -> Iterator[tuple[str, Value, Config]]:
     """Parameter, its value now, and the config with another one, where that is legal."""
-    for parameter in place.family.parameters:
+    for parameter in place.family.on(place.device).parameters:
         before = config[parameter.name]
         for value in parameter.values:
             other = Config.of(config.family, config.as_dict() | {parameter.name: value})

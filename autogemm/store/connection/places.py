@@ -1,11 +1,7 @@
-"""Where the database is: told without opening it, or loading what would."""
+"""Says where the database is, without opening it or loading SQLAlchemy."""
 
-from pathlib import Path
-
+from autogemm.store.connection.paths import NO_FILES, absolute
 from autogemm.support.resources import default_database
-
-# No path of a file, though SQLite knows them.
-NO_FILES = ("", ":memory:")
 
 
 def database_place(database: str | None = None) -> str:
@@ -19,8 +15,3 @@ def database_place(database: str | None = None) -> str:
     from autogemm.store.connection.connect import parse_address, shown_address
 
     return shown_address(parse_address(text))
-
-
-def absolute(path: str) -> Path:
-    """The path of a file, with ``~`` and from the root."""
-    return Path(path).expanduser().absolute()

@@ -46,6 +46,7 @@ class RecordedTarget:
         if not self._held:
             of_family = f" of the family {' or '.join(map(repr, families))}" if families else ""
             raise NotFoundError(f"no recording{of_family} in {place}; a GPU is needed")
+        self._columns: dict[str, list[Value]] = {}
         self._rows: dict[frozenset[tuple[str, Value]], int] = {}
         self._use(*self._held[0])
 
@@ -76,8 +77,14 @@ class RecordedTarget:
             )
         path, recording = taken_so[0]
         self._use(path, recording)
+        self._name_columns(dict(recording.parameters))
+
+    def _name_columns(self, columns: dict[str, list[Value]]) -> None:
+        """Finds the rows of configs by these names and values."""
+        self._columns = columns
+        rows = zip(*columns.values(), strict=True)
         self._rows = {
-            frozenset(recording.values(row).items()): row for row in range(len(recording))
+            frozenset(zip(columns, values, strict=True)): row for row, values in enumerate(rows)
         }
 
     def _not_held(self, problem: Problem) -> str:
@@ -98,9 +105,10 @@ class RecordedTarget:
     def restriction(self, family: Family) -> dict[str, tuple[Value, ...]]:
         """The values of each parameter that the recording covers, in the family's order.
 
-        A parameter that the recording does not know has its default. Raises UsageError when the
-        recording is of another family, RecordingError when its parameters and the family's are not
-        the same or it holds a value that the family lacks.
+        A parameter that the recording does not know has its default. Renamed parameters and values
+        have today's names; configs are known by these from here on, until `prepare` is called
+        again. Raises UsageError when the recording is of another family, RecordingError when its
+        parameters and the family's are not the same or it holds a value that the family lacks.
         """
         recording = self.recording
         if recording.family != family.name:
@@ -108,10 +116,11 @@ class RecordedTarget:
                 f"the recording {self.path.name} is of family {recording.family!r}, "
                 f"not {family.name!r}"
             )
+        self._name_columns(_current_columns(family, recording))
         columns: dict[str, Sequence[Value]] = {
             p.name: (p.default,) for p in family.parameters if p.default is not None
         }
-        columns.update(recording.parameters)
+        columns.update(self._columns)
         names = {parameter.name for parameter in family.parameters}
         if odd := sorted(names ^ columns.keys()):
             raise RecordingError(
@@ -121,12 +130,18 @@ class RecordedTarget:
         covered: dict[str, tuple[Value, ...]] = {}
         for parameter in family.parameters:
             seen = set(columns[parameter.name])
-            if unknown := seen - set(parameter.values):
+            if unknown := [value for value in seen if not parameter.allows(value)]:
                 raise RecordingError(
                     f"the recording {self.path.name} holds {parameter.name}={min(unknown)!r}, "
                     f"which the family {family.name!r} does not have"
                 )
-            covered[parameter.name] = tuple(v for v in parameter.values if v in seen)
+            values = parameter.on(self.device).values
+            covered[parameter.name] = tuple(value for value in values if value in seen)
+            if not covered[parameter.name]:
+                raise RecordingError(
+                    f"the recording {self.path.name} holds no {parameter.name} of "
+                    f"{' '.join(map(str, values))}, which are those of {self.device.name}"
+                )
         return covered
 
     def caveats(self, family: Family) -> tuple[str, ...]:
@@ -228,8 +243,7 @@ class RecordedTarget:
 
     def _key(self, config: Config) -> frozenset[tuple[str, Value]]:
         """Without parameters that came later: `restriction` holds them at their defaults."""
-        known = self.recording.parameters
-        return frozenset((name, value) for name, value in config if name in known)
+        return frozenset((name, value) for name, value in config if name in self._columns)
 
     def _entry(self, candidate: Candidate, time_us: float, *, is_tied: bool) -> FinalsEntry:
         ratio = self.recording.baseline.time_us / time_us
@@ -248,3 +262,13 @@ class RecordedTarget:
 
     def close(self) -> None:
         """Nothing is held open."""
+
+
+def _current_columns(family: Family, recording: Recording) -> dict[str, list[Value]]:
+    """The recorded configs by the family's names of today, without what is retired."""
+    names = family.current_names(recording.parameters)
+    return {
+        names[name]: [family.current_value(name, value) for value in column]
+        for name, column in recording.parameters.items()
+        if {*column} != {family.retired.get(name)}
+    }

@@ -85,6 +85,6 @@ def _known(config: Config, families: Sequence[Family]) -> Config | None:
     for family in families:
         with suppress(UsageError):
             found = family.completed(config)
-            if all(found[parameter.name] in parameter.values for parameter in family.parameters):
+            if all(parameter.allows(found[parameter.name]) for parameter in family.parameters):
                 return found
     return None

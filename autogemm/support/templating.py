@@ -1,0 +1,112 @@
+"""The one Jinja environment. Templates read like the kernel; Jinja only chooses code."""
+
+import re
+from functools import cache, lru_cache
+from pathlib import Path
+
+from jinja2 import (
+    FileSystemLoader,
+    StrictUndefined,
+    TemplateNotFound,
+    TemplateSyntaxError,
+    Undefined,
+)
+from jinja2.meta import find_referenced_templates
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from autogemm.support.errors import FamilyError
+from autogemm.support.resources import data_folder
+
+# Columns of the emitted text (.clang-format).
+WIDTH = 100
+
+
+@cache
+def environment(family_folder: Path | None = None) -> ImmutableSandboxedEnvironment:
+    """The environment over the shipped templates, and before them a family's own folder.
+
+    Sandboxed, because a family may come from somebody else. A name that is not in the context
+    raises, and so does anything but text and integers between ``{{`` and ``}}``.
+    """
+    shipped = data_folder("templates")
+    folders = [shipped] if family_folder in (None, shipped) else [family_folder, shipped]
+    made = ImmutableSandboxedEnvironment(
+        loader=FileSystemLoader([str(folder) for folder in folders]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+        finalize=_only_text_and_integers,
+    )
+    made.filters["filled"] = filled
+    return made
+
+
+def texts_of(template: Path) -> dict[str, str]:
+    """A family's template and all that it includes or imports, directly or not: text by name.
+
+    A template that cannot be parsed includes nothing, and one that is missing has no text: what is
+    wrong there is said when it is rendered. Raises FamilyError where a name is computed while
+    rendering, and for what cannot be read.
+    """
+    made = environment(template.parent)
+    assert made.loader is not None
+    found: dict[str, str] = {}
+    waiting = [template.name]
+    while waiting:
+        name = waiting.pop()
+        if name in found:
+            continue
+        try:
+            found[name] = made.loader.get_source(made, name)[0]
+        except TemplateNotFound:
+            found[name] = ""
+        except OSError as error:
+            raise FamilyError(f"{error.filename}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError as error:
+            raise FamilyError(f"template {name} of {template}: no text: {error}") from None
+        for inner in _referenced(found[name]):
+            if inner is None:
+                raise FamilyError(
+                    f"template {name} of {template}: it includes or imports one whose name is "
+                    "computed; write the name out"
+                )
+            waiting.append(inner)
+    return found
+
+
+# The same parts are read for each family, and each family is loaded again and again.
+@lru_cache(maxsize=512)
+def _referenced(text: str) -> tuple[str | None, ...]:
+    """Names of the templates that a text includes or imports; None for one that is computed."""
+    try:
+        return tuple(find_referenced_templates(environment().parse(text)))
+    except (TemplateSyntaxError, RecursionError):
+        return ()
+
+
+def filled(line: str, inset: int = 0) -> str:
+    """A line too long for the emitted text, broken behind commas and aligned behind its first
+    bracket: signatures and calls whose words have lengths of their own. A comment is broken between
+    words. ``inset`` are columns by which it will stand further in.
+    """
+    line = line.rstrip("\n")
+    is_comment = line.lstrip().startswith("//")
+    indent = line[: line.index("// ") + 3] if is_comment else " " * (line.index("(") + 1)
+    lines = [""]
+    for part in re.findall(r"\s*\S+" if is_comment else r"[^,]*,?", line):
+        if len((lines[-1] + part).rstrip()) > WIDTH - inset:
+            lines.append(indent + part.lstrip())
+        else:
+            lines[-1] += part
+    return "\n".join(text.rstrip() for text in lines) + "\n"
+
+
+def _only_text_and_integers(value: object) -> object:
+    """``8 / 2`` would print 4.0 and a missing value None: both are bugs of a template."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | Undefined):
+        return value
+    raise TypeError(f"a template printed {value!r}; only text and integers may be printed")
