@@ -73,6 +73,6 @@ def test_a_number_has_no_other_name() -> None:
     shown = {*cli_rows.BEST, *cli_rows.RUN, *cli_rows.TRIAL, *cli_rows.ENTRY, *cli_rows.KERNEL}
     shown |= {*facts.COLUMNS, *many.CSV_COLUMNS, *bench_rows.COLUMNS, *pareto.COLUMNS}
     shown |= {*table.COLUMNS}
-    shown |= {name for one in Base.metadata.tables.values() for name in one.columns.keys()}
+    shown |= {c.name for one in Base.metadata.tables.values() for c in one.columns}
     assert not shown & {*FORMER, "ratio_to_cublas", "percent_of_cublas", "gflops"}
     assert {one.name for one in NUMBERS} <= shown
