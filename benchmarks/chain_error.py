@@ -20,7 +20,7 @@ from autogemm.model.config import Config, Value
 from autogemm.model.problem import Problem
 from autogemm.space import launch_plan, load_family
 
-SLICED: dict[str, Value] = {"BM": 96, "BN": 96, "SLICE_K": 2, "SLICES": "apart", "CHAIN_K": 0}
+SLICED: dict[str, Value] = {"BM": 96, "BN": 96, "SLICE_K": 2, "SLICES": "separate", "CHAIN_K": 0}
 WHOLE: dict[str, Value] = {
     **{"BM": 128, "BN": 128, "POINTERS": "held"},
     **{"EDGES": "guarded", "PACK": 0, "CHAIN_K": 0},
@@ -49,15 +49,13 @@ def error(emulator: Emulator, config: Config, k: int) -> float:
     problem = Problem(2 * int(values["BM"]), 2 * int(values["BN"]), k)
     plan = launch_plan(family, config, problem)
     source = render(family, config, problem)
-    built = build(source.text, Mode.FAST, emulator.toolchain, emulator.folder)
+    built = build(source.text, plan.signature, Mode.FAST, emulator.toolchain, emulator.folder)
     inputs = make_inputs(problem, Data.REALS, RunOptions().seed)
-    header = RawExchange(
-        **{"m": problem.m, "n": problem.n, "k": k},
-        **{"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc},
-        **{"alpha": 1.0, "beta": 0.0, "deadline_s": 600, "resident_blocks": 1},
+    header = RawExchange(deadline_s=600, resident_blocks=1)
+    buffers = inputs.buffers(problem, plan, 0)
+    c = run_process(built.executable, header, plan, problem, buffers).c.reshape(
+        problem.m, problem.n
     )
-    buffers = inputs.buffers(problem, plan.workspace_bytes, 0)
-    c = run_process(built.executable, header, plan, buffers).c.reshape(problem.m, problem.n)
     return float(np.linalg.norm(c - inputs.expected) / np.linalg.norm(inputs.expected))
 
 

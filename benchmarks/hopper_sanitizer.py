@@ -50,9 +50,9 @@ def cases() -> list[Case]:
     nn, nt, tn, tt = Layout.NN, Layout.NT, Layout.TN, Layout.TT
     walking = seed(BM=128, BN=256, CLUSTER_M=1, BLOCKS=132)
     clusters = seed(BN=256, CLUSTER_M=2, BOX_M=16)
-    turns = seed(SCHEDULE="turns", BN=128, CLUSTER_M=1)
+    turns = seed(SCHEDULE="pingpong", BN=128, CLUSTER_M=1)
     single = seed(BM=128, BN=64, CLUSTER_N=1, SPLIT_K=1)
-    tall = seed(BM=256, WN=64, BLOCKS=132, CLUSTER_N=1, OPERANDS="straight")
+    tall = seed(BM=256, WN=64, BLOCKS=132, CLUSTER_N=1, SWAP_AB=0)
     square = seed(BM=128, BN=128, WM=128, WN=64)
     in_2, in_4, in_8 = seed(BM=64, BN=64, SPLIT_K=2), seed(SPLIT_K=4), seed(SPLIT_K=8)
     return [

@@ -2,7 +2,7 @@
 
     benchmarks/gpu_box.sh run python3 benchmarks/race.py --family gemm_wgmma --dtype bf16 \
         --size 4096 --size 8192 --over EPILOGUE --out OUT \
-        BM=128 BN=256 WM=64 WN=256 STAGES=4 SCHEDULE=together CLUSTER_M=1 CLUSTER_N=1 \
+        BM=128 BN=256 WM=64 WN=256 STAGES=4 SCHEDULE=cooperative CLUSTER_M=1 CLUSTER_N=1 \
         SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=16 BLOCKS=132
 
 What is not named of the config is searched along; every kernel is verified before it is timed.

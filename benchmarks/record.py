@@ -26,7 +26,7 @@ import click
 
 from autogemm import __version__
 from autogemm.cli import one_line
-from autogemm.cli.options import family_option, fix_option, problem_from, problem_options
+from autogemm.cli.options import family_option, fix_option, problem_options
 from autogemm.compile import Compiler
 from autogemm.model.outcome import CacheState, Finals, Outcome, Status
 from autogemm.search import Proposal
@@ -192,10 +192,9 @@ def record(options: dict[str, Any]) -> None:
 
 
 def request_from(options: dict[str, Any]) -> TuneRequest:
-    sizes = ("size", "layout", "lda", "ldb", "ldc", "alpha", "beta")
     family = load_family(options["family"])
     return TuneRequest(
-        problem=problem_from(**{name: options[name] for name in sizes}),
+        problem=options["problem"].value,
         families=(family,),
         fix=parse_fix(family, options["fix"]),
         sampler="exhaustive",

@@ -57,10 +57,10 @@ TILE_32_DEEP: dict[str, Value] = {
 # Of gemm_wgmma: columns of tiles with one more, some of which are short.
 TWO_HEIGHTS: dict[str, Value] = {
     **{"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "CLUSTER_M": 1},
-    **{"OPERANDS": "swapped", "SHORT_BY": 24},
+    **{"SWAP_AB": 1, "SHORT_BY": 24},
 }
 # Of gemm_wgmma: clusters of two blocks.
-IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "behind"}
+IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
 
 GOLDEN_CASES = (
     GoldenCase("pipeline", square(4096), {"GROUP_M": 8, "LANE_MAP": "quads"}),
@@ -113,17 +113,24 @@ GOLDEN_CASES = (
         | {"STAGES": 2, "REG_STAGES": 2, "HANDOVER": 2, "GROUP_M": 1},
     ),
     GoldenCase(
-        "double_buffer_apart_inward",
+        "double_buffer_separate_inward",
         square(1023),
         {"BM": 64, "BN": 128, "BK": 8, "WM": 32, "WN": 64, "TM": 8, "TN": 8, "STAGES": 2}
-        | {"SLICE_K": 2, "SLICES": "apart", "VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"}
+        | {"SLICE_K": 2, "SLICES": "separate", "VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"}
         | {"POINTERS": "held"},
     ),
     GoldenCase(
-        "pipeline_apart_any_size",
+        "pipeline_separate_any_size",
         Problem(250, 251, 1003, layout=Layout.TT, lda=252, ldb=1004, ldc=252),
         {"BM": 32, "BN": 32, "BK": 8, "WM": 32, "WN": 32, "TM": 4, "TN": 8, "STAGES": 3}
-        | {"SLICE_K": 4, "SLICES": "apart", "PAD_A": 0, "PAD_B": 4, "VEC_LOAD": 4, "VEC_STORE": 4}
+        | {
+            "SLICE_K": 4,
+            "SLICES": "separate",
+            "PAD_A": 0,
+            "PAD_B": 4,
+            "VEC_LOAD": 4,
+            "VEC_STORE": 4,
+        }
         | {"POINTERS": "held"},
     ),
     GoldenCase(
@@ -173,13 +180,13 @@ GOLDEN_CASES = (
         | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 1, "VEC_STORE": 1},
     ),
     GoldenCase(
-        "double_buffer_in_pieces",
+        "double_buffer_in_chunks",
         square(1536),
         {"BM": 96, "BN": 96, "BK": 16, "WM": 96, "WN": 48, "TM": 12, "TN": 12, "SLICE_K": 2}
         | {"STAGES": 2, "GROUP_M": 1, "LANE_MAP": "quads"},
     ),
     GoldenCase(
-        "pipeline_in_pieces_any_size",
+        "pipeline_in_chunks_any_size",
         Problem(961, 1515, 1001, layout=Layout.TN),
         {"BM": 96, "BN": 96, "BK": 16, "WM": 96, "WN": 48, "TM": 12, "TN": 12, "SLICE_K": 2}
         | {"PAD_A": 0, "STREAM_BLOCKS": 132, "VEC_LOAD": 1, "VEC_STORE": 1},
@@ -203,7 +210,7 @@ GOLDEN_CASES = (
         "double_buffer_chains",
         square(1536),
         {"BM": 96, "BN": 96, "BK": 8, "WM": 48, "WN": 96, "TM": 12, "TN": 12, "STAGES": 2}
-        | {"SLICE_K": 2, "SLICES": "apart", "HANDOVER": 2, "POINTERS": "held", "CHAIN_K": 512},
+        | {"SLICE_K": 2, "SLICES": "separate", "HANDOVER": 2, "POINTERS": "held", "CHAIN_K": 512},
     ),
     GoldenCase(
         "pipeline_chains_any_size",
@@ -318,19 +325,19 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
-        "bf16_back_and_forth",
+        "bf16_serpentine",
         tensor(8192, DType.BF16),
-        {"BN": 192, "WM": 128, "WN": 192, "SCHEDULE": "turns", "BOX_M": 16}
-        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "behind", "K_ORDER": "back_and_forth"},
+        {"BN": 192, "WM": 128, "WN": 192, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after", "K_ORDER": "serpentine"},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "bf16_swapped",
         tensor(8192, DType.BF16),
-        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "turns"}
-        | {"BOX_M": 40, "GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "behind"}
-        | {"OPERANDS": "swapped"},
+        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 40, "GROUP_M": 8, "CLUSTER_M": 1, "EPILOGUE": "after"}
+        | {"SWAP_AB": 1},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -342,26 +349,26 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
-        "f16_two_heights_in_turns",
+        "f16_two_heights_pingpong",
         Problem(8192, 8192, 8192, Layout.NT, DType.F16),
-        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "turns"}
-        | {"BOX_M": 40, "GROUP_M": 1, "CLUSTER_M": 1, "EPILOGUE": "behind"}
-        | {"OPERANDS": "swapped", "SHORT_BY": 8},
+        {"BM": 200, "BN": 128, "WM": 200, "WN": 128, "STAGES": 5, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 40, "GROUP_M": 1, "CLUSTER_M": 1, "EPILOGUE": "after"}
+        | {"SWAP_AB": 1, "SHORT_BY": 8},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
-        "f16_in_turns",
+        "f16_pingpong",
         Problem(4096, 4096, 4096, Layout.NT, DType.F16),
-        {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "turns", "GROUP_M": 1}
-        | {"CLUSTER_M": 1, "CLUSTER_N": 2, "EPILOGUE": "behind"},
+        {"BN": 128, "WM": 128, "WN": 128, "STAGES": 6, "SCHEDULE": "pingpong", "GROUP_M": 1}
+        | {"CLUSTER_M": 1, "CLUSTER_N": 2, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
     GoldenCase(
         "bf16_f32_both_ways",
         Problem(4096, 4096, 4096, Layout.TN, DType.BF16_F32),
-        {"CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 1, "EPILOGUE": "behind"},
+        {"CLUSTER_M": 2, "CLUSTER_N": 2, "GROUP_M": 1, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -369,7 +376,15 @@ GOLDEN_CASES = (
         "bf16_alone",
         Problem(1024, 1024, 1024, Layout.TT, DType.BF16),
         {"BM": 128, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
-        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_one_warpgroup",
+        Problem(512, 1024, 1024, dtype=DType.BF16),
+        {"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "C_BUFFERS": 1}
+        | {"BOX_M": 16, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -377,7 +392,7 @@ GOLDEN_CASES = (
         "bf16_split",
         Problem(64, 4096, 4096, dtype=DType.BF16),
         {"BM": 64, "BN": 64, "WN": 64, "STAGES": 12, "CLUSTER_M": 1, "SPLIT_K": 2, "C_BUFFERS": 1}
-        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -385,7 +400,7 @@ GOLDEN_CASES = (
         "bf16_f32_split",
         Problem(64, 4096, 4096, Layout.NT, DType.BF16_F32),
         {"BM": 64, "BN": 256, "WN": 128, "CLUSTER_M": 1, "SPLIT_K": 8, "C_BUFFERS": 1}
-        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),
@@ -399,7 +414,7 @@ GOLDEN_CASES = (
             "WN": 64,
             "CLUSTER_N": 2,
             "GROUP_M": 8,
-            "EPILOGUE": "behind",
+            "EPILOGUE": "after",
         },
         family="gemm_wgmma",
         least_arch=90,
@@ -415,7 +430,7 @@ GOLDEN_CASES = (
         "tf32_split",
         Problem(64, 4096, 4096, dtype=DType.TF32),
         {"BM": 64, "BN": 128, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "SPLIT_K": 4, "C_BUFFERS": 1}
-        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind"},
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
         family="gemm_wgmma",
         least_arch=90,
     ),

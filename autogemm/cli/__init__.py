@@ -5,6 +5,7 @@ Commands are imported when they are called, so that ``autogemm -h`` starts at on
 
 import importlib
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,10 +25,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tune": ("tune.command", "Find the fastest kernel for a problem on a GPU."),
     "export": ("export.command", "Write the best kernel as one CUDA file."),
     "db": ("db.command", "Ask the tuning database."),
-    "space": ("space", "Show a family's parameters and count its legal configs."),
+    "space": ("kernels.space", "Show a family's parameters and count its legal configs."),
     "explain": ("insight.explain", "Say why a config is as fast or slow as it is."),
-    "verify": ("verify", "Run kernels on hard problems, checked access by access."),
-    "render": ("render", "Print the CUDA source of one config."),
+    "verify": ("kernels.verify", "Run kernels on edge cases, checked access by access."),
+    "render": ("kernels.render", "Print the CUDA source of one config."),
     "bench": (
         "bench.command",
         "Time kernels side by side: rungs, your own, libraries.",
@@ -36,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "insight.profile",
         "Say what limits a kernel, from hardware counters.",
     ),
-    "bench-search": ("bench.search", "Compare search strategies on recorded spaces."),
+    "bench-search": ("bench_search.command", "Compare search strategies on recorded spaces."),
     "report": (
         "insight.report",
         "Write one HTML file that explains a run or a benchmark.",
@@ -44,9 +45,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "plot": ("insight.plot", "Draw a picture of a run or of a benchmark."),
     "roofline": (
         "insight.roofline",
-        "Show how close kernels come to what their card can do.",
+        "Show how close kernels come to what their GPU can do.",
     ),
-    "gpus": ("gpus", "List the attached GPUs, known GPUs and recordings."),
+    "gpus": ("kernels.gpus", "List the attached GPUs, known GPUs and recordings."),
 }
 
 
@@ -128,6 +129,14 @@ def _one_line_errors() -> Iterator[None]:
 def one_line(text: str) -> str:
     """The text with its line breaks folded."""
     return " ".join(text.split())
+
+
+def command_line() -> str:
+    """Return the command as typed, for the database; bytes of a file name that are no UTF-8 are
+    escaped.
+    """
+    typed = shlex.join(["autogemm", *sys.argv[1:]])
+    return typed.encode(errors="backslashreplace").decode()
 
 
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}

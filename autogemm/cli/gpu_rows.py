@@ -1,5 +1,6 @@
 """GPUs as rows: facts, peaks and ridge points, what their source publishes, what was measured."""
 
+from autogemm.catalogue.gpus import roof_of
 from autogemm.cli.output import Row
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
@@ -31,8 +32,6 @@ def gpu_row(
     device: Device, *, kind: str, short_name: str = "", source: str = "", notes: str = ""
 ) -> dict[str, object]:
     """One GPU with everything that follows from its facts."""
-    from autogemm.catalogue.gpus import roof_of
-
     row: dict[str, object] = {
         "kind": kind,
         "short_name": short_name,

@@ -1,8 +1,11 @@
-"""Options that several commands share, and what becomes of them."""
+"""Options that several commands share, and the frozen values that they become."""
 
+import functools
 import math
+import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import Any
 
 import click
 
@@ -10,100 +13,111 @@ from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
 
-if TYPE_CHECKING:
-    from autogemm.model.hardware.device import Device
-
 Command = Callable[..., Any]
 
-# What `--gpu auto` means to commands that only need a card's facts, where none is attached.
-FALLBACK_GPU = "h100"
+DTYPES = tuple(dtype.label for dtype in DType)
+LAYOUTS = tuple(layout.value for layout in Layout)
+
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def problem_options(command: Command) -> Command:
-    """Adds ``--size --layout --dtype --lda --ldb --ldc --alpha --beta``, for `problem_from`."""
-    size = click.option(
-        "--size", default="4096", show_default=True, help="M=N=K as one number, or MxNxK."
-    )
-    return size(_matrix_options(command))
+def grouped(keyword: str, kind: type[Any], *options: Callable[[Command], Command]) -> Command:
+    """Return a decorator that adds ``options`` and hands the command one value of ``kind``.
 
-
-def problems_options(command: Command) -> Command:
-    """As `problem_options`, of one problem or many: ``--size`` several times (``sizes``),
-    ``--preset``, ``--problems``; for `autogemm.cli.tune.problems.problems_from`.
+    ``kind`` is a dataclass with a field for each option; the command gets it as ``keyword``.
     """
-    options = (
-        click.option(
-            "--size",
-            "sizes",
-            multiple=True,
-            help="M=N=K as one number, or MxNxK; repeatable.  [default: 4096]",
-        ),
-        click.option(
-            "--preset", metavar="NAME", help="Many: transformer, squares, mixed, suite or ladder."
-        ),
-        click.option(
-            "--problems",
-            "problems_file",
-            metavar="FILE",
-            help="Many: a line each, a size and, if it differs, a layout: 4096x256x1024 nt.",
-        ),
-    )
-    command = _matrix_options(command)
-    for option in reversed(options):
-        command = option(command)
-    return command
+    names = [field.name for field in fields(kind)]
+
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def with_value(**values: Any) -> Any:
+            values[keyword] = kind(**{name: values.pop(name) for name in names})
+            return command(**values)
+
+        decorated: Command = with_value
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated
+
+    return decorate
 
 
-def _matrix_options(command: Command) -> Command:
-    options = (
-        click.option(
-            "--layout",
-            type=click.Choice([layout.value for layout in Layout], case_sensitive=False),
-            default=Layout.NN.value,
-            show_default=True,
-            help="op(A) then op(B): n as stored, t transposed; all row-major.",
-        ),
-        dtype_option(default=DType.F32.label),
-        click.option("--lda", default=0, help="Leading dimension of A; 0 is packed."),
-        click.option("--ldb", default=0, help="Leading dimension of B; 0 is packed."),
-        click.option("--ldc", default=0, help="Leading dimension of C; 0 is packed."),
-        click.option("--alpha", default=1.0, show_default=True, help="Factor of op(A) op(B)."),
-        click.option("--beta", default=0.0, show_default=True, help="Factor of the old C."),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
+@dataclass(frozen=True, slots=True)
+class MatrixOptions:
+    """Options of a problem other than its size: ``--layout --dtype --lda ...``."""
+
+    layout: str
+    dtype: str
+    lda: int
+    ldb: int
+    ldc: int
+    alpha: float
+    beta: float
+
+    def problem(self, size: str, layout: str | None = None) -> Problem:
+        """Return the problem of that size. Raises UsageError for values that are not allowed."""
+        for name, factor in (("alpha", self.alpha), ("beta", self.beta)):
+            if not math.isfinite(factor):
+                raise UsageError(f"--{name} must be a finite number, got {factor}")
+        return Problem(
+            *Problem.parse_size(size),
+            *(Layout(layout or self.layout), DType.parse(self.dtype)),
+            *(self.lda, self.ldb, self.ldc),
+            *(self.alpha, self.beta),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemOptions(MatrixOptions):
+    """Options of one problem."""
+
+    size: str
+
+    @property
+    def value(self) -> Problem:
+        """The problem. Raises UsageError for values that are not allowed."""
+        return self.problem(self.size)
 
 
 def dtype_option(default: str | None = None) -> Command:
-    """``--dtype``, passed on as ``dtype``."""
+    """Add ``--dtype``, passed on as ``dtype``."""
     return click.option(
         "--dtype",
-        type=click.Choice([dtype.label for dtype in DType], case_sensitive=False),
+        type=click.Choice(DTYPES, case_sensitive=False),
         default=default,
         show_default=default is not None,
         help="Element types. tf32: FP32 matrices, TF32 products; f16-f32: an FP32 C.",
     )
 
 
-def problem_from(  # noqa: PLR0913, PLR0917  # one parameter for each option of problem_options
-    size: str, layout: str, dtype: str, lda: int, ldb: int, ldc: int, alpha: float, beta: float
-) -> Problem:
-    """The problem that `problem_options` describe. Raises UsageError for what is none."""
-    for name, factor in (("alpha", alpha), ("beta", beta)):
-        if not math.isfinite(factor):
-            raise UsageError(f"--{name} must be a finite number, got {factor}")
-    m, n, k = Problem.parse_size(size)
-    return Problem(
-        *(m, n, k),
-        *(Layout(layout), DType.parse(dtype)),
-        *(lda, ldb, ldc),
-        *(alpha, beta),
+MATRIX_OPTIONS = (
+    click.option(
+        "--layout",
+        type=click.Choice(LAYOUTS, case_sensitive=False),
+        default=Layout.NN.value,
+        show_default=True,
+        help="op(A) then op(B): n as stored, t transposed; all row-major.",
+    ),
+    dtype_option(default=DType.F32.label),
+    click.option("--lda", default=0, help="Leading dimension of A; 0 is packed."),
+    click.option("--ldb", default=0, help="Leading dimension of B; 0 is packed."),
+    click.option("--ldc", default=0, help="Leading dimension of C; 0 is packed."),
+    click.option("--alpha", default=1.0, show_default=True, help="Factor of op(A) op(B)."),
+    click.option("--beta", default=0.0, show_default=True, help="Factor of the old C."),
+)
+
+
+def problem_options(command: Command) -> Command:
+    """Add ``--size --layout --dtype --lda --ldb --ldc --alpha --beta`` as one ``problem``."""
+    size = click.option(
+        "--size", default="4096", show_default=True, help="M=N=K as one number, or MxNxK."
     )
+    decorated: Command = grouped("problem", ProblemOptions, size, *MATRIX_OPTIONS)(command)
+    return decorated
 
 
 def family_option(command: Command) -> Command:
-    """Adds ``--family NAME|PATH``, passed on as ``family`` for `autogemm.space.load_family`."""
+    """Add ``--family NAME|PATH``, passed on as ``family`` for `autogemm.space.load_family`."""
     return click.option(
         "--family",
         metavar="NAME|PATH",
@@ -113,8 +127,17 @@ def family_option(command: Command) -> Command:
     )(command)
 
 
+def rung_option(command: Command) -> Command:
+    """Add ``--rung NAME``, passed on as ``rung`` for `autogemm.cli.lookup.family_and_rung`."""
+    return click.option(
+        "--rung",
+        metavar="NAME",
+        help="A rung of the ladder (`autogemm bench --list`), instead of a seed.",
+    )(command)
+
+
 def fix_option(command: Command) -> Command:
-    """Adds ``--fix BM=128,256``, a tuple of texts ``fix`` for `autogemm.space.parse_fix`."""
+    """Add ``--fix BM=128,256``, a tuple of texts ``fix`` for `autogemm.space.parse_fix`."""
     return click.option(
         "--fix",
         multiple=True,
@@ -123,8 +146,45 @@ def fix_option(command: Command) -> Command:
     )(command)
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigOptions:
+    """Options that name one config: a rung, a seed or JSON, changed by ``--fix``."""
+
+    family: str
+    rung: str | None
+    fix: tuple[str, ...]
+    seed_index: int | None
+    config_json: str | None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any of them names a config, more than a family."""
+        named = (self.rung, self.seed_index, self.config_json)
+        return bool(self.fix) or any(one is not None for one in named)
+
+
+def config_options(command: Command) -> Command:
+    """Add ``--family --rung --fix --seed-index --config`` as one ``config``."""
+    decorated: Command = grouped(
+        "config",
+        ConfigOptions,
+        family_option,
+        rung_option,
+        fix_option,
+        click.option(
+            "--seed-index",
+            type=click.IntRange(min=0),
+            help="Which of the family's seeds --fix changes; counted from 0, the default.",
+        ),
+        click.option(
+            "--config", "config_json", metavar="JSON", help="Every parameter, instead of a seed."
+        ),
+    )(command)
+    return decorated
+
+
 def gpu_option(command: Command) -> Command:
-    """Adds ``--gpu NAME|auto``, passed on as ``gpu``."""
+    """Add ``--gpu NAME|auto``, passed on as ``gpu`` for `autogemm.cli.lookup.device_facts`."""
     return click.option(
         "--gpu",
         metavar="NAME|auto",
@@ -135,7 +195,7 @@ def gpu_option(command: Command) -> Command:
 
 
 def db_option(command: Command) -> Command:
-    """Adds ``--db URL|PATH``, passed on as ``db`` (None: the default place)."""
+    """Add ``--db URL|PATH``, passed on as ``db`` (None: the default place)."""
     return click.option(
         "--db",
         metavar="URL|PATH",
@@ -147,23 +207,27 @@ def db_option(command: Command) -> Command:
     )(command)
 
 
-def device_facts(gpu: str) -> "Device":
-    """The facts of a known GPU. ``auto`` is the attached one, else an H100, said on stderr.
+def is_typed(option: str) -> bool:
+    """Return whether an option was typed: it has no value from the environment or by default."""
+    given = click.get_current_context().get_parameter_source(option)
+    return given is click.core.ParameterSource.COMMANDLINE
 
-    For commands that read limits only; nothing runs on the card. Raises NotFoundError for an
-    unknown name.
+
+def seconds(context: click.Context, parameter: click.Parameter, text: str) -> float:
+    """Parse ``90s``, ``2m``, ``1h`` or a number of seconds into seconds; ``none`` is infinity.
+
+    Raises click.BadParameter for anything else, and for zero.
     """
-    from autogemm.catalogue.gpus import find_device
+    text = text.strip().lower()
+    if text == "none":
+        return math.inf
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)", text)
+    duration_s = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if not duration_s > 0:
+        raise click.BadParameter(f"{text!r} is not a time: write 90s, 2m, 1h or none")
+    return duration_s
 
-    if gpu != "auto":
-        return find_device(gpu)
-    from autogemm.targets.cuda import attached_devices
 
-    attached = attached_devices()
-    if attached:
-        return attached[0]
-    device = find_device(FALLBACK_GPU)
-    click.echo(
-        f"no GPU is attached: using the limits of {device.name} (choose with --gpu)", err=True
-    )
-    return device
+def names_of(text: str | None) -> tuple[str, ...]:
+    """Return the names in ``a, b,c``; none for None."""
+    return tuple(name.strip() for name in text.split(",")) if text else ()

@@ -1,6 +1,7 @@
-"""How listings are printed: an aligned table for people, ``--json`` and ``--csv`` for scripts."""
+"""Listings in three forms: an aligned table for people, ``--json`` and ``--csv`` for scripts."""
 
 import csv
+import functools
 import io
 import itertools
 import json
@@ -8,39 +9,53 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any
 
 import click
 
 from autogemm.support.cells import shown
+from autogemm.support.errors import UsageError
 
 Row = Mapping[str, Any]
 
 
+class Form(Enum):
+    """The form in which a command prints its rows."""
+
+    TABLE = auto()
+    JSON = auto()
+    CSV = auto()
+
+
 def listing_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds ``--json`` and ``--csv``, passed on as ``as_json`` and ``as_csv``."""
-    command = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")(command)
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
+    """Add ``--json`` and ``--csv``, passed on as one ``form``.
 
-
-def print_rows(
-    rows: Sequence[Row], columns: Sequence[str], *, as_json: bool = False, as_csv: bool = False
-) -> None:
-    """Print rows in one of the three forms. JSON and CSV keep full precision and every row.
-
-    Raises click.UsageError when both forms are asked for.
+    The command raises UsageError when both are given.
     """
-    if as_json and as_csv:
-        raise click.UsageError("--json and --csv exclude each other: choose one")
-    if as_json or as_csv:
-        click.echo(rows_text(rows, columns, as_csv=as_csv), nl=False)
-    else:
+
+    @functools.wraps(command)
+    def with_form(*, as_json: bool, as_csv: bool, **values: Any) -> Any:
+        if as_json and as_csv:
+            raise UsageError("--json and --csv exclude each other: choose one")
+        form = Form.JSON if as_json else Form.CSV if as_csv else Form.TABLE
+        return command(form=form, **values)
+
+    decorated = click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")(with_form)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(decorated)
+
+
+def print_rows(rows: Sequence[Row], columns: Sequence[str], form: Form = Form.TABLE) -> None:
+    """Print rows in one of the three forms. JSON and CSV keep full precision and every row."""
+    if form is Form.TABLE:
         print_table(rows, columns)
+    else:
+        click.echo(rows_text(rows, columns, form), nl=False)
 
 
-def rows_text(rows: Sequence[Row], columns: Sequence[str], *, as_csv: bool = False) -> str:
-    """The rows as JSON (a list of objects) or CSV, in full precision."""
-    if not as_csv:
+def rows_text(rows: Sequence[Row], columns: Sequence[str], form: Form) -> str:
+    """Return the rows as JSON (a list of objects) or CSV, in full precision."""
+    if form is Form.JSON:
         chosen = [{name: row.get(name) for name in columns} for row in rows]
         return json.dumps(chosen, indent=2) + "\n"
     buffer = io.StringIO()
@@ -51,10 +66,10 @@ def rows_text(rows: Sequence[Row], columns: Sequence[str], *, as_csv: bool = Fal
 
 
 def print_table(rows: Sequence[Row], columns: Sequence[str], title: str | None = None) -> None:
-    """An aligned table: numbers to the right, text to the left.
+    """Print an aligned table: numbers to the right, text to the left.
 
-    Where the terminal is too narrow cells are folded between words, and where that does not do it
-    each row becomes a few lines of its own; never for pipes and logs.
+    Where the terminal is too narrow, cells are folded between words. Where that is not enough,
+    each row becomes a few lines of its own. Neither happens in pipes and logs.
     """
     cells = [[shown(row.get(name)) for name in columns] for row in rows]
     numeric = [any(isinstance(row.get(name), int | float) for row in rows) for name in columns]
@@ -86,27 +101,28 @@ def print_table(rows: Sequence[Row], columns: Sequence[str], title: str | None =
 
 # Between two columns.
 _GAP = "  "
-# So many are always folded, the last one to no less than this.
+# Tables of at most so many columns are always folded, the last column to no less than SHORTEST.
 FEW_COLUMNS = 3
 SHORTEST = 10
 
 
 def _width(line: str) -> int:
-    """In columns of a terminal, of which some letters take two."""
+    """Return the number of terminal columns; some letters take two."""
     if line.isascii():
         return len(line)
+    # Most tables are ASCII, and rich takes a tenth of a second to import.
     from rich.cells import cell_len
 
     return cell_len(line)
 
 
 def _broadest(cells: Iterable[str], separator: str | None) -> int:
-    """Of the cells' lines, or for None words."""
+    """Return the width of the broadest line, or for None of the broadest word."""
     return max((_width(part) for cell in cells for part in cell.split(separator)), default=0)
 
 
 def _between(least: Sequence[int], widths: Sequence[int], there: int) -> list[int]:
-    """Widths that sum up to no more than ``there``: what is to share goes where little helps."""
+    """Return widths with a sum of at most ``there``; small wants are met first."""
     found, spare = list(least), there - sum(least)
     wanting = sorted(range(len(least)), key=lambda place: widths[place] - least[place])
     for number, place in enumerate(wanting):
@@ -122,7 +138,7 @@ def _folded(cell: str, width: int) -> str:
 
 
 def _aligned(cells: Sequence[str], shape: Sequence[tuple[int, bool]]) -> str:
-    """One row; of several lines where a cell has several. ``shape``: width, whether a number."""
+    """Return one row, with as many lines as its cells. ``shape``: width, whether a number."""
     lines = []
     for parts in itertools.zip_longest(*(cell.split("\n") for cell in cells), fillvalue=""):
         padded = []
@@ -134,7 +150,7 @@ def _aligned(cells: Sequence[str], shape: Sequence[tuple[int, bool]]) -> str:
 
 
 def _print_apart(cells: Sequence[Sequence[str]], columns: Sequence[str]) -> None:
-    """Each row as lines of name and value."""
+    """Print each row as lines of name and value."""
     broadest = max(map(len, columns))
     for number, row in enumerate(cells):
         if number:

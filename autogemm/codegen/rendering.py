@@ -5,7 +5,7 @@ from jinja2 import TemplateError
 from autogemm.model.config import Config
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
-from autogemm.space import Family, derive_values
+from autogemm.space import Family, derive_values, signature_of
 from autogemm.support.errors import FamilyError
 from autogemm.support.templating import environment
 
@@ -14,7 +14,7 @@ from autogemm.support.templating import environment
 CONTEXT_NAMES = frozenset(
     {
         *("family", "config", "derived", "layout", "trans_a", "trans_b"),
-        *("dtype_ab", "dtype_c", "type_ab", "type_c"),
+        *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature"),
     }
 )
 
@@ -32,6 +32,7 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
         "dtype_c": problem.dtype.c.label,
         "type_ab": problem.dtype.ab.c_name,
         "type_c": problem.dtype.c.c_name,
+        "signature": signature_of(family, config, problem),
     }
 
 
@@ -53,7 +54,14 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
         line = getattr(error, "lineno", None)
         place = f"{path}:{line}" if line else str(path)
         raise FamilyError(f"template {place}: {error}") from error
+    text = _provenance(context) + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
     if family.needs_sm_90a and not source.arch_suffix:
-        raise FamilyError(f"template {path}: a family for 90a includes parts/sm_90a.cu.jinja")
+        raise FamilyError(f"template {path}: a family for 90a includes parts/ptx/sm_90a.cu.jinja")
     return source
+
+
+def _provenance(context: dict[str, object]) -> str:
+    """The comment that begins every emitted file: its family and config."""
+    head = vars(environment().get_template("parts/head.cu.jinja").module)
+    return f"{head['provenance'](context['family'], context['config'])}\n"

@@ -7,6 +7,7 @@ from autogemm.emulator.findings import Finding, FindingKind
 from autogemm.emulator.inputs import Comparison
 from autogemm.emulator.lines import Lines, source_lines
 from autogemm.emulator.toolchain import Build
+from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
 
 # In the order of `Kind` in shim/protocol.h.
@@ -72,8 +73,11 @@ SEVERITY = (
 )
 
 
-def describe_all(raw: RawResult, built: Build, problem: Problem, text: str) -> tuple[Finding, ...]:
+def describe_all(
+    raw: RawResult, built: Build, plan: LaunchPlan, problem: Problem, text: str
+) -> tuple[Finding, ...]:
     """The findings of one run with their lines, one per kind, line and region, worst first."""
+    place = Places(plan, problem)
     known = raw.header.findings[: raw.header.num_findings]
     pcs = [pc for finding in known for pc in (finding.pc, finding.other_pc)]
     lines = source_lines(built.executable, built.source_path, [*pcs, raw.header.crash_pc])
@@ -85,9 +89,46 @@ def describe_all(raw: RawResult, built: Build, problem: Problem, text: str) -> t
         if key in merged:
             merged[key] = _add(merged[key], finding.count)
         else:
-            merged[key] = _describe(finding, at, lines.get(finding.other_pc, ()), problem, rows)
+            merged[key] = _describe(finding, at, lines.get(finding.other_pc, ()), place, rows)
     findings = list(merged.values()) + _endings(raw, lines, rows, bool(known))
     return tuple(sorted(findings, key=lambda finding: SEVERITY.index(finding.kind)))
+
+
+class Places:
+    """The names of what lies in memory during one run."""
+
+    def __init__(self, plan: LaunchPlan, problem: Problem) -> None:
+        self._problem = problem
+        self._extras = [extra.argument for extra in plan.arrays]
+
+    def name(self, finding: RawFinding) -> str:
+        """``A[3,4]``, ``bias[7]``, ``smem float 12``; empty where it is none of these."""
+        region = finding.region
+        owner = f" of the block of rank {finding.owner - 1}" if finding.owner else ""
+        match region:
+            case Region.A | Region.B | Region.C:
+                return self._element(Region(region), finding.offset)
+            case Region.WORKSPACE:
+                return f"workspace float {finding.offset // 4}"
+            case Region.DYNAMIC_SHARED:
+                return f"smem float {finding.offset // 4}{owner}"
+            case Region.STATIC_SHARED:
+                return f"static smem float {finding.offset // 4}{owner}"
+            case Region.ELSEWHERE:
+                return ""
+        extra = self._extras[region - Region.EXTRA]
+        element = extra.element(self._problem.dtype)
+        assert element is not None, "an array"
+        return f"{extra.name}[{finding.offset // element.size_bytes}]"
+
+    def _element(self, matrix: Region, offset: int) -> str:
+        problem = self._problem
+        element = problem.dtype.c if matrix is Region.C else problem.dtype.ab
+        stride = (problem.lda, problem.ldb, problem.ldc)[matrix]
+        columns = (problem.a_shape[1], problem.b_shape[1], problem.n)[matrix]
+        row, column = divmod(offset // element.size_bytes, stride)
+        name = f"{matrix.name}[{row},{column}]"
+        return f"{name} (padding between rows)" if column >= columns else name
 
 
 SECOND_PASS = ", in a second run on the workspace that the first left"
@@ -121,7 +162,7 @@ def _add(finding: Finding, count: int) -> Finding:
 
 
 def _describe(
-    finding: RawFinding, at: Lines, other: Lines, problem: Problem, rows: list[str]
+    finding: RawFinding, at: Lines, other: Lines, places: Places, rows: list[str]
 ) -> Finding:
     kind = KINDS[finding.kind]
     other_line = other[0] if other else None
@@ -129,7 +170,7 @@ def _describe(
         kind=kind,
         line=at[0] if at else 0,
         text=_row(rows, at),
-        where=_place(finding, problem),
+        where=places.name(finding),
         detail=_detail(kind, finding, other_line) + (SECOND_PASS if finding.pass_idx else ""),
         count=finding.count,
         called_from=at[1:],
@@ -139,26 +180,6 @@ def _describe(
 
 def _row(rows: list[str], at: Lines) -> str:
     return rows[at[0] - 1].strip() if at and at[0] <= len(rows) else ""
-
-
-def _place(finding: RawFinding, problem: Problem) -> str:
-    region = Region(finding.region)
-    if region is Region.ELSEWHERE:
-        return ""
-    operand = problem.dtype.c if region is Region.C else problem.dtype.ab
-    index = finding.offset // (operand.size_bytes if region < Region.WORKSPACE else 4)
-    owner = f" of the block of rank {finding.owner - 1}" if finding.owner else ""
-    if region is Region.DYNAMIC_SHARED:
-        return f"smem float {index}{owner}"
-    if region is Region.STATIC_SHARED:
-        return f"static smem float {index}{owner}"
-    if region is Region.WORKSPACE:
-        return f"workspace float {index}"
-    stride = (problem.lda, problem.ldb, problem.ldc)[region]
-    columns = (problem.a_shape[1], problem.b_shape[1], problem.n)[region]
-    row, column = divmod(index, stride)
-    name = f"{region.name}[{row},{column}]"
-    return f"{name} (padding between rows)" if column >= columns else name
 
 
 def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> str:

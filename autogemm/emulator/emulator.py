@@ -84,18 +84,18 @@ class Emulator:
         launched. Whatever the kernel does wrong is in the report.
         """
         check_launchable(plan)
-        built = build(source.text, options.mode, self.toolchain, self.folder)
+        built = build(source.text, plan.signature, options.mode, self.toolchain, self.folder)
         start = time.perf_counter()
         inputs = make_inputs(problem, options.data, options.seed)
-        buffers = inputs.buffers(problem, plan.workspace_bytes, options.misalign_bytes)
-        raw = run_process(built.executable, _header(problem, options), plan, buffers)
+        buffers = inputs.buffers(problem, plan, options.misalign_bytes)
+        raw = run_process(built.executable, _header(options), plan, problem, buffers)
         comparison = compare(problem, inputs, raw.c)
         second = raw.first_c is not None
         if raw.first_c is not None:
             first = compare(problem, inputs, raw.first_c)
             if first.is_wrong or not comparison.is_wrong:
                 comparison, second = first, False
-        findings = describe_all(raw, built, problem, source.text)
+        findings = describe_all(raw, built, plan, problem, source.text)
         if raw.state.completed and comparison.is_wrong:
             findings += (wrong_value(comparison, second),)
         return _report(raw, built, comparison, findings, time.perf_counter() - start)
@@ -133,22 +133,14 @@ class Emulator:
                 f"a trace holds {TRACE_CAPACITY} accesses, a block of {problem.label} makes more: "
                 "take a smaller K"
             )
-        built = build(source.text, Mode.CHECK, self.toolchain, self.folder)
+        built = build(source.text, plan.signature, Mode.CHECK, self.toolchain, self.folder)
         pcs = {int(pc) for pc in np.unique(report.trace["pc"])}
         lines = source_lines(built.executable, built.source_path, pcs)
         return analyse(report.trace, lines, source.text)
 
 
-def _header(problem: Problem, options: RunOptions) -> RawExchange:
+def _header(options: RunOptions) -> RawExchange:
     return RawExchange(
-        m=problem.m,
-        n=problem.n,
-        k=problem.k,
-        lda=problem.lda,
-        ldb=problem.ldb,
-        ldc=problem.ldc,
-        alpha=problem.alpha,
-        beta=problem.beta,
         seed=options.seed,
         late_copies=options.late_copies,
         resident_blocks=options.resident_blocks,

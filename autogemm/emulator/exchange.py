@@ -6,6 +6,7 @@ The kernel runs in a process of its own: whatever it does, Python goes on.
 import ctypes
 import mmap
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +19,14 @@ import numpy.typing as npt
 from autogemm.model.dtypes import Element
 from autogemm.model.elements import Stored
 from autogemm.model.kernel import LaunchPlan, TensorMap
+from autogemm.model.problem import Problem
+from autogemm.model.signature import Argument, ArgumentKind, extents, factors
 from autogemm.support.errors import UsageError
 
-MAGIC = 0x41474D37
-NUM_BUFFERS = 4
+MAGIC = 0x41474D38
+MAX_EXTRAS = 8
+MAX_BUFFERS = 4 + MAX_EXTRAS
+MAX_ARGUMENTS = 32
 MAX_LAUNCHES = 8
 MAX_TENSOR_MAPS = 8
 MAX_FINDINGS = 256
@@ -34,15 +39,24 @@ TENSOR_ELEMENTS = (Element.F32, Element.TF32, Element.F16, Element.BF16)
 
 
 class Region(IntEnum):
-    """What an address belongs to."""
+    """What an address belongs to; arrays of a family's own have numbers from EXTRA on."""
 
     A = 0
     B = 1
     C = 2
     WORKSPACE = 3
-    DYNAMIC_SHARED = 4
-    STATIC_SHARED = 5
-    ELSEWHERE = 6
+    EXTRA = 4
+    DYNAMIC_SHARED = MAX_BUFFERS
+    STATIC_SHARED = MAX_BUFFERS + 1
+    ELSEWHERE = MAX_BUFFERS + 2
+
+
+class ArgumentSource(IntEnum):
+    """How the emulator process makes an argument of the kernel."""
+
+    VALUE = 0
+    BUFFER = 1
+    TENSOR_MAP = 2
 
 
 class State(IntEnum):
@@ -72,6 +86,16 @@ class RawBuffer(ctypes.Structure):
         ("stride", ctypes.c_uint32),
         ("misalign", ctypes.c_uint32),
         ("readable", ctypes.c_uint32),
+    )
+
+
+class RawArgument(ctypes.Structure):
+    """`ArgumentSpec` of shim/protocol.h."""
+
+    _fields_ = (
+        ("source", ctypes.c_uint32),
+        ("number", ctypes.c_uint32),
+        ("bits", ctypes.c_uint64),
     )
 
 
@@ -131,14 +155,8 @@ class RawExchange(ctypes.Structure):
     _fields_ = (
         ("magic", ctypes.c_uint32),
         ("exchange_bytes", ctypes.c_uint32),
-        ("m", ctypes.c_int32),
-        ("n", ctypes.c_int32),
-        ("k", ctypes.c_int32),
-        ("lda", ctypes.c_int32),
-        ("ldb", ctypes.c_int32),
-        ("ldc", ctypes.c_int32),
-        ("alpha", ctypes.c_float),
-        ("beta", ctypes.c_float),
+        ("num_arguments", ctypes.c_uint32),
+        ("num_buffers", ctypes.c_uint32),
         ("seed", ctypes.c_uint32),
         ("late_copies", ctypes.c_uint32),
         ("num_launches", ctypes.c_uint32),
@@ -150,7 +168,8 @@ class RawExchange(ctypes.Structure):
         ("resident_blocks", ctypes.c_uint32),
         ("word_bytes", ctypes.c_uint32),
         ("first_c_offset", ctypes.c_uint64),
-        ("buffers", RawBuffer * NUM_BUFFERS),
+        ("arguments", RawArgument * MAX_ARGUMENTS),
+        ("buffers", RawBuffer * MAX_BUFFERS),
         ("launches", RawLaunch * MAX_LAUNCHES),
         ("tensor_maps", RawTensorMap * MAX_TENSOR_MAPS),
         ("state", ctypes.c_uint32),
@@ -212,6 +231,10 @@ def check_launchable(plan: LaunchPlan) -> None:
         raise UsageError(
             f"the emulator runs 1 to {MAX_LAUNCHES} launches, got {len(plan.launches)}"
         )
+    if len(plan.extras) > MAX_EXTRAS:
+        raise UsageError(
+            f"the emulator takes {MAX_EXTRAS} arguments of a family's own, got {len(plan.extras)}"
+        )
     if len(plan.tensor_maps) > MAX_TENSOR_MAPS:
         raise UsageError(
             f"the emulator takes {MAX_TENSOR_MAPS} tensor maps, got {len(plan.tensor_maps)}"
@@ -233,20 +256,23 @@ def run_process(
     executable: Path,
     header: RawExchange,
     plan: LaunchPlan,
+    problem: Problem,
     buffers: Sequence[Buffer],
 ) -> RawResult:
-    """Run the launches in a process of its own. The header brings sizes, scalars and schedule.
+    """Run the launches in a process of its own. The header brings the schedule; ``buffers`` are
+    those of A, B, C, the workspace (empty where there is none) and the plan's own arrays.
 
     A plan with a workspace runs twice on it, unless it is traced: the second pass finds the
     counters that the first left and poison in the rest.
     """
     _describe(header, plan, buffers)
+    _describe_arguments(header, plan, problem)
     trace_bytes = header.trace_capacity * TRACE_RECORD.itemsize
     with tempfile.TemporaryFile() as file:
         file.truncate(header.trace_offset + trace_bytes)
         with mmap.mmap(file.fileno(), 0) as memory:
             memory[: ctypes.sizeof(header)] = bytes(header)
-            for raw, buffer in zip(header.buffers, buffers, strict=True):
+            for raw, buffer in zip(header.buffers, buffers, strict=False):
                 memory[raw.offset : raw.offset + buffer.data.nbytes] = buffer.data.tobytes()
             ended = _wait_for(executable, file.fileno(), header.deadline_s)
             after = RawExchange.from_buffer_copy(memory)
@@ -276,9 +302,10 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
         raw_launch.smem_bytes = launch.smem_bytes
     for raw_map, tensor_map in zip(header.tensor_maps, plan.tensor_maps, strict=False):
         _describe_map(raw_map, tensor_map)
+    header.num_buffers = len(buffers)
     header.word_bytes = min(buffer.data.itemsize for buffer in buffers)
     offset = _page(ctypes.sizeof(RawExchange))
-    for raw, buffer in zip(header.buffers, buffers, strict=True):
+    for raw, buffer in zip(header.buffers, buffers, strict=False):
         words = buffer.data.itemsize // header.word_bytes
         raw.offset, raw.words = offset, words * buffer.data.size
         raw.columns, raw.stride = words * buffer.columns, words * buffer.stride
@@ -287,6 +314,36 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
     header.num_passes = 2 if plan.workspace_bytes and not header.trace_capacity else 1
     header.first_c_offset = offset
     header.trace_offset = _page(offset + buffers[Region.C].data.nbytes)
+
+
+def _describe_arguments(header: RawExchange, plan: LaunchPlan, problem: Problem) -> None:
+    signature = plan.signature
+    header.num_arguments = len(signature)
+    arrays = [extra.argument.name for extra in plan.arrays]
+    maps = [one.name for one in plan.tensor_maps]
+    values: dict[str, ctypes.c_int32 | ctypes.c_float] = {
+        **{name: ctypes.c_int32(value) for name, value in extents(problem).items()},
+        **{name: ctypes.c_float(value) for name, value in factors(problem).items()},
+        **{
+            extra.argument.name: ctypes.c_float(extra.neutral)
+            for extra in plan.extras
+            if extra.count is None
+        },
+    }
+    for raw, argument in zip(header.arguments, signature, strict=False):
+        if argument.is_scalar:
+            raw.source = ArgumentSource.VALUE
+            raw.bits = int.from_bytes(bytes(values[argument.name]), sys.byteorder)
+        elif argument.is_array:
+            raw.source, raw.number = ArgumentSource.BUFFER, _region(argument, arrays)
+        else:
+            raw.source, raw.number = ArgumentSource.TENSOR_MAP, maps.index(argument.name)
+
+
+def _region(argument: Argument, arrays: list[str]) -> int:
+    if argument.kind is ArgumentKind.EXTRA:
+        return Region.EXTRA + arrays.index(argument.name)
+    return Region[argument.name.upper()]
 
 
 def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:

@@ -8,7 +8,16 @@ import numpy.typing as npt
 
 from autogemm.emulator.exchange import Buffer
 from autogemm.model.dtypes import Element
-from autogemm.model.elements import Floats, Stored, loaded, not_a_number, rounded, stored
+from autogemm.model.elements import (
+    Floats,
+    Stored,
+    loaded,
+    neutral_array,
+    not_a_number,
+    rounded,
+    stored,
+)
+from autogemm.model.kernel import Extra, LaunchPlan
 from autogemm.model.problem import Problem
 
 Doubles = npt.NDArray[np.float64]
@@ -39,15 +48,18 @@ class Inputs:
     expected: Doubles
     bound: Doubles
 
-    def buffers(self, problem: Problem, workspace_bytes: int, misalign_bytes: int) -> list[Buffer]:
-        """A, B, C and the workspace for one run. The workspace is zero, as at its allocation."""
-        workspace = np.zeros(-(-workspace_bytes // 4), np.float32)
+    def buffers(self, problem: Problem, plan: LaunchPlan, misalign_bytes: int) -> list[Buffer]:
+        """A, B, C, the workspace and a family's own arrays for one run. The workspace is zero, as
+        at its allocation; the arrays hold what is neutral.
+        """
+        workspace = np.zeros(-(-plan.workspace_bytes // 4), np.float32)
         has_old_c = problem.beta != 0.0
         return [
             Buffer(self.a, problem.a_shape[1], problem.lda, True, misalign_bytes),
             Buffer(self.b, problem.b_shape[1], problem.ldb, True, misalign_bytes),
             Buffer(self.c, problem.n, problem.ldc, has_old_c, misalign_bytes),
             Buffer(workspace, 0, 0, False),
+            *(_extra_buffer(extra, problem) for extra in plan.arrays),
         ]
 
 
@@ -66,6 +78,11 @@ class Comparison:
     def is_wrong(self) -> bool:
         """An element is off by more than rounding, or the padding was written."""
         return bool(self.wrong_elements or self.padding_changed)
+
+
+def _extra_buffer(extra: Extra, problem: Problem) -> Buffer:
+    data = neutral_array(extra, problem.dtype)
+    return Buffer(data, data.size, data.size, True)
 
 
 def make_inputs(problem: Problem, data: Data, seed: int) -> Inputs:

@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
+from autogemm.model.signature import Argument, ArgumentKind, Signature
 from autogemm.support.errors import CompilerMissingError, KernelCompileError
 from autogemm.support.files import write_atomically
 
@@ -133,26 +134,34 @@ def shim_sha256() -> str:
     return digest.hexdigest()
 
 
-def build(text: str, mode: Mode, toolchain: Toolchain, folder: Path) -> Build:
-    """The executable for a kernel's text, from the cache folder or newly built into it.
+def build(text: str, signature: Signature, mode: Mode, toolchain: Toolchain, folder: Path) -> Build:
+    """The executable for a kernel's text, from the cache folder or newly built into it. It calls
+    kernels with arguments of that signature.
 
     Raises KernelCompileError with the compiler's log and the path of the kept source.
     """
     start = time.perf_counter()
     flags = toolchain.kernel_flags(mode)
     key = hashlib.sha256(
-        "\0".join((text, mode, toolchain.version, shim_sha256(), *flags)).encode()
+        "\0".join(
+            (text, caller_text(signature), mode, toolchain.version, shim_sha256(), *flags)
+        ).encode()
     ).hexdigest()[:32]
     executable = folder / f"{key}.{mode}"
     source = folder / f"{key}.cu"
     if not executable.is_file():
         write_atomically(source, text.encode())
-        _build_executable(source, executable, text, (mode, toolchain, flags))
+        caller = _caller_object(signature, toolchain, folder)
+        _build_executable(source, executable, text, caller, (mode, toolchain, flags))
     return Build(executable, source, time.perf_counter() - start)
 
 
 def _build_executable(
-    source: Path, executable: Path, text: str, how: tuple[Mode, Toolchain, tuple[str, ...]]
+    source: Path,
+    executable: Path,
+    text: str,
+    caller: Path,
+    how: tuple[Mode, Toolchain, tuple[str, ...]],
 ) -> None:
     mode, toolchain, flags = how
     runtime = _runtime_object(mode, toolchain, executable.parent)
@@ -162,7 +171,15 @@ def _build_executable(
         compiled = _with_clusters(source, text, Path(scratch))
         _call([toolchain.gxx, *flags, *shim, "-c", str(compiled), "-o", str(kernel)], source)
         borders = [_border(toolchain, Path(scratch), dynamic) for dynamic in (None, text)]
-        link = ["-no-pie", "-rdynamic", "-o", str(program), str(borders[0]), str(kernel)]
+        link = [
+            "-no-pie",
+            "-rdynamic",
+            "-o",
+            str(program),
+            str(borders[0]),
+            str(kernel),
+            str(caller),
+        ]
         _call([toolchain.gxx, *link, str(runtime), str(borders[1]), "-ldl"], source)
         program.replace(executable)
 
@@ -226,6 +243,48 @@ def _runtime_object(mode: Mode, toolchain: Toolchain, folder: Path) -> Path:
             source = SHIM / "emulator.cpp"
             flags = ("-std=c++20", "-O2", *COMMON_FLAGS, *define)
             _call([toolchain.gxx, *flags, "-c", str(source), "-o", str(made)], source)
+            made.replace(path)
+    return path
+
+
+CALLER = """\
+struct TensorMap {{
+    unsigned long long words[16];
+}};
+using Kernel = void (*)({types});
+extern "C" void autogemm_call(void* kernel, const void* const* arguments) {{
+    reinterpret_cast<Kernel>(kernel)({values});
+}}
+"""
+
+
+def caller_text(signature: Signature) -> str:
+    """C++ that calls a kernel with arguments of which it gets the addresses."""
+    types = [_passed_type(argument) for argument in signature]
+    values = [
+        f"*static_cast<{kind} const*>(arguments[{place}])" for place, kind in enumerate(types)
+    ]
+    return CALLER.format(types=", ".join(types), values=", ".join(values))
+
+
+def _passed_type(argument: Argument) -> str:
+    if argument.kind is ArgumentKind.TENSOR_MAP:
+        return "TensorMap"
+    if argument.is_array:
+        return "void*"
+    return "int" if argument.type is None else "float"
+
+
+def _caller_object(signature: Signature, toolchain: Toolchain, folder: Path) -> Path:
+    """`caller_text`, compiled once for each signature and compiler."""
+    text = caller_text(signature)
+    key = hashlib.sha256(f"{toolchain.version}\0{text}".encode()).hexdigest()[:32]
+    path = folder / f"caller-{key}.o"
+    if not path.is_file():
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            source, made = Path(scratch) / "caller.cpp", Path(scratch) / "caller.o"
+            source.write_text(text)
+            _call([toolchain.gxx, "-O2", *COMMON_FLAGS, "-c", str(source), "-o", str(made)], source)
             made.replace(path)
     return path
 

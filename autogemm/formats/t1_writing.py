@@ -16,6 +16,7 @@ from autogemm.formats.t1 import T1Space
 from autogemm.formats.t1_conditions import MAX_CHARS, some_values
 from autogemm.model.config import Value
 from autogemm.model.dtypes import Element
+from autogemm.model.signature import extents, factors, gemm_signature
 from autogemm.space import (
     Constraint,
     Expression,
@@ -130,28 +131,44 @@ class _Writing:
 
     def _arguments(self) -> Iterator[dict[str, Any]]:
         problem = self._space.problem
+        rules = {rule.name: rule for rule in self._space.family.arguments}
         rows = {"A": problem.a_shape[0], "B": problem.b_shape[0], "C": problem.m}
-        for name in ("M", "N", "K", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"):
-            if name in rows:
-                element = problem.dtype.c if name == "C" else problem.dtype.ab
-                yield {
-                    "Name": name,
-                    "Type": _C_TYPES.get(element, "custom"),
-                    "MemoryType": "Vector",
-                    "AccessType": "ReadWrite" if name == "C" else "ReadOnly",
-                    "Size": rows[name] * getattr(problem, f"ld{name.lower()}"),
-                    "TypeSize": element.size_bytes,
-                    "FillType": "Random",
-                }
+        elements: dict[str, int | str] = {
+            name: count * getattr(problem, f"ld{name.lower()}") for name, count in rows.items()
+        }
+        given: dict[str, int | float] = {**extents(problem), **factors(problem)}
+        for rule in rules.values():
+            if rule.extent is None:
+                given[rule.name] = rule.neutral
             else:
-                is_factor = name in ("alpha", "beta")
+                text = self._text(rule.extent)
+                elements[rule.name] = int(text) if text.isdigit() else text
+        for argument in gemm_signature([rule.argument for rule in rules.values()]):
+            element = argument.element(problem.dtype)
+            if not argument.is_array:
                 yield {
-                    "Name": name,
-                    "Type": "float" if is_factor else "int32",
+                    "Name": argument.name,
+                    "Type": "int32" if element is None else "float",
                     "MemoryType": "Scalar",
                     "AccessType": "ReadOnly",
-                    "FillValue": getattr(problem, name.lower()),
+                    "FillValue": given[argument.name],
                 }
+                continue
+            assert element is not None, "an array"
+            own = rules.get(argument.name)
+            yield {
+                "Name": argument.name,
+                "Type": _C_TYPES.get(element, "custom"),
+                "MemoryType": "Vector",
+                "AccessType": "ReadOnly" if argument.is_const else "ReadWrite",
+                "Size": elements[argument.name],
+                "TypeSize": element.size_bytes,
+                **(
+                    {"FillType": "Constant", "FillValue": own.neutral}
+                    if own
+                    else {"FillType": "Random"}
+                ),
+            }
 
     def left_out(self) -> Iterator[str]:
         """What T1 has no words for."""

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.model.dtypes import Element
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.kernel import Extra
 
 Floats = npt.NDArray[np.float32]
 Stored = npt.NDArray[Any]
@@ -62,3 +63,10 @@ def not_a_number(count: int, element: Element) -> Stored:
     """So many elements whose bits are all set: NaN in each type."""
     size = element.size_bytes
     return np.full(count * size, 0xFF, np.uint8).view(stored_type(element))
+
+
+def neutral_array(extra: Extra, dtype: DType) -> Stored:
+    """The elements of a family's own array in a problem of those types, as kernels get them."""
+    element = extra.argument.element(dtype)
+    assert element is not None and extra.count is not None, "an array"
+    return stored(np.full(extra.count, extra.neutral), element)

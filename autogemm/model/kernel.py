@@ -8,14 +8,17 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import Element
 from autogemm.model.limits import Count, Line, SourceText, Word
 from autogemm.model.problem import Layout
+from autogemm.model.signature import Argument, Signature, gemm_signature
 
 # What the kernel that multiplies is called in families that ship.
 MAIN_KERNEL = "gemm_kernel"
 # Up to here a kernel gets dynamic shared memory without asking: 48 KB less what it declares itself.
 DEFAULT_SMEM_BYTES = 47 * 1024
 # A text that asks whether this is defined is for the target sm_90a alone
-# (templates/parts/sm_90a.cu.jinja): it uses instructions that the plain sm_90 does not have.
+# (templates/parts/ptx/sm_90a.cu.jinja): it uses instructions that the plain sm_90 does not have.
 _NEEDS_SM_90A = "__CUDA_ARCH_FEAT_SM90_ALL"
+# How every emitted file begins, up to the first empty line (templates/parts/head.cu.jinja).
+_PROVENANCE = "// autogemm, family "
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +56,42 @@ class TensorMap:
 
 
 @dataclass(frozen=True, slots=True)
+class Extra:
+    """An argument that a family's kernels take beside the GEMM's: one value, or an array.
+
+    ``count`` is the number of elements of an array and None for one value. With ``neutral`` in all
+    of them the kernels compute the plain GEMM, which is what is tuned and verified.
+    """
+
+    argument: Argument
+    count: int | None
+    neutral: float
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """The launches that make one GEMM, in order, the device workspace they share, and the tensor
-    maps that follow it in the kernels' signatures.
+    """The launches that make one GEMM, in order, and what their arguments are made of: the device
+    workspace that they share, tensor maps, and a family's own arguments.
     """
 
     launches: tuple[Launch, ...]
     workspace_bytes: int = 0
     tensor_maps: tuple[TensorMap, ...] = ()
+    extras: tuple[Extra, ...] = ()
+
+    @property
+    def arrays(self) -> tuple[Extra, ...]:
+        """Those of a family's own arguments that are arrays."""
+        return tuple(extra for extra in self.extras if extra.count is not None)
+
+    @property
+    def signature(self) -> Signature:
+        """The arguments that every kernel of the plan takes."""
+        return gemm_signature(
+            [extra.argument for extra in self.extras],
+            workspace=self.workspace_bytes > 0,
+            tensor_maps=[one.name for one in self.tensor_maps],
+        )
 
     @property
     def main(self) -> Launch:
@@ -84,6 +115,15 @@ class KernelSource:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sha256", hashlib.sha256(self.text.encode()).hexdigest())
+
+    @property
+    def code(self) -> str:
+        """The text behind the comment that names family and config.
+
+        A parameter that is renamed or new changes that comment and nothing else of the kernel.
+        """
+        head, _, rest = self.text.partition("\n\n")
+        return rest if head.startswith(_PROVENANCE) else self.text
 
     @property
     def arch_suffix(self) -> str:

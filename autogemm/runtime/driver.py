@@ -46,6 +46,9 @@ class Driver(Protocol):
     def zeros(self, context: int, num_bytes: int) -> int:
         """Memory that is zero."""
 
+    def copy(self, context: int, content: bytes) -> int:
+        """Memory that holds these bytes."""
+
     def free(self, context: int, address: int) -> None:
         """Give memory back once nothing uses it."""
 
@@ -125,12 +128,19 @@ class CudaDriver:
 
     def zeros(self, context: int, num_bytes: int) -> int:
         """Memory that is zero, also while a stream of this thread is being captured."""
+        return self._filled(context, num_bytes, "cuMemsetD8Async", ctypes.c_ubyte(0))
+
+    def copy(self, context: int, content: bytes) -> int:
+        """Memory that holds these bytes, also while a stream of this thread is being captured."""
+        return self._filled(context, len(content), "cuMemcpyHtoDAsync_v2", content)
+
+    def _filled(self, context: int, num_bytes: int, function: str, content: object) -> int:
         address, stream = ctypes.c_uint64(), ctypes.c_void_p()
+        count = ctypes.c_size_t(num_bytes)
         with self._in(context), self._beside_captures():
-            self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(num_bytes))
+            self._call("cuMemAlloc_v2", ctypes.byref(address), count)
             self._call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
-            nothing, count = ctypes.c_ubyte(0), ctypes.c_size_t(num_bytes)
-            self._call("cuMemsetD8Async", address, nothing, count, stream)
+            self._call(function, address, content, count, stream)
             self._call("cuStreamSynchronize", stream)
             self._call("cuStreamDestroy_v2", stream)
         return address.value

@@ -6,10 +6,12 @@ import math
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.dispatch import Chooser
+from autogemm.model.elements import neutral_array
 from autogemm.model.kernel import LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
 from autogemm.runtime.driver import Driver, Extents, LaunchCall, cuda_driver
@@ -17,7 +19,7 @@ from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
 from autogemm.store import DecidedRow, open_store
 from autogemm.support.errors import NotFoundError
-from autogemm.targets.cuda import RawMap, encode, room_for_map
+from autogemm.targets.cuda import RawMap, argument_values, encode, pointers_to
 
 VECTOR_BYTES = 16
 
@@ -26,11 +28,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A loaded kernel's launches: function, grid, block, shared memory."""
+    """A loaded kernel's launches (function, grid, block, shared memory), and the plan of them."""
 
     launches: tuple[tuple[int, Extents, Extents, int], ...]
-    workspace_bytes: int
-    tensor_maps: tuple[TensorMap, ...] = ()
+    plan: LaunchPlan
 
 
 class Card:
@@ -66,7 +67,7 @@ class Card:
             with closing(Compiler(threads=1)) as compiler:
                 cubin = compiler.compile(source, self.device.sm).cubin
             module = self._modules[source.sha256] = self.driver.load(self.context, cubin)
-        return Kernel(self._launches(module, plan), plan.workspace_bytes, plan.tensor_maps)
+        return Kernel(self._launches(module, plan), plan)
 
     def _launches(
         self, module: int, plan: LaunchPlan
@@ -137,6 +138,7 @@ class Plan:
         self.kernel = kernel
         self._card = card
         self._streams: dict[int, _OnStream] = {}
+        self._extras: list[int] = []
         if call is None or kernel is None:
             return
         self._launch = card.driver.launch
@@ -148,21 +150,19 @@ class Plan:
             tuple(size * start for size, start in zip(sizes, starts, strict=True))
             for starts in call.offsets
         ]
-        self._alpha, self._beta = ctypes.c_float(), ctypes.c_float()
-        self._a, self._b, self._c = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-        self._workspace = ctypes.c_void_p()
-        self._maps = [_PlacedMap(one) for one in kernel.tensor_maps]
-        values: tuple[ctypes.c_int | ctypes.c_float | ctypes.c_void_p | RawMap, ...] = (
-            *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
-            *(self._alpha, self._a, ctypes.c_int(problem.lda)),
-            *(self._b, ctypes.c_int(problem.ldb)),
-            *(self._beta, self._c, ctypes.c_int(problem.ldc)),
-            *([self._workspace] if kernel.workspace_bytes else []),
-            *(one.raw for one in self._maps),
-        )
         # The pointers point into the values, both of which must live as long as this.
-        self._values = values
-        self._pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        self._values: dict[str, Any] = {**argument_values(kernel.plan, problem)}
+        self._pointers = pointers_to(self._values)
+        self._alpha, self._beta = self._values["alpha"], self._values["beta"]
+        self._a, self._b, self._c = (self._values[name] for name in ("A", "B", "C"))
+        self._workspace = self._values.get("workspace", ctypes.c_void_p())
+        self._maps = [_PlacedMap(one, self._values[one.name]) for one in kernel.plan.tensor_maps]
+        # What a family takes beside a GEMM's arguments is neutral: a plain GEMM was asked for.
+        for extra in kernel.plan.arrays:
+            content = neutral_array(extra, problem.dtype).tobytes()
+            address = card.driver.copy(card.context, content)
+            self._extras.append(address)
+            self._values[extra.argument.name].value = address
 
     def run(  # noqa: PLR0913, PLR0917  # what changes from call to call
         self, a: int, b: int, c: int, alpha: float, beta: float, stream: int
@@ -191,16 +191,17 @@ class Plan:
             one.place(places[one.matrix].value or 0)
 
     def close(self) -> None:
-        """Give the workspaces back."""
-        for on_stream in self._streams.values():
-            if on_stream.workspace:
-                self._card.driver.free(self._card.context, on_stream.workspace)
+        """Give the workspaces and a family's own arrays back."""
+        workspaces = (one.workspace for one in self._streams.values() if one.workspace)
+        for address in (*workspaces, *self._extras):
+            self._card.driver.free(self._card.context, address)
         self._streams.clear()
+        self._extras.clear()
 
     def _first_on(self, stream: int) -> "_OnStream":
         """A workspace for each stream: launches that may run at the same time share none."""
         assert self.kernel is not None, "there is something to multiply"
-        driver, num_bytes = self._card.driver, self.kernel.workspace_bytes
+        driver, num_bytes = self._card.driver, self.kernel.plan.workspace_bytes
         workspace = driver.zeros(self._card.context, num_bytes) if num_bytes else 0
         arguments = ctypes.addressof(self._pointers)
         calls = tuple(driver.call(*launch, stream, arguments) for launch in self._launches)
@@ -211,8 +212,8 @@ class Plan:
 class _PlacedMap:
     """A tensor map of matrices that lie elsewhere from call to call."""
 
-    def __init__(self, tensor_map: TensorMap) -> None:
-        self.raw = room_for_map()
+    def __init__(self, tensor_map: TensorMap, raw: RawMap) -> None:
+        self.raw = raw
         self.matrix = tensor_map.matrix
         self._map = tensor_map
         self._address = 0

@@ -8,6 +8,7 @@ from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import (
     MAX_VALUE,
     PROBLEM_NAMES,
+    ArgumentRule,
     Constraint,
     Family,
     LaunchRule,
@@ -18,6 +19,7 @@ from autogemm.space.family import (
     problem_values,
     specialised_values,
 )
+from autogemm.space.held import HeldValues, signature_of, written
 from autogemm.space.legal import Space
 from autogemm.space.listed import listed_space
 from autogemm.space.loading import default_families, list_families, load_family, seeds_path
@@ -44,11 +46,13 @@ __all__ = [
     "PROBLEM_NAMES",
     "RESERVED",
     "WORD",
+    "ArgumentRule",
     "Constraint",
     "Expression",
     "ExpressionText",
     "Family",
     "FamilyLoader",
+    "HeldValues",
     "Identifier",
     "LaunchRule",
     "Parameter",
@@ -71,8 +75,10 @@ __all__ = [
     "parse_fix",
     "problem_values",
     "seeds_path",
+    "signature_of",
     "snapped",
     "specialised_values",
     "stages_of",
     "tile_of",
+    "written",
 ]

@@ -7,13 +7,16 @@ from pathlib import Path
 
 from autogemm.model.config import Value
 from autogemm.model.dtypes import Element
+from autogemm.model.signature import ArgumentType, ProblemType, gemm_signature
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.nodes import FUNCTIONS
 from autogemm.space.expressions.parsing import KEYWORDS, parse_expression
 from autogemm.space.family import (
     DEVICE_NAMES,
+    EXTENT_NAMES,
     PROBLEM_NAMES,
     PROBLEM_TEXTS,
+    ArgumentRule,
     Constraint,
     Family,
     LaunchRule,
@@ -23,6 +26,7 @@ from autogemm.space.family import (
     TensorMapRule,
 )
 from autogemm.space.schema import (
+    ArgumentForm,
     ConstraintForm,
     FamilyForm,
     LaunchForm,
@@ -34,10 +38,12 @@ from autogemm.support.errors import FamilyError
 from autogemm.support.naming import did_you_mean
 
 # Names that mean something else in an expression, or stand in every kernel's signature.
-RESERVED = {*KEYWORDS, *FUNCTIONS, *PROBLEM_NAMES, "device", "A", "B", "C", "alpha", "beta"}
-RESERVED |= {"workspace"}
+RESERVED = {*KEYWORDS, *FUNCTIONS, *PROBLEM_NAMES, "device"}
+RESERVED |= {*gemm_signature(workspace=True).names}
+# The exported function has them beside the arguments of its kernels.
+_OF_CALLERS = frozenset({"workspace_bytes", "stream"})
 
-_SIZES = frozenset({"M", "N", "K", "lda", "ldb", "ldc"})
+_SIZES = frozenset(EXTENT_NAMES)
 # The target that a family asks for whose instructions one architecture alone has.
 _SM_90A = "90a"
 _ARCHITECTURE = re.compile(r"\s*(>=|<=|==|>|<)\s*(\d{2,3})\s*")
@@ -61,6 +67,7 @@ def family_of(
     derive = check.derive()
     maps = check.tensor_maps()
     tensor_maps = tuple(check.tensor_map(i, one, derive) for i, one in enumerate(maps))
+    arguments = tuple(check.argument(i, one, derive) for i, one in enumerate(form.arguments))
     return Family(
         name=form.family,
         summary=form.summary,
@@ -87,6 +94,7 @@ def family_of(
         template_sha256=template_sha256,
         searched=Searched(form.searched),
         tensor_maps=tensor_maps,
+        arguments=arguments,
         needs_sm_90a=form.architectures == _SM_90A,
         retired=check.retired(),
         renamed=check.renamed(parameters),
@@ -285,6 +293,32 @@ class _Check:
             offset_bytes=inlined("offset_bytes", form.offset_bytes),
             when=self._of_config(f"tensor_maps.{i + 1}.when", form.when),
         )
+
+    def argument(self, i: int, form: ArgumentForm, derive: dict[str, Expression]) -> ArgumentRule:
+        """A name that is free, an element type, an extent of parameters and the problem."""
+        field = f"arguments.{i + 1}"
+        self._check_free(f"{field}.name", form.name)
+        maps = (one.name for one in self._form.tensor_maps)
+        earlier = (one.name for one in self._form.arguments[:i])
+        if form.name in (*derive, *maps, *earlier, *_OF_CALLERS):
+            raise self._error(f"{field}.name", f"the name {form.name!r} is taken already")
+        extent = form.extent
+        if extent is None and form.type != Element.F32.label:
+            raise self._error(f"{field}.type", f"one value is f32, got {form.type!r}")
+        return ArgumentRule(
+            name=form.name,
+            type=self._argument_type(f"{field}.type", form.type),
+            extent=None if extent is None else self.inlined(f"{field}.extent", extent, derive),
+            neutral=form.neutral,
+            doc=form.doc,
+        )
+
+    def _argument_type(self, field: str, label: str) -> ArgumentType:
+        types: dict[str, ArgumentType] = {one.value: one for one in ProblemType}
+        types |= {element.label: element for element in Element}
+        if label not in types:
+            raise self._error(field, f"unknown type {label!r}; known: {', '.join(types)}")
+        return types[label]
 
     def _of_config(self, field: str, text: str) -> Expression:
         expression = self._parsed(field, text, self._form.parameters)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.kernel import Launch, LaunchPlan, TensorMap
+from autogemm.model.kernel import Extra, Launch, LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
@@ -73,7 +73,7 @@ def broken_rules(
 def launch_plan(
     family: Family, config: Config, problem: Problem, *, few_blocks: bool = False
 ) -> LaunchPlan:
-    """The launches of one config on one problem, the workspace in bytes, and the tensor maps.
+    """The launches of one config on one problem, and what their arguments are made of.
 
     With ``few_blocks`` those that may walk over more tiles do: for small problems, of which each
     block would have one tile, or none.
@@ -126,7 +126,11 @@ def launch_plan(
         for rule in family.tensor_maps
         if number(rule.when, 0)
     )
-    return LaunchPlan(launches, number(family.workspace_bytes, 0), tensor_maps)
+    extras = tuple(
+        Extra(rule.argument, None if rule.extent is None else number(rule.extent, 1), rule.neutral)
+        for rule in family.arguments
+    )
+    return LaunchPlan(launches, number(family.workspace_bytes, 0), tensor_maps, extras)
 
 
 def _given(family: Family, config: Config, problem: Problem) -> dict[str, Operand]:

@@ -9,16 +9,25 @@ from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.hardware.device import FACTS, Device
 from autogemm.model.problem import Problem
+from autogemm.model.signature import (
+    EXTENT_KINDS,
+    PLAIN,
+    Argument,
+    ArgumentKind,
+    ArgumentType,
+    extents,
+)
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
 from autogemm.support.errors import UsageError
 
+EXTENT_NAMES = tuple(argument.name for argument in PLAIN.of_kind(*EXTENT_KINDS))
 # Values become `constexpr int`.
 MAX_VALUE = 2**31 - 1
 
 PROBLEM_NAMES = (
-    *("M", "N", "K", "lda", "ldb", "ldc", "trans_a", "trans_b", "bytes_ab", "bytes_c"),
-    *("dtype_ab", "dtype_c"),
+    *EXTENT_NAMES,
+    *("trans_a", "trans_b", "bytes_ab", "bytes_c", "dtype_ab", "dtype_c"),
 )
 PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c"})
 DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
@@ -125,6 +134,28 @@ class TensorMapRule:
         return self.element or (dtype.c if self.matrix == "C" else dtype.ab)
 
 
+@dataclass(frozen=True, slots=True)
+class ArgumentRule:
+    """An argument of the family's own: an array of ``extent`` elements, or one value (None).
+
+    Kernels that find ``neutral`` in all of it compute the plain GEMM.
+    """
+
+    name: str
+    type: ArgumentType
+    extent: Expression | None
+    neutral: float
+    doc: str
+
+    @property
+    def argument(self) -> Argument:
+        """As it stands in the signature."""
+        is_array = self.extent is not None
+        return Argument(
+            self.name, ArgumentKind.EXTRA, self.doc, self.type, is_array=is_array, is_const=is_array
+        )
+
+
 class Searched(StrEnum):
     """When a family is searched: whenever a problem fits, there only where emulated arithmetic is
     allowed, or only if it is named.
@@ -166,6 +197,8 @@ class Family:
     """For each seed the GPU and the problems that it was good for, as far as is known."""
     searched: Searched = Searched.ALWAYS
     tensor_maps: tuple[TensorMapRule, ...] = ()
+    arguments: tuple[ArgumentRule, ...] = ()
+    """What its kernels take beside the arguments of a GEMM."""
     needs_sm_90a: bool = False
     """Whether every kernel is for the target sm_90a."""
     retired: Mapping[str, Value] = field(default_factory=dict)
@@ -267,9 +300,7 @@ def problem_values(problem: Problem) -> dict[str, Value]:
     """What a search space can read of a problem: sizes, leading dimensions, and what its text is
     specialised for (`specialised_values`).
     """
-    sizes = {"M": problem.m, "N": problem.n, "K": problem.k}
-    strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc}
-    return {**sizes, **strides, **specialised_values(problem)}
+    return {**extents(problem), **specialised_values(problem)}
 
 
 def specialised_values(problem: Problem) -> dict[str, Value]:

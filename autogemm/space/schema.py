@@ -127,6 +127,23 @@ class TensorMapForm(_Form):
     when: ExpressionText = "1"
 
 
+class ArgumentForm(_Form):
+    """``{name: bias, type: f32, extent: N, neutral: 0, doc: ...}``.
+
+    An argument that kernels take behind those of the GEMM, and only read. ``type`` is an element
+    type, or ``ab`` or ``c`` for that of the matrices; with an ``extent`` it is an array of so many
+    elements, which begins at a multiple of 16 bytes, else one value. With ``neutral`` everywhere
+    in it the kernels compute the plain GEMM: so they are tuned, verified and called by
+    `autogemm.gemm`.
+    """
+
+    name: Identifier
+    type: str
+    extent: ExpressionText | None = None
+    neutral: Annotated[float, Field(strict=False, allow_inf_nan=False)]
+    doc: Text
+
+
 class RenamedForm(_Form):
     """``OPERANDS: {to: SWAP_AB, values: {straight: 0, swapped: 1}}``.
 
@@ -163,6 +180,7 @@ class FamilyForm(_Form):
     launch: Annotated[list[LaunchForm], Field(min_length=1, max_length=16)]
     workspace_bytes: ExpressionText = "0"
     tensor_maps: Annotated[list[TensorMapForm], Field(max_length=8)] = []
+    arguments: Annotated[list[ArgumentForm], Field(max_length=8)] = []
     seeds: Annotated[list[dict[str, ParameterValue]], Field(max_length=MAX_SEEDS)] = []
 
 
@@ -221,6 +239,7 @@ _FORMS: dict[object, type[BaseModel]] = {
     "worth_trying": ConstraintForm,
     "launch": LaunchForm,
     "tensor_maps": TensorMapForm,
+    "arguments": ArgumentForm,
     "seeds": SeedGroupForm,
 }
 

@@ -93,7 +93,7 @@ def filled(line: str, inset: int = 0) -> str:
     """
     line = line.rstrip("\n")
     is_comment = line.lstrip().startswith("//")
-    indent = line[: line.index("// ") + 3] if is_comment else " " * (line.index("(") + 1)
+    indent = line[: line.index("// ") + 3] if is_comment else " " * _behind_bracket(line)
     lines = [""]
     for part in re.findall(r"\s*\S+" if is_comment else r"[^,]*,?", line):
         if len((lines[-1] + part).rstrip()) > WIDTH - inset:
@@ -101,6 +101,11 @@ def filled(line: str, inset: int = 0) -> str:
         else:
             lines[-1] += part
     return "\n".join(text.rstrip() for text in lines) + "\n"
+
+
+def _behind_bracket(line: str) -> int:
+    """The column behind the first round or curly bracket."""
+    return min(line.index(bracket) for bracket in "({" if bracket in line) + 1
 
 
 def _only_text_and_integers(value: object) -> object:

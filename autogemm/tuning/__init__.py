@@ -1,7 +1,8 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
 from autogemm.tuning.checking import Checked, Checker, Winner
-from autogemm.tuning.choice import Chosen, choose_target, is_file
+from autogemm.tuning.choice import Chosen, choose_target
+from autogemm.tuning.opening import Opened, open_run, open_target
 from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
 from autogemm.tuning.task.events import (
     Certifying,
@@ -12,6 +13,7 @@ from autogemm.tuning.task.events import (
     SearchStarted,
     TrialDone,
 )
+from autogemm.tuning.task.options import TuneOptions
 from autogemm.tuning.task.request import SearchedFamily, TuneRequest, TuneResult
 from autogemm.tuning.tuner import tune
 from autogemm.verify import Certifier
@@ -25,6 +27,7 @@ __all__ = [
     "Event",
     "FinalsStarted",
     "Notice",
+    "Opened",
     "SearchResumed",
     "SearchStarted",
     "SearchedFamily",
@@ -33,10 +36,12 @@ __all__ = [
     "Sweeper",
     "Swept",
     "TrialDone",
+    "TuneOptions",
     "TuneRequest",
     "TuneResult",
     "Winner",
     "choose_target",
-    "is_file",
+    "open_run",
+    "open_target",
     "tune",
 ]

@@ -158,7 +158,7 @@ def test_an_architecture_variant_compiles(compiler: Compiler) -> None:
 
 
 def test_a_source_may_need_an_architecture_variant(compiler: Compiler) -> None:
-    asks = (data_folder("templates") / "parts/sm_90a.cu.jinja").read_text()
+    asks = (data_folder("templates") / "parts/ptx/sm_90a.cu.jinja").read_text()
     text = 'extern "C" __global__ void a() { asm volatile("wgmma.fence.sync.aligned;"); }'
     kernel = compiler.compile(source_of(asks + text), "sm_90")
     assert (kernel.arch, kernel.options[0]) == ("sm_90a", "--gpu-architecture=sm_90a")

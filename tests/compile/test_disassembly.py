@@ -91,12 +91,12 @@ def test_the_main_loop_of_tensor_cores_has_their_products(compiler: Compiler) ->
 
 
 @needs_nvdisasm
-def test_boxes_are_written_within_the_loop_over_slabs(compiler: Compiler) -> None:
+def test_boxes_are_written_within_the_loop_over_k_tiles(compiler: Compiler) -> None:
     overlapped = case("bf16_overlapped", "gemm_wgmma")
-    behind = replace(overlapped, changes=overlapped.changes | {"EPILOGUE": "behind"})
+    after = replace(overlapped, changes=overlapped.changes | {"EPILOGUE": "after"})
     loops = [
         main_loop(disassemble(cubin_of(each, compiler)), "gemm_kernel")
-        for each in (overlapped, behind)
+        for each in (overlapped, after)
     ]
     assert loops[0] is not None
     assert loops[1] is not None

@@ -35,19 +35,16 @@ class Runner:
 
     def __call__(self, a: Matrix, b: Matrix, edit: Callable[[str], str] = str) -> Matrix:
         source, problem = self.source, self.problem
-        built = build(edit(source.text), Mode.FAST, self.emulator.toolchain, self.emulator.folder)
         plan = launch_plan(load_family(self.family), source.config, problem)
+        emulator = self.emulator
+        text = edit(source.text)
+        built = build(text, plan.signature, Mode.FAST, emulator.toolchain, emulator.folder)
         c = np.full(problem.m * problem.n, np.nan, np.float32)
         nothing = np.zeros((problem.m, problem.n))
         inputs = Inputs(a.reshape(-1), b.reshape(-1), c, nothing, nothing)
-        header = RawExchange(
-            **{"m": problem.m, "n": problem.n, "k": problem.k},
-            **{"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc},
-            **{"alpha": 1.0, "beta": 0.0, "deadline_s": 60, "resident_blocks": 1},
-        )
-        raw = run_process(
-            built.executable, header, plan, inputs.buffers(problem, plan.workspace_bytes, 0)
-        )
+        header = RawExchange(deadline_s=60, resident_blocks=1)
+        buffers = inputs.buffers(problem, plan, 0)
+        raw = run_process(built.executable, header, plan, problem, buffers)
         assert raw.state.completed
         return raw.c.reshape(problem.m, problem.n)
 

@@ -92,17 +92,26 @@ BASES: dict[str, Base] = {
         TILE | {"STAGES": 3, "REG_STAGES": 1, "SLICE_K": 2, "VEC_LOAD": 4, "VEC_STORE": 4},
         ragged(Layout.NN, 4),
     ),
-    "slices apart": Base(
+    "separate slices": Base(
         TILE
-        | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "apart"}
+        | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "separate"}
         | {"STAGES": 2, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"},
         ragged(Layout.NN, 4),
     ),
     "lone warps": Base(
         TILE
-        | {"BM": 16, "BN": 32, "WN": 32, "TM": 4, "TN": 4, "BK": 8, "SLICE_K": 4, "SLICES": "apart"}
+        | {
+            "BM": 16,
+            "BN": 32,
+            "WN": 32,
+            "TM": 4,
+            "TN": 4,
+            "BK": 8,
+            "SLICE_K": 4,
+            "SLICES": "separate",
+        }
         | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"},
-        # One problem with a slab for one of the slices.
+        # One problem with a k_tile for one of the slices.
         (*ragged(Layout.NN, 4), Problem(33, 65, 7, lda=8, ldb=68, ldc=68)),
     ),
     "single buffer": Base(
@@ -120,7 +129,7 @@ BARRIER_AFTER_WAIT = "wait_for_copies();\n        __syncthreads();"
 MUTATIONS: tuple[Mutation, ...] = (
     # Barriers and waits.
     Mutation(S, "no barrier before computing", "__syncthreads();", "", once=True),
-    Mutation(S, "no barrier after computing", "sums);\n        __syncthreads();", "sums);"),
+    Mutation(S, "no barrier after computing", "accum);\n        __syncthreads();", "accum);"),
     Mutation(S, "barrier for some threads", "__syncthreads();", "if (m_left > 0) __syncthreads();"),
     Mutation(S, "warp barrier instead", "__syncthreads();", "__syncwarp();"),
     Mutation(
@@ -137,10 +146,10 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(D, "stage not switched", "read = STAGE - read;", ""),
     Mutation(D, "stage overlaps", "read = STAGE - read;", "read = STAGE - 1 - read;"),
-    Mutation(A, "stage not switched", "in_register(fragments_a + turn)", "fragments_a"),
+    Mutation(A, "stage not switched", "in_register(fragments_a + to_other_stage)", "fragments_a"),
     Mutation(A, "stored to the stage that is read", "copy_to_a + STAGE)", "copy_to_a)"),
-    Mutation(A, "stages switched once", "turn = -turn;", ""),
-    Mutation(A, "stage overlaps", "int turn = STAGE;", "int turn = STAGE - 4;"),
+    Mutation(A, "stages switched once", "to_other_stage = -to_other_stage;", ""),
+    Mutation(A, "stage overlaps", "int to_other_stage = STAGE;", "int to_other_stage = STAGE - 4;"),
     Mutation(F, "no wait", "wait_for_copies();\n", ""),
     Mutation(F, "no barrier after the wait", BARRIER_AFTER_WAIT, "wait_for_copies();"),
     Mutation(F, "one group too many in flight", "STAGES - 2;", "STAGES - 1;"),
@@ -154,7 +163,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         "read = read == STAGES * STAGE",
     ),
     Mutation(
-        F, "copies one slab too few", "slab + STAGES - 1 < num_slabs", "slab + STAGES < num_slabs"
+        F,
+        "copies one k_tile too few",
+        "k_tile + STAGES - 1 < num_k_tiles",
+        "k_tile + STAGES < num_k_tiles",
     ),
     Mutation(
         P,
@@ -189,16 +201,18 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(K, "a slice left out", "slice < SLICE_K;", "slice < SLICE_K - 1;"),
     Mutation(K, "a slice too many", "slice < SLICE_K;", "slice <= SLICE_K;"),
-    Mutation(K, "handed to the wrong place", "(place.slice * SUMS + i)", "(place.slice + i)"),
-    # Slices with slabs and barriers of their own.
+    Mutation(
+        K, "handed over to the wrong place", "(place.slice * NUM_ACCUM + i)", "(place.slice + i)"
+    ),
+    # Slices with k_tiles and barriers of their own.
     Mutation(A, "no barrier in the loop", APART_BARRIER, "if (k == BK - 1) {"),
     Mutation(
         A, "slices at one barrier", "named_barrier_sync(1 + place.slice", "named_barrier_sync(1"
     ),
-    Mutation(A, "slabs of slices overlap", "place.slice * 2 * STAGE", "place.slice * STAGE"),
-    Mutation(A, "all slices the same k", "all_slabs * place.slice", "all_slabs * 0"),
+    Mutation(A, "k_tiles of slices overlap", "place.slice * 2 * STAGE", "place.slice * STAGE"),
+    Mutation(A, "all slices the same k", "all_k_tiles * place.slice", "all_k_tiles * 0"),
     Mutation(
-        A, "a slab left out", "(place.slice + 1) / SLICE_K", "(place.slice + 1) / SLICE_K - 1"
+        A, "a k_tile left out", "(place.slice + 1) / SLICE_K", "(place.slice + 1) / SLICE_K - 1"
     ),
     Mutation(W, "an empty slice reads", "if (k_extent <= 0)", "if (false)"),
     Mutation(W, "no barrier of the warp", "__syncwarp();", ""),
@@ -214,7 +228,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(P, "vector store over the edge", "if (n + VEC_C <= ", "if (n < "),
     Mutation(P, "rows beyond M stored", "if (m >= ", "if (m > "),
     Mutation(D, "edge elements left out", "if (n + e < ", "if (n + e + 1 < "),
-    Mutation(D, "zero fill left out", ": 0.0f;", ": regs[i];"),
+    Mutation(D, "zero fill left out", "source[i] : 0.0f;", "source[i] : regs[i];"),
     Mutation(S, "K rounded down", "(k_extent + BK - 1) / BK", "k_extent / BK"),
     Mutation(S, "no guard of K", "k_left - k : 0", "VEC_A : 0"),
     Mutation(S, "N rounded down", "(N + BN - 1) / BN", "N / BN"),
@@ -225,31 +239,31 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         P,
         "leading dimensions swapped",
-        "copy_slab_a(copy_to_a + write, A, lda",
-        "copy_slab_a(copy_to_a + write, A, ldb",
+        "copy_k_tile_a(copy_to_a + write, A, lda",
+        "copy_k_tile_a(copy_to_a + write, A, ldb",
     ),
-    Mutation(P, "rows of a slab overlap", "STRIDE_A = BM + 4", "STRIDE_A = BM - 4"),
-    Mutation(P, "slab of B begins too early", "shared + SLAB_A + copy_kb", "shared + copy_kb"),
-    Mutation(P, "slab too small", "SLAB_B = BK * STRIDE_B", "SLAB_B = (BK - 1) * STRIDE_B"),
+    Mutation(P, "rows of a k_tile overlap", "STRIDE_A = BM + 4", "STRIDE_A = BM - 4"),
+    Mutation(P, "k_tile of B begins too early", "shared + K_TILE_A + copy_kb", "shared + copy_kb"),
+    Mutation(P, "k_tile too small", "K_TILE_B = BK * STRIDE_B", "K_TILE_B = (BK - 1) * STRIDE_B"),
     Mutation(P, "lane map sends two lanes to one place", "+ lane / 2 % 2;", "+ lane % 2;"),
     Mutation(P, "warps swapped", "warp / WARPS_N * WM", "warp % WARPS_N * WM"),
     Mutation(
         P, "group of blocks not cut at the edge", "min(GROUP_M, blocks_m - first_m)", "GROUP_M"
     ),
-    Mutation(D, "fragment rows not interleaved", "i / PIECE_M * PIECE_M * LANES_M", "i * LANES_M"),
+    Mutation(D, "fragment rows not interleaved", "i / VEC_M * VEC_M * LANES_M", "i * LANES_M"),
     Mutation(D, "vector at an odd address", "thread % SIDE_A) * VEC_A", "thread % SIDE_A)"),
     Mutation(D, "half of the rows twice", "SIDE_A % ROWS_A", "SIDE_A % (ROWS_A / 2)"),
     Mutation(S, "walks past a local array", "regs += VEC_A;", "regs += 2 * VEC_A;", once=True),
     # Values.
-    Mutation(S, "sums not cleared", "float sums[TM][TN] = {};", "float sums[TM][TN];"),
-    Mutation(S, "alpha forgotten", "fmaf(alpha, sums[i], beta", "fmaf(1.0f, sums[i], beta"),
-    Mutation(S, "beta forgotten", "beta * result[i]", "result[i]"),
-    Mutation(S, "C read at beta = 0", "if (beta != 0.0f) {", "if (true) {"),
+    Mutation(S, "accumulators not cleared", "float accum[TM][TN] = {};", "float accum[TM][TN];"),
+    Mutation(S, "alpha forgotten", "fmaf(with.alpha, accum", "fmaf(1.0f, accum"),
+    Mutation(S, "beta forgotten", "with.beta * old_c", "old_c"),
+    Mutation(S, "C read at beta = 0", "if (with.beta != 0.0f) {", "if (true) {"),
     Mutation(
         S,
         "half precision on the way",
-        "alpha * sums[i] :",
-        "alpha * __int_as_float(__float_as_int(sums[i]) & ~0x1fff) :",
+        "? with.alpha * accum :",
+        "? with.alpha * __int_as_float(__float_as_int(accum) & ~0x1fff) :",
     ),
     Mutation(P, "snake turns into a wrong column", "TN - 1 - step", "TN - 2 - step + step / 3 * 3"),
 )

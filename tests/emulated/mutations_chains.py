@@ -13,7 +13,7 @@ DEEP = (
 CHAIN_BASES: dict[str, Base] = {
     "chains of slices": Base(
         TILE
-        | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "apart"}
+        | {"BM": 32, "BN": 32, "WN": 32, "BK": 8, "SLICE_K": 2, "SLICES": "separate"}
         | {"STAGES": 2, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "POINTERS": "held"}
         | {"CHAIN_K": 128},
         tuple(Problem(33, 67, 600, ldb=68, ldc=68, beta=each.beta) for each in DEEP),
@@ -35,23 +35,23 @@ CHAIN_BASES: dict[str, Base] = {
 
 A, S, R = CHAIN_BASES
 
-LONGER = ("min(num_slabs, slab + CHAIN_SLABS)", "slab + 16")
+LONGER = ("min(num_k_tiles, k_tile + CHAIN_K_TILES)", "k_tile + 16")
 
 CHAIN_MUTATIONS: tuple[Mutation, ...] = (
-    Mutation(A, "a chain lost", "THREADS] += sums", "THREADS] = sums"),
-    Mutation(A, "a chain counted twice", "        sums[i % TM][i / TM] = 0.0f;\n", ""),
+    Mutation(A, "a chain lost", "THREADS] += accum", "THREADS] = accum"),
+    Mutation(A, "a chain counted twice", "        accum[i % TM][i / TM] = 0.0f;\n", ""),
     Mutation(A, "begun with what was there", "begin_chains(finished);\n", "\n"),
-    Mutation(A, "threads share a float", "SLABS + (int)threadIdx.x", "SLABS"),
-    Mutation(A, "over the slabs", "shared + SLABS + ", "shared + "),
-    Mutation(A, "over the slabs of the other slice", "SLABS = SLICE_K * 2", "SLABS = 2"),
+    Mutation(A, "threads share a float", "PIPELINE + (int)threadIdx.x", "PIPELINE"),
+    Mutation(A, "over the k_tiles", "shared + PIPELINE + ", "shared + "),
+    Mutation(A, "over the k_tiles of the other slice", "PIPELINE = SLICE_K * 2", "PIPELINE = 2"),
     Mutation(A, "the last chain too long", *LONGER),
-    Mutation(A, "only the last chain", "take_finished(finished, sums);", ""),
-    Mutation(S, "a chain lost", "THREADS] += sums", "THREADS] = sums"),
+    Mutation(A, "only the last chain", "take_finished(finished, accum);", ""),
+    Mutation(S, "a chain lost", "THREADS] += accum", "THREADS] = accum"),
     Mutation(S, "begun with what was there", "begin_chains(finished);\n", "\n"),
-    Mutation(S, "over the slabs", "shared + SLABS + ", "shared + "),
+    Mutation(S, "over the k_tiles", "shared + PIPELINE + ", "shared + "),
     Mutation(S, "the last chain too long", *LONGER),
-    Mutation(R, "a chain lost", "finished[i][j] += sums", "finished[i][j] = sums"),
-    Mutation(R, "a chain counted twice", "            sums[i][j] = 0.0f;\n", ""),
-    Mutation(R, "only the last chain", "end_chain(finished, sums);", ""),
-    Mutation(R, "the last chain too long", "max(0, left - CHAIN_SLABS)", "left - CHAIN_SLABS"),
+    Mutation(R, "a chain lost", "finished[i][j] += accum", "finished[i][j] = accum"),
+    Mutation(R, "a chain counted twice", "            accum[i][j] = 0.0f;\n", ""),
+    Mutation(R, "only the last chain", "end_chain(finished, accum);", ""),
+    Mutation(R, "the last chain too long", "max(0, left - CHAIN_K_TILES)", "left - CHAIN_K_TILES"),
 )

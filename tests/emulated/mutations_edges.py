@@ -8,7 +8,7 @@ from autogemm.model.problem import Layout, Problem
 INWARD: dict[str, Value] = TILE | {"VEC_LOAD": 1, "VEC_STORE": 1, "EDGES": "inward"}
 
 EDGE_BASES: dict[str, Base] = {
-    # One problem less than a slab deep.
+    # One problem less than a k_tile deep.
     "inward": Base(
         INWARD | {"STAGES": 2, "REG_STAGES": 2}, (*ragged(Layout.NN, 1), Problem(33, 65, 9))
     ),
@@ -38,17 +38,19 @@ EDGE_MUTATIONS: tuple[Mutation, ...] = (
     Mutation("inward", "rows stored by both tiles", "m < tile.first_row", "m < 0"),
     Mutation("inward", "columns stored by both", "n >= tile.first_column", "n >= 0"),
     Mutation("inward", "a column stored by none", "n >= tile.first", "n > tile.first"),
-    Mutation("inward", "first slab whole", "first_depth - copy_", "BK - copy_"),
+    Mutation("inward", "first k_tile whole", "first_depth - copy_", "BK - copy_"),
     Mutation(
-        "inward", "first slab one short", "first_depth - copy_kb", "first_depth - 1 - copy_kb"
+        "inward", "first k_tile one short", "first_depth - copy_kb", "first_depth - 1 - copy_kb"
     ),
-    Mutation("inward", "second slab too far on", "A += first_depth;", "A += BK;"),
-    Mutation("inward", "second slab loaded behind the last", "if (num_slabs > 1) {", "{"),
-    Mutation("inward, one fragment", "second slab too far on", "slab > 0 ?", "slab >= 0 ?"),
-    Mutation("inward pipeline", "second slab too far on", "A += (long long)first_depth", "A += BK"),
-    Mutation("inward split K", "parts overlap", "* BK - lacking;", "* BK;", once=True),
+    Mutation("inward", "second k_tile too far on", "A += first_depth;", "A += BK;"),
+    Mutation("inward", "second k_tile loaded behind the last", "if (num_k_tiles > 1) {", "{"),
+    Mutation("inward, one fragment", "second k_tile too far on", "k_tile > 0 ?", "k_tile >= 0 ?"),
     Mutation(
-        "inward split K", "columns added up by both", "n + j >= tile.first_", "0 * tile.first_"
+        "inward pipeline", "second k_tile too far on", "A += (long long)first_depth", "A += BK"
+    ),
+    Mutation("inward split K", "ranges overlap", "* BK - lacking;", "* BK;", once=True),
+    Mutation(
+        "inward split K", "columns added up by both", "n >= tile.first_", "n >= 0 * tile.first_"
     ),
     Mutation("packed", "edges not zero", "? matrix[", "|| true ? matrix["),
     Mutation(
@@ -62,6 +64,6 @@ EDGE_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation("packed", "B over A", "workspace + (long long)packed_k * packed_m", "workspace"),
     Mutation("packed stream K", "counters over B", "packed_k * (lda + ldb)", "packed_k * lda"),
-    Mutation("inward stream K", "a part begins too far on", "first * BK - lacking", "first * BK"),
-    Mutation("inward stream K", "first part begins before A", "max(0, first", "max(-BK, first"),
+    Mutation("inward stream K", "a range begins too far on", "first * BK - lacking", "first * BK"),
+    Mutation("inward stream K", "first range begins before A", "max(0, first", "max(-BK, first"),
 )

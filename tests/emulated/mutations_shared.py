@@ -8,8 +8,8 @@ PIPELINE = TILE | {"STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4}
 SHARED_BASES: dict[str, Base] = {
     "split K": Base(PIPELINE | {"SPLIT_K": 3}, ragged(Layout.NN, 4)),
     "stream K": Base(PIPELINE | {"STREAM_BLOCKS": 38}, ragged(Layout.NN, 4)),
-    # Rows of twelve vectors, copied by 64 threads in three pieces; two slices of each slab.
-    "stream K, sliced, in pieces": Base(
+    # Rows of twelve vectors, copied by 64 threads in three chunks; two slices of each k_tile.
+    "stream K, sliced, in chunks": Base(
         PIPELINE
         | {"BM": 32, "BN": 48, "WM": 32, "WN": 48, "TM": 4, "TN": 12, "PAD_A": 0}
         | {"SLICE_K": 2, "STREAM_BLOCKS": 38},
@@ -28,6 +28,13 @@ SPLIT_LEAVE = "atomicCAS(counter, seen, (seen + DEPARTED) | LEFT) == seen"
 SPLIT_RESET = "atomicExch(counter, 0);"
 
 
+STORE_PARTIAL = "    store_partial(partials + (long long)partial * PARTIAL, accum);\n"
+STORE_BY_EPILOGUE = (
+    "    Tile own = tile;\n    own.C = partials + (long long)partial * PARTIAL;\n"
+    "    own.rows = BM;\n    own.columns = BN;\n    store_tile(own, BN, accum, with);\n"
+)
+
+
 def both(name: str, old: str, new: str) -> tuple[Mutation, Mutation]:
     """The same slip in both ways of sharing."""
     return Mutation(K, name, old, new), Mutation(S, name, old, new)
@@ -43,10 +50,10 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
         "    bool is_last",
     ),
     Mutation(S, "arrival is no atomic", ARRIVE, "(*arrived)++"),
-    Mutation(S, "nobody waits to be the last", LEAVE, "    if (part > 0) {"),
+    Mutation(S, "no block waits to be the last", LEAVE, "    if (partial > 0) {"),
     Mutation(S, "all add up", LEAVE, "    if (false) {"),
-    Mutation(S, "one arrival too few", "(unsigned)num_parts - 1", "(unsigned)num_parts - 2"),
-    Mutation(S, "one arrival too many", "(unsigned)num_parts - 1", "(unsigned)num_parts"),
+    Mutation(S, "one arrival too few", "(unsigned)num_partials - 1", "(unsigned)num_partials - 2"),
+    Mutation(S, "one arrival too many", "(unsigned)num_partials - 1", "(unsigned)num_partials"),
     Mutation(
         S,
         "only the thread that counted adds up",
@@ -62,23 +69,25 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
         LEAVE,
         f"    *arrived = 0;\n{LEAVE}",
     ),
-    *both("counters overlap the parts", "(num_tiles + 3) / 4 * 4", "(num_tiles + 3) / 8 * 4"),
+    *both(
+        "counters overlap the partial sums", "(num_tiles + 3) / 4 * 4", "(num_tiles + 3) / 8 * 4"
+    ),
     Mutation(K, "one counter for all tiles", "arrived + index", "arrived"),
-    Mutation(S, "one counter for all tiles", "arrived + shared_tile", "arrived"),
-    # Parts.
-    Mutation(S, "first part left out", "for (int from = 0; from", "for (int from = 1; from"),
-    Mutation(S, "last part left out", "from < num_parts", "from < num_parts - 1"),
+    Mutation(S, "one counter for all tiles", "arrived + stream_tile", "arrived"),
+    # Partial sums.
+    Mutation(S, "first partial sum left out", "for (int from = 0; from", "for (int from = 1; from"),
+    Mutation(S, "last partial sum left out", "from < num_partials", "from < num_partials - 1"),
     Mutation(
         S,
-        "parts begin at the wrong place",
-        "(long long)from * PART + first",
+        "partial sums begin at the wrong place",
+        "(long long)from * PARTIAL + first",
         "(long long)from * STEP + first",
     ),
-    *both("alpha in each part", "(own, BN, 1.0f, 0.0f", "(own, BN, alpha, 0.0f"),
-    *both("C in each part", "(own, BN, 1.0f, 0.0f", "(own, BN, 1.0f, beta"),
-    Mutation(K, "rows beyond M stored", "|| m >= tile.rows", "|| m > tile.rows"),
-    Mutation(S, "rows beyond M stored", "if (m >= tile.rows)", "if (m > tile.rows)"),
-    *both("part stored like the edge of C", "    own.rows = BM;\n", ""),
+    Mutation(S, "the epilogue in each partial sum", STORE_PARTIAL, STORE_BY_EPILOGUE),
+    *both(
+        "rows of a partial sum overlap", "(to + (long long)m * BN", "(to + (long long)m * (BN - 4)"
+    ),
+    *both("rows beyond M stored", "if (m >= tile.rows)", "if (m > tile.rows)"),
     # Blocks that wait for each other, and share the adding up.
     Mutation(K, "arrival orders nothing", SPLIT_ARRIVE, "atomicAdd(counter, 1u)"),
     Mutation(K, "arrival is no atomic", SPLIT_ARRIVE, "(*counter)++"),
@@ -93,45 +102,80 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         K,
         "duty read before it is known",
-        "    __syncthreads();\n    constexpr int ALL_FOURS",
-        "    constexpr int ALL_FOURS",
+        "    __syncthreads();\n    constexpr int ALL_VECTORS",
+        "    constexpr int ALL_VECTORS",
     ),
-    Mutation(K, "one arrival too few", "< (unsigned)num_parts", "< (unsigned)num_parts - 1"),
-    Mutation(K, "one arrival too many", "< (unsigned)num_parts", "< (unsigned)num_parts + 1"),
+    Mutation(K, "one arrival too few", "< (unsigned)num_partials", "< (unsigned)num_partials - 1"),
+    Mutation(K, "one arrival too many", "< (unsigned)num_partials", "< (unsigned)num_partials + 1"),
     Mutation(K, "left without a word", "(seen + DEPARTED) | LEFT", "seen + DEPARTED"),
-    Mutation(K, "left though a part arrived", SPLIT_LEAVE, f"({SPLIT_LEAVE} || true)"),
+    Mutation(K, "left though a partial sum arrived", SPLIT_LEAVE, f"({SPLIT_LEAVE} || true)"),
     Mutation(K, "all that waited add up all", "is_last ? EVERYTHING : NOTHING", "EVERYTHING"),
-    Mutation(K, "nobody adds up all", "is_last ? EVERYTHING : NOTHING", "NOTHING"),
+    Mutation(K, "no block adds up all", "is_last ? EVERYTHING : NOTHING", "NOTHING"),
     Mutation(K, "shares though one left", "if (!(seen & LEFT))", "if (true)"),
     Mutation(K, "counter not set back", SPLIT_RESET, ""),
     Mutation(K, "counter set back to one", SPLIT_RESET, SPLIT_RESET.replace("0)", "1)")),
-    Mutation(K, "counter set back by the first", "(unsigned)num_parts - 1;", "0u;"),
-    Mutation(K, "first part left out", "for (int part = 0; part", "for (int part = 1; part"),
-    Mutation(K, "last part left out", "part + p < num_parts", "part + p < num_parts - 1"),
-    Mutation(K, "parts begin at the wrong place", "(part + p) * PART", "(part + p) * THREADS"),
-    Mutation(K, "shares overlap", "ALL_FOURS * part / num_parts", "ALL_FOURS * part / PART"),
+    Mutation(K, "counter set back by the first", "(unsigned)num_partials - 1;", "0u;"),
     Mutation(
         K,
-        "a four of a share left out",
-        "ALL_FOURS * (part + 1) / num_parts",
-        "ALL_FOURS * (part + 1) / num_parts - 1",
-    ),
-    Mutation(K, "parts of two tiles overlap", "index * SPLIT_K * PART", "index * PART"),
-    Mutation(
-        K, "a slab left out", "(part + 1) / num_parts) * BK", "(part + 1) / num_parts - 1) * BK"
+        "first partial sum left out",
+        "for (int partial = 0; partial",
+        "for (int partial = 1; partial",
     ),
     Mutation(
-        K, "a slab twice", "num_slabs * part / num_parts", "num_slabs * part / (num_parts + 1)"
+        K,
+        "last partial sum left out",
+        "partial + p < num_partials",
+        "partial + p < num_partials - 1",
     ),
-    Mutation(S, "parts of two tiles overlap", "(owner + shared_tile) * PART", "owner * PART"),
     Mutation(
-        S, "range of slabs begins too late", "min(sharer, sharers)", "min(sharer + 1, sharers)"
+        K,
+        "partial sums begin at the wrong place",
+        "(partial + p) * PARTIAL",
+        "(partial + p) * THREADS",
     ),
-    Mutation(S, "one part fewer expected", "last_owner - owner + 1", "last_owner - owner"),
-    Mutation(P, "slices not added up", "        add_slices(shared, sums);\n", ""),
-    Mutation(P, "slices store rows of others", "if (place.slice != i / SHARE)", "if (false)"),
-    Mutation(P, "two pieces of three", "n += LANES_B * VEC_B", "n += 2 * LANES_B * VEC_B"),
-    Mutation(P, "each piece to the same place", "k * STRIDE_B + n,", "k * STRIDE_B,"),
-    Mutation(P, "the first piece three times", "* ldb + n,", "* ldb,"),
-    Mutation(P, "all pieces guarded as the first", "n_left - n, 0", "n_left, 0"),
+    Mutation(
+        K,
+        "ranges overlap",
+        "ALL_VECTORS * partial / num_partials",
+        "ALL_VECTORS * partial / PARTIAL",
+    ),
+    Mutation(
+        K,
+        "a vector of a range left out",
+        "ALL_VECTORS * (partial + 1) / num_partials",
+        "ALL_VECTORS * (partial + 1) / num_partials - 1",
+    ),
+    Mutation(
+        K, "partial sums of two tiles overlap", "index * SPLIT_K * PARTIAL", "index * PARTIAL"
+    ),
+    Mutation(
+        K,
+        "a k_tile left out",
+        "(partial + 1) / num_partials) * BK",
+        "(partial + 1) / num_partials - 1) * BK",
+    ),
+    Mutation(
+        K,
+        "a k_tile twice",
+        "num_k_tiles * partial / num_partials",
+        "num_k_tiles * partial / (num_partials + 1)",
+    ),
+    Mutation(
+        S, "partial sums of two tiles overlap", "(owner + stream_tile) * PARTIAL", "owner * PARTIAL"
+    ),
+    Mutation(
+        S,
+        "range of k_tiles begins too late",
+        "min(stream_block, stream_blocks)",
+        "min(stream_block + 1, stream_blocks)",
+    ),
+    Mutation(S, "one partial sum fewer expected", "last_owner - owner + 1", "last_owner - owner"),
+    Mutation(P, "slices not added up", "        add_slices(shared, accum);\n", ""),
+    Mutation(
+        P, "slices store rows of others", "if (place.slice != i / ROWS_PER_SLICE)", "if (false)"
+    ),
+    Mutation(P, "two chunks of three", "n += LANES_B * VEC_B", "n += 2 * LANES_B * VEC_B"),
+    Mutation(P, "each chunk to the same place", "k * STRIDE_B + n,", "k * STRIDE_B,"),
+    Mutation(P, "the first chunk three times", "* ldb + n,", "* ldb,"),
+    Mutation(P, "all chunks guarded as the first", "n_left - n, 0", "n_left, 0"),
 )

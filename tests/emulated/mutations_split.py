@@ -16,14 +16,18 @@ SPLIT_BASES: dict[str, Base] = {
 
 SPLIT_MUTATIONS: tuple[Mutation, ...] = (
     # Measuring and splitting.
-    Mutation(S, "lines turned without a barrier", "__syncthreads();\n    return all", "return all"),
+    Mutation(
+        S, "lines transposed without a barrier", "__syncthreads();\n    return all", "return all"
+    ),
     Mutation(S, "numbers past K", "k >= K || n >= N ? 0.0f", "n >= N ? 0.0f"),
-    Mutation(S, "pieces of a row as they come", "row[piece ^ line % 8]", "row[piece]"),
+    Mutation(S, "vectors of a row as they come", "row[vector ^ line % 8]", "row[vector]"),
     Mutation(S, "lower parts too small", "left * 2048.0f", "left * 1024.0f"),
     Mutation(S, "lines of the other operand", "space.exponents + first", "space.exponents"),
-    # Slabs.
-    Mutation(S, "a slab not waited for", "mbarrier_wait(filled + ring.stage, ring.parity);", ""),
-    Mutation(S, "a stage not waited for", "mbarrier_wait(freed + ring.stage,", "(void)(freed,"),
+    # K tiles.
+    Mutation(
+        S, "a k tile not waited for", "mbarrier_wait(full + pipeline.stage, pipeline.parity);", ""
+    ),
+    Mutation(S, "a stage not waited for", "mbarrier_wait(empty + pipeline.stage,", "(void)(empty,"),
     Mutation(S, "one block's warps counted", "/ 32 * CLUSTER);", "/ 32);"),
     Mutation(S, "both halves to one place", "(BM + rank * (BN / CLUSTER)) * ROW", "BM * ROW"),
     Mutation(S, "products not waited for", "wgmma_wait_1();", ""),
@@ -33,8 +37,8 @@ SPLIT_MUTATIONS: tuple[Mutation, ...] = (
         "wgmma_f16_kk(uppers, a + NEXT_K, b +",
         "wgmma_f16_kk(uppers, a, b +",
     ),
-    # Sums.
-    Mutation(S, "a chunk lost", "sums[i] += uppers[i];", "sums[i] = uppers[i];"),
+    # Accumulators and C.
+    Mutation(S, "a chunk lost", "accum[i] += uppers[i];", "accum[i] = uppers[i];"),
     Mutation(
         S,
         "a chunk counted twice",
@@ -46,7 +50,7 @@ SPLIT_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         S,
         "C left out",
-        "update(row + n + e, two[e], alpha, beta);",
-        "update(row + n + e, two[e], alpha, 0.0f);",
+        "with.beta * old_c",
+        "0.0f * old_c",
     ),
 )

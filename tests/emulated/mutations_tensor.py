@@ -68,7 +68,7 @@ TENSOR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         B, "one lane stays away", "for (int j = 0; j < TILES_N; ++j) {\n            mma", LESS
     ),
-    # Slabs.
+    # K tiles.
     Mutation(B, "one matrix row too far", "place_a(m, step * 2", "place_a(m + 1, step * 2"),
     Mutation(
         B,
@@ -99,34 +99,34 @@ TENSOR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         E,
         "vectors of rows that are not aligned",
-        "Element elements[PIECE];",
-        "Element elements[PIECE];\n"
-        "if (num_valid == PIECE) return *reinterpret_cast<const uint4*>(from);",
+        "Element elements[VECTOR];",
+        "Element elements[VECTOR];\n"
+        "if (num_valid == VECTOR) return *reinterpret_cast<const uint4*>(from);",
     ),
     Mutation(
         R,
         "stored while others read",
-        "// Store, once everybody has left the slab before.\n        __syncthreads();",
+        "// Store, once all warps have left the k tile before.\n        __syncthreads();",
         "",
     ),
-    Mutation(R, "read before it is stored", "share_b);\n        __syncthreads();", "share_b);"),
+    Mutation(R, "read before it is stored", "vectors_b);\n        __syncthreads();", "vectors_b);"),
     # C.
     Mutation(
         B,
         "cut off instead of rounded",
-        "bf16_from_float(results[0]) |",
-        "(unsigned short)(__float_as_uint(results[0]) >> 16) |",
+        "low = bf16_from_float(epilogue(accum[0], old_c[0], m, n, with));",
+        "low = __float_as_uint(epilogue(accum[0], old_c[0], m, n, with)) >> 16;",
     ),
     Mutation(
         B,
         "neighbours swapped",
-        "(results[0]) | (unsigned)bf16_from_float(results[1])",
-        "(results[1]) | (unsigned)bf16_from_float(results[0])",
+        "low | high << 16",
+        "high | low << 16",
     ),
-    Mutation(B, "C read at beta = 0", "if (beta != 0.0f) {", "{"),
+    Mutation(B, "C read at beta = 0", "if (with.reads_c()) {", "if (true) {"),
     Mutation(B, "pairs across the edge", "if (n + 1 < tile.columns)", "if (n < tile.columns)"),
     # FP32 made of less.
-    Mutation(X, "small products left out", "mma_tf32_k8(sums[i][j], low_a[i], high_b);", ""),
+    Mutation(X, "small products left out", "mma_tf32_k8(accum[i][j], low_a[i], high_b);", ""),
     Mutation(
         X,
         "high is not rounded off",
@@ -136,13 +136,15 @@ TENSOR_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         X,
         "a chunk is lost",
-        "sums[i][j][e] += partial[i][j][e];",
-        "sums[i][j][e] = partial[i][j][e];",
+        "accum[i][j][e] += partial[i][j][e];",
+        "accum[i][j][e] = partial[i][j][e];",
     ),
     Mutation(X, "a chunk counts twice", "partial[i][j][e] = 0.0f;", ""),
-    Mutation(X, "the last chunk is left out", "    promote(partial, sums);\n}", "}"),
+    Mutation(X, "the last chunk is left out", "    promote(partial, accum);\n}", "}"),
     Mutation(Y, "parts of A and B that do not go together", "parts_b[order - p]", "parts_b[p]"),
-    Mutation(Y, "a step is lost", "sums[i][j][e] += fresh[i][e];", "sums[i][j][e] = fresh[i][e];"),
+    Mutation(
+        Y, "a step is lost", "accum[i][j][e] += fresh[i][e];", "accum[i][j][e] = fresh[i][e];"
+    ),
     Mutation(Y, "only the largest products", "LAST_ORDER = 2", "LAST_ORDER = 0"),
     Mutation(
         Y,

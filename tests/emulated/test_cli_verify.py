@@ -21,7 +21,7 @@ ONE_CONFIG = [
     *("BM=16", "BN=32", "BK=8", "WM=8", "WN=32", "TM=2", "TN=4", "STAGES=2", "REG_STAGES=1"),
     *("PAD_A=4", "PAD_B=0", "VEC_LOAD=4", "VEC_STORE=4", "MIN_BLOCKS=1", "GROUP_M=1"),
     *("FMA_ORDER=rows", "LANE_MAP=rows", "SLICE_K=1", "SPLIT_K=1", "STREAM_BLOCKS=0"),
-    *("HANDOVER=5", "EDGES=guarded", "PACK=0", "SLICES=together", "POINTERS=derived", "CHAIN_K=0"),
+    *("HANDOVER=5", "EDGES=guarded", "PACK=0", "SLICES=shared", "POINTERS=derived", "CHAIN_K=0"),
 ]
 
 
@@ -49,11 +49,11 @@ def broken_family(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copy(data_folder("search_spaces") / "seeds" / "sgemm_simt.yaml", folder / "seeds")
     shutil.copy(templates / "sgemm_simt.cu.jinja", folder)
     # A part of the family's own stands in for the shipped one of this name.
-    edge = (templates / "parts" / "update_at_edge.cu.jinja").read_text()
-    assert " + VEC_C <= {{ columns }}" in edge
-    (folder / "parts").mkdir()
-    (folder / "parts" / "update_at_edge.cu.jinja").write_text(
-        edge.replace(" + VEC_C <= {{ columns }}", " < {{ columns }}")
+    store = (templates / "parts" / "epilogue" / "store_vector.cu.jinja").read_text()
+    assert "n + VEC_C <= tile.columns" in store
+    (folder / "parts" / "epilogue").mkdir(parents=True)
+    (folder / "parts" / "epilogue" / "store_vector.cu.jinja").write_text(
+        store.replace("n + VEC_C <= tile.columns", "n < tile.columns")
     )
     return folder
 

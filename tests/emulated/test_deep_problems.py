@@ -22,7 +22,7 @@ DEVICE = find_device("h100")
 WGMMA = load_family("gemm_wgmma")
 SMALL: dict[str, Value] = {
     **{"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 2, "C_BUFFERS": 1, "GROUP_M": 1},
-    **{"BLOCKS": 0, "EPILOGUE": "behind"},
+    **{"BLOCKS": 0, "EPILOGUE": "after"},
 }
 CONFIG = Config.of("gemm_wgmma", WGMMA.seeds[0].as_dict() | SMALL)
 
@@ -40,7 +40,7 @@ def depths(family: Family, config: Config, dtype: DType) -> set[int]:
 def test_some_problems_fill_every_slot_of_a_ring_three_times(config: Config, dtype: DType) -> None:
     large = Problem(4096, 4096, 4096, Layout.NT, dtype)
     if broken_constraints(WGMMA, config, large, DEVICE):
-        of_16_bits = {("EPILOGUE", "overlapped"), ("OPERANDS", "swapped")}
+        of_16_bits = {("EPILOGUE", "overlapped"), ("SWAP_AB", 1)}
         assert of_16_bits & config.as_dict().items()
         pytest.skip("for elements of 16 bits")
     slab = 128 // dtype.size_bytes * int(config["SPLIT_K"])
@@ -95,8 +95,8 @@ def test_a_parity_that_stays_when_the_ring_goes_round_is_found(
 
 def test_what_only_a_blocks_second_tile_shows_is_found(emulator: Emulator, tmp_path: Path) -> None:
     family = planted(tmp_path, "num_slabs - 1 - slab", "num_slabs - slab")
-    back_and_forth = {"K_ORDER": "back_and_forth"}
-    stays = Config.of("gemm_wgmma", CONFIG.as_dict() | back_and_forth | {"BLOCKS": 132})
+    serpentine = {"K_ORDER": "serpentine"}
+    stays = Config.of("gemm_wgmma", CONFIG.as_dict() | serpentine | {"BLOCKS": 132})
     problems = hard_problems(tile_of(WGMMA, stays, DEVICE, DType.BF16), (Layout.NT,), DType.BF16)
     legal = [one for one in problems if not broken_constraints(WGMMA, stays, one, DEVICE)]
     grids = [launch_plan(WGMMA, stays, one).main.grid[0] for one in legal]

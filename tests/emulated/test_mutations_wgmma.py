@@ -1,5 +1,5 @@
 """Bugs planted in an emitted kernel of gemm_wgmma: a cluster that walks over several tiles, two
-warpgroups that multiply, a ring of two slots, boxes written by TMA.
+warpgroups that multiply, a pipeline of two stages, boxes written by TMA.
 """
 
 from dataclasses import replace
@@ -25,23 +25,23 @@ CONFIG = Config.of(
     | {"CLUSTER_M": 2},
 )
 PROBLEM = Problem(200, 136, 200, Layout.NN, DType.BF16)
-END = "    // No block leaves while others arrive at its barriers.\n    cluster_arrive_relaxed();\n"
+END = "    // No block exits while others arrive at its barriers.\n    cluster_arrive_relaxed();\n"
 
 # Name: what becomes of which text, and part of what is said of it.
 SLIPS = {
-    "slots let go before their products are done": (
-        "wgmma_wait_1();\n            ring.let_go(before);",
-        "ring.let_go(before);\n            wgmma_wait_1();",
+    "stages released before their products are done": (
+        "wgmma_wait_1();\n            pipeline.release(before);",
+        "pipeline.release(before);\n            wgmma_wait_1();",
         "data race",
     ),
-    "slots filled that are not empty": (
-        "mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);\n",
+    "stages filled that are not empty": (
+        "mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);\n",
         "",
         "",
     ),
-    "slots let go to the own block only": (
-        "mbarrier_arrive_relaxed_at_rank(empty + slot, lane);",
-        "mbarrier_arrive_relaxed_at_rank(empty + slot, cluster_rank());",
+    "stages released to the own block only": (
+        "mbarrier_arrive_relaxed_at_rank(empty + used, lane);",
+        "mbarrier_arrive_relaxed_at_rank(empty + used, cluster_rank());",
         "",
     ),
     "the last products not waited for": ("    wgmma_wait_0();\n", "", "in flight"),
@@ -62,7 +62,7 @@ SLIPS = {
         "",
         "nobody waits",
     ),
-    "both blocks fetch the same half of B": (
+    "both blocks load the same half of B": (
         "const int own = tiles.row_in_cluster * ROWS;",
         "const int own = 0;",
         "",

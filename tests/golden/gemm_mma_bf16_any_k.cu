@@ -1,5 +1,8 @@
+// autogemm, family gemm_mma: BM=128 BN=128 BK=64 WM=64 WN=64 STAGES=3 REG_STAGES=2 SWIZZLE=1
+// MMA_K=16 GROUP_M=8 MIN_BLOCKS=1
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
-// A and B bf16, C bf16, sums in FP32.
+// A and B bf16, C bf16, accumulators FP32.
 // Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
 //
 // Valid for:
@@ -12,7 +15,7 @@
 using Element = unsigned short;
 using Result = unsigned short;
 
-// Tile of C owned by one thread block, depth of one shared-memory slab, tile owned by one warp.
+// Tile of C owned by one thread block, depth of one k tile, tile owned by one warp.
 constexpr int BM = 128;
 constexpr int BN = 128;
 constexpr int BK = 64;
@@ -25,30 +28,31 @@ constexpr int THREADS = 32 * (BM / WM) * WARPS_N;
 constexpr int TILES_M = WM / 16;
 constexpr int TILES_N = WN / 8;
 
-// Elements move in pieces of 16 bytes; one load of fragments takes two pieces along k.
-constexpr int PIECE = 16 / (int)sizeof(Element);
-constexpr int STEP = 2 * PIECE;
+// Elements move in vectors of 16 bytes; one load of fragments takes two vectors along k.
+constexpr int VECTOR = 16 / (int)sizeof(Element);
+constexpr int STEP = 2 * VECTOR;
 constexpr int STEPS = BK / STEP;
 
-// Slabs lie in shared memory as they are stored: rows of pieces, PITCH pieces apart.
+// K tiles lie in shared memory as they are stored: rows of vectors, PITCH vectors apart.
 constexpr int ROWS_A = BK;
 constexpr int ROWS_B = BK;
-constexpr int PIECES_A = BM / PIECE;
-constexpr int PIECES_B = BN / PIECE;
-constexpr int PITCH_A = PIECES_A;
-constexpr int PITCH_B = PIECES_B;
-constexpr int SLAB_A = ROWS_A * PITCH_A * PIECE;
-static_assert(THREADS % PIECES_A == 0 && THREADS % PIECES_B == 0, "a pass copies whole rows");
-static_assert(ROWS_A * PIECES_A % THREADS == 0 && ROWS_B * PIECES_B % THREADS == 0,
-              "whole passes cover a slab");
+constexpr int VECTORS_A = BM / VECTOR;
+constexpr int VECTORS_B = BN / VECTOR;
+constexpr int PITCH_A = VECTORS_A;
+constexpr int PITCH_B = VECTORS_B;
+constexpr int K_TILE_A = ROWS_A * PITCH_A * VECTOR;
+static_assert(THREADS % VECTORS_A == 0 && THREADS % VECTORS_B == 0, "a pass copies whole rows");
+static_assert(ROWS_A * VECTORS_A % THREADS == 0 && ROWS_B * VECTORS_B % THREADS == 0,
+              "whole passes cover a k tile");
 
-// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+// Stages: k tiles in shared memory at a time, STAGES - 1 in flight or landed, one being read.
 constexpr int STAGES = 3;
-constexpr int STAGE = SLAB_A + ROWS_B * PITCH_B * PIECE;
+constexpr int STAGE = K_TILE_A + ROWS_B * PITCH_B * VECTOR;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
 static_assert(MAX_PENDING_COPIES >= 0, "a pipeline has two stages or more");
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // d += a * b on tensor cores: a is 16 x 16, b 16 x 8, d 16 x 8, as the lanes of a warp hold them
 // (PTX ISA, mma.m16n8k16).
 __device__ __forceinline__ void mma_bf16_k16(float (&d)[4], const unsigned (&a)[4],
@@ -77,29 +81,20 @@ __device__ __forceinline__ void load_transposed(unsigned (&first)[2], unsigned (
                  : "r"(address));
 }
 
-#endif  // AUTOGEMM_EMULATOR
-
-__device__ __forceinline__ float float_from_bf16(unsigned short bits) {
-    return __uint_as_float((unsigned)bits << 16);
-}
-
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // Rounded to nearest.
 __device__ __forceinline__ unsigned short bf16_from_float(float value) {
     unsigned short bits;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(value));
     return bits;
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // Starts copying 16 bytes from global to shared memory; those past valid_bytes become zero.
 __device__ __forceinline__ void copy_async_16(float* shared, const float* global, int valid_bytes) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
                  "r"(valid_bytes));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 4; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
@@ -121,53 +116,57 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Where a piece of A's slab lies: rows are turned so that joint reads meet different banks.
-__device__ __forceinline__ int place_a(int row, int piece) {
-    return (row * PITCH_A + (piece ^ (row % 8))) * PIECE;
+__device__ __forceinline__ float float_from_bf16(unsigned short bits) {
+    return __uint_as_float((unsigned)bits << 16);
 }
 
-// Starts copying a slab of A to shared memory. `a` points to what this thread copies first;
-// past the edges comes zero.
-__device__ __forceinline__ void copy_slab_a(Element* shared, const Element* a, int lda, int m_left,
-                                            int k_left) {
+// Where a vector of A's k tile lies, swizzled by row so that joint reads meet different banks.
+__device__ __forceinline__ int place_a(int row, int vector) {
+    return (row * PITCH_A + (vector ^ (row % 8))) * VECTOR;
+}
+
+// Starts copying a k tile of A to shared memory. `a` points to what this thread copies first;
+// elements past the edges become zero.
+__device__ __forceinline__ void copy_k_tile_a(Element* shared, const Element* a, int lda,
+                                              int m_left, int k_left) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_A; pass += THREADS / PIECES_A) {
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / VECTORS_A) {
         const Element* const from = a + (long long)pass * lda;
-        const int num_valid = pass < k_left ? min(max(m_left, 0), PIECE) : 0;
+        const int num_valid = pass < k_left ? min(max(m_left, 0), VECTOR) : 0;
         Element* const to =
-            shared + place_a((int)threadIdx.x / PIECES_A + pass, (int)threadIdx.x % PIECES_A);
+            shared + place_a((int)threadIdx.x / VECTORS_A + pass, (int)threadIdx.x % VECTORS_A);
         copy_async_16(reinterpret_cast<float*>(to), reinterpret_cast<const float*>(from),
                       num_valid * (int)sizeof(Element));
     }
 }
 
-// Where a piece of B's slab lies: rows are turned so that joint reads meet different banks.
-__device__ __forceinline__ int place_b(int row, int piece) {
-    return (row * PITCH_B + (piece ^ (row % 8))) * PIECE;
+// Where a vector of B's k tile lies, swizzled by row so that joint reads meet different banks.
+__device__ __forceinline__ int place_b(int row, int vector) {
+    return (row * PITCH_B + (vector ^ (row % 8))) * VECTOR;
 }
 
-// Starts copying a slab of B to shared memory. `b` points to what this thread copies first;
-// past the edges comes zero.
-__device__ __forceinline__ void copy_slab_b(Element* shared, const Element* b, int ldb,
-                                            int k_left) {
+// Starts copying a k tile of B to shared memory. `b` points to what this thread copies first;
+// elements past the edges become zero.
+__device__ __forceinline__ void copy_k_tile_b(Element* shared, const Element* b, int ldb,
+                                              int k_left) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_B; pass += THREADS / PIECES_B) {
+    for (int pass = 0; pass < ROWS_B; pass += THREADS / VECTORS_B) {
         const Element* const from = b + (long long)pass * ldb;
-        const int num_valid = pass < k_left ? PIECE : 0;
+        const int num_valid = pass < k_left ? VECTOR : 0;
         Element* const to =
-            shared + place_b((int)threadIdx.x / PIECES_B + pass, (int)threadIdx.x % PIECES_B);
+            shared + place_b((int)threadIdx.x / VECTORS_B + pass, (int)threadIdx.x % VECTORS_B);
         copy_async_16(reinterpret_cast<float*>(to), reinterpret_cast<const float*>(from),
                       num_valid * (int)sizeof(Element));
     }
 }
 
-// What a warp reads of a slab STEP deep, as the tensor cores want it: a lane's registers.
+// A lane's registers with what a warp reads of a k tile, STEP deep, as tensor cores take it.
 struct Fragments {
     unsigned a[TILES_M][4];
     unsigned b[TILES_N][2];
 };
 
-__device__ __forceinline__ void load_fragments(const Element* slab_a, const Element* slab_b,
+__device__ __forceinline__ void load_fragments(const Element* k_tile_a, const Element* k_tile_b,
                                                int step, Fragments& fragments) {
     const int lane = (int)threadIdx.x % 32;
     const int warp_m = (int)threadIdx.x / 32 / WARPS_N * WM;
@@ -175,44 +174,45 @@ __device__ __forceinline__ void load_fragments(const Element* slab_a, const Elem
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
         const int k = step * STEP + lane / 16 * 8 + lane % 8;
-        const int piece = warp_m / PIECE + i * 2 + lane / 8 % 2;
-        load_transposed(fragments.a[i], slab_a + place_a(k, piece));
+        const int vector = warp_m / VECTOR + i * 2 + lane / 8 % 2;
+        load_transposed(fragments.a[i], k_tile_a + place_a(k, vector));
     }
     #pragma unroll
     for (int j = 0; j < TILES_N; j += 2) {
         const int k = step * STEP + lane % 16;
-        const int piece = warp_n / PIECE + j + lane / 16;
-        load_transposed(fragments.b[j], fragments.b[j + 1], slab_b + place_b(k, piece));
+        const int vector = warp_n / VECTOR + j + lane / 16;
+        load_transposed(fragments.b[j], fragments.b[j + 1], k_tile_b + place_b(k, vector));
     }
 }
 
-// sums += the product of two fragments.
+// accum += the product of two fragments.
 __device__ __forceinline__ void multiply_fragments(const Fragments& fragments,
-                                                   float (&sums)[TILES_M][TILES_N][4]) {
+                                                   float (&accum)[TILES_M][TILES_N][4]) {
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
         #pragma unroll
         for (int j = 0; j < TILES_N; ++j) {
-            mma_bf16_k16(sums[i][j], fragments.a[i], fragments.b[j]);
+            mma_bf16_k16(accum[i][j], fragments.a[i], fragments.b[j]);
         }
     }
 }
 
-// One tile of C: where it and what it is computed from begin, and how much of C is left.
+// A tile of C: its first row and column, where it and its operands begin, and what is left of C.
 struct Tile {
+    int m0, n0;
     const Element *A, *B;
     Result* C;
     int rows;
 };
 
-// sums += op(A) * op(B).
+// accum += op(A) * op(B).
 __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile, int lda, int ldb,
-                                              int K, float (&sums)[TILES_M][TILES_N][4]) {
-    // What this thread copies first of each slab; the pointers advance from slab to slab.
-    const int row_a = (int)threadIdx.x / PIECES_A;
-    const int row_b = (int)threadIdx.x / PIECES_B;
-    const int column_a = (int)threadIdx.x % PIECES_A * PIECE;
-    const int column_b = (int)threadIdx.x % PIECES_B * PIECE;
+                                              int K, float (&accum)[TILES_M][TILES_N][4]) {
+    // What this thread copies first of each k tile; the pointers advance from k tile to k tile.
+    const int row_a = (int)threadIdx.x / VECTORS_A;
+    const int row_b = (int)threadIdx.x / VECTORS_B;
+    const int column_a = (int)threadIdx.x % VECTORS_A * VECTOR;
+    const int column_b = (int)threadIdx.x % VECTORS_B * VECTOR;
     const Element* A = tile.A + (long long)row_a * lda + column_a;
     const Element* B = tile.B + (long long)row_b * ldb + column_b;
     const long long advance_a = (long long)BK * lda;
@@ -221,14 +221,14 @@ __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile,
     const int copy_ka = row_a;
     const int copy_kb = row_b;
     int k0 = 0;
-    const int num_slabs = (K + BK - 1) / BK;
+    const int num_k_tiles = (K + BK - 1) / BK;
 
-    // Start: STAGES - 1 slabs on their way.
+    // Start: STAGES - 1 k tiles in flight.
     #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage < num_slabs) {
-            copy_slab_a(shared + stage * STAGE, A, lda, m_left, K - k0 - copy_ka);
-            copy_slab_b(shared + stage * STAGE + SLAB_A, B, ldb, K - k0 - copy_kb);
+        if (stage < num_k_tiles) {
+            copy_k_tile_a(shared + stage * STAGE, A, lda, m_left, K - k0 - copy_ka);
+            copy_k_tile_b(shared + stage * STAGE + K_TILE_A, B, ldb, K - k0 - copy_kb);
         }
         A += advance_a;
         B += advance_b;
@@ -240,16 +240,16 @@ __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile,
     Fragments fragments[2];
     wait_for_copies();
     __syncthreads();
-    load_fragments(shared, shared + SLAB_A, 0, fragments[0]);
+    load_fragments(shared, shared + K_TILE_A, 0, fragments[0]);
 
-    for (int slab = 0; slab < num_slabs; ++slab) {
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
-            // Load the slab STAGES - 1 ahead to the stage that everybody left at the last barrier.
+            // Load the k tile STAGES - 1 ahead to the stage that all warps left at the barrier.
             if (step == 0) {
-                if (slab + STAGES - 1 < num_slabs) {
-                    copy_slab_a(shared + write, A, lda, m_left, K - k0 - copy_ka);
-                    copy_slab_b(shared + write + SLAB_A, B, ldb, K - k0 - copy_kb);
+                if (k_tile + STAGES - 1 < num_k_tiles) {
+                    copy_k_tile_a(shared + write, A, lda, m_left, K - k0 - copy_ka);
+                    copy_k_tile_b(shared + write + K_TILE_A, B, ldb, K - k0 - copy_kb);
                 }
                 A += advance_a;
                 B += advance_b;
@@ -257,31 +257,49 @@ __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile,
                 commit_copies();
                 write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
             }
-            // Wait: the last fragments of this slab are in registers, the next slab must be here.
+            // Wait: the last fragments of this k tile are in registers, the next one must be here.
             if (step == STEPS - 1) {
                 wait_for_copies();
                 __syncthreads();
                 read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
             }
-            // Read the next fragments while multiplying these; the last slab has none.
-            if (step < STEPS - 1 || slab + 1 < num_slabs) {
-                load_fragments(shared + read, shared + read + SLAB_A, (step + 1) % STEPS,
+            // Read the next fragments while multiplying these; the last k tile has none.
+            if (step < STEPS - 1 || k_tile + 1 < num_k_tiles) {
+                load_fragments(shared + read, shared + read + K_TILE_A, (step + 1) % STEPS,
                                fragments[(step + 1) % 2]);
             }
-            multiply_fragments(fragments[step % 2], sums);
+            multiply_fragments(fragments[step % 2], accum);
         }
     }
 }
 
-// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void store_one(Result* c, float sum, float alpha, float beta) {
-    const float result = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * float_from_bf16(*c));
-    *c = bf16_from_float(result);
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
 }
 
-// The tile of C from its sums: of each tile of 16 x 8 a lane has two neighbours in two rows.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TILES_M][TILES_N][4]) {
+// Writes one element of C.
+__device__ __forceinline__ void store_one(Result* c, float accum, int m, int n,
+                                          const Epilogue& with) {
+    const float old_c = with.reads_c() ? float_from_bf16(*c) : 0.0f;
+    *c = bf16_from_float(epilogue(accum, old_c, m, n, with));
+}
+
+// Writes the tile of C: of each tile of 16 x 8 a lane has two neighbours in two rows.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const Epilogue& with,
+                                           const float (&accum)[TILES_M][TILES_N][4]) {
     const int lane = (int)threadIdx.x % 32;
     const int lane_m = (int)threadIdx.x / 32 / WARPS_N * WM + lane / 4;
     const int lane_n = (int)threadIdx.x / 32 % WARPS_N * WN + lane % 4 * 2;
@@ -295,10 +313,10 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alph
         for (int j = 0; j < TILES_N; ++j) {
             const int n = lane_n + j * 8;
             Result* const c = tile.C + (long long)m * ldc + n;
-            const float* const two = &sums[i / 2][j][i % 2 * 2];
+            const float* const two = &accum[i / 2][j][i % 2 * 2];
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                store_one(c + e, two[e], alpha, beta);
+                store_one(c + e, two[e], tile.m0 + m, tile.n0 + n + e, with);
             }
         }
     }
@@ -321,11 +339,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int m0 = (first_m + in_group % rows) * BM;
     const int n0 = in_group / rows * BN;
     Tile tile;
+    tile.m0 = m0;
+    tile.n0 = n0;
     tile.A = A + m0;
     tile.B = B + n0;
     tile.C = C + (long long)m0 * ldc + n0;
     tile.rows = M - m0;
-    float sums[TILES_M][TILES_N][4] = {};
-    multiply_tile(shared, tile, lda, ldb, K, sums);
-    store_tile(tile, ldc, alpha, beta, sums);
+    const Epilogue with = {alpha, beta};
+    float accum[TILES_M][TILES_N][4] = {};
+    multiply_tile(shared, tile, lda, ldb, K, accum);
+    store_tile(tile, ldc, with, accum);
 }

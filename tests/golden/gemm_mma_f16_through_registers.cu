@@ -1,5 +1,8 @@
+// autogemm, family gemm_mma: BM=128 BN=64 BK=32 WM=64 WN=32 STAGES=1 REG_STAGES=1 SWIZZLE=1 MMA_K=8
+// GROUP_M=8 MIN_BLOCKS=1
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
-// A and B f16, C f16, sums in FP32.
+// A and B f16, C f16, accumulators FP32.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
 // Valid for:
@@ -12,7 +15,7 @@
 using Element = unsigned short;
 using Result = unsigned short;
 
-// Tile of C owned by one thread block, depth of one shared-memory slab, tile owned by one warp.
+// Tile of C owned by one thread block, depth of one k tile, tile owned by one warp.
 constexpr int BM = 128;
 constexpr int BN = 64;
 constexpr int BK = 32;
@@ -25,27 +28,28 @@ constexpr int THREADS = 32 * (BM / WM) * WARPS_N;
 constexpr int TILES_M = WM / 16;
 constexpr int TILES_N = WN / 8;
 
-// Elements move in pieces of 16 bytes; one load of fragments takes two pieces along k.
-constexpr int PIECE = 16 / (int)sizeof(Element);
-constexpr int STEP = 2 * PIECE;
+// Elements move in vectors of 16 bytes; one load of fragments takes two vectors along k.
+constexpr int VECTOR = 16 / (int)sizeof(Element);
+constexpr int STEP = 2 * VECTOR;
 constexpr int STEPS = BK / STEP;
 
-// Slabs lie in shared memory as they are stored: rows of pieces, PITCH pieces apart.
+// K tiles lie in shared memory as they are stored: rows of vectors, PITCH vectors apart.
 constexpr int ROWS_A = BM;
 constexpr int ROWS_B = BK;
-constexpr int PIECES_A = BK / PIECE;
-constexpr int PIECES_B = BN / PIECE;
-constexpr int PITCH_A = PIECES_A;
-constexpr int PITCH_B = PIECES_B;
-constexpr int SLAB_A = ROWS_A * PITCH_A * PIECE;
-static_assert(THREADS % PIECES_A == 0 && THREADS % PIECES_B == 0, "a pass copies whole rows");
-static_assert(ROWS_A * PIECES_A % THREADS == 0 && ROWS_B * PIECES_B % THREADS == 0,
-              "whole passes cover a slab");
-// Pieces of a slab that one thread carries from global to shared memory.
-constexpr int SHARE_A = ROWS_A * PIECES_A / THREADS;
-constexpr int SHARE_B = ROWS_B * PIECES_B / THREADS;
+constexpr int VECTORS_A = BK / VECTOR;
+constexpr int VECTORS_B = BN / VECTOR;
+constexpr int PITCH_A = VECTORS_A;
+constexpr int PITCH_B = VECTORS_B;
+constexpr int K_TILE_A = ROWS_A * PITCH_A * VECTOR;
+static_assert(THREADS % VECTORS_A == 0 && THREADS % VECTORS_B == 0, "a pass copies whole rows");
+static_assert(ROWS_A * VECTORS_A % THREADS == 0 && ROWS_B * VECTORS_B % THREADS == 0,
+              "whole passes cover a k tile");
+// Vectors of a k tile that one thread carries from global to shared memory.
+constexpr int LOADS_A = ROWS_A * VECTORS_A / THREADS;
+constexpr int LOADS_B = ROWS_B * VECTORS_B / THREADS;
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // d += a * b on tensor cores: a is 16 x 16, b 16 x 8, d 16 x 8, as the lanes of a warp hold them
 // (PTX ISA, mma.m16n8k8): two instructions, half of the depth each.
 __device__ __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
@@ -94,9 +98,6 @@ __device__ __forceinline__ void load_transposed(unsigned (&first)[2], unsigned (
                  : "r"(address));
 }
 
-#endif  // AUTOGEMM_EMULATOR
-
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 __device__ __forceinline__ float float_from_f16(unsigned short bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -111,69 +112,71 @@ __device__ __forceinline__ unsigned short f16_from_float(float value) {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Where a piece of A's slab lies: rows are turned so that joint reads meet different banks.
-__device__ __forceinline__ int place_a(int row, int piece) {
-    return (row * PITCH_A + (piece ^ (row / 2 % 4))) * PIECE;
+// Where a vector of A's k tile lies, swizzled by row so that joint reads meet different banks.
+__device__ __forceinline__ int place_a(int row, int vector) {
+    return (row * PITCH_A + (vector ^ (row / 2 % 4))) * VECTOR;
 }
 
-// A piece of A from global memory.
-__device__ __forceinline__ uint4 fetch_piece_a(const Element* from) {
+// Loads a vector of A from global memory.
+__device__ __forceinline__ uint4 load_vector_a(const Element* from) {
     return *reinterpret_cast<const uint4*>(from);
 }
 
-// This thread's share of a slab of A, from global memory.
-__device__ __forceinline__ void fetch_slab_a(uint4 (&share)[SHARE_A], const Element* a, int lda) {
+// Loads this thread's vectors of a k tile of A from global memory.
+__device__ __forceinline__ void load_k_tile_a(uint4 (&vectors)[LOADS_A], const Element* a,
+                                              int lda) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_A; pass += THREADS / PIECES_A) {
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / VECTORS_A) {
         const Element* const from = a + (long long)pass * lda;
-        share[pass / (THREADS / PIECES_A)] = fetch_piece_a(from);
+        vectors[pass / (THREADS / VECTORS_A)] = load_vector_a(from);
     }
 }
 
-__device__ __forceinline__ void store_slab_a(Element* shared, const uint4 (&share)[SHARE_A]) {
+__device__ __forceinline__ void store_k_tile_a(Element* shared, const uint4 (&vectors)[LOADS_A]) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_A; pass += THREADS / PIECES_A) {
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / VECTORS_A) {
         Element* const to =
-            shared + place_a((int)threadIdx.x / PIECES_A + pass, (int)threadIdx.x % PIECES_A);
-        *reinterpret_cast<uint4*>(to) = share[pass / (THREADS / PIECES_A)];
+            shared + place_a((int)threadIdx.x / VECTORS_A + pass, (int)threadIdx.x % VECTORS_A);
+        *reinterpret_cast<uint4*>(to) = vectors[pass / (THREADS / VECTORS_A)];
     }
 }
 
-// Where a piece of B's slab lies: rows are turned so that joint reads meet different banks.
-__device__ __forceinline__ int place_b(int row, int piece) {
-    return (row * PITCH_B + (piece ^ (row % 8))) * PIECE;
+// Where a vector of B's k tile lies, swizzled by row so that joint reads meet different banks.
+__device__ __forceinline__ int place_b(int row, int vector) {
+    return (row * PITCH_B + (vector ^ (row % 8))) * VECTOR;
 }
 
-// A piece of B from global memory.
-__device__ __forceinline__ uint4 fetch_piece_b(const Element* from) {
+// Loads a vector of B from global memory.
+__device__ __forceinline__ uint4 load_vector_b(const Element* from) {
     return *reinterpret_cast<const uint4*>(from);
 }
 
-// This thread's share of a slab of B, from global memory.
-__device__ __forceinline__ void fetch_slab_b(uint4 (&share)[SHARE_B], const Element* b, int ldb) {
+// Loads this thread's vectors of a k tile of B from global memory.
+__device__ __forceinline__ void load_k_tile_b(uint4 (&vectors)[LOADS_B], const Element* b,
+                                              int ldb) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_B; pass += THREADS / PIECES_B) {
+    for (int pass = 0; pass < ROWS_B; pass += THREADS / VECTORS_B) {
         const Element* const from = b + (long long)pass * ldb;
-        share[pass / (THREADS / PIECES_B)] = fetch_piece_b(from);
+        vectors[pass / (THREADS / VECTORS_B)] = load_vector_b(from);
     }
 }
 
-__device__ __forceinline__ void store_slab_b(Element* shared, const uint4 (&share)[SHARE_B]) {
+__device__ __forceinline__ void store_k_tile_b(Element* shared, const uint4 (&vectors)[LOADS_B]) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_B; pass += THREADS / PIECES_B) {
+    for (int pass = 0; pass < ROWS_B; pass += THREADS / VECTORS_B) {
         Element* const to =
-            shared + place_b((int)threadIdx.x / PIECES_B + pass, (int)threadIdx.x % PIECES_B);
-        *reinterpret_cast<uint4*>(to) = share[pass / (THREADS / PIECES_B)];
+            shared + place_b((int)threadIdx.x / VECTORS_B + pass, (int)threadIdx.x % VECTORS_B);
+        *reinterpret_cast<uint4*>(to) = vectors[pass / (THREADS / VECTORS_B)];
     }
 }
 
-// What a warp reads of a slab STEP deep, as the tensor cores want it: a lane's registers.
+// A lane's registers with what a warp reads of a k tile, STEP deep, as tensor cores take it.
 struct Fragments {
     unsigned a[TILES_M][4];
     unsigned b[TILES_N][2];
 };
 
-__device__ __forceinline__ void load_fragments(const Element* slab_a, const Element* slab_b,
+__device__ __forceinline__ void load_fragments(const Element* k_tile_a, const Element* k_tile_b,
                                                int step, Fragments& fragments) {
     const int lane = (int)threadIdx.x % 32;
     const int warp_m = (int)threadIdx.x / 32 / WARPS_N * WM;
@@ -181,95 +184,109 @@ __device__ __forceinline__ void load_fragments(const Element* slab_a, const Elem
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
         const int m = warp_m + i * 16 + lane % 16;
-        load_matrices(fragments.a[i], slab_a + place_a(m, step * 2 + lane / 16));
+        load_matrices(fragments.a[i], k_tile_a + place_a(m, step * 2 + lane / 16));
     }
     #pragma unroll
     for (int j = 0; j < TILES_N; j += 2) {
         const int k = step * STEP + lane % 16;
-        const int piece = warp_n / PIECE + j + lane / 16;
-        load_transposed(fragments.b[j], fragments.b[j + 1], slab_b + place_b(k, piece));
+        const int vector = warp_n / VECTOR + j + lane / 16;
+        load_transposed(fragments.b[j], fragments.b[j + 1], k_tile_b + place_b(k, vector));
     }
 }
 
-// sums += the product of two fragments.
+// accum += the product of two fragments.
 __device__ __forceinline__ void multiply_fragments(const Fragments& fragments,
-                                                   float (&sums)[TILES_M][TILES_N][4]) {
+                                                   float (&accum)[TILES_M][TILES_N][4]) {
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
         #pragma unroll
         for (int j = 0; j < TILES_N; ++j) {
-            mma_f16_k8_twice(sums[i][j], fragments.a[i], fragments.b[j]);
+            mma_f16_k8_twice(accum[i][j], fragments.a[i], fragments.b[j]);
         }
     }
 }
 
-// One tile of C: where it and what it is computed from begin.
+// A tile of C: its first row and column, where it and its operands begin.
 struct Tile {
+    int m0, n0;
     const Element *A, *B;
     Result* C;
 };
 
-// sums += op(A) * op(B).
+// accum += op(A) * op(B).
 __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile, int lda, int ldb,
-                                              int K, float (&sums)[TILES_M][TILES_N][4]) {
-    // What this thread copies first of each slab; the pointers advance from slab to slab.
-    const int row_a = (int)threadIdx.x / PIECES_A;
-    const int row_b = (int)threadIdx.x / PIECES_B;
-    const int column_a = (int)threadIdx.x % PIECES_A * PIECE;
-    const int column_b = (int)threadIdx.x % PIECES_B * PIECE;
+                                              int K, float (&accum)[TILES_M][TILES_N][4]) {
+    // What this thread copies first of each k tile; the pointers advance from k tile to k tile.
+    const int row_a = (int)threadIdx.x / VECTORS_A;
+    const int row_b = (int)threadIdx.x / VECTORS_B;
+    const int column_a = (int)threadIdx.x % VECTORS_A * VECTOR;
+    const int column_b = (int)threadIdx.x % VECTORS_B * VECTOR;
     const Element* A = tile.A + (long long)row_a * lda + column_a;
     const Element* B = tile.B + (long long)row_b * ldb + column_b;
     constexpr int advance_a = BK;
     const long long advance_b = (long long)BK * ldb;
-    const int num_slabs = (K + BK - 1) / BK;
-    uint4 share_a[SHARE_A];
-    uint4 share_b[SHARE_B];
-    fetch_slab_a(share_a, A, lda);
-    fetch_slab_b(share_b, B, ldb);
-    for (int slab = 0; slab < num_slabs; ++slab) {
-        // Store, once everybody has left the slab before.
+    const int num_k_tiles = (K + BK - 1) / BK;
+    uint4 vectors_a[LOADS_A];
+    uint4 vectors_b[LOADS_B];
+    load_k_tile_a(vectors_a, A, lda);
+    load_k_tile_b(vectors_b, B, ldb);
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        // Store, once all warps have left the k tile before.
         __syncthreads();
-        store_slab_a(shared, share_a);
-        store_slab_b(shared + SLAB_A, share_b);
+        store_k_tile_a(shared, vectors_a);
+        store_k_tile_b(shared + K_TILE_A, vectors_b);
         __syncthreads();
-        // Load the next slab into registers; it arrives while this one is multiplied.
-        if (slab + 1 < num_slabs) {
+        // Load the next k tile into registers; it arrives while this one is multiplied.
+        if (k_tile + 1 < num_k_tiles) {
             A += advance_a;
             B += advance_b;
-            fetch_slab_a(share_a, A, lda);
-            fetch_slab_b(share_b, B, ldb);
+            load_k_tile_a(vectors_a, A, lda);
+            load_k_tile_b(vectors_b, B, ldb);
         }
         // Compute.
         #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
             Fragments fragments;
-            load_fragments(shared, shared + SLAB_A, step, fragments);
-            multiply_fragments(fragments, sums);
+            load_fragments(shared, shared + K_TILE_A, step, fragments);
+            multiply_fragments(fragments, accum);
         }
     }
 }
 
-// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void store_one(Result* c, float sum, float alpha, float beta) {
-    const float result = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * float_from_f16(*c));
-    *c = f16_from_float(result);
-}
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
 
-// Two neighbours of a row.
-__device__ __forceinline__ void store_two(Result* c, const float* sums, float alpha, float beta) {
-    float results[2] = {alpha * sums[0], alpha * sums[1]};
-    if (beta != 0.0f) {
-        const unsigned old = *reinterpret_cast<const unsigned*>(c);
-        results[0] = fmaf(alpha, sums[0], beta * float_from_f16((unsigned short)old));
-        results[1] = fmaf(alpha, sums[1], beta * float_from_f16((unsigned short)(old >> 16)));
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
     }
-    *reinterpret_cast<unsigned*>(c) =
-        f16_from_float(results[0]) | (unsigned)f16_from_float(results[1]) << 16;
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
 }
 
-// The tile of C from its sums: of each tile of 16 x 8 a lane has two neighbours in two rows.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TILES_M][TILES_N][4]) {
+// Writes two neighbours of a row of C.
+__device__ __forceinline__ void store_two(Result* c, const float* accum, int m, int n,
+                                          const Epilogue& with) {
+    float old_c[2] = {};
+    if (with.reads_c()) {
+        const unsigned two = *reinterpret_cast<const unsigned*>(c);
+        old_c[0] = float_from_f16((unsigned short)two);
+        old_c[1] = float_from_f16((unsigned short)(two >> 16));
+    }
+    const unsigned low = f16_from_float(epilogue(accum[0], old_c[0], m, n, with));
+    const unsigned high = f16_from_float(epilogue(accum[1], old_c[1], m, n + 1, with));
+    *reinterpret_cast<unsigned*>(c) = low | high << 16;
+}
+
+// Writes the tile of C: of each tile of 16 x 8 a lane has two neighbours in two rows.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const Epilogue& with,
+                                           const float (&accum)[TILES_M][TILES_N][4]) {
     const int lane = (int)threadIdx.x % 32;
     const int lane_m = (int)threadIdx.x / 32 / WARPS_N * WM + lane / 4;
     const int lane_n = (int)threadIdx.x / 32 % WARPS_N * WN + lane % 4 * 2;
@@ -280,8 +297,8 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alph
         for (int j = 0; j < TILES_N; ++j) {
             const int n = lane_n + j * 8;
             Result* const c = tile.C + (long long)m * ldc + n;
-            const float* const two = &sums[i / 2][j][i % 2 * 2];
-            store_two(c, two, alpha, beta);
+            const float* const two = &accum[i / 2][j][i % 2 * 2];
+            store_two(c, two, tile.m0 + m, tile.n0 + n, with);
         }
     }
 }
@@ -303,10 +320,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int m0 = (first_m + in_group % rows) * BM;
     const int n0 = in_group / rows * BN;
     Tile tile;
+    tile.m0 = m0;
+    tile.n0 = n0;
     tile.A = A + (long long)m0 * lda;
     tile.B = B + n0;
     tile.C = C + (long long)m0 * ldc + n0;
-    float sums[TILES_M][TILES_N][4] = {};
-    multiply_tile(shared, tile, lda, ldb, K, sums);
-    store_tile(tile, ldc, alpha, beta, sums);
+    const Epilogue with = {alpha, beta};
+    float accum[TILES_M][TILES_N][4] = {};
+    multiply_tile(shared, tile, lda, ldb, K, accum);
+    store_tile(tile, ldc, with, accum);
 }

@@ -1,11 +1,15 @@
+// autogemm, family gemm_wgmma: BM=128 BN=64 WM=64 WN=64 STAGES=8 SCHEDULE=cooperative CLUSTER_M=1
+// CLUSTER_N=1 SPLIT_K=1 BOX_M=16 C_BUFFERS=1 GROUP_M=1 BLOCKS=0 EPILOGUE=after K_ORDER=forward
+// SWAP_AB=0 SHORT_BY=0
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
-// A and B bf16, C bf16, sums in FP32.
+// A and B bf16, C bf16, accumulators FP32.
 // Layout tt: op(A) = A^T, A stored [K,M]; op(B) = B^T, B stored [N,K].
 //
-// TMA brings slabs of A and B into a ring in shared memory; warpgroups multiply them.
+// TMA loads k tiles of A and B into stages in shared memory; warpgroups multiply them.
 //
 // Valid for:
-//   M, K: any; N: multiples of 8, since TMA writes C in pieces of 16 bytes
+//   M, K: any; N: multiples of 8, since TMA writes C in chunks of 16 bytes
 //   A, B: aligned to 16 bytes, lda and ldb multiples of 8
 //   C: aligned to 16 bytes, ldc a multiple of 8
 
@@ -23,7 +27,7 @@ constexpr int BM = 128;
 constexpr int BN = 64;
 constexpr int WM = 64;
 constexpr int WN = 64;
-// Slabs of A and B that are on their way or in use.
+// Stages: k tiles of A and B that are in flight or in use.
 constexpr int STAGES = 8;
 // Boxes of C, 16 rows of 128 bytes, that a warp fills while TMA writes others.
 constexpr int BOX_M = 16;
@@ -32,30 +36,31 @@ constexpr int C_BUFFERS = 1;
 constexpr int WARPGROUP = 128;
 constexpr int CONSUMERS = (BM / WM) * (BN / WN);
 constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
-// Depth of a slab: 128 bytes of a stored row, or as many rows of an operand stored across k.
+// Depth of a k tile: 128 bytes of a stored row, or as many rows of an operand stored across k.
 constexpr int BK = 128 / sizeof(Element);
 // Depth of one instruction.
 constexpr int STEP = 32 / sizeof(Element);
 constexpr int A_BYTES = BM * 128;
-constexpr int SLOT_BYTES = (BM + BN) * 128;
-// An instruction makes 64 rows and all columns of a warpgroup; a thread has so many of their sums.
+constexpr int STAGE_BYTES = (BM + BN) * 128;
+// An instruction makes 64 rows and all columns of a warpgroup, a thread NUM_ACCUM elements of them.
 constexpr int ROW_TILES = WM / 64;
-constexpr int SUMS = WN / 2;
+constexpr int NUM_ACCUM = WN / 2;
 constexpr int BOX_N = 128 / sizeof(Result);
 constexpr int BOX_BYTES = BOX_M * 128;
-// Of a warpgroup's boxes.
+// All boxes of a warpgroup.
 constexpr int C_BYTES = C_BUFFERS * 64 * 128;
 
-// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
-// and what follows from it, such as where products and copies find their operands, lies in the
-// warp's own registers, from where their instructions take it.
+// The number of this thread's warp. A shuffle tells the compiler that it is the same in all lanes:
+// what is computed from it, such as addresses of products and copies, stays in uniform registers,
+// from which their instructions take it.
 __device__ __forceinline__ int warp_number() {
     return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// True in one thread of a warp, always the same; by all of them. Where a comparison of threads
-// says who copies, the compiler makes a loop over threads of each copy.
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// True in one thread of a warp, always the same; executed by all of them. If a comparison of thread
+// numbers chose the thread that copies, the compiler would make a loop over threads of each copy.
 __device__ __forceinline__ bool is_elected() {
     unsigned elected;
     asm volatile(
@@ -67,9 +72,7 @@ __device__ __forceinline__ bool is_elected() {
         : "=r"(elected));
     return elected != 0;
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // A barrier in shared memory, for num_arrivals arrivals in each phase.
 __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
@@ -78,24 +81,24 @@ __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsi
                  : "memory");
 }
 
-// By the thread that initialised: for bulk copies and other blocks to see it. A barrier follows.
+// Called by the thread that initialised, before a barrier: bulk copies and other blocks see it.
 __device__ __forceinline__ void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// What this thread and those ordered before it stored, before bulk copies that overwrite it.
+// Orders what this thread and those before it stored or read before bulk copies that follow.
 __device__ __forceinline__ void fence_before_bulk_copies() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// What came before is seen by who waits for this phase.
+// Arrives: threads that wait for this phase see what came before.
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long* mbarrier) {
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(
                      (unsigned)__cvta_generic_to_shared(mbarrier))
                  : "memory");
 }
 
-// The same, and the phase does not end before bulk copies have brought num_bytes.
+// Arrives, and keeps the phase from ending before bulk copies have brought num_bytes.
 __device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier,
                                                        unsigned num_bytes) {
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
@@ -120,27 +123,23 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsi
             : "memory");
     } while (done == 0);
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// A barrier for some warps of the block: num_threads, a multiple of 32, at the number 1 to 15.
+// A barrier for num_threads of the block, a multiple of 32. Numbers go from 1 to 15.
 __device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
 
-// Counts as one of the threads that the others wait for, and goes on.
+// Counts this thread as arrived without waiting for the others.
 __device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
     asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// What the driver told TMA of a matrix; a kernel's argument: `const __grid_constant__ TensorMap`.
+// A matrix as the driver describes it to TMA; passed as `const __grid_constant__ TensorMap`.
 struct __align__(64) TensorMap {
     unsigned long long words[16];
 };
 
-// Brings the map nearer before its first use.
+// Prefetches the map before its first use.
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -168,23 +167,21 @@ __device__ __forceinline__ void store_tile(const void* shared, const TensorMap& 
         : "memory");
 }
 
-// By the thread that started them: those since the last call are one group.
+// Called by the thread that started them: stores since the last call are one group.
 __device__ __forceinline__ void commit_tile_stores() {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Until shared memory has been read, and may be filled again, by all but the last `num_left` groups
-// of this thread (a constant).
+// Waits until all but the last `num_left` groups of this thread (a constant) have read shared
+// memory, which may then be filled again.
 #define wait_for_tile_reads(num_left) \
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(num_left) : "memory")
 
-// Until C has been written as well.
+// Waits until they have written C as well.
 #define wait_for_tile_stores(num_left) \
     asm volatile("cp.async.bulk.wait_group %0;" ::"n"(num_left) : "memory")
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte chunks swizzled by
 // row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
 // stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
 // k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
@@ -195,6 +192,33 @@ __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* 
     return (unsigned long long)(address >> 4 & 0x3fffu) |
            (unsigned long long)(leading_bytes >> 4) << 16 |
            (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
+}
+
+// Called before the first product that reads registers which this thread wrote.
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// Products started since the last call are one group.
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Wait until all groups are done, or all but the last.
+__device__ __forceinline__ void wgmma_wait_0() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_wait_1() {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
+// Called behind a wait: the compiler must not read these accumulators earlier.
+__device__ __forceinline__ void keep_in_place(float (&accum)[32]) {
+    #pragma unroll
+    for (int i = 0; i < 32; ++i) {
+        asm volatile("" : "+f"(accum[i])::"memory");
+    }
 }
 
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
@@ -224,34 +248,8 @@ __device__ __forceinline__ void wgmma_bf16_mk(float (&d)[32], unsigned long long
     // clang-format on
 }
 
-// Before the first product that reads registers which this thread wrote.
-__device__ __forceinline__ void wgmma_fence() {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-// The products started since the last call are one group.
-__device__ __forceinline__ void wgmma_commit() {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-// Until all groups are done, or all but the last.
-__device__ __forceinline__ void wgmma_wait_0() {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
-
-__device__ __forceinline__ void wgmma_wait_1() {
-    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-}
-
-// Behind a wait: the compiler must not read these sums earlier.
-__device__ __forceinline__ void keep_in_place(float (&sums)[32]) {
-    #pragma unroll
-    for (int i = 0; i < 32; ++i) {
-        asm volatile("" : "+f"(sums[i])::"memory");
-    }
-}
-
-// A warpgroup leaves registers to others, or takes what they left; by all of its threads.
+// Release registers to other warpgroups, or take what they released (setmaxnreg); executed by all
+// threads of a warpgroup.
 __device__ __forceinline__ void give_up_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 }
@@ -269,13 +267,6 @@ __device__ __forceinline__ void store_matrices(void* row, const unsigned (&from)
                  : "memory");
 }
 
-#endif  // AUTOGEMM_EMULATOR
-
-__device__ __forceinline__ float float_from_bf16(unsigned short bits) {
-    return __uint_as_float((unsigned)bits << 16);
-}
-
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // Rounded to nearest.
 __device__ __forceinline__ unsigned short bf16_from_float(float value) {
     unsigned short bits;
@@ -291,46 +282,50 @@ __device__ __forceinline__ unsigned bf16_pair(float low, float high) {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// A ring of slots in shared memory, for a slab of A and one of B each. A slot is full when TMA has
-// brought their bytes, and empty when all who multiply have let go of it.
-struct Ring {
-    unsigned char* slots;
+__device__ __forceinline__ float float_from_bf16(unsigned short bits) {
+    return __uint_as_float((unsigned)bits << 16);
+}
+
+// Stages in shared memory, each with room for a k tile of A and one of B. A stage is full when TMA
+// has brought their bytes, and empty when all warps that multiply have released it.
+struct Pipeline {
+    unsigned char* stages;
     unsigned long long* full;
     unsigned long long* empty;
-    // The slot that comes next, and the parity of its phase: how often the ring went round.
-    int next = 0;
+    // The next stage, and the parity of its phase: how often all stages have been used.
+    int stage = 0;
     unsigned parity = 0;
 
-    __device__ __forceinline__ unsigned char* slab_a() const {
-        return slots + next * SLOT_BYTES;
+    __device__ __forceinline__ unsigned char* k_tile_a() const {
+        return stages + stage * STAGE_BYTES;
     }
 
-    __device__ __forceinline__ unsigned char* slab_b() const {
-        return slab_a() + A_BYTES;
+    __device__ __forceinline__ unsigned char* k_tile_b() const {
+        return k_tile_a() + A_BYTES;
     }
 
     __device__ __forceinline__ void advance() {
-        if (++next == STAGES) {
-            next = 0;
+        if (++stage == STAGES) {
+            stage = 0;
             parity ^= 1;
         }
     }
 
-    // By each warp, whose products with that slot are done.
-    __device__ __forceinline__ void let_go(int slot) const {
+    // Called by each warp when its products with that stage are done.
+    __device__ __forceinline__ void release(int used) const {
         const int lane = threadIdx.x % 32;
         if (lane == 0) {
-            mbarrier_arrive(empty + slot);
+            mbarrier_arrive(empty + used);
         }
     }
 };
 
-// Where in C a block's tile begins.
+// A block's tile: where in C it begins.
 struct Place {
     int m0, n0;
 };
 
-// Tiles, by their number.
+// The tiles of C, by their number.
 struct Tiles {
     unsigned rows, columns;
 
@@ -348,64 +343,85 @@ struct Tiles {
     }
 };
 
-// Rows k0 to k0 + BK of A, 128 bytes wide, one such stripe behind the other.
-__device__ __forceinline__ void fetch_a(unsigned char* slab, const TensorMap& map, int m0, int k0,
-                                        unsigned long long* full) {
+// Loads rows k0 to k0 + BK of A, 128 bytes wide, one such stripe behind the other.
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const TensorMap& map, int m0, int k0,
+                                       unsigned long long* full) {
     #pragma unroll
     for (int stripe = 0; stripe < BM / BK; ++stripe) {
-        copy_tile(slab + stripe * BK * 128, map, m0 + stripe * BK, k0, full);
+        copy_tile(k_tile + stripe * BK * 128, map, m0 + stripe * BK, k0, full);
     }
 }
 
-// Rows n0 to n0 + BN of B, 128 bytes wide.
-__device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& map, int n0, int k0,
-                                        unsigned long long* full) {
-    copy_tile(slab, map, k0, n0, full);
+// Loads rows n0 to n0 + BN of B, 128 bytes wide.
+__device__ __forceinline__ void load_b(unsigned char* k_tile, const TensorMap& map, int n0, int k0,
+                                       unsigned long long* full) {
+    copy_tile(k_tile, map, k0, n0, full);
 }
 
-// What becomes of sums: C = alpha * sums + beta * C, of which M x N elements are there.
-struct Update {
-    int M, N;
-    float alpha, beta;
-    const Result* C;
-    int ldc;
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
 
-    // beta * C, if that element is there.
-    __device__ __forceinline__ float kept(int row, int column) const {
-        if (row >= M || column >= N) {
-            return 0.0f;
-        }
-        const Result old = C[(long long)row * ldc + column];
-        return beta * float_from_bf16(old);
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+
+    // Whether C is made of accumulators as they are.
+    __device__ __forceinline__ bool is_identity() const {
+        return alpha == 1.0f && beta == 0.0f;
     }
 };
 
-// sums = alpha * sums + beta * C, STEP_SUMS of a thread at a time. They are always the first ones:
-// behind each step all move down, so that this code, which few need, is there once and not for each
-// register; the last step leaves all where they were.
-__device__ __forceinline__ void update_sums(const Update& update, int m0, int n0,
-                                            float (&sums)[ROW_TILES][SUMS]) {
-    constexpr int STEP_SUMS = 16;
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// C, of which M x N elements exist. TMA writes it; old values are read from here.
+struct Output {
+    int M, N;
+    const Result* C;
+    int ldc;
+    Epilogue with;
+
+    // The element of C that an accumulator becomes. Outside C, where nothing is written, it may be
+    // any value, and the epilogue still gets a row and a column of C.
+    __device__ __forceinline__ float element(float accum, int m, int n) const {
+        float old_c = 0.0f;
+        if (with.reads_c() && m < M && n < N) {
+            old_c = float_from_bf16(C[(long long)m * ldc + n]);
+        }
+        return epilogue(accum, old_c, min(m, M - 1), min(n, N - 1), with);
+    }
+};
+
+// Accumulators become elements of C, STEP_ACCUM of a thread at a time. They are always the first
+// ones: behind each step all move down, so that this code, which few need, is there once and not
+// for each register; the last step leaves all where they were.
+__device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int n0,
+                                               float (&accum)[ROW_TILES][NUM_ACCUM]) {
+    constexpr int STEP_ACCUM = 16;
     const int warp = threadIdx.x % WARPGROUP / 32;
     const int lane = threadIdx.x % 32;
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         #pragma unroll 1
-        for (int first = 0; first < SUMS; first += STEP_SUMS) {
-            float updated[STEP_SUMS];
+        for (int first = 0; first < NUM_ACCUM; first += STEP_ACCUM) {
+            float elements[STEP_ACCUM];
             #pragma unroll
-            for (int at = 0; at < STEP_SUMS; ++at) {
-                const int row = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
-                const int column = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
-                updated[at] = update.alpha * sums[i][at];
-                if (update.beta != 0.0f) {
-                    updated[at] += update.kept(row, column);
-                }
+            for (int at = 0; at < STEP_ACCUM; ++at) {
+                const int m = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
+                const int n = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
+                elements[at] = output.element(accum[i][at], m, n);
             }
             #pragma unroll
-            for (int at = 0; at < SUMS; ++at) {
-                sums[i][at] = at + STEP_SUMS < SUMS ? sums[i][(at + STEP_SUMS) % SUMS]
-                                                    : updated[(at + STEP_SUMS) % SUMS];
+            for (int at = 0; at < NUM_ACCUM; ++at) {
+                accum[i][at] = at + STEP_ACCUM < NUM_ACCUM
+                                   ? accum[i][(at + STEP_ACCUM) % NUM_ACCUM]
+                                   : elements[(at + STEP_ACCUM) % NUM_ACCUM];
             }
         }
     }
@@ -414,8 +430,8 @@ __device__ __forceinline__ void update_sums(const Update& update, int m0, int n0
 // What a thread has of a box: its elements of C, two in a word.
 constexpr int IN_BOX = BOX_N / 4;
 
-// Writes a box of a warpgroup: TMA turns 16-byte pieces of a box's rows back as it writes them, and
-// leaves out what is outside C.
+// Writes a box of a warpgroup. TMA undoes the swizzle of a box's 16-byte chunks as it writes them,
+// and leaves out what is outside C.
 __device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, const TensorMap& map_c,
                                           int warpgroup, int m0, int n0, const unsigned* words) {
     const int thread = threadIdx.x % WARPGROUP;
@@ -430,8 +446,8 @@ __device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, cons
     for (int at = 0; at < IN_BOX; at += 4) {
         const unsigned four[4] = {words[at], words[at + 1], words[at + 2], words[at + 3]};
         const int row = lane % 16;
-        const int piece = (at / 2 + lane / 16) ^ lane % 8;
-        store_matrices(box + row * 128 + piece * 16, four);
+        const int chunk = (at / 2 + lane / 16) ^ lane % 8;
+        store_matrices(box + row * 128 + chunk * 16, four);
     }
     fence_before_bulk_copies();
     __syncwarp();
@@ -441,23 +457,23 @@ __device__ __forceinline__ void store_box(unsigned char* boxes, int buffer, cons
     }
 }
 
-// Writes a warpgroup's sums, box by box.
-__device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap& map_c,
-                                           int warpgroup, int m0, int n0, const Update& update,
-                                           float (&sums)[ROW_TILES][SUMS]) {
-    if (update.alpha != 1.0f || update.beta != 0.0f) {
-        update_sums(update, m0, n0, sums);
+// Writes a warpgroup's tile, box by box.
+__device__ __forceinline__ void store_accum(unsigned char* boxes, const TensorMap& map_c,
+                                            int warpgroup, int m0, int n0, const Output& output,
+                                            float (&accum)[ROW_TILES][NUM_ACCUM]) {
+    if (!output.with.is_identity()) {
+        apply_epilogue(output, m0, n0, accum);
     }
     int buffer = 0;
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
         #pragma unroll
         for (int n = 0; n < WN; n += BOX_N) {
-            const float* const mine = &sums[i][n / 2];
+            const float* const elements = &accum[i][n / 2];
             unsigned words[IN_BOX];
             #pragma unroll
             for (int at = 0; at < IN_BOX; ++at) {
-                words[at] = bf16_pair(mine[2 * at], mine[2 * at + 1]);
+                words[at] = bf16_pair(elements[2 * at], elements[2 * at + 1]);
             }
             store_box(boxes, buffer, map_c, warpgroup, m0 + 64 * i, n0 + n, words);
             buffer = buffer + 1 == C_BUFFERS ? 0 : buffer + 1;
@@ -465,16 +481,16 @@ __device__ __forceinline__ void store_sums(unsigned char* boxes, const TensorMap
     }
 }
 
-// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
-__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              float (&sums)[ROW_TILES][SUMS]) {
+// accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles.
+__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
+                                              int column, float (&accum)[ROW_TILES][NUM_ACCUM]) {
     int before = 0;
-    for (int slab = 0; slab < num_slabs; ++slab) {
-        mbarrier_wait(ring.full + ring.next, ring.parity);
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
         const unsigned long long a =
-            matrix_descriptor_128(ring.slab_a() + row * 128, BK * 128, 1024);
+            matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
         const unsigned long long b =
-            matrix_descriptor_128(ring.slab_b() + column * 128, BK * 128, 1024);
+            matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
         wgmma_fence();
         #pragma unroll
         for (int step = 0; step < BK / STEP; ++step) {
@@ -482,23 +498,23 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row
             for (int i = 0; i < ROW_TILES; ++i) {
                 const int in_a = i * 64 * 128 + step * STEP * 128;
                 const int in_b = step * 32;
-                wgmma_bf16_mk(sums[i], a + (in_a >> 4), b + (in_b >> 4), slab > 0 || step > 0);
+                wgmma_bf16_mk(accum[i], a + (in_a >> 4), b + (in_b >> 4), k_tile > 0 || step > 0);
             }
         }
         wgmma_commit();
-        // Products with this slab are under way while the next one is waited for.
-        if (slab > 0) {
+        // Products with this k tile are under way while the next one is waited for.
+        if (k_tile > 0) {
             wgmma_wait_1();
-            ring.let_go(before);
+            pipeline.release(before);
         }
-        before = ring.next;
-        ring.advance();
+        before = pipeline.stage;
+        pipeline.advance();
     }
     wgmma_wait_0();
-    ring.let_go(before);
+    pipeline.release(before);
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
-        keep_in_place(sums[i]);
+        keep_in_place(accum[i]);
     }
 }
 
@@ -508,9 +524,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b,
                 const __grid_constant__ TensorMap map_c) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    unsigned char* const boxes = shared + STAGES * SLOT_BYTES;
+    unsigned char* const boxes = shared + STAGES * STAGE_BYTES;
     unsigned long long* const barriers = (unsigned long long*)(boxes + CONSUMERS * C_BYTES);
-    Ring ring = {shared, barriers, barriers + STAGES};
+    Pipeline pipeline = {shared, barriers, barriers + STAGES};
     const int warp = warp_number();
     const int warpgroup = warp / 4;
 
@@ -518,10 +534,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         prefetch_tensor_map(map_a);
         prefetch_tensor_map(map_b);
         prefetch_tensor_map(map_c);
-        for (int slot = 0; slot < STAGES; ++slot) {
-            mbarrier_init(ring.full + slot, 1);
-            // The warps that let go of it.
-            mbarrier_init(ring.empty + slot, 4 * CONSUMERS);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(pipeline.full + stage, 1);
+            // One arrival for each warp that releases it.
+            mbarrier_init(pipeline.empty + stage, 4 * CONSUMERS);
         }
         mbarrier_fence_init();
     }
@@ -532,37 +548,38 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tiles.columns = (N + BN - 1) / BN;
     const int first_tile = (int)blockIdx.x;
     const int stride = (int)gridDim.x;
-    const int num_slabs = (K + BK - 1) / BK;
+    const int num_k_tiles = (K + BK - 1) / BK;
 
+    const Epilogue with = {alpha, beta};
     if (warpgroup == CONSUMERS) {
-        // Fetch: one thread keeps the ring full, across the ends of tiles.
+        // Load: one thread keeps the stages full, across the ends of tiles.
         give_up_registers();
         if (warp % 4 == 0 && is_elected()) {
             for (int tile = first_tile; tile < tiles.count(); tile += stride) {
                 const Place place = tiles.place(tile);
-                for (int slab = 0; slab < num_slabs; ++slab) {
-                    const int k0 = slab * BK;
-                    unsigned long long* const full = ring.full + ring.next;
-                    mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);
-                    mbarrier_arrive_expect(full, SLOT_BYTES);
-                    fetch_a(ring.slab_a(), map_a, place.m0, k0, full);
-                    fetch_b(ring.slab_b(), map_b, place.n0, k0, full);
-                    ring.advance();
+                for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+                    const int k0 = k_tile * BK;
+                    unsigned long long* const full = pipeline.full + pipeline.stage;
+                    mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
+                    mbarrier_arrive_expect(full, STAGE_BYTES);
+                    load_a(pipeline.k_tile_a(), map_a, place.m0, k0, full);
+                    load_b(pipeline.k_tile_b(), map_b, place.n0, k0, full);
+                    pipeline.advance();
                 }
             }
         }
     } else {
         take_registers();
-        float sums[ROW_TILES][SUMS];
+        float accum[ROW_TILES][NUM_ACCUM];
         // Multiply and store.
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
         for (int tile = first_tile; tile < tiles.count(); tile += stride) {
             const Place place = tiles.place(tile);
-            const Update update = {M, N, alpha, beta, C, ldc};
-            multiply_tile(ring, num_slabs, row, column, sums);
-            store_sums(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
-                       place.n0 + column, update, sums);
+            const Output output = {M, N, C, ldc, with};
+            multiply_tile(pipeline, num_k_tiles, row, column, accum);
+            store_accum(boxes + warpgroup * C_BYTES, map_c, warpgroup, place.m0 + row,
+                        place.n0 + column, output, accum);
         }
         if (threadIdx.x % 32 == 0) {
             wait_for_tile_reads(0);

@@ -1,8 +1,12 @@
+// autogemm, family gemm_wgmma: BM=64 BN=64 WM=64 WN=64 STAGES=12 SCHEDULE=cooperative CLUSTER_M=1
+// CLUSTER_N=1 SPLIT_K=2 BOX_M=64 C_BUFFERS=1 GROUP_M=1 BLOCKS=0 EPILOGUE=after K_ORDER=forward
+// SWAP_AB=0 SHORT_BY=0
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
-// A and B bf16, C bf16, sums in FP32.
+// A and B bf16, C bf16, accumulators FP32.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
-// TMA brings slabs of A and B into a ring in shared memory; warpgroups multiply them.
+// TMA loads k tiles of A and B into stages in shared memory; warpgroups multiply them.
 //
 // Valid for:
 //   M, N, K: any
@@ -23,36 +27,37 @@ constexpr int BM = 64;
 constexpr int BN = 64;
 constexpr int WM = 64;
 constexpr int WN = 64;
-// Slabs of A and B that are on their way or in use.
+// Stages: k tiles of A and B that are in flight or in use.
 constexpr int STAGES = 12;
-// Blocks of a cluster that share a tile: each multiplies its part of K, then adds up its part of C.
+// Blocks of a cluster that share a tile: each multiplies a range of K, then adds up some of C.
 constexpr int SPLIT_K = 2;
 
 constexpr int WARPGROUP = 128;
 constexpr int CONSUMERS = (BM / WM) * (BN / WN);
 constexpr int THREADS = (CONSUMERS + 1) * WARPGROUP;
-// Depth of a slab: 128 bytes of a stored row, or as many rows of an operand stored across k.
+// Depth of a k tile: 128 bytes of a stored row, or as many rows of an operand stored across k.
 constexpr int BK = 128 / sizeof(Element);
 // Depth of one instruction.
 constexpr int STEP = 32 / sizeof(Element);
 constexpr int A_BYTES = BM * 128;
-constexpr int SLOT_BYTES = (BM + BN) * 128;
-// An instruction makes 64 rows and all columns of a warpgroup; a thread has so many of their sums.
+constexpr int STAGE_BYTES = (BM + BN) * 128;
+// An instruction makes 64 rows and all columns of a warpgroup, a thread NUM_ACCUM elements of them.
 constexpr int ROW_TILES = WM / 64;
-constexpr int SUMS = WN / 2;
-// What the other blocks of a cluster send of their sums: as many as a block has of each other.
-constexpr int PARTS_BYTES = BM * BN * (int)sizeof(float) / SPLIT_K * (SPLIT_K - 1);
+constexpr int NUM_ACCUM = WN / 2;
+// Partial sums that the other blocks of the cluster send to one.
+constexpr int PARTIALS_BYTES = BM * BN * (int)sizeof(float) / SPLIT_K * (SPLIT_K - 1);
 
-// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
-// and what follows from it, such as where products and copies find their operands, lies in the
-// warp's own registers, from where their instructions take it.
+// The number of this thread's warp. A shuffle tells the compiler that it is the same in all lanes:
+// what is computed from it, such as addresses of products and copies, stays in uniform registers,
+// from which their instructions take it.
 __device__ __forceinline__ int warp_number() {
     return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// True in one thread of a warp, always the same; by all of them. Where a comparison of threads
-// says who copies, the compiler makes a loop over threads of each copy.
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// True in one thread of a warp, always the same; executed by all of them. If a comparison of thread
+// numbers chose the thread that copies, the compiler would make a loop over threads of each copy.
 __device__ __forceinline__ bool is_elected() {
     unsigned elected;
     asm volatile(
@@ -64,9 +69,7 @@ __device__ __forceinline__ bool is_elected() {
         : "=r"(elected));
     return elected != 0;
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // The rank of this block among the blocks of its cluster.
 __device__ __forceinline__ unsigned cluster_rank() {
     unsigned rank;
@@ -75,12 +78,12 @@ __device__ __forceinline__ unsigned cluster_rank() {
 }
 
 // All threads of the cluster arrive, then wait: what came before the arrivals is seen behind the
-// wait. A block whose shared memory others read does not leave before they arrived behind that.
+// wait. A block whose shared memory others read must not exit before they have arrived behind that.
 __device__ __forceinline__ void cluster_arrive_release() {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
 
-// Without waiting for what this thread wrote: where nothing of it is read behind the wait.
+// Arrives without ordering what this thread wrote: nothing of it may be read behind the wait.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
@@ -103,7 +106,7 @@ __device__ __forceinline__ unsigned address_in_rank(const void* shared, unsigned
     return address;
 }
 
-// Four floats from there, or to there; aligned to 16 bytes.
+// Loads four floats from there, or stores them there; aligned to 16 bytes.
 __device__ __forceinline__ float4 load_from_rank(const float* shared, unsigned rank) {
     float4 value;
     asm volatile("ld.shared::cluster.v4.f32 { %0, %1, %2, %3 }, [%4];"
@@ -119,9 +122,7 @@ __device__ __forceinline__ void store_to_rank(float* shared, unsigned rank, floa
         "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
         : "memory");
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // A barrier in shared memory, for num_arrivals arrivals in each phase.
 __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
@@ -130,24 +131,24 @@ __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsi
                  : "memory");
 }
 
-// By the thread that initialised: for bulk copies and other blocks to see it. A barrier follows.
+// Called by the thread that initialised, before a barrier: bulk copies and other blocks see it.
 __device__ __forceinline__ void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// What this thread and those ordered before it stored, before bulk copies that overwrite it.
+// Orders what this thread and those before it stored or read before bulk copies that follow.
 __device__ __forceinline__ void fence_before_bulk_copies() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// What came before is seen by who waits for this phase.
+// Arrives: threads that wait for this phase see what came before.
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long* mbarrier) {
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(
                      (unsigned)__cvta_generic_to_shared(mbarrier))
                  : "memory");
 }
 
-// The same, and the phase does not end before bulk copies have brought num_bytes.
+// Arrives, and keeps the phase from ending before bulk copies have brought num_bytes.
 __device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier,
                                                        unsigned num_bytes) {
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
@@ -156,7 +157,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarr
                  : "memory");
 }
 
-// At the barrier in the shared memory of another block of the cluster.
+// Arrives at the barrier in the shared memory of another block of the cluster.
 __device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier,
                                                         unsigned rank) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
@@ -164,8 +165,8 @@ __device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbar
                  : "memory");
 }
 
-// The same where nothing was written for that block, as when it may fill shared memory again: waits
-// for no write of this thread to get anywhere.
+// The same where nothing was written for that block, as when it may fill shared memory again: this
+// waits for no write of this thread.
 __device__ __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier,
                                                                 unsigned rank) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
@@ -189,9 +190,7 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsi
             : "memory");
     } while (done == 0);
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // Starts to store four floats, aligned to 16 bytes, in the shared memory of the block of that rank,
 // at the place of `shared` there. The phase of its mbarrier, which was told to expect 16 bytes for
 // this, ends when they are there.
@@ -203,15 +202,13 @@ __device__ __forceinline__ void store_async_to_rank(float* shared, unsigned rank
         "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w), "r"(address_in_rank(mbarrier, rank))
         : "memory");
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// What the driver told TMA of a matrix; a kernel's argument: `const __grid_constant__ TensorMap`.
+// A matrix as the driver describes it to TMA; passed as `const __grid_constant__ TensorMap`.
 struct __align__(64) TensorMap {
     unsigned long long words[16];
 };
 
-// Brings the map nearer before its first use.
+// Prefetches the map before its first use.
 __device__ __forceinline__ void prefetch_tensor_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
@@ -227,10 +224,8 @@ __device__ __forceinline__ void copy_tile(void* shared, const TensorMap& map, in
         "l"(&map), "r"(column), "r"(row), "r"((unsigned)__cvta_generic_to_shared(mbarrier))
         : "memory");
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte chunks swizzled by
 // row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
 // stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
 // k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
@@ -241,6 +236,33 @@ __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* 
     return (unsigned long long)(address >> 4 & 0x3fffu) |
            (unsigned long long)(leading_bytes >> 4) << 16 |
            (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
+}
+
+// Called before the first product that reads registers which this thread wrote.
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// Products started since the last call are one group.
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Wait until all groups are done, or all but the last.
+__device__ __forceinline__ void wgmma_wait_0() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_wait_1() {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
+// Called behind a wait: the compiler must not read these accumulators earlier.
+__device__ __forceinline__ void keep_in_place(float (&accum)[32]) {
+    #pragma unroll
+    for (int i = 0; i < 32; ++i) {
+        asm volatile("" : "+f"(accum[i])::"memory");
+    }
 }
 
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
@@ -270,40 +292,6 @@ __device__ __forceinline__ void wgmma_bf16_km(float (&d)[32], unsigned long long
     // clang-format on
 }
 
-// Before the first product that reads registers which this thread wrote.
-__device__ __forceinline__ void wgmma_fence() {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-// The products started since the last call are one group.
-__device__ __forceinline__ void wgmma_commit() {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-// Until all groups are done, or all but the last.
-__device__ __forceinline__ void wgmma_wait_0() {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
-
-__device__ __forceinline__ void wgmma_wait_1() {
-    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-}
-
-// Behind a wait: the compiler must not read these sums earlier.
-__device__ __forceinline__ void keep_in_place(float (&sums)[32]) {
-    #pragma unroll
-    for (int i = 0; i < 32; ++i) {
-        asm volatile("" : "+f"(sums[i])::"memory");
-    }
-}
-
-#endif  // AUTOGEMM_EMULATOR
-
-__device__ __forceinline__ float float_from_bf16(unsigned short bits) {
-    return __uint_as_float((unsigned)bits << 16);
-}
-
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // Rounded to nearest.
 __device__ __forceinline__ unsigned short bf16_from_float(float value) {
     unsigned short bits;
@@ -319,46 +307,50 @@ __device__ __forceinline__ unsigned bf16_pair(float low, float high) {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// A ring of slots in shared memory, for a slab of A and one of B each. A slot is full when TMA has
-// brought their bytes, and empty when all who multiply have let go of it.
-struct Ring {
-    unsigned char* slots;
+__device__ __forceinline__ float float_from_bf16(unsigned short bits) {
+    return __uint_as_float((unsigned)bits << 16);
+}
+
+// Stages in shared memory, each with room for a k tile of A and one of B. A stage is full when TMA
+// has brought their bytes, and empty when all warps that multiply have released it.
+struct Pipeline {
+    unsigned char* stages;
     unsigned long long* full;
     unsigned long long* empty;
-    // The slot that comes next, and the parity of its phase: how often the ring went round.
-    int next = 0;
+    // The next stage, and the parity of its phase: how often all stages have been used.
+    int stage = 0;
     unsigned parity = 0;
 
-    __device__ __forceinline__ unsigned char* slab_a() const {
-        return slots + next * SLOT_BYTES;
+    __device__ __forceinline__ unsigned char* k_tile_a() const {
+        return stages + stage * STAGE_BYTES;
     }
 
-    __device__ __forceinline__ unsigned char* slab_b() const {
-        return slab_a() + A_BYTES;
+    __device__ __forceinline__ unsigned char* k_tile_b() const {
+        return k_tile_a() + A_BYTES;
     }
 
     __device__ __forceinline__ void advance() {
-        if (++next == STAGES) {
-            next = 0;
+        if (++stage == STAGES) {
+            stage = 0;
             parity ^= 1;
         }
     }
 
-    // By each warp, whose products with that slot are done.
-    __device__ __forceinline__ void let_go(int slot) const {
+    // Called by each warp when its products with that stage are done.
+    __device__ __forceinline__ void release(int used) const {
         const int lane = threadIdx.x % 32;
         if (lane == 0) {
-            mbarrier_arrive(empty + slot);
+            mbarrier_arrive(empty + used);
         }
     }
 };
 
-// Where in C a block's tile begins.
+// A block's tile: where in C it begins.
 struct Place {
     int m0, n0;
 };
 
-// Tiles, by their number.
+// The tiles of C, by their number.
 struct Tiles {
     unsigned rows, columns;
 
@@ -366,7 +358,7 @@ struct Tiles {
         return (int)(rows * columns);
     }
 
-    // Row by row. The first slabs wait for this: without a division where there is one row.
+    // Row by row. The first loads wait for this: there is no division for a single row.
     __device__ __forceinline__ Place place(unsigned index) const {
         const int row = rows > 1 ? index / columns : 0;
         const int column = index - row * columns;
@@ -376,80 +368,98 @@ struct Tiles {
     }
 };
 
-// Rows m0 to m0 + BM of A, 128 bytes wide.
-__device__ __forceinline__ void fetch_a(unsigned char* slab, const TensorMap& map, int m0, int k0,
-                                        unsigned long long* full) {
-    copy_tile(slab, map, k0, m0, full);
+// Loads rows m0 to m0 + BM of A, 128 bytes wide.
+__device__ __forceinline__ void load_a(unsigned char* k_tile, const TensorMap& map, int m0, int k0,
+                                       unsigned long long* full) {
+    copy_tile(k_tile, map, k0, m0, full);
 }
 
-// Rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other.
-__device__ __forceinline__ void fetch_b(unsigned char* slab, const TensorMap& map, int n0, int k0,
-                                        unsigned long long* full) {
+// Loads rows k0 to k0 + BK of B, 128 bytes wide, one such stripe behind the other.
+__device__ __forceinline__ void load_b(unsigned char* k_tile, const TensorMap& map, int n0, int k0,
+                                       unsigned long long* full) {
     #pragma unroll
     for (int stripe = 0; stripe < BN / BK; ++stripe) {
-        copy_tile(slab + stripe * BK * 128, map, n0 + stripe * BK, k0, full);
+        copy_tile(k_tile + stripe * BK * 128, map, n0 + stripe * BK, k0, full);
     }
 }
 
-// What becomes of sums: C = alpha * sums + beta * C, of which M x N elements are there.
-struct Update {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// C, of which M x N elements exist.
+struct Output {
     int M, N;
-    float alpha, beta;
     Result* C;
     int ldc;
+    Epilogue with;
 
-    // beta * C, if that element is there.
-    __device__ __forceinline__ float kept(int row, int column) const {
-        if (row >= M || column >= N) {
-            return 0.0f;
+    // The element of C that an accumulator becomes. Outside C, where nothing is written, it may be
+    // any value, and the epilogue still gets a row and a column of C.
+    __device__ __forceinline__ float element(float accum, int m, int n) const {
+        float old_c = 0.0f;
+        if (with.reads_c() && m < M && n < N) {
+            old_c = float_from_bf16(C[(long long)m * ldc + n]);
         }
-        const Result old = C[(long long)row * ldc + column];
-        return beta * float_from_bf16(old);
+        return epilogue(accum, old_c, min(m, M - 1), min(n, N - 1), with);
     }
 
-    __device__ __forceinline__ void store(float value, int row, int column) const {
-        if (beta != 0.0f) {
-            value += kept(row, column);
-        }
-        if (row < M && column < N) {
-            C[(long long)row * ldc + column] = bf16_from_float(value);
+    __device__ __forceinline__ void store(float accum, int m, int n) const {
+        const float value = element(accum, m, n);
+        if (m < M && n < N) {
+            C[(long long)m * ldc + n] = bf16_from_float(value);
         }
     }
 
-    // Whether nothing of C is kept, all columns of the warpgroup's tile are there, and any two
-    // neighbours from an even column on can be stored together.
+    // Whether C is not read, all columns of the warpgroup's tile exist, and any two neighbours from
+    // an even column on can be stored together.
     __device__ __forceinline__ bool is_plain(int n0) const {
-        return beta == 0.0f && N - n0 >= WN && ldc % 2 == 0 &&
+        return !with.reads_c() && N - n0 >= WN && ldc % 2 == 0 &&
                (unsigned long long)C % (2 * sizeof(Result)) == 0;
     }
 
-    __device__ __forceinline__ void store_two(float value, float next, int row, int column) const {
-        if (row < M) {
-            Result* const two = C + (long long)row * ldc + column;
-            *(unsigned*)two = bf16_pair(value, next);
+    __device__ __forceinline__ void store_two(float accum, float next, int m, int n) const {
+        if (m < M) {
+            Result* const two = C + (long long)m * ldc + n;
+            const float low = epilogue(accum, 0.0f, m, n, with);
+            const float high = epilogue(next, 0.0f, m, n + 1, with);
+            *(unsigned*)two = bf16_pair(low, high);
         }
     }
 };
 
-// A thread's sums, in fours: so many of each of its row tiles, of which each block of the cluster
-// adds up so many.
-constexpr int FOURS = SUMS / 4;
-constexpr int SHARE = ROW_TILES * FOURS / SPLIT_K;
+// Float4s of a thread's accumulators in one row tile, and how many of all row tiles each block of
+// the cluster adds up and writes: its own ones.
+constexpr int FOURS = NUM_ACCUM / 4;
+constexpr int OWN_FOURS = ROW_TILES * FOURS / SPLIT_K;
 
-// Exchanges shares until that of rank ^ i is number i, and so a block's own the first: from here on
-// all blocks run the same code, on the same registers.
-__device__ __forceinline__ void put_own_first(unsigned rank, float (&sums)[ROW_TILES][SUMS]) {
+// Exchanges accumulators until those of rank ^ i are number i, and so a block's own the first: from
+// here on all blocks run the same code, on the same registers.
+__device__ __forceinline__ void put_own_first(unsigned rank, float (&accum)[ROW_TILES][NUM_ACCUM]) {
     #pragma unroll
     for (int bit = 1; bit < SPLIT_K; bit *= 2) {
         const bool is_set = (rank & bit) != 0;
         #pragma unroll
-        for (int at = 0; at < ROW_TILES * SUMS; ++at) {
-            if (at / (4 * SHARE) & bit) {
+        for (int at = 0; at < ROW_TILES * NUM_ACCUM; ++at) {
+            if (at / (4 * OWN_FOURS) & bit) {
                 continue;
             }
-            const int there = at + bit * 4 * SHARE;
-            float& low = sums[at / SUMS][at % SUMS];
-            float& high = sums[there / SUMS][there % SUMS];
+            const int there = at + bit * 4 * OWN_FOURS;
+            float& low = accum[at / NUM_ACCUM][at % NUM_ACCUM];
+            float& high = accum[there / NUM_ACCUM][there % NUM_ACCUM];
             const float first = is_set ? high : low;
             high = is_set ? low : high;
             low = first;
@@ -458,102 +468,107 @@ __device__ __forceinline__ void put_own_first(unsigned rank, float (&sums)[ROW_T
 }
 
 // Where a block keeps what the one of rank ^ other sent, and that one what this one sent.
-__device__ __forceinline__ int place_of_part(int other, int warpgroup, int at) {
-    return (((other - 1) * CONSUMERS + warpgroup) * SHARE + at) * WARPGROUP +
+__device__ __forceinline__ int place_of_partial(int other, int warpgroup, int at) {
+    return (((other - 1) * CONSUMERS + warpgroup) * OWN_FOURS + at) * WARPGROUP +
            threadIdx.x % WARPGROUP;
 }
 
-// Sends all but the own share to those who add them up.
-__device__ __forceinline__ void send_sums(float4* parts, unsigned long long* arrived, unsigned rank,
-                                          int warpgroup, const float (&sums)[ROW_TILES][SUMS]) {
+// Sends all accumulators but a block's own to the blocks that add them up.
+__device__ __forceinline__ void send_partials(float4* partials, unsigned long long* arrived,
+                                              unsigned rank, int warpgroup,
+                                              const float (&accum)[ROW_TILES][NUM_ACCUM]) {
     #pragma unroll
     for (int other = 1; other < SPLIT_K; ++other) {
         #pragma unroll
-        for (int at = 0; at < SHARE; ++at) {
-            const int first = (other * SHARE + at) * 4;
-            const float* const four = &sums[first / SUMS][first % SUMS];
-            store_async_to_rank((float*)(parts + place_of_part(other, warpgroup, at)), rank ^ other,
-                                make_float4(four[0], four[1], four[2], four[3]), arrived);
+        for (int at = 0; at < OWN_FOURS; ++at) {
+            const int first = (other * OWN_FOURS + at) * 4;
+            const float* const four = &accum[first / NUM_ACCUM][first % NUM_ACCUM];
+            store_async_to_rank((float*)(partials + place_of_partial(other, warpgroup, at)),
+                                rank ^ other, make_float4(four[0], four[1], four[2], four[3]),
+                                arrived);
         }
     }
 }
 
-// share = alpha * (the own part + that of rank ^ 1 + that of rank ^ 2 and so on).
-__device__ __forceinline__ void add_parts(const float4* parts, int warpgroup, float alpha,
-                                          const float (&sums)[ROW_TILES][SUMS],
-                                          float (&share)[SHARE][4]) {
+// own = the block's own partial sums + those of rank ^ 1 + those of rank ^ 2 and so on.
+__device__ __forceinline__ void add_partials(const float4* partials, int warpgroup,
+                                             const float (&accum)[ROW_TILES][NUM_ACCUM],
+                                             float (&own)[OWN_FOURS][4]) {
     #pragma unroll
-    for (int at = 0; at < SHARE; ++at) {
-        const float* const own = &sums[4 * at / SUMS][4 * at % SUMS];
-        float4 sum = make_float4(own[0], own[1], own[2], own[3]);
+    for (int at = 0; at < OWN_FOURS; ++at) {
+        const float* const first = &accum[4 * at / NUM_ACCUM][4 * at % NUM_ACCUM];
+        float4 sum = make_float4(first[0], first[1], first[2], first[3]);
         #pragma unroll
         for (int other = 1; other < SPLIT_K; ++other) {
-            const float4 part = parts[place_of_part(other, warpgroup, at)];
-            sum = make_float4(sum.x + part.x, sum.y + part.y, sum.z + part.z, sum.w + part.w);
+            const float4 partial = partials[place_of_partial(other, warpgroup, at)];
+            sum = make_float4(sum.x + partial.x, sum.y + partial.y, sum.z + partial.z,
+                              sum.w + partial.w);
         }
-        share[at][0] = alpha * sum.x;
-        share[at][1] = alpha * sum.y;
-        share[at][2] = alpha * sum.z;
-        share[at][3] = alpha * sum.w;
+        own[at][0] = sum.x;
+        own[at][1] = sum.y;
+        own[at][2] = sum.z;
+        own[at][3] = sum.w;
     }
 }
 
-// The place in C of one of the four sums that a thread has from each 8 columns of an instruction.
+// Row and column of C, of one of the four accumulators that a thread has from each 8 columns of an
+// instruction.
 struct Position {
-    int row, column;
+    int m, n;
 };
 
 __device__ __forceinline__ Position position_of(int m0, int n0, unsigned rank, int at, int i) {
     const int warp = threadIdx.x % WARPGROUP / 32;
     const int lane = threadIdx.x % 32;
-    // A share is whole row tiles, or a part of one.
-    const int tile = (int)(rank * SHARE / FOURS) + at / FOURS;
-    const int second = ((int)(rank * SHARE % FOURS) + at % FOURS) * 8 + lane % 4 * 2 + i % 2;
+    // A block's own ones are whole row tiles, or a fraction of one.
+    const int tile = (int)(rank * OWN_FOURS / FOURS) + at / FOURS;
+    const int four = (int)(rank * OWN_FOURS % FOURS) + at % FOURS;
+    const int second = four * 8 + lane % 4 * 2 + i % 2;
     return {m0 + 64 * tile + 16 * warp + lane / 4 + i / 2 * 8, n0 + second};
 }
 
-// Writes a block's share of the tile at row m0 and column n0.
-__device__ __forceinline__ void store_share(unsigned rank, int m0, int n0, const Update& update,
-                                            float (&share)[SHARE][4]) {
-    if (update.is_plain(n0)) {
+// Writes a block's own elements of the tile at row m0 and column n0.
+__device__ __forceinline__ void store_own(unsigned rank, int m0, int n0, const Output& output,
+                                          float (&own)[OWN_FOURS][4]) {
+    if (output.is_plain(n0)) {
         #pragma unroll
-        for (int at = 0; at < SHARE; ++at) {
+        for (int at = 0; at < OWN_FOURS; ++at) {
             #pragma unroll
             for (int i = 0; i < 4; i += 2) {
                 const Position to = position_of(m0, n0, rank, at, i);
-                update.store_two(share[at][i], share[at][i + 1], to.row, to.column);
+                output.store_two(own[at][i], own[at][i + 1], to.m, to.n);
             }
         }
         return;
     }
     // Always the first four: behind them the others move down, so that this code is there once.
     #pragma unroll 1
-    for (int at = 0; at < SHARE; ++at) {
+    for (int at = 0; at < OWN_FOURS; ++at) {
         #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const Position to = position_of(m0, n0, rank, at, i);
-            update.store(share[0][i], to.row, to.column);
+            output.store(own[0][i], to.m, to.n);
         }
         #pragma unroll
-        for (int next = 0; next + 1 < SHARE; ++next) {
+        for (int next = 0; next + 1 < OWN_FOURS; ++next) {
             #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                share[next][i] = share[next + 1][i];
+                own[next][i] = own[next + 1][i];
             }
         }
     }
 }
 
-// sums = the products of a warpgroup's rows of A and columns of B, over num_slabs slabs.
-__device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row, int column,
-                                              float (&sums)[ROW_TILES][SUMS]) {
+// accum = the products of a warpgroup's rows of A and columns of B, over num_k_tiles k tiles.
+__device__ __forceinline__ void multiply_tile(Pipeline& pipeline, int num_k_tiles, int row,
+                                              int column, float (&accum)[ROW_TILES][NUM_ACCUM]) {
     int before = 0;
-    for (int slab = 0; slab < num_slabs; ++slab) {
-        mbarrier_wait(ring.full + ring.next, ring.parity);
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        mbarrier_wait(pipeline.full + pipeline.stage, pipeline.parity);
         const unsigned long long a =
-            matrix_descriptor_128(ring.slab_a() + row * 128, BK * 128, 1024);
+            matrix_descriptor_128(pipeline.k_tile_a() + row * 128, BK * 128, 1024);
         const unsigned long long b =
-            matrix_descriptor_128(ring.slab_b() + column * 128, BK * 128, 1024);
+            matrix_descriptor_128(pipeline.k_tile_b() + column * 128, BK * 128, 1024);
         wgmma_fence();
         #pragma unroll
         for (int step = 0; step < BK / STEP; ++step) {
@@ -561,22 +576,22 @@ __device__ __forceinline__ void multiply_tile(Ring& ring, int num_slabs, int row
             for (int i = 0; i < ROW_TILES; ++i) {
                 const int in_a = i * 64 * 128 + step * 32;
                 const int in_b = step * STEP * 128;
-                wgmma_bf16_km(sums[i], a + (in_a >> 4), b + (in_b >> 4), slab > 0 || step > 0);
+                wgmma_bf16_km(accum[i], a + (in_a >> 4), b + (in_b >> 4), k_tile > 0 || step > 0);
             }
         }
         wgmma_commit();
-        // Products with this slab are under way while the next one is waited for.
-        if (slab > 0) {
+        // Products with this k tile are under way while the next one is waited for.
+        if (k_tile > 0) {
             wgmma_wait_1();
-            ring.let_go(before);
+            pipeline.release(before);
         }
-        before = ring.next;
-        ring.advance();
+        before = pipeline.stage;
+        pipeline.advance();
     }
     wgmma_wait_0();
     #pragma unroll
     for (int i = 0; i < ROW_TILES; ++i) {
-        keep_in_place(sums[i]);
+        keep_in_place(accum[i]);
     }
 }
 
@@ -585,25 +600,25 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
                 const Element* __restrict__ B, int ldb, float beta, Result* __restrict__ C, int ldc,
                 const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap map_b) {
     extern __shared__ __align__(1024) unsigned char shared[];
-    float4* const parts = (float4*)(shared + STAGES * SLOT_BYTES);
-    unsigned long long* const barriers = (unsigned long long*)((char*)parts + PARTS_BYTES);
-    // When the parts of all others are there.
+    float4* const partials = (float4*)(shared + STAGES * STAGE_BYTES);
+    unsigned long long* const barriers = (unsigned long long*)((char*)partials + PARTIALS_BYTES);
+    // Its phase ends when the partial sums of all others are there.
     unsigned long long* const arrived = barriers + 2 * STAGES;
-    Ring ring = {shared, barriers, barriers + STAGES};
+    Pipeline pipeline = {shared, barriers, barriers + STAGES};
     const int warp = warp_number();
     const int warpgroup = warp / 4;
 
     if (threadIdx.x == CONSUMERS * WARPGROUP) {
         prefetch_tensor_map(map_a);
         prefetch_tensor_map(map_b);
-        for (int slot = 0; slot < STAGES; ++slot) {
-            mbarrier_init(ring.full + slot, 1);
-            // The warps that let go of it.
-            mbarrier_init(ring.empty + slot, 4 * CONSUMERS);
+        for (int stage = 0; stage < STAGES; ++stage) {
+            mbarrier_init(pipeline.full + stage, 1);
+            // One arrival for each warp that releases it.
+            mbarrier_init(pipeline.empty + stage, 4 * CONSUMERS);
         }
         mbarrier_init(arrived, 1);
         mbarrier_fence_init();
-        mbarrier_arrive_expect(arrived, PARTS_BYTES);
+        mbarrier_arrive_expect(arrived, PARTIALS_BYTES);
     }
     cluster_arrive_relaxed();
     __syncthreads();
@@ -612,38 +627,39 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(THREADS, 
     tiles.rows = (M + BM - 1) / BM;
     tiles.columns = (N + BN - 1) / BN;
     const Place place = tiles.place(blockIdx.x / SPLIT_K);
-    const unsigned all_slabs = (K + BK - 1) / BK;
+    const unsigned all_k_tiles = (K + BK - 1) / BK;
     const unsigned rank = cluster_rank();
-    const int first_slab = (int)(all_slabs * rank / SPLIT_K);
-    const int num_slabs = (int)(all_slabs * (rank + 1) / SPLIT_K) - first_slab;
+    const int first_k_tile = (int)(all_k_tiles * rank / SPLIT_K);
+    const int num_k_tiles = (int)(all_k_tiles * (rank + 1) / SPLIT_K) - first_k_tile;
 
+    const Epilogue with = {alpha, beta};
     if (warpgroup == CONSUMERS) {
-        // Fetch: one thread keeps the ring full.
+        // Load: one thread keeps the stages full.
         if (warp % 4 == 0 && is_elected()) {
-            for (int slab = 0; slab < num_slabs; ++slab) {
-                const int k0 = (first_slab + slab) * BK;
-                unsigned long long* const full = ring.full + ring.next;
-                mbarrier_wait(ring.empty + ring.next, ring.parity ^ 1);
-                mbarrier_arrive_expect(full, SLOT_BYTES);
-                fetch_a(ring.slab_a(), map_a, place.m0, k0, full);
-                fetch_b(ring.slab_b(), map_b, place.n0, k0, full);
-                ring.advance();
+            for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+                const int k0 = (first_k_tile + k_tile) * BK;
+                unsigned long long* const full = pipeline.full + pipeline.stage;
+                mbarrier_wait(pipeline.empty + pipeline.stage, pipeline.parity ^ 1);
+                mbarrier_arrive_expect(full, STAGE_BYTES);
+                load_a(pipeline.k_tile_a(), map_a, place.m0, k0, full);
+                load_b(pipeline.k_tile_b(), map_b, place.n0, k0, full);
+                pipeline.advance();
             }
         }
         cluster_wait_acquire();
     } else {
-        float sums[ROW_TILES][SUMS];
-        // Multiply and add up.
+        float accum[ROW_TILES][NUM_ACCUM];
+        // Multiply, add up and store.
         const int row = warpgroup / (BN / WN) * WM;
         const int column = warpgroup % (BN / WN) * WN;
-        multiply_tile(ring, num_slabs, row, column, sums);
-        put_own_first(rank, sums);
-        // Long since: all barriers are there.
+        multiply_tile(pipeline, num_k_tiles, row, column, accum);
+        put_own_first(rank, accum);
+        // All barriers have long been initialised.
         cluster_wait_acquire();
-        send_sums(parts, arrived, rank, warpgroup, sums);
+        send_partials(partials, arrived, rank, warpgroup, accum);
         mbarrier_wait(arrived, 0);
-        float share[SHARE][4];
-        add_parts(parts, warpgroup, alpha, sums, share);
-        store_share(rank, place.m0 + row, place.n0 + column, {M, N, alpha, beta, C, ldc}, share);
+        float own[OWN_FOURS][4];
+        add_partials(partials, warpgroup, accum, own);
+        store_own(rank, place.m0 + row, place.n0 + column, {M, N, C, ldc, with}, own);
     }
 }

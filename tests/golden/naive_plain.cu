@@ -1,3 +1,5 @@
+// autogemm, family naive: BM=32 BN=32 TN=1 WALK=columns UNROLL=0
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -14,9 +16,28 @@ constexpr int THREADS_N = BN / TN;
 constexpr int THREADS = THREADS_M * THREADS_N;
 static_assert(BN % TN == 0, "threads cover the block's columns once");
 
-// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, float sum, float alpha, float beta) {
-    *c = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores C[m][n].
+__device__ __forceinline__ void store_element(float* C, int ldc, int M, int N, int m, int n,
+                                              float accum, const Epilogue& with) {
+    float& c = C[(long long)m * ldc + n];
+    c = epilogue(accum, with.reads_c() ? c : 0.0f, m, n, with);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -30,17 +51,18 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int m = (int)blockIdx.x / blocks_n * BM + thread_m;
     const int n = (int)blockIdx.x % blocks_n * BN + thread_n * TN;
 
-    float sums[TN] = {};
+    float accum[TN] = {};
     for (int k = 0; k < K; ++k) {
         const float a = A[(long long)m * lda + k];
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            sums[j] = fmaf(a, B[(long long)k * ldb + n + j], sums[j]);
+            accum[j] = fmaf(a, B[(long long)k * ldb + n + j], accum[j]);
         }
     }
 
+    const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int j = 0; j < TN; ++j) {
-        update(C + (long long)m * ldc + n + j, sums[j], alpha, beta);
+        store_element(C, ldc, M, N, m, n + j, accum[j], with);
     }
 }

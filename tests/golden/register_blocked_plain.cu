@@ -1,3 +1,5 @@
+// autogemm, family register_blocked: BM=32 BN=32 BK=32 TM=4 TN=4 LOAD=flat STAGES=1 PAD=0
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -36,9 +38,28 @@ __device__ __forceinline__ float element_b(const float* B, int ldb, int k, int n
     return B[(long long)k * ldb + n];
 }
 
-// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, float sum, float alpha, float beta) {
-    *c = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores C[m][n].
+__device__ __forceinline__ void store_element(float* C, int ldc, int M, int N, int m, int n,
+                                              float accum, const Epilogue& with) {
+    float& c = C[(long long)m * ldc + n];
+    c = epilogue(accum, with.reads_c() ? c : 0.0f, m, n, with);
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
@@ -72,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         }
     };
 
-    float sums[TM][TN] = {};
+    float accum[TM][TN] = {};
     auto multiply_tiles = [&](const TileA& from_a, const TileB& from_b) {
         #pragma unroll
         for (int k = 0; k < BK; ++k) {
@@ -90,25 +111,26 @@ extern "C" __global__ void __launch_bounds__(THREADS)
             for (int i = 0; i < TM; ++i) {
                 #pragma unroll
                 for (int j = 0; j < TN; ++j) {
-                    sums[i][j] = fmaf(a[i], b[j], sums[i][j]);
+                    accum[i][j] = fmaf(a[i], b[j], accum[i][j]);
                 }
             }
         }
     };
 
     for (int k0 = 0; k0 < K; k0 += BK) {
-        // Copy, then wait for everybody's copies.
+        // Copy, then wait for the copies of all threads.
         copy_tiles(k0, tile_a, tile_b);
         __syncthreads();
-        // Multiply, then wait until nobody needs these tiles any more.
+        // Multiply, then wait until all threads have read these tiles.
         multiply_tiles(tile_a, tile_b);
         __syncthreads();
     }
 
+    const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int i = 0; i < TM * TN; ++i) {
         const int m = m0 + thread_m * TM + i / TN;
         const int n = n0 + thread_n * TN + i % TN;
-        update(C + (long long)m * ldc + n, sums[i / TN][i % TN], alpha, beta);
+        store_element(C, ldc, M, N, m, n, accum[i / TN][i % TN], with);
     }
 }

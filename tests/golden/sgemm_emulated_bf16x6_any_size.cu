@@ -1,12 +1,15 @@
+// autogemm, family sgemm_emulated: SPLIT=bf16x6 CHUNK=64 BM=64 BN=64 BK=32 WM=32 WN=32 STAGES=3
+// REG_STAGES=2 SWIZZLE=0 GROUP_M=1 MIN_BLOCKS=1
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], row-major, FP32 made of tensor-core
 // products of lower precision.
 // Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
 //
 // Each number is split into three of BF16, which hold all of its 24 bits; the six largest of
 // their products are added.
-// Tensor cores cut sums off, so that these last for CHUNK products only and are then added to sums
-// in FP32. A block that meets a number which cannot be split (infinite, NaN, tiny), or a sum that
-// is not finite, computes its tile in plain FP32 instead.
+// Tensor cores cut off what they accumulate, so that they do so for CHUNK products only, which are
+// then added in FP32. A block that meets a number which cannot be split (infinite, NaN, tiny), or
+// a result that is not finite, computes its tile in plain FP32 instead.
 //
 // Valid for:
 //   M: any, N: any, K: any
@@ -17,7 +20,7 @@
 using Element = float;
 using Result = float;
 
-// Tile of C owned by one thread block, depth of one shared-memory slab, tile owned by one warp.
+// Tile of C owned by one thread block, depth of one k tile, tile owned by one warp.
 constexpr int BM = 64;
 constexpr int BN = 64;
 constexpr int BK = 32;
@@ -30,35 +33,36 @@ constexpr int THREADS = 32 * (BM / WM) * WARPS_N;
 constexpr int TILES_M = WM / 16;
 constexpr int TILES_N = WN / 8;
 
-// Elements move in pieces of 16 bytes; one load of fragments takes four pieces along k.
-constexpr int PIECE = 16 / (int)sizeof(Element);
-constexpr int HALF_STEP = 2 * PIECE;
+// Elements move in vectors of 16 bytes; a step takes four vectors along k.
+constexpr int VECTOR = 16 / (int)sizeof(Element);
+constexpr int HALF_STEP = 2 * VECTOR;
 constexpr int STEP = 2 * HALF_STEP;
 constexpr int STEPS = BK / STEP;
 
-// Slabs lie in shared memory as they are stored: rows of pieces, PITCH pieces apart.
+// K tiles lie in shared memory as they are stored: rows of vectors, PITCH vectors apart.
 constexpr int ROWS_A = BK;
 constexpr int ROWS_B = BK;
-constexpr int PIECES_A = BM / PIECE;
-constexpr int PIECES_B = BN / PIECE;
-constexpr int PITCH_A = PIECES_A + 2;
-constexpr int PITCH_B = PIECES_B + 2;
-constexpr int SLAB_A = ROWS_A * PITCH_A * PIECE;
-static_assert(THREADS % PIECES_A == 0 && THREADS % PIECES_B == 0, "a pass copies whole rows");
-static_assert(ROWS_A * PIECES_A % THREADS == 0 && ROWS_B * PIECES_B % THREADS == 0,
-              "whole passes cover a slab");
+constexpr int VECTORS_A = BM / VECTOR;
+constexpr int VECTORS_B = BN / VECTOR;
+constexpr int PITCH_A = VECTORS_A + 2;
+constexpr int PITCH_B = VECTORS_B + 2;
+constexpr int K_TILE_A = ROWS_A * PITCH_A * VECTOR;
+static_assert(THREADS % VECTORS_A == 0 && THREADS % VECTORS_B == 0, "a pass copies whole rows");
+static_assert(ROWS_A * VECTORS_A % THREADS == 0 && ROWS_B * VECTORS_B % THREADS == 0,
+              "whole passes cover a k tile");
 
-// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+// Stages: k tiles in shared memory at a time, STAGES - 1 in flight or landed, one being read.
 constexpr int STAGES = 3;
-constexpr int STAGE = SLAB_A + ROWS_B * PITCH_B * PIECE;
+constexpr int STAGE = K_TILE_A + ROWS_B * PITCH_B * VECTOR;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
 static_assert(MAX_PENDING_COPIES >= 0, "a pipeline has two stages or more");
 
-// Products that tensor cores add up before their sum goes to FP32.
+// Products that tensor cores add up before they are added in FP32.
 constexpr int CHUNK = 64;
-constexpr int CHUNK_SLABS = CHUNK / BK;
+constexpr int CHUNK_K_TILES = CHUNK / BK;
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // d += a * b on tensor cores: a is 16 x 16, b 16 x 8, d 16 x 8, as the lanes of a warp hold them
 // (PTX ISA, mma.m16n8k16).
 __device__ __forceinline__ void mma_bf16_k16(float (&d)[4], const unsigned (&a)[4],
@@ -70,16 +74,13 @@ __device__ __forceinline__ void mma_bf16_k16(float (&d)[4], const unsigned (&a)[
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-#endif  // AUTOGEMM_EMULATOR
-
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // Starts copying 16 bytes from global to shared memory; those past valid_bytes become zero.
 __device__ __forceinline__ void copy_async_16(float* shared, const float* global, int valid_bytes) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
                  "r"(valid_bytes));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 4; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
@@ -99,73 +100,82 @@ __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
 #endif
 }
+
+// What is left of a number without a part of it; also where it is subnormal, whatever -ftz says.
+__device__ __forceinline__ unsigned rest_of(unsigned number, unsigned part) {
+    unsigned rest;
+    asm("{ .reg .f32 a, b, c; mov.b32 a, %1; mov.b32 b, %2; sub.rn.f32 c, a, b; mov.b32 %0, c; }"
+        : "=r"(rest)
+        : "r"(number), "r"(part));
+    return rest;
+}
 #endif  // AUTOGEMM_EMULATOR
 
-// Where a piece of A's slab lies.
-__device__ __forceinline__ int place_a(int row, int piece) {
-    return (row * PITCH_A + piece) * PIECE;
+// Where a vector of A's k tile lies.
+__device__ __forceinline__ int place_a(int row, int vector) {
+    return (row * PITCH_A + vector) * VECTOR;
 }
 
-// A piece of A from global memory; zero past the edges.
-__device__ __forceinline__ uint4 fetch_piece_a(const Element* from, int num_valid) {
-    __align__(16) Element elements[PIECE];
+// Loads a vector of A from global memory; elements past the edges become zero.
+__device__ __forceinline__ uint4 load_vector_a(const Element* from, int num_valid) {
+    __align__(16) Element elements[VECTOR];
     #pragma unroll
-    for (int i = 0; i < PIECE; ++i) {
+    for (int i = 0; i < VECTOR; ++i) {
         elements[i] = i < num_valid ? from[i] : Element(0);
     }
     return *reinterpret_cast<const uint4*>(elements);
 }
 
-// Copies a slab of A to shared memory. `a` points to what this thread copies first;
-// past the edges comes zero.
-__device__ __forceinline__ void copy_slab_a(Element* shared, const Element* a, int lda, int m_left,
-                                            int k_left) {
+// Copies a k tile of A to shared memory. `a` points to what this thread copies first; elements past
+// the edges become zero.
+__device__ __forceinline__ void copy_k_tile_a(Element* shared, const Element* a, int lda,
+                                              int m_left, int k_left) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_A; pass += THREADS / PIECES_A) {
+    for (int pass = 0; pass < ROWS_A; pass += THREADS / VECTORS_A) {
         const Element* const from = a + (long long)pass * lda;
-        const int num_valid = pass < k_left ? min(max(m_left, 0), PIECE) : 0;
+        const int num_valid = pass < k_left ? min(max(m_left, 0), VECTOR) : 0;
         Element* const to =
-            shared + place_a((int)threadIdx.x / PIECES_A + pass, (int)threadIdx.x % PIECES_A);
-        *reinterpret_cast<uint4*>(to) = fetch_piece_a(from, num_valid);
+            shared + place_a((int)threadIdx.x / VECTORS_A + pass, (int)threadIdx.x % VECTORS_A);
+        *reinterpret_cast<uint4*>(to) = load_vector_a(from, num_valid);
     }
 }
 
-// Where a piece of B's slab lies.
-__device__ __forceinline__ int place_b(int row, int piece) {
-    return (row * PITCH_B + piece) * PIECE;
+// Where a vector of B's k tile lies.
+__device__ __forceinline__ int place_b(int row, int vector) {
+    return (row * PITCH_B + vector) * VECTOR;
 }
 
-// A piece of B from global memory; zero past the edges.
-__device__ __forceinline__ uint4 fetch_piece_b(const Element* from, int num_valid) {
-    __align__(16) Element elements[PIECE];
+// Loads a vector of B from global memory; elements past the edges become zero.
+__device__ __forceinline__ uint4 load_vector_b(const Element* from, int num_valid) {
+    __align__(16) Element elements[VECTOR];
     #pragma unroll
-    for (int i = 0; i < PIECE; ++i) {
+    for (int i = 0; i < VECTOR; ++i) {
         elements[i] = i < num_valid ? from[i] : Element(0);
     }
     return *reinterpret_cast<const uint4*>(elements);
 }
 
-// Copies a slab of B to shared memory. `b` points to what this thread copies first;
-// past the edges comes zero.
-__device__ __forceinline__ void copy_slab_b(Element* shared, const Element* b, int ldb, int n_left,
-                                            int k_left) {
+// Copies a k tile of B to shared memory. `b` points to what this thread copies first; elements past
+// the edges become zero.
+__device__ __forceinline__ void copy_k_tile_b(Element* shared, const Element* b, int ldb,
+                                              int n_left, int k_left) {
     #pragma unroll
-    for (int pass = 0; pass < ROWS_B; pass += THREADS / PIECES_B) {
+    for (int pass = 0; pass < ROWS_B; pass += THREADS / VECTORS_B) {
         const Element* const from = b + (long long)pass * ldb;
-        const int num_valid = pass < k_left ? min(max(n_left, 0), PIECE) : 0;
+        const int num_valid = pass < k_left ? min(max(n_left, 0), VECTOR) : 0;
         Element* const to =
-            shared + place_b((int)threadIdx.x / PIECES_B + pass, (int)threadIdx.x % PIECES_B);
-        *reinterpret_cast<uint4*>(to) = fetch_piece_b(from, num_valid);
+            shared + place_b((int)threadIdx.x / VECTORS_B + pass, (int)threadIdx.x % VECTORS_B);
+        *reinterpret_cast<uint4*>(to) = load_vector_b(from, num_valid);
     }
 }
 
-// What a warp reads of a slab HALF_STEP deep, as the tensor cores want it: a lane's registers.
+// A lane's registers with what a warp reads of a k tile, HALF_STEP deep, as tensor cores take it.
 struct Half {
     unsigned a[TILES_M][4];
     unsigned b[TILES_N][2];
 };
 
-__device__ __forceinline__ void load_fragments(const Element* slab_a, const Element* slab_b,
+__device__ __forceinline__ void load_fragments(const Element* k_tile_a, const Element* k_tile_b,
                                                int step, Half& fragments) {
     const int lane = (int)threadIdx.x % 32;
     const int warp_m = (int)threadIdx.x / 32 / WARPS_N * WM;
@@ -176,7 +186,7 @@ __device__ __forceinline__ void load_fragments(const Element* slab_a, const Elem
         for (int e = 0; e < 4; ++e) {
             const int k = step * HALF_STEP + lane % 4 + e / 2 * 4;
             const int m = warp_m + i * 16 + e % 2 * 8 + lane / 4;
-            fragments.a[i][e] = __float_as_uint(slab_a[place_a(k, m / PIECE) + m % PIECE]);
+            fragments.a[i][e] = __float_as_uint(k_tile_a[place_a(k, m / VECTOR) + m % VECTOR]);
         }
     }
     #pragma unroll
@@ -185,7 +195,7 @@ __device__ __forceinline__ void load_fragments(const Element* slab_a, const Elem
         for (int e = 0; e < 2; ++e) {
             const int k = step * HALF_STEP + lane % 4 + e * 4;
             const int n = warp_n + j * 8 + lane / 4;
-            fragments.b[j][e] = __float_as_uint(slab_b[place_b(k, n / PIECE) + n % PIECE]);
+            fragments.b[j][e] = __float_as_uint(k_tile_b[place_b(k, n / VECTOR) + n % VECTOR]);
         }
     }
 }
@@ -194,24 +204,13 @@ struct Fragments {
     Half halves[2];
 };
 
-__device__ __forceinline__ void load_fragments(const Element* slab_a, const Element* slab_b,
+__device__ __forceinline__ void load_fragments(const Element* k_tile_a, const Element* k_tile_b,
                                                int step, Fragments& fragments) {
     #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        load_fragments(slab_a, slab_b, 2 * step + half, fragments.halves[half]);
+        load_fragments(k_tile_a, k_tile_b, 2 * step + half, fragments.halves[half]);
     }
 }
-
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twin of this function
-// What is left of a number without a part of it; also where it is subnormal, whatever -ftz says.
-__device__ __forceinline__ unsigned rest_of(unsigned number, unsigned part) {
-    unsigned rest;
-    asm("{ .reg .f32 a, b, c; mov.b32 a, %1; mov.b32 b, %2; sub.rn.f32 c, a, b; mov.b32 %0, c; }"
-        : "=r"(rest)
-        : "r"(number), "r"(part));
-    return rest;
-}
-#endif  // AUTOGEMM_EMULATOR
 
 // What was left over when numbers were split into three: bits that BF16 does not have. So it is for
 // tiny numbers, and for infinity and NaN, whose rest is NaN.
@@ -239,10 +238,10 @@ __device__ __forceinline__ void split(unsigned first, unsigned second, unsigned*
     }
 }
 
-// sums += the product of two fragments, the small products first. Pairs along k are a lane's k and
+// accum += the product of two fragments, the small products first. Pairs along k are a lane's k and
 // k + 4, in A as in B: a sum may have any order.
 __device__ __forceinline__ void multiply_fragments(const Fragments& fragments,
-                                                   float (&sums)[TILES_M][TILES_N][4],
+                                                   float (&accum)[TILES_M][TILES_N][4],
                                                    Hazard& hazard) {
     // Of part p of A and q of B, those with p + q up to this are multiplied.
     constexpr int LAST_ORDER = 2;
@@ -269,46 +268,48 @@ __device__ __forceinline__ void multiply_fragments(const Fragments& fragments,
             for (int p = max(order - 2, 0); p <= min(order, 2); ++p) {
                 #pragma unroll
                 for (int i = 0; i < TILES_M; ++i) {
-                    mma_bf16_k16(sums[i][j], parts_a[i][p], parts_b[order - p]);
+                    mma_bf16_k16(accum[i][j], parts_a[i][p], parts_b[order - p]);
                 }
             }
         }
     }
 }
 
-// One tile of C: where it and what it is computed from begin, and how much of C is left.
+// A tile of C: its first row and column, where it and its operands begin, and what is left of C.
 struct Tile {
+    int m0, n0;
     const Element *A, *B;
     Result* C;
     int rows;
     int columns;
 };
 
-// Adds the sums of a chunk of k, made by tensor cores, to those in FP32, which round to nearest.
+// Adds what tensor cores accumulated over a chunk of k to accumulators in FP32, which round to
+// nearest.
 __device__ __forceinline__ void promote(float (&partial)[TILES_M][TILES_N][4],
-                                        float (&sums)[TILES_M][TILES_N][4]) {
+                                        float (&accum)[TILES_M][TILES_N][4]) {
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
         #pragma unroll
         for (int j = 0; j < TILES_N; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                sums[i][j][e] += partial[i][j][e];
+                accum[i][j][e] += partial[i][j][e];
                 partial[i][j][e] = 0.0f;
             }
         }
     }
 }
 
-// sums += op(A) * op(B).
+// accum += op(A) * op(B).
 __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile, int lda, int ldb,
-                                              int K, float (&sums)[TILES_M][TILES_N][4],
+                                              int K, float (&accum)[TILES_M][TILES_N][4],
                                               Hazard& hazard) {
-    // What this thread copies first of each slab; the pointers advance from slab to slab.
-    const int row_a = (int)threadIdx.x / PIECES_A;
-    const int row_b = (int)threadIdx.x / PIECES_B;
-    const int column_a = (int)threadIdx.x % PIECES_A * PIECE;
-    const int column_b = (int)threadIdx.x % PIECES_B * PIECE;
+    // What this thread copies first of each k tile; the pointers advance from k tile to k tile.
+    const int row_a = (int)threadIdx.x / VECTORS_A;
+    const int row_b = (int)threadIdx.x / VECTORS_B;
+    const int column_a = (int)threadIdx.x % VECTORS_A * VECTOR;
+    const int column_b = (int)threadIdx.x % VECTORS_B * VECTOR;
     const Element* A = tile.A + (long long)row_a * lda + column_a;
     const Element* B = tile.B + (long long)row_b * ldb + column_b;
     const long long advance_a = (long long)BK * lda;
@@ -318,16 +319,16 @@ __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile,
     const int copy_ka = row_a;
     const int copy_kb = row_b;
     int k0 = 0;
-    const int num_slabs = (K + BK - 1) / BK;
+    const int num_k_tiles = (K + BK - 1) / BK;
     float partial[TILES_M][TILES_N][4] = {};
-    int slabs_left = CHUNK_SLABS;
+    int k_tiles_left = CHUNK_K_TILES;
 
-    // Start: STAGES - 1 slabs on their way.
+    // Start: STAGES - 1 k tiles in flight.
     #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (stage < num_slabs) {
-            copy_slab_a(shared + stage * STAGE, A, lda, m_left, K - k0 - copy_ka);
-            copy_slab_b(shared + stage * STAGE + SLAB_A, B, ldb, n_left, K - k0 - copy_kb);
+        if (stage < num_k_tiles) {
+            copy_k_tile_a(shared + stage * STAGE, A, lda, m_left, K - k0 - copy_ka);
+            copy_k_tile_b(shared + stage * STAGE + K_TILE_A, B, ldb, n_left, K - k0 - copy_kb);
         }
         A += advance_a;
         B += advance_b;
@@ -339,16 +340,16 @@ __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile,
     Fragments fragments[2];
     wait_for_copies();
     __syncthreads();
-    load_fragments(shared, shared + SLAB_A, 0, fragments[0]);
+    load_fragments(shared, shared + K_TILE_A, 0, fragments[0]);
 
-    for (int slab = 0; slab < num_slabs; ++slab) {
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         #pragma unroll
         for (int step = 0; step < STEPS; ++step) {
-            // Load the slab STAGES - 1 ahead to the stage that everybody left at the last barrier.
+            // Load the k tile STAGES - 1 ahead to the stage that all warps left at the barrier.
             if (step == 0) {
-                if (slab + STAGES - 1 < num_slabs) {
-                    copy_slab_a(shared + write, A, lda, m_left, K - k0 - copy_ka);
-                    copy_slab_b(shared + write + SLAB_A, B, ldb, n_left, K - k0 - copy_kb);
+                if (k_tile + STAGES - 1 < num_k_tiles) {
+                    copy_k_tile_a(shared + write, A, lda, m_left, K - k0 - copy_ka);
+                    copy_k_tile_b(shared + write + K_TILE_A, B, ldb, n_left, K - k0 - copy_kb);
                 }
                 A += advance_a;
                 B += advance_b;
@@ -356,47 +357,64 @@ __device__ __forceinline__ void multiply_tile(Element* shared, const Tile& tile,
                 commit_copies();
                 write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
             }
-            // Wait: the last fragments of this slab are in registers, the next slab must be here.
+            // Wait: the last fragments of this k tile are in registers, the next one must be here.
             if (step == STEPS - 1) {
                 wait_for_copies();
                 __syncthreads();
                 read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
             }
-            // Read the next fragments while multiplying these; the last slab has none.
-            if (step < STEPS - 1 || slab + 1 < num_slabs) {
-                load_fragments(shared + read, shared + read + SLAB_A, (step + 1) % STEPS,
+            // Read the next fragments while multiplying these; the last k tile has none.
+            if (step < STEPS - 1 || k_tile + 1 < num_k_tiles) {
+                load_fragments(shared + read, shared + read + K_TILE_A, (step + 1) % STEPS,
                                fragments[(step + 1) % 2]);
             }
             multiply_fragments(fragments[step % 2], partial, hazard);
         }
-        if (--slabs_left == 0) {
-            promote(partial, sums);
-            slabs_left = CHUNK_SLABS;
+        if (--k_tiles_left == 0) {
+            promote(partial, accum);
+            k_tiles_left = CHUNK_K_TILES;
         }
     }
-    promote(partial, sums);
+    promote(partial, accum);
 }
 
-// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void store_one(Result* c, float sum, float alpha, float beta) {
-    const float result = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
-    *c = result;
-}
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
 
-// Two neighbours of a row.
-__device__ __forceinline__ void store_two(Result* c, const float* sums, float alpha, float beta) {
-    float results[2] = {alpha * sums[0], alpha * sums[1]};
-    if (beta != 0.0f) {
-        const float2 old = *reinterpret_cast<const float2*>(c);
-        results[0] = fmaf(alpha, sums[0], beta * old.x);
-        results[1] = fmaf(alpha, sums[1], beta * old.y);
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
     }
-    *reinterpret_cast<float2*>(c) = make_float2(results[0], results[1]);
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
 }
 
-// The tile of C from its sums: of each tile of 16 x 8 a lane has two neighbours in two rows.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TILES_M][TILES_N][4]) {
+// Writes one element of C.
+__device__ __forceinline__ void store_one(Result* c, float accum, int m, int n,
+                                          const Epilogue& with) {
+    *c = epilogue(accum, with.reads_c() ? *c : 0.0f, m, n, with);
+}
+
+// Writes two neighbours of a row of C.
+__device__ __forceinline__ void store_two(Result* c, const float* accum, int m, int n,
+                                          const Epilogue& with) {
+    float2 old_c = make_float2(0.0f, 0.0f);
+    if (with.reads_c()) {
+        old_c = *reinterpret_cast<const float2*>(c);
+    }
+    *reinterpret_cast<float2*>(c) = make_float2(epilogue(accum[0], old_c.x, m, n, with),
+                                                epilogue(accum[1], old_c.y, m, n + 1, with));
+}
+
+// Writes the tile of C: of each tile of 16 x 8 a lane has two neighbours in two rows.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const Epilogue& with,
+                                           const float (&accum)[TILES_M][TILES_N][4]) {
     const int lane = (int)threadIdx.x % 32;
     const int lane_m = (int)threadIdx.x / 32 / WARPS_N * WM + lane / 4;
     const int lane_n = (int)threadIdx.x / 32 % WARPS_N * WN + lane % 4 * 2;
@@ -410,18 +428,18 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alph
         for (int j = 0; j < TILES_N; ++j) {
             const int n = lane_n + j * 8;
             Result* const c = tile.C + (long long)m * ldc + n;
-            const float* const two = &sums[i / 2][j][i % 2 * 2];
+            const float* const two = &accum[i / 2][j][i % 2 * 2];
             if (n + 1 < tile.columns) {
-                store_two(c, two, alpha, beta);
+                store_two(c, two, tile.m0 + m, tile.n0 + n, with);
             } else if (n < tile.columns) {
-                store_one(c, two[0], alpha, beta);
+                store_one(c, two[0], tile.m0 + m, tile.n0 + n, with);
             }
         }
     }
 }
 
-// Whether all sums are finite.
-__device__ __forceinline__ bool are_finite(const float (&sums)[TILES_M][TILES_N][4]) {
+// Whether all accumulators are finite.
+__device__ __forceinline__ bool are_finite(const float (&accum)[TILES_M][TILES_N][4]) {
     bool all = true;
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
@@ -429,7 +447,7 @@ __device__ __forceinline__ bool are_finite(const float (&sums)[TILES_M][TILES_N]
         for (int j = 0; j < TILES_N; ++j) {
             #pragma unroll
             for (int e = 0; e < 4; ++e) {
-                all = all && fabsf(sums[i][j][e]) <= 3.402823466e38f;
+                all = all && fabsf(accum[i][j][e]) <= 3.402823466e38f;
             }
         }
     }
@@ -438,7 +456,7 @@ __device__ __forceinline__ bool are_finite(const float (&sums)[TILES_M][TILES_N]
 
 // The tile of C once more, in plain FP32: slow, and right whatever the numbers are.
 __device__ __noinline__ void store_tile_in_fp32(const Tile& tile, int lda, int ldb, int ldc, int K,
-                                                float alpha, float beta) {
+                                                Epilogue with) {
     for (int at = (int)threadIdx.x; at < BM * BN; at += THREADS) {
         const int m = at / BN;
         const int n = at % BN;
@@ -452,7 +470,7 @@ __device__ __noinline__ void store_tile_in_fp32(const Tile& tile, int lda, int l
         for (int k = 0; k < K; ++k) {
             sum = fmaf(tile.A[(long long)k * lda + m], tile.B[(long long)k * ldb + n], sum);
         }
-        store_one(tile.C + (long long)m * ldc + n, sum, alpha, beta);
+        store_one(tile.C + (long long)m * ldc + n, sum, tile.m0 + m, tile.n0 + n, with);
     }
 }
 
@@ -467,17 +485,20 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int m0 = index / blocks_n * BM;
     const int n0 = index % blocks_n * BN;
     Tile tile;
+    tile.m0 = m0;
+    tile.n0 = n0;
     tile.A = A + m0;
     tile.B = B + n0;
     tile.C = C + (long long)m0 * ldc + n0;
     tile.rows = M - m0;
     tile.columns = N - n0;
-    float sums[TILES_M][TILES_N][4] = {};
+    const Epilogue with = {alpha, beta};
+    float accum[TILES_M][TILES_N][4] = {};
     Hazard hazard;
-    multiply_tile(shared, tile, lda, ldb, K, sums, hazard);
-    if (__syncthreads_or(hazard.is_there() || !are_finite(sums))) {
-        store_tile_in_fp32(tile, lda, ldb, ldc, K, alpha, beta);
+    multiply_tile(shared, tile, lda, ldb, K, accum, hazard);
+    if (__syncthreads_or(hazard.is_there() || !are_finite(accum))) {
+        store_tile_in_fp32(tile, lda, ldb, ldc, K, with);
     } else {
-        store_tile(tile, ldc, alpha, beta, sums);
+        store_tile(tile, ldc, with, accum);
     }
 }

@@ -1,3 +1,6 @@
+// autogemm, family sgemm_emulated_wgmma: SPLIT=f16x3 CHUNK=128 BM=128 BN=128 BK=32 CLUSTER=2
+// STAGES=6 GROUP_M=8 BLOCKS=132
+
 // Instructions of Hopper alone, which the plain target sm_90 does not have.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #error "this kernel is for compute capability 9.0 alone: use -gencode arch=compute_90a,code=sm_90a"
@@ -9,8 +12,9 @@
 //
 // A line is a row of op(A) or a column of op(B). Its numbers are brought near 2^14 by a power of
 // two, and split into two of F16: the upper 11 bits, and the next 11 times 2^11. Of four products
-// the three largest are added: the upper ones in one sum, the two mixed ones in another. Tensor
-// cores cut sums off, so that the upper one lasts for CHUNK products only and then goes to FP32.
+// the three largest are added: the upper ones in one accumulator, the two mixed ones in another.
+// Tensor cores cut off what they accumulate, so that the upper one takes CHUNK products only and is
+// then added in FP32.
 //
 // What is lost by splitting is below 2^-20 of |A||B|, in every element of C. Where that is not
 // certain, since numbers are too far below their line's largest, and where numbers are infinite or
@@ -24,43 +28,47 @@
 //   B: aligned to 16 bytes, ldb a multiple of 4
 //   C: any leading dimension; accessed element by element
 
+// The element type of C.
+using Result = float;
+
 // Tile of C owned by one thread block: two warpgroups with 64 rows each.
 constexpr int BM = 128;
 constexpr int BN = 128;
-// Numbers of a line in one slab. Their upper parts, then their lower parts, make a row of 128
-// bytes, whose pieces of 16 bytes are turned from row to row as wgmma reads them.
+// Numbers of a line in one k tile. Their upper parts, then their lower parts, make a row of 128
+// bytes, whose 16-byte chunks are swizzled by row as wgmma reads them.
 constexpr int BK = 32;
 // Floats that take as much room as a row.
 constexpr int ROW = 32;
 constexpr int STAGES = 6;
 constexpr int STAGE = (BM + BN) * ROW;
-// Blocks below each other in C that share B's slabs.
+// Blocks below each other in C that share B's k tiles.
 constexpr int CLUSTER = 2;
-// Products that tensor cores add up before their sum goes to FP32.
+// Products that tensor cores add up before they are added in FP32.
 constexpr int CHUNK = 128;
-constexpr int CHUNK_SLABS = CHUNK / BK;
-static_assert(CHUNK % BK == 0, "a chunk is a whole number of slabs");
+constexpr int CHUNK_K_TILES = CHUNK / BK;
+static_assert(CHUNK % BK == 0, "a chunk is a whole number of k tiles");
 // Rows of clusters walked together, so that the blocks in flight share operands in L2.
 constexpr int GROUP_M = 8;
-// Sums of one thread.
-constexpr int SUMS = BN / 2;
-// A warpgroup of which one thread copies, then two that multiply.
+// Accumulators of one thread.
+constexpr int NUM_ACCUM = BN / 2;
+// A warpgroup of which one thread loads, then two that multiply.
 constexpr int PRODUCERS = 128;
 constexpr int THREADS = PRODUCERS + 256;
-// In descriptors, which count in 16 bytes: to the next 16 of K, and to the lower parts.
+// Distances in descriptors, which count in 16 bytes: to the next 16 of K, and to the lower parts.
 constexpr int NEXT_K = 2;
 constexpr int LOWER = 4;
 
-// The number of this thread's warp, the same in all lanes. From a shuffle the compiler knows that,
-// and what follows from it, such as where products and copies find their operands, lies in the
-// warp's own registers, from where their instructions take it.
+// The number of this thread's warp. A shuffle tells the compiler that it is the same in all lanes:
+// what is computed from it, such as addresses of products and copies, stays in uniform registers,
+// from which their instructions take it.
 __device__ __forceinline__ int warp_number() {
     return __shfl_sync(0xffffffffu, (int)threadIdx.x / 32, 0);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// True in one thread of a warp, always the same; by all of them. Where a comparison of threads
-// says who copies, the compiler makes a loop over threads of each copy.
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// True in one thread of a warp, always the same; executed by all of them. If a comparison of thread
+// numbers chose the thread that copies, the compiler would make a loop over threads of each copy.
 __device__ __forceinline__ bool is_elected() {
     unsigned elected;
     asm volatile(
@@ -72,9 +80,7 @@ __device__ __forceinline__ bool is_elected() {
         : "=r"(elected));
     return elected != 0;
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // The rank of this block among the blocks of its cluster.
 __device__ __forceinline__ unsigned cluster_rank() {
     unsigned rank;
@@ -83,12 +89,12 @@ __device__ __forceinline__ unsigned cluster_rank() {
 }
 
 // All threads of the cluster arrive, then wait: what came before the arrivals is seen behind the
-// wait. A block whose shared memory others read does not leave before they arrived behind that.
+// wait. A block whose shared memory others read must not exit before they have arrived behind that.
 __device__ __forceinline__ void cluster_arrive_release() {
     asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 }
 
-// Without waiting for what this thread wrote: where nothing of it is read behind the wait.
+// Arrives without ordering what this thread wrote: nothing of it may be read behind the wait.
 __device__ __forceinline__ void cluster_arrive_relaxed() {
     asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
 }
@@ -111,7 +117,7 @@ __device__ __forceinline__ unsigned address_in_rank(const void* shared, unsigned
     return address;
 }
 
-// Four floats from there, or to there; aligned to 16 bytes.
+// Loads four floats from there, or stores them there; aligned to 16 bytes.
 __device__ __forceinline__ float4 load_from_rank(const float* shared, unsigned rank) {
     float4 value;
     asm volatile("ld.shared::cluster.v4.f32 { %0, %1, %2, %3 }, [%4];"
@@ -127,9 +133,7 @@ __device__ __forceinline__ void store_to_rank(float* shared, unsigned rank, floa
         "f"(value.x), "f"(value.y), "f"(value.z), "f"(value.w)
         : "memory");
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // A barrier in shared memory, for num_arrivals arrivals in each phase.
 __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(
@@ -138,24 +142,24 @@ __device__ __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsi
                  : "memory");
 }
 
-// By the thread that initialised: for bulk copies and other blocks to see it. A barrier follows.
+// Called by the thread that initialised, before a barrier: bulk copies and other blocks see it.
 __device__ __forceinline__ void mbarrier_fence_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// What this thread and those ordered before it stored, before bulk copies that overwrite it.
+// Orders what this thread and those before it stored or read before bulk copies that follow.
 __device__ __forceinline__ void fence_before_bulk_copies() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-// What came before is seen by who waits for this phase.
+// Arrives: threads that wait for this phase see what came before.
 __device__ __forceinline__ void mbarrier_arrive(unsigned long long* mbarrier) {
     asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(
                      (unsigned)__cvta_generic_to_shared(mbarrier))
                  : "memory");
 }
 
-// The same, and the phase does not end before bulk copies have brought num_bytes.
+// Arrives, and keeps the phase from ending before bulk copies have brought num_bytes.
 __device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarrier,
                                                        unsigned num_bytes) {
     asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(
@@ -164,7 +168,7 @@ __device__ __forceinline__ void mbarrier_arrive_expect(unsigned long long* mbarr
                  : "memory");
 }
 
-// At the barrier in the shared memory of another block of the cluster.
+// Arrives at the barrier in the shared memory of another block of the cluster.
 __device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbarrier,
                                                         unsigned rank) {
     asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(
@@ -172,8 +176,8 @@ __device__ __forceinline__ void mbarrier_arrive_at_rank(unsigned long long* mbar
                  : "memory");
 }
 
-// The same where nothing was written for that block, as when it may fill shared memory again: waits
-// for no write of this thread to get anywhere.
+// The same where nothing was written for that block, as when it may fill shared memory again: this
+// waits for no write of this thread.
 __device__ __forceinline__ void mbarrier_arrive_relaxed_at_rank(unsigned long long* mbarrier,
                                                                 unsigned rank) {
     asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(
@@ -197,9 +201,7 @@ __device__ __forceinline__ void mbarrier_wait(unsigned long long* mbarrier, unsi
             : "memory");
     } while (done == 0);
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 // Starts one copy of num_bytes, a multiple of 16, between addresses that are multiples of 16. The
 // phase of the mbarrier, which was told to expect as many bytes, ends when they have come.
 __device__ __forceinline__ void copy_bulk(float* shared, const float* global, unsigned num_bytes,
@@ -211,8 +213,8 @@ __device__ __forceinline__ void copy_bulk(float* shared, const float* global, un
         : "memory");
 }
 
-// To the same place in every block of the cluster whose bit is set in ranks; the mbarrier at the
-// same place in each of them counts its own.
+// Copies to the same place in every block of the cluster whose bit is set in ranks; the mbarrier at
+// the same place in each of them counts its own bytes.
 __device__ __forceinline__ void copy_bulk_to_ranks(float* shared, const float* global,
                                                    unsigned num_bytes, unsigned long long* mbarrier,
                                                    unsigned ranks) {
@@ -223,10 +225,8 @@ __device__ __forceinline__ void copy_bulk_to_ranks(float* shared, const float* g
         "h"((unsigned short)ranks)
         : "memory");
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte pieces turned by
+// Where an operand begins in shared memory: rows of 128 bytes, their 16-byte chunks swizzled by
 // row % 8 as TMA does it, the first row at a multiple of 1024. Stored along k, eight rows are
 // stride_bytes apart from the next eight; stored across k, rows are 64 elements (of 16 bits) at one
 // k, eight k are stride_bytes apart, the next 64 elements leading_bytes. Add bytes >> 4 to move it.
@@ -237,6 +237,33 @@ __device__ __forceinline__ unsigned long long matrix_descriptor_128(const void* 
     return (unsigned long long)(address >> 4 & 0x3fffu) |
            (unsigned long long)(leading_bytes >> 4) << 16 |
            (unsigned long long)(stride_bytes >> 4) << 32 | 1ull << 62;
+}
+
+// Called before the first product that reads registers which this thread wrote.
+__device__ __forceinline__ void wgmma_fence() {
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+// Products started since the last call are one group.
+__device__ __forceinline__ void wgmma_commit() {
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+// Wait until all groups are done, or all but the last.
+__device__ __forceinline__ void wgmma_wait_0() {
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+}
+
+__device__ __forceinline__ void wgmma_wait_1() {
+    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
+}
+
+// Called behind a wait: the compiler must not read these accumulators earlier.
+__device__ __forceinline__ void keep_in_place(float (&accum)[64]) {
+    #pragma unroll
+    for (int i = 0; i < 64; ++i) {
+        asm volatile("" : "+f"(accum[i])::"memory");
+    }
 }
 
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
@@ -273,34 +300,8 @@ __device__ __forceinline__ void wgmma_f16_kk(float (&d)[64], unsigned long long 
     // clang-format on
 }
 
-// Before the first product that reads registers which this thread wrote.
-__device__ __forceinline__ void wgmma_fence() {
-    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-}
-
-// The products started since the last call are one group.
-__device__ __forceinline__ void wgmma_commit() {
-    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
-}
-
-// Until all groups are done, or all but the last.
-__device__ __forceinline__ void wgmma_wait_0() {
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-}
-
-__device__ __forceinline__ void wgmma_wait_1() {
-    asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
-}
-
-// Behind a wait: the compiler must not read these sums earlier.
-__device__ __forceinline__ void keep_in_place(float (&sums)[64]) {
-    #pragma unroll
-    for (int i = 0; i < 64; ++i) {
-        asm volatile("" : "+f"(sums[i])::"memory");
-    }
-}
-
-// A warpgroup leaves registers to others, or takes what they left; by all of its threads.
+// Release registers to other warpgroups, or take what they released (setmaxnreg); executed by all
+// threads of a warpgroup.
 __device__ __forceinline__ void give_up_registers() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
 }
@@ -309,9 +310,6 @@ __device__ __forceinline__ void take_registers() {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
 }
 
-#endif  // AUTOGEMM_EMULATOR
-
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
 __device__ __forceinline__ float float_from_f16(unsigned short bits) {
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -336,59 +334,54 @@ __device__ __forceinline__ float element_b(const float* B, int ldb, int k, int n
     return k >= K || n >= N ? 0.0f : B[(long long)n * ldb + k];
 }
 
-// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, float sum, float alpha, float beta) {
-    *c = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
-}
-
-// What measuring 32 lines finds: the most of each over them.
+// What is measured of 32 lines: the largest value of any of them.
 struct __align__(16) Facts {
     // Numbers that are zero or subnormal.
     float zeros;
-    // Over the others, the sum of log2(largest / |number|).
+    // Sum of log2(largest / |number|) over the others.
     float spread;
-    // The sum of |number| / largest.
+    // Sum of |number| / largest.
     float size;
     // 1 if there is a number that may lose more than 2^-22 of itself, else 0.
     float loses;
 };
 
-__device__ __forceinline__ Facts most_of(const Facts& one, const Facts& other) {
+__device__ __forceinline__ Facts largest_of(const Facts& one, const Facts& other) {
     return {fmaxf(one.zeros, other.zeros), fmaxf(one.spread, other.spread),
             fmaxf(one.size, other.size), fmaxf(one.loses, other.loses)};
 }
 
-// What the launches hand over in the workspace. Lines are those of A, then those of B, each padded
-// to whole tiles.
+// The workspace, through which the launches hand over. Lines are those of A, then those of B, each
+// padded to whole tiles.
 struct Workspace {
-    int num_slabs;
+    int num_k_tiles;
     int lines_a;
     int lines_b;
-    // Slab by slab, rows of all lines.
+    // Rows of all lines, k tile by k tile.
     float* parts_a;
     float* parts_b;
-    // Numbers were multiplied by two to the power of this.
+    // Numbers of a line were multiplied by two to the power of its exponent.
     int* exponents;
     Facts* facts;
 
     __device__ Workspace(int M, int N, int K, float* workspace) {
-        num_slabs = (K + BK - 1) / BK;
+        num_k_tiles = (K + BK - 1) / BK;
         lines_a = (M + BM * CLUSTER - 1) / (BM * CLUSTER) * (BM * CLUSTER);
         lines_b = (N + BN - 1) / BN * BN;
         parts_a = workspace;
-        parts_b = parts_a + (long long)num_slabs * lines_a * ROW;
-        float* const behind = parts_b + (long long)num_slabs * lines_b * ROW;
+        parts_b = parts_a + (long long)num_k_tiles * lines_a * ROW;
+        float* const behind = parts_b + (long long)num_k_tiles * lines_b * ROW;
         exponents = reinterpret_cast<int*>(behind);
         facts = reinterpret_cast<Facts*>(exponents + lines_a + lines_b);
     }
 };
 
-// What is found out about a line. Sizes are FP32 numbers without sign, as bits.
+// What is measured of one line. Sizes are FP32 numbers without sign, as bits.
 struct Line {
     unsigned most;
-    // The least but zero: twice its bits, less 1.
+    // The least number but zero: twice its bits, less 1.
     unsigned least;
-    // Of numbers that are neither zero nor subnormal: how many, and the sum of their logarithms in
+    // The count of numbers that are neither zero nor subnormal, and the sum of their logarithms in
     // units of 2^-7. The upper bits of a number are at most 2^7 * (127 + log2 of it), and less than
     // 13 below that.
     int count;
@@ -409,10 +402,10 @@ struct Line {
 constexpr float LARGEST = 3.402823466e38f;
 constexpr int MEASURE_THREADS = 1024;
 constexpr int SPLIT_THREADS = 256;
-// Slabs that a block splits of 32 lines.
-constexpr int SPLIT_SLABS = 8;
-// Of 16 bytes, in a row.
-constexpr int PIECES = 8;
+// K tiles of 32 lines that a block splits.
+constexpr int SPLIT_K_TILES = 8;
+// Vectors of 16 bytes in a row.
+constexpr int VECTORS = 8;
 
 // The power of two that brings a line's largest number into 2^14 to 2^15, or, where that is tiny,
 // as near as FP32 has it.
@@ -424,13 +417,13 @@ __device__ __forceinline__ float power_of_two(int exponent) {
     return __int_as_float((exponent + 127) << 23);
 }
 
-// By two to the power of the exponent, which may be larger than FP32 has.
+// number / 2^exponent; the power may be larger than FP32 has.
 __device__ __forceinline__ float divided(float number, int exponent) {
     const int half = -exponent / 2;
     return number * power_of_two(half) * power_of_two(-exponent - half);
 }
 
-// Of a line, from what the 32 lanes of a warp found in it, and the largest of all.
+// The facts of a line, from what the 32 lanes of a warp measured in it, and its largest number.
 __device__ __forceinline__ Facts facts_of_line(Line line, unsigned most, int K) {
     // log2 of the largest exceeds its upper bits by less than 13 units.
     float spread = (float)((unsigned)line.count * ((most >> 16) + 13u) - line.logarithms);
@@ -452,7 +445,7 @@ __device__ __forceinline__ Facts facts_of_line(Line line, unsigned most, int K) 
     return {(float)(K - line.count), spread / 128.0f, size, loses ? 1.0f : 0.0f};
 }
 
-// Eight numbers times a power of two: their upper parts, and what is left of each times 2^11.
+// Splits eight numbers times a power of two: upper parts, and what is left of each times 2^11.
 __device__ __forceinline__ void split_eight(const float (&numbers)[8], float power, uint4& upper,
                                             uint4& lower) {
     unsigned uppers[4];
@@ -470,8 +463,8 @@ __device__ __forceinline__ void split_eight(const float (&numbers)[8], float pow
     lower = make_uint4(lowers[0], lowers[1], lowers[2], lowers[3]);
 }
 
-// This thread's share of 32 rows of op(A), from `first` on.
-// A warp has one.
+// Measures this thread's numbers of 32 rows of op(A), from `first` on.
+// Each warp has one.
 __device__ __forceinline__ Line measure_a(const float* A, int lda, int M, int K, int first) {
     const int lane = (int)threadIdx.x % 32;
     const int warp = (int)threadIdx.x / 32;
@@ -491,7 +484,7 @@ __device__ __forceinline__ Line measure_a(const float* A, int lda, int M, int K,
     return line;
 }
 
-// Eight neighbours along k; zero past the edges.
+// Reads eight neighbours along k; those past the edges are zero.
 __device__ __forceinline__ void read_eight_a(const float* A, int lda, int M, int K, int m, int k,
                                              float (&numbers)[8]) {
     #pragma unroll
@@ -507,35 +500,35 @@ __device__ __forceinline__ void read_eight_a(const float* A, int lda, int M, int
     }
 }
 
-// The parts of 32 rows of op(A), from `first` on, in SPLIT_SLABS slabs: pieces of 16 bytes in
-// shared memory, as they lie in the workspace.
+// Splits 32 rows of op(A), from `first` on, in SPLIT_K_TILES k tiles: vectors of 16 bytes in shared
+// memory, as they lie in the workspace.
 __device__ __forceinline__ void split_a(const float* A, int lda, int M, int K, int first,
-                                        int first_slab, int num_slabs, const int* exponents,
-                                        uint4* pieces) {
+                                        int first_k_tile, int num_k_tiles, const int* exponents,
+                                        uint4* vectors) {
     const int lane = (int)threadIdx.x % 32;
     const int warp = (int)threadIdx.x / 32;
     const int line = warp % 4 * 8 + lane / 4;
-    const int piece = lane % 4;
+    const int vector = lane % 4;
     const float power = power_of_two(exponents[line]);
-    float numbers[SPLIT_SLABS / 2][8];
+    float numbers[SPLIT_K_TILES / 2][8];
     #pragma unroll
-    for (int i = 0; i < SPLIT_SLABS / 2; ++i) {
-        const int slab = first_slab + 2 * i + warp / 4;
-        if (slab < num_slabs) {
-            read_eight_a(A, lda, M, K, first + line, slab * BK + piece * 8, numbers[i]);
+    for (int i = 0; i < SPLIT_K_TILES / 2; ++i) {
+        const int k_tile = first_k_tile + 2 * i + warp / 4;
+        if (k_tile < num_k_tiles) {
+            read_eight_a(A, lda, M, K, first + line, k_tile * BK + vector * 8, numbers[i]);
         }
     }
     #pragma unroll
-    for (int i = 0; i < SPLIT_SLABS / 2; ++i) {
-        if (first_slab + 2 * i + warp / 4 < num_slabs) {
-            uint4* const row = pieces + ((2 * i + warp / 4) * 32 + line) * PIECES;
-            split_eight(numbers[i], power, row[piece ^ line % 8], row[(piece + 4) ^ line % 8]);
+    for (int i = 0; i < SPLIT_K_TILES / 2; ++i) {
+        if (first_k_tile + 2 * i + warp / 4 < num_k_tiles) {
+            uint4* const row = vectors + ((2 * i + warp / 4) * 32 + line) * VECTORS;
+            split_eight(numbers[i], power, row[vector ^ line % 8], row[(vector + 4) ^ line % 8]);
         }
     }
 }
 
-// This thread's share of 32 columns of op(B), from `first` on.
-// A warp has one.
+// Measures this thread's numbers of 32 columns of op(B), from `first` on.
+// Each warp has one.
 __device__ __forceinline__ Line measure_b(const float* B, int ldb, int N, int K, int first) {
     const int lane = (int)threadIdx.x % 32;
     const int warp = (int)threadIdx.x / 32;
@@ -555,7 +548,7 @@ __device__ __forceinline__ Line measure_b(const float* B, int ldb, int N, int K,
     return line;
 }
 
-// Eight neighbours along k; zero past the edges.
+// Reads eight neighbours along k; those past the edges are zero.
 __device__ __forceinline__ void read_eight_b(const float* B, int ldb, int N, int K, int n, int k,
                                              float (&numbers)[8]) {
     #pragma unroll
@@ -571,29 +564,29 @@ __device__ __forceinline__ void read_eight_b(const float* B, int ldb, int N, int
     }
 }
 
-// The parts of 32 columns of op(B), from `first` on, in SPLIT_SLABS slabs: pieces of 16 bytes in
+// Splits 32 columns of op(B), from `first` on, in SPLIT_K_TILES k tiles: vectors of 16 bytes in
 // shared memory, as they lie in the workspace.
 __device__ __forceinline__ void split_b(const float* B, int ldb, int N, int K, int first,
-                                        int first_slab, int num_slabs, const int* exponents,
-                                        uint4* pieces) {
+                                        int first_k_tile, int num_k_tiles, const int* exponents,
+                                        uint4* vectors) {
     const int lane = (int)threadIdx.x % 32;
     const int warp = (int)threadIdx.x / 32;
     const int line = warp % 4 * 8 + lane / 4;
-    const int piece = lane % 4;
+    const int vector = lane % 4;
     const float power = power_of_two(exponents[line]);
-    float numbers[SPLIT_SLABS / 2][8];
+    float numbers[SPLIT_K_TILES / 2][8];
     #pragma unroll
-    for (int i = 0; i < SPLIT_SLABS / 2; ++i) {
-        const int slab = first_slab + 2 * i + warp / 4;
-        if (slab < num_slabs) {
-            read_eight_b(B, ldb, N, K, first + line, slab * BK + piece * 8, numbers[i]);
+    for (int i = 0; i < SPLIT_K_TILES / 2; ++i) {
+        const int k_tile = first_k_tile + 2 * i + warp / 4;
+        if (k_tile < num_k_tiles) {
+            read_eight_b(B, ldb, N, K, first + line, k_tile * BK + vector * 8, numbers[i]);
         }
     }
     #pragma unroll
-    for (int i = 0; i < SPLIT_SLABS / 2; ++i) {
-        if (first_slab + 2 * i + warp / 4 < num_slabs) {
-            uint4* const row = pieces + ((2 * i + warp / 4) * 32 + line) * PIECES;
-            split_eight(numbers[i], power, row[piece ^ line % 8], row[(piece + 4) ^ line % 8]);
+    for (int i = 0; i < SPLIT_K_TILES / 2; ++i) {
+        if (first_k_tile + 2 * i + warp / 4 < num_k_tiles) {
+            uint4* const row = vectors + ((2 * i + warp / 4) * 32 + line) * VECTORS;
+            split_eight(numbers[i], power, row[vector ^ line % 8], row[(vector + 4) ^ line % 8]);
         }
     }
 }
@@ -633,7 +626,7 @@ extern "C" __global__ void __launch_bounds__(MEASURE_THREADS)
                                  __shfl_xor_sync(0xffffffffu, all.spread, offset),
                                  __shfl_xor_sync(0xffffffffu, all.size, offset),
                                  __shfl_xor_sync(0xffffffffu, all.loses, offset)};
-            all = most_of(all, other);
+            all = largest_of(all, other);
         }
         if (lane == 0) {
             space.facts[blockIdx.x] = all;
@@ -641,36 +634,36 @@ extern "C" __global__ void __launch_bounds__(MEASURE_THREADS)
     }
 }
 
-// Splits SPLIT_SLABS slabs of 32 lines. What was measured last comes first: it is still in L2.
+// Splits SPLIT_K_TILES k tiles of 32 lines. What was measured last comes first: it is still in L2.
 extern "C" __global__ void __launch_bounds__(SPLIT_THREADS)
     split_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
                  const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
                  float* __restrict__ workspace) {
-    __shared__ uint4 pieces[SPLIT_SLABS][32 * PIECES];
+    __shared__ uint4 vectors[SPLIT_K_TILES][32 * VECTORS];
     const Workspace space(M, N, K, workspace);
     const int groups = (space.lines_a + space.lines_b) / 32;
     const int first = (int)blockIdx.x % groups * 32;
-    const int first_slab = ((int)gridDim.x - 1 - (int)blockIdx.x) / groups * SPLIT_SLABS;
+    const int first_k_tile = ((int)gridDim.x - 1 - (int)blockIdx.x) / groups * SPLIT_K_TILES;
     const bool is_a = first < space.lines_a;
     const int lines = is_a ? space.lines_a : space.lines_b;
     const int first_line = is_a ? first : first - space.lines_a;
     if (is_a) {
-        split_a(A, lda, M, K, first_line, first_slab, space.num_slabs, space.exponents + first,
-                pieces[0]);
+        split_a(A, lda, M, K, first_line, first_k_tile, space.num_k_tiles, space.exponents + first,
+                vectors[0]);
     } else {
-        split_b(B, ldb, N, K, first_line, first_slab, space.num_slabs, space.exponents + first,
-                pieces[0]);
+        split_b(B, ldb, N, K, first_line, first_k_tile, space.num_k_tiles, space.exponents + first,
+                vectors[0]);
     }
     __syncthreads();
-    const int num_slabs = min(SPLIT_SLABS, space.num_slabs - first_slab);
+    const int num_k_tiles = min(SPLIT_K_TILES, space.num_k_tiles - first_k_tile);
     float* const parts = is_a ? space.parts_a : space.parts_b;
-    for (int i = 0; i < num_slabs; ++i) {
-        float* const rows = parts + ((long long)(first_slab + i) * lines + first_line) * ROW;
-        reinterpret_cast<uint4*>(rows)[threadIdx.x] = pieces[i][threadIdx.x];
+    for (int i = 0; i < num_k_tiles; ++i) {
+        float* const rows = parts + ((long long)(first_k_tile + i) * lines + first_line) * ROW;
+        reinterpret_cast<uint4*>(rows)[threadIdx.x] = vectors[i][threadIdx.x];
     }
 }
 
-// Where a block works: its tile of C, by the number of its cluster's tiles.
+// A block's tile of C, by the number of its cluster's tiles.
 struct Place {
     int m;
     int n;
@@ -686,8 +679,8 @@ struct Place {
     }
 };
 
-// Slabs in shared memory: which comes next, and how often all have been used.
-struct Ring {
+// Stages in shared memory: the next one, and the parity of how often all have been used.
+struct Pipeline {
     int stage = 0;
     unsigned parity = 0;
 
@@ -699,48 +692,51 @@ struct Ring {
     }
 };
 
-// By one thread: copies the slabs of one tile to shared memory as they become free.
-__device__ __forceinline__ void copy_slabs(float* shared, unsigned long long* filled,
-                                           unsigned long long* freed, const Workspace& space,
-                                           const Place& place, int rank, Ring& ring) {
+// Executed by one thread: loads the k tiles of one tile to stages as they become empty.
+__device__ __forceinline__ void load_k_tiles(float* shared, unsigned long long* full,
+                                             unsigned long long* empty, const Workspace& space,
+                                             const Place& place, int rank, Pipeline& pipeline) {
     const float* a = space.parts_a + (long long)place.m * ROW;
     const float* b = space.parts_b + (long long)(place.n + rank * (BN / CLUSTER)) * ROW;
-    for (int slab = 0; slab < space.num_slabs; ++slab) {
-        mbarrier_wait(freed + ring.stage, ring.parity ^ 1u);
-        float* const stage = shared + ring.stage * STAGE;
-        mbarrier_arrive_expect(filled + ring.stage, STAGE * 4);
-        copy_bulk(stage, a, BM * ROW * 4, filled + ring.stage);
+    for (int k_tile = 0; k_tile < space.num_k_tiles; ++k_tile) {
+        mbarrier_wait(empty + pipeline.stage, pipeline.parity ^ 1u);
+        float* const stage = shared + pipeline.stage * STAGE;
+        mbarrier_arrive_expect(full + pipeline.stage, STAGE * 4);
+        copy_bulk(stage, a, BM * ROW * 4, full + pipeline.stage);
         copy_bulk_to_ranks(stage + (BM + rank * (BN / CLUSTER)) * ROW, b, BN / CLUSTER * ROW * 4,
-                           filled + ring.stage, (1u << CLUSTER) - 1u);
+                           full + pipeline.stage, (1u << CLUSTER) - 1u);
         a += (long long)space.lines_a * ROW;
         b += (long long)space.lines_b * ROW;
-        ring.advance();
+        pipeline.advance();
     }
 }
 
-// A warp reads a stage no more: every block of the cluster may copy to it when all say so.
-__device__ __forceinline__ void free_stage(unsigned long long* freed, int stage) {
+// Called by each warp when it reads a stage no more, so that all blocks of the cluster may load to
+// it.
+__device__ __forceinline__ void release(unsigned long long* empty, int stage) {
     if (threadIdx.x % 32 < CLUSTER) {
-        mbarrier_arrive_relaxed_at_rank(freed + stage, threadIdx.x % 32);
+        mbarrier_arrive_relaxed_at_rank(empty + stage, threadIdx.x % 32);
     }
 }
 
-// By a warpgroup: sums of its 64 rows of a tile, times two to the power of the lines' exponents.
-__device__ __forceinline__ void multiply_slabs(const float* shared, unsigned long long* filled,
-                                               unsigned long long* freed, int num_slabs,
-                                               int first_row, Ring& ring, float (&sums)[SUMS]) {
-    float uppers[SUMS];
-    float mixed[SUMS];
+// accum += the products of a warpgroup's 64 rows of a tile, times two to the power of the lines'
+// exponents.
+__device__ __forceinline__ void multiply_tile(const float* shared, unsigned long long* full,
+                                              unsigned long long* empty, int num_k_tiles,
+                                              int first_row, Pipeline& pipeline,
+                                              float (&accum)[NUM_ACCUM]) {
+    float uppers[NUM_ACCUM];
+    float mixed[NUM_ACCUM];
     #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
+    for (int i = 0; i < NUM_ACCUM; ++i) {
         mixed[i] = 0.0f;
     }
     int stage = 0;
-    for (int slab = 0; slab < num_slabs; slab += CHUNK_SLABS) {
-        const int in_chunk = min(CHUNK_SLABS, num_slabs - slab);
+    for (int k_tile = 0; k_tile < num_k_tiles; k_tile += CHUNK_K_TILES) {
+        const int in_chunk = min(CHUNK_K_TILES, num_k_tiles - k_tile);
         for (int i = 0; i < in_chunk; ++i) {
-            mbarrier_wait(filled + ring.stage, ring.parity);
-            const float* const at = shared + ring.stage * STAGE;
+            mbarrier_wait(full + pipeline.stage, pipeline.parity);
+            const float* const at = shared + pipeline.stage * STAGE;
             const unsigned long long a = matrix_descriptor_128(at + first_row * ROW, 16, 1024);
             const unsigned long long b = matrix_descriptor_128(at + BM * ROW, 16, 1024);
             wgmma_fence();
@@ -752,33 +748,33 @@ __device__ __forceinline__ void multiply_slabs(const float* shared, unsigned lon
             wgmma_f16_kk(mixed, a + LOWER, b, 1);
             wgmma_f16_kk(mixed, a + LOWER + NEXT_K, b + NEXT_K, 1);
             wgmma_commit();
-            // All but the mixed products of this slab are done, so that nobody reads the last one.
+            // All but the mixed products of this k tile are done: the one before is read no more.
             wgmma_wait_1();
-            if (slab + i > 0) {
-                free_stage(freed, stage);
+            if (k_tile + i > 0) {
+                release(empty, stage);
             }
-            stage = ring.stage;
-            ring.advance();
+            stage = pipeline.stage;
+            pipeline.advance();
         }
-        // Meanwhile the tensor cores have the mixed products to go on with.
+        // The tensor cores work on the mixed products meanwhile.
         keep_in_place(uppers);
         #pragma unroll
-        for (int i = 0; i < SUMS; ++i) {
-            sums[i] += uppers[i];
+        for (int i = 0; i < NUM_ACCUM; ++i) {
+            accum[i] += uppers[i];
         }
     }
     wgmma_wait_0();
-    free_stage(freed, stage);
+    release(empty, stage);
     keep_in_place(mixed);
     #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-        sums[i] = fmaf(mixed[i], 1.0f / 2048.0f, sums[i]);
+    for (int i = 0; i < NUM_ACCUM; ++i) {
+        accum[i] = fmaf(mixed[i], 1.0f / 2048.0f, accum[i]);
     }
 }
 
 // Whether numbers far below their line's largest lost no more than 2^-22 of |A||B|.
 //
-// Of each at most 2^-50 of its line's largest is lost, which in an element of C makes at most
+// Each loses at most 2^-50 of its line's largest, which in an element of C makes at most
 // 2^-50 * largest * largest * size, with the size of the other line. And |A||B| is at least, by the
 // inequality of arithmetic and geometric means over the k where neither number is zero,
 // largest * largest * (how many) * 2^-(mean of both spreads over them).
@@ -790,27 +786,50 @@ __device__ __forceinline__ bool is_exact(const Facts& a, const Facts& b, int K) 
     return spread < LARGEST && (lost == 0.0f || is_small);
 }
 
-// Of a tile's rows of A and columns of B.
+// The same for a tile's rows of A and columns of B.
 __device__ __forceinline__ bool is_exact(const Workspace& space, const Place& place, int K) {
     const Facts* const facts_a = space.facts + place.m / 32;
     const Facts* const facts_b = space.facts + (space.lines_a + place.n) / 32;
     Facts a = facts_a[0];
     #pragma unroll
     for (int i = 1; i < BM / 32; ++i) {
-        a = most_of(a, facts_a[i]);
+        a = largest_of(a, facts_a[i]);
     }
     Facts b = facts_b[0];
     #pragma unroll
     for (int i = 1; i < BN / 32; ++i) {
-        b = most_of(b, facts_b[i]);
+        b = largest_of(b, facts_b[i]);
     }
     return is_exact(a, b, K);
 }
 
-// The tile of C from its sums: of each 8 columns a lane has two neighbours in two rows.
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Writes one element of C.
+__device__ __forceinline__ void store_one(Result* c, float accum, int m, int n,
+                                          const Epilogue& with) {
+    *c = epilogue(accum, with.reads_c() ? *c : 0.0f, m, n, with);
+}
+
+// Writes the tile of C: of each 8 columns a lane has two neighbours in two rows.
 __device__ __forceinline__ void store_tile(const Workspace& space, const Place& place, int M, int N,
-                                           float alpha, float beta, float* C, int ldc,
-                                           const float (&sums)[SUMS]) {
+                                           const Epilogue& with, float* C, int ldc,
+                                           const float (&accum)[NUM_ACCUM]) {
     const int lane = (int)threadIdx.x % 32;
     const int first_m = place.m + ((int)threadIdx.x - PRODUCERS) / 32 * 16 + lane / 4;
     const int first_n = place.n + lane % 4 * 2;
@@ -829,32 +848,33 @@ __device__ __forceinline__ void store_tile(const Workspace& space, const Place& 
             float two[2];
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
-                two[e] = divided(sums[4 * j + 2 * half + e], exponent_a + exponents_b[n + e]);
+                two[e] = divided(accum[4 * j + 2 * half + e], exponent_a + exponents_b[n + e]);
             }
             #pragma unroll
             for (int e = 0; e < 2; ++e) {
                 if (n + e < N) {
-                    update(row + n + e, two[e], alpha, beta);
+                    store_one(row + n + e, two[e], m, n + e, with);
                 }
             }
         }
     }
 }
 
-// The tile of C from the matrices themselves, in plain FP32: right whatever the numbers are. Errors
-// grow with the length of a chain of additions: PLAIN_CHUNK products at a time, then their sums.
+// Computes the tile of C from the matrices themselves, in plain FP32, which is right whatever the
+// numbers are. Errors grow with the length of a chain of additions: PLAIN_CHUNK products are added
+// at a time, then their sums.
 constexpr int PLAIN_CHUNK = 128;
 
 __device__ __forceinline__ void store_tile_in_fp32(const float* A, int lda, const float* B, int ldb,
                                                    const Place& place, int M, int N, int K,
-                                                   float alpha, float beta, float* C, int ldc) {
+                                                   const Epilogue& with, float* C, int ldc) {
     constexpr int SIDE = 16;
     static_assert(SIDE * SIDE == THREADS - PRODUCERS, "the consumers stand in a square");
     const int first_m = place.m + ((int)threadIdx.x - PRODUCERS) / SIDE;
     const int first_n = place.n + (int)threadIdx.x % SIDE;
-    float sums[BM / SIDE][BN / SIDE] = {};
+    float accum[BM / SIDE][BN / SIDE] = {};
     for (int chunk = 0; chunk < K; chunk += PLAIN_CHUNK) {
-        float part[BM / SIDE][BN / SIDE] = {};
+        float partial[BM / SIDE][BN / SIDE] = {};
         for (int k = chunk; k < min(chunk + PLAIN_CHUNK, K); ++k) {
             float b[BN / SIDE];
             #pragma unroll
@@ -866,7 +886,7 @@ __device__ __forceinline__ void store_tile_in_fp32(const float* A, int lda, cons
                 const float a = element_a(A, lda, first_m + i * SIDE, k, M, K);
                 #pragma unroll
                 for (int j = 0; j < BN / SIDE; ++j) {
-                    part[i][j] = fmaf(a, b[j], part[i][j]);
+                    partial[i][j] = fmaf(a, b[j], partial[i][j]);
                 }
             }
         }
@@ -874,7 +894,7 @@ __device__ __forceinline__ void store_tile_in_fp32(const float* A, int lda, cons
         for (int i = 0; i < BM / SIDE; ++i) {
             #pragma unroll
             for (int j = 0; j < BN / SIDE; ++j) {
-                sums[i][j] += part[i][j];
+                accum[i][j] += partial[i][j];
             }
         }
     }
@@ -885,7 +905,7 @@ __device__ __forceinline__ void store_tile_in_fp32(const float* A, int lda, cons
         for (int j = 0; j < BN / SIDE; ++j) {
             const int n = first_n + j * SIDE;
             if (m < M && n < N) {
-                update(C + (long long)m * ldc + n, sums[i][j], alpha, beta);
+                store_one(C + (long long)m * ldc + n, accum[i][j], m, n, with);
             }
         }
     }
@@ -896,8 +916,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
                 float* __restrict__ workspace) {
     extern __shared__ __align__(1024) float shared[];
-    auto* const filled = reinterpret_cast<unsigned long long*>(shared + STAGES * STAGE);
-    unsigned long long* const freed = filled + STAGES;
+    auto* const full = reinterpret_cast<unsigned long long*>(shared + STAGES * STAGE);
+    unsigned long long* const empty = full + STAGES;
     const Workspace space(M, N, K, workspace);
     const int num_tiles = (M + BM * CLUSTER - 1) / (BM * CLUSTER) * ((N + BN - 1) / BN);
     const int clusters = (int)gridDim.x / CLUSTER;
@@ -905,21 +925,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
     const int rank = (int)cluster_rank();
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
-            mbarrier_init(filled + stage, 1);
-            // The consumers' warps of each block.
-            mbarrier_init(freed + stage, (THREADS - PRODUCERS) / 32 * CLUSTER);
+            mbarrier_init(full + stage, 1);
+            // One arrival for each consumer warp of each block.
+            mbarrier_init(empty + stage, (THREADS - PRODUCERS) / 32 * CLUSTER);
         }
         mbarrier_fence_init();
     }
     cluster_arrive_relaxed();
     cluster_wait_acquire();
-    Ring ring;
+    Pipeline pipeline;
+    const Epilogue with = {alpha, beta};
     const int warp = warp_number();
     if (warp < PRODUCERS / 32) {
         give_up_registers();
         if (warp == 0 && is_elected()) {
             for (int tile = cluster; tile < num_tiles; tile += clusters) {
-                copy_slabs(shared, filled, freed, space, Place(tile, M, N, rank), rank, ring);
+                load_k_tiles(shared, full, empty, space, Place(tile, M, N, rank), rank, pipeline);
             }
         }
     } else {
@@ -927,16 +948,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(CLUSTE
         const int first_row = (warp - PRODUCERS / 32) / 4 * 64;
         for (int tile = cluster; tile < num_tiles; tile += clusters) {
             const Place place(tile, M, N, rank);
-            float sums[SUMS] = {};
-            multiply_slabs(shared, filled, freed, space.num_slabs, first_row, ring, sums);
+            float accum[NUM_ACCUM] = {};
+            multiply_tile(shared, full, empty, space.num_k_tiles, first_row, pipeline, accum);
             if (is_exact(space, place, K)) {
-                store_tile(space, place, M, N, alpha, beta, C, ldc, sums);
+                store_tile(space, place, M, N, with, C, ldc, accum);
             } else {
-                store_tile_in_fp32(A, lda, B, ldb, place, M, N, K, alpha, beta, C, ldc);
+                store_tile_in_fp32(A, lda, B, ldb, place, M, N, K, with, C, ldc);
             }
         }
     }
-    // Nobody leaves while others copy to it, or free its stages.
+    // No block exits while others load to it, or release its stages.
     cluster_arrive_relaxed();
     cluster_wait_acquire();
 }

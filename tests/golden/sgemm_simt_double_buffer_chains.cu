@@ -1,3 +1,8 @@
+// autogemm, family sgemm_simt: BM=96 BN=96 BK=8 WM=48 WN=96 TM=12 TN=12 SLICE_K=2 SLICES=separate
+// SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=4 PAD_B=0 VEC_LOAD=4 VEC_STORE=4 STAGES=2 REG_STAGES=2 HANDOVER=2
+// POINTERS=held CHAIN_K=512 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
+// LANE_MAP=rows
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -7,7 +12,7 @@
 //   B: aligned to 16 bytes, ldb a multiple of 4
 //   C: aligned to 16 bytes, ldc a multiple of 4
 
-// Tile of C owned by one thread block, and the depth of one shared-memory slab.
+// Tile of C owned by one thread block, and the depth of one shared-memory k_tile.
 constexpr int BM = 96;
 constexpr int BN = 96;
 constexpr int BK = 8;
@@ -18,7 +23,8 @@ constexpr int WN = 96;
 constexpr int TM = 12;
 constexpr int TN = 12;
 
-// Groups of warps that share the block tile: each has a range of k, slabs and a barrier of its own.
+// Groups of warps that share the block tile: each has a range of k, stages and a barrier of its
+// own.
 constexpr int SLICE_K = 2;
 
 // Warps across the block tile, lanes across the warp tile.
@@ -29,32 +35,32 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
-constexpr int PIECE_M = 4;
-constexpr int PIECE_N = 4;
-using PieceM = float4;
-using PieceN = float4;
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
+constexpr int VEC_M = 4;
+constexpr int VEC_N = 4;
+using VectorM = float4;
+using VectorN = float4;
 
-// A slab of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+// A k_tile of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
 constexpr int STRIDE_A = BM + 4;
 constexpr int STRIDE_B = BN + 0;
-constexpr int SLAB_A = BK * STRIDE_A;
-constexpr int SLAB_B = BK * STRIDE_B;
-static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are aligned vectors");
+constexpr int K_TILE_A = BK * STRIDE_A;
+constexpr int K_TILE_B = BK * STRIDE_B;
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Two slabs in shared memory: one being read, one being stored.
-constexpr int STAGE = SLAB_A + SLAB_B;
+// Two stages of shared memory: one being read, one being stored.
+constexpr int STAGE = K_TILE_A + K_TILE_B;
 
-// The k within a slab at which the next one is stored.
+// The k within a k_tile at which the next one is stored.
 constexpr int HANDOVER = BK * 2 / 8;
 
-// Products that are added up one after the other before their sum goes behind the slabs.
+// Products that are added up one after the other before their sum goes behind the stages.
 constexpr int CHAIN_K = 512;
-constexpr int CHAIN_SLABS = CHAIN_K / BK;
-static_assert(CHAIN_K % BK == 0, "a chain is a whole number of slabs");
-// Floats of the slabs in shared memory.
-constexpr int SLABS = SLICE_K * 2 * STAGE;
+constexpr int CHAIN_K_TILES = CHAIN_K / BK;
+static_assert(CHAIN_K % BK == 0, "a chain is a whole number of k_tiles");
+// Floats of all stages.
+constexpr int PIPELINE = SLICE_K * 2 * STAGE;
 
 // Floats per access to global memory. The threads of a slice stand LANES side by side along a
 // stored row, and cover ROWS stored rows in one pass.
@@ -65,10 +71,10 @@ constexpr int LANES_A = 2;
 constexpr int LANES_B = 8;
 constexpr int ROWS_A = SLICE_THREADS / LANES_A;
 constexpr int ROWS_B = SLICE_THREADS / LANES_B;
-static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a slab");
-// Floats of a slab that one thread carries from global to shared memory.
-constexpr int SLAB_A_SHARE = BM * BK / SLICE_THREADS;
-constexpr int SLAB_B_SHARE = BN * BK / SLICE_THREADS;
+static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a k_tile");
+// Floats of a k_tile that one thread carries from global to shared memory.
+constexpr int CARRIED_A = BM * BK / SLICE_THREADS;
+constexpr int CARRIED_B = BN * BK / SLICE_THREADS;
 using VectorA = float4;
 using VectorB = float4;
 using VectorC = float4;
@@ -84,21 +90,20 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// A barrier for some warps of the block: num_threads, a multiple of 32, at the number 1 to 15.
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// A barrier for num_threads of the block, a multiple of 32. Numbers go from 1 to 15.
 __device__ __forceinline__ void named_barrier_sync(unsigned number, unsigned num_threads) {
     asm volatile("barrier.sync %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
 
-// Counts as one of the threads that the others wait for, and goes on.
+// Counts this thread as arrived without waiting for the others.
 __device__ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads) {
     asm volatile("barrier.arrive %0, %1;" ::"r"(number), "r"(num_threads) : "memory");
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// The same pointer to shared memory, held in a register: accesses at constant distances from it
-// need no arithmetic. Otherwise the compiler works out for many of them anew what it points to.
+// Returns the same pointer to shared memory, held in a register: accesses at constant distances
+// from it need no arithmetic. Otherwise the compiler computes the address again for many of them.
 __device__ __forceinline__ float* in_register(const float* shared) {
     unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("" : "+r"(address));
@@ -106,9 +111,9 @@ __device__ __forceinline__ float* in_register(const float* shared) {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Loads this thread's share of the slab of op(A) into registers.
+// Loads the floats of this thread from the k_tile of op(A).
 // `a` points to what it loads first.
-__device__ __forceinline__ void fetch_slab_a(float* regs, const float* a, int lda) {
+__device__ __forceinline__ void load_k_tile_a(float* regs, const float* a, int lda) {
     #pragma unroll
     for (int m = 0; m < BM; m += ROWS_A) {
         #pragma unroll
@@ -120,8 +125,8 @@ __device__ __forceinline__ void fetch_slab_a(float* regs, const float* a, int ld
     }
 }
 
-// Stores what fetch_slab_a loaded to shared memory, transposed.
-__device__ __forceinline__ void store_slab_a(float* shared, const float* regs) {
+// Stores what load_k_tile_a loaded to shared memory, transposed.
+__device__ __forceinline__ void store_k_tile_a(float* shared, const float* regs) {
     #pragma unroll
     for (int m = 0; m < BM; m += ROWS_A) {
         #pragma unroll
@@ -135,9 +140,9 @@ __device__ __forceinline__ void store_slab_a(float* shared, const float* regs) {
     }
 }
 
-// Loads this thread's share of the slab of op(B) into registers.
+// Loads the floats of this thread from the k_tile of op(B).
 // `b` points to what it loads first.
-__device__ __forceinline__ void fetch_slab_b(float* regs, const float* b, int ldb) {
+__device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int ldb) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
         #pragma unroll
@@ -149,8 +154,8 @@ __device__ __forceinline__ void fetch_slab_b(float* regs, const float* b, int ld
     }
 }
 
-// Stores what fetch_slab_b loaded to shared memory.
-__device__ __forceinline__ void store_slab_b(float* shared, const float* regs) {
+// Stores what load_k_tile_b loaded to shared memory.
+__device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
         #pragma unroll
@@ -161,40 +166,41 @@ __device__ __forceinline__ void store_slab_b(float* shared, const float* regs) {
     }
 }
 
-// One k of the slab: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
-    for (int i = 0; i < TM; i += PIECE_M) {
-        const float* piece = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const PieceM*>(piece), frag_a + i);
+    for (int i = 0; i < TM; i += VEC_M) {
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
-    for (int j = 0; j < TN; j += PIECE_N) {
-        const float* piece = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const PieceN*>(piece), frag_b + j);
+    for (int j = 0; j < TN; j += VEC_N) {
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// sums += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
-                                                   float (&sums)[TM][TN]) {
+                                                   float (&accum)[TM][TN]) {
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
-            sums[i][j] = fmaf(frag_a[i], frag_b[j], sums[i][j]);
+            accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// One tile of C: where it and what it is computed from begin.
+// One tile of C: where it begins, where its operands begin.
 struct Tile {
     const float *A, *B;
     float* C;
+    int m0, n0;
 };
 
 // Where this thread's part of a tile begins, and the slice that it multiplies.
@@ -208,14 +214,14 @@ __device__ __forceinline__ Place place_of_thread() {
     const int lane_m = lane / LANES_N;
     const int lane_n = lane % LANES_N;
     Place place;
-    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
-    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    place.m = warp / WARPS_N * WM + lane_m * VEC_M;
+    place.n = warp % WARPS_N * WN + lane_n * VEC_N;
     place.slice = (int)threadIdx.x / SLICE_THREADS;
     return place;
 }
 
-// The sums of chains that have ended have a float of shared memory for each of a thread's sums: one
-// by one and column by column, which leaves the main loop its registers.
+// The sums of finished chains stay in shared memory, one float for each accumulator of a thread.
+// They are added one by one and column by column, which leaves the main loop its registers.
 __device__ __forceinline__ void begin_chains(float* finished) {
     #pragma unroll
     for (int i = 0; i < TM * TN; ++i) {
@@ -223,37 +229,37 @@ __device__ __forceinline__ void begin_chains(float* finished) {
     }
 }
 
-__device__ __forceinline__ void end_chain(float* finished, float (&sums)[TM][TN]) {
+__device__ __forceinline__ void end_chain(float* finished, float (&accum)[TM][TN]) {
     #pragma unroll
     for (int i = 0; i < TM * TN; ++i) {
-        finished[i * THREADS] += sums[i % TM][i / TM];
-        sums[i % TM][i / TM] = 0.0f;
+        finished[i * THREADS] += accum[i % TM][i / TM];
+        accum[i % TM][i / TM] = 0.0f;
     }
 }
 
-__device__ __forceinline__ void take_finished(const float* finished, float (&sums)[TM][TN]) {
+__device__ __forceinline__ void take_finished(const float* finished, float (&accum)[TM][TN]) {
     #pragma unroll
     for (int i = 0; i < TM * TN; ++i) {
-        sums[i % TM][i / TM] = finished[i * THREADS];
+        accum[i % TM][i / TM] = finished[i * THREADS];
     }
 }
 
-// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
-                                              int k_extent, float (&sums)[TM][TN]) {
-    float* const finished = shared + SLABS + (int)threadIdx.x;
+                                              int k_extent, float (&accum)[TM][TN]) {
+    float* const finished = shared + PIPELINE + (int)threadIdx.x;
     begin_chains(finished);
     const Place place = place_of_thread();
-    // This slice's range of k, and its slabs.
-    const int all_slabs = (k_extent + BK - 1) / BK;
-    const int k_begin = all_slabs * place.slice / SLICE_K * BK;
-    k_extent = min(k_extent, all_slabs * (place.slice + 1) / SLICE_K * BK) - k_begin;
+    // This slice's range of k, and its k_tiles.
+    const int all_k_tiles = (k_extent + BK - 1) / BK;
+    const int k_begin = all_k_tiles * place.slice / SLICE_K * BK;
+    k_extent = min(k_extent, all_k_tiles * (place.slice + 1) / SLICE_K * BK) - k_begin;
     if (k_extent <= 0) {
         return;
     }
     shared += place.slice * 2 * STAGE;
 
-    // What this thread copies first of each slab; the pointers advance from slab to slab.
+    // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
     const int thread = (int)threadIdx.x % SLICE_THREADS;
     const int copy_m = thread / LANES_A;
     const int copy_ka = thread % LANES_A * VEC_A;
@@ -264,116 +270,140 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     const float* B = tile.B + (long long)(k_begin + copy_kb) * ldb + copy_n;
     const long long advance_b = (long long)BK * ldb;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
-    float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    float* const copy_to_b = shared + K_TILE_A + copy_kb * STRIDE_B + copy_n;
     const float* const read_from_a = shared + place.m;
-    const float* const read_from_b = shared + SLAB_A + place.n;
-    const int num_slabs = (k_extent + BK - 1) / BK;
-    float from_a[SLAB_A_SHARE];
-    float from_b[SLAB_B_SHARE];
+    const float* const read_from_b = shared + K_TILE_A + place.n;
+    const int num_k_tiles = (k_extent + BK - 1) / BK;
+    float from_a[CARRIED_A];
+    float from_b[CARRIED_B];
 
-    // Start: the first slab goes to stage 0, the second is on its way to registers.
-    fetch_slab_a(from_a, A, lda);
-    fetch_slab_b(from_b, B, ldb);
-    store_slab_a(copy_to_a, from_a);
-    store_slab_b(copy_to_b, from_b);
-    if (num_slabs > 1) {
+    // Start: the first k_tile goes to stage 0, the second is on its way to registers.
+    load_k_tile_a(from_a, A, lda);
+    load_k_tile_b(from_b, B, ldb);
+    store_k_tile_a(copy_to_a, from_a);
+    store_k_tile_b(copy_to_b, from_b);
+    if (num_k_tiles > 1) {
         A += advance_a;
         B += advance_b;
     }
-    fetch_slab_a(from_a, A, lda);
-    fetch_slab_b(from_b, B, ldb);
+    load_k_tile_a(from_a, A, lda);
+    load_k_tile_b(from_b, B, ldb);
     named_barrier_sync(1 + place.slice, SLICE_THREADS);
     float frag_a[2][TM];
     float frag_b[2][TN];
     load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
 
-    // What is read and stored next, and the way from there to the other stage.
+    // Where the next reads and stores go, and the way from there to the other stage.
     const float* fragments_a = in_register(read_from_a);
     const float* fragments_b = in_register(read_from_b);
     float* next_a = in_register(copy_to_a + STAGE);
     float* next_b = in_register(copy_to_b + STAGE);
-    int turn = STAGE;
-    int slab = 0;
-    while (slab < num_slabs) {
-        for (const int end = min(num_slabs, slab + CHAIN_SLABS); slab < end; ++slab) {
+    int to_other_stage = STAGE;
+    int k_tile = 0;
+    while (k_tile < num_k_tiles) {
+        for (const int end = min(num_k_tiles, k_tile + CHAIN_K_TILES); k_tile < end; ++k_tile) {
             #pragma unroll
             for (int k = 0; k < BK; ++k) {
-                // Hand over: the next slab goes to the other stage, which everybody left at the
+                // Hand over: the next k_tile goes to the other stage, which all warps left at the
                 // last barrier, and the one after it is loaded.
                 if (k == HANDOVER) {
-                    store_slab_a(next_a, from_a);
-                    store_slab_b(next_b, from_b);
-                    if (slab + 2 < num_slabs) {
+                    store_k_tile_a(next_a, from_a);
+                    store_k_tile_b(next_b, from_b);
+                    if (k_tile + 2 < num_k_tiles) {
                         A += advance_a;
                         B += advance_b;
-                        fetch_slab_a(from_a, A, lda);
-                        fetch_slab_b(from_b, B, ldb);
+                        load_k_tile_a(from_a, A, lda);
+                        load_k_tile_b(from_b, B, ldb);
                     }
                 }
-                // Wait: the last fragments of this slab are in registers, the next slab must be
+                // Wait: the last fragments of this k_tile are in registers, the next k_tile must be
                 // here.
                 if (k == BK - 1) {
                     named_barrier_sync(1 + place.slice, SLICE_THREADS);
-                    fragments_a = in_register(fragments_a + turn);
-                    fragments_b = in_register(fragments_b + turn);
-                    turn = -turn;
-                    next_a = in_register(next_a + turn);
-                    next_b = in_register(next_b + turn);
+                    fragments_a = in_register(fragments_a + to_other_stage);
+                    fragments_b = in_register(fragments_b + to_other_stage);
+                    to_other_stage = -to_other_stage;
+                    next_a = in_register(next_a + to_other_stage);
+                    next_b = in_register(next_b + to_other_stage);
                 }
                 // Read the next fragments while multiplying these.
                 load_fragments(fragments_a, fragments_b, (k + 1) % BK, frag_a[(k + 1) % 2],
                                frag_b[(k + 1) % 2]);
-                multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
+                multiply_fragments(frag_a[k % 2], frag_b[k % 2], accum);
             }
         }
-        end_chain(finished, sums);
+        end_chain(finished, accum);
     }
-    take_finished(finished, sums);
+    take_finished(finished, accum);
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from the sums of all slices. They meet in shared memory, and each slice adds up and
-// stores its share of the vectors of every thread's tile: in a loop, since code that runs only once
-// takes as long as it takes to be fetched.
-__device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc, float alpha,
-                                           float beta, const float (&sums)[TM][TN]) {
-    constexpr int SUMS = TM * TN;
+// Stores VEC_C neighbours of the tile's row m, from its column n on.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+}
+
+// Stores the tile of C from the accumulators of all slices. They meet in shared memory, and each
+// slice adds up and stores some vectors of each thread's tile: in a loop, since code that runs only
+// once takes as long as loading its instructions.
+__device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc,
+                                           const float (&accum)[TM][TN], const Epilogue& with) {
+    constexpr int NUM_ACCUM = TM * TN;
     const Place place = place_of_thread();
-    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
+    float* const exchange = shared + (int)threadIdx.x % SLICE_THREADS;
     __syncthreads();
     #pragma unroll
-    for (int i = 0; i < SUMS; ++i) {
-        handed[(place.slice * SUMS + i) * SLICE_THREADS] = sums[i / TN][i % TN];
+    for (int i = 0; i < NUM_ACCUM; ++i) {
+        exchange[(place.slice * NUM_ACCUM + i) * SLICE_THREADS] = accum[i / TN][i % TN];
     }
     __syncthreads();
     #pragma unroll 3
-    for (int first = place.slice * VEC_C; first < SUMS; first += SLICE_K * VEC_C) {
+    for (int first = place.slice * VEC_C; first < NUM_ACCUM; first += SLICE_K * VEC_C) {
         float totals[VEC_C] = {};
         #pragma unroll
         for (int slice = 0; slice < SLICE_K; ++slice) {
             #pragma unroll
             for (int e = 0; e < VEC_C; ++e) {
-                totals[e] += handed[(slice * SUMS + first + e) * SLICE_THREADS];
+                totals[e] += exchange[(slice * NUM_ACCUM + first + e) * SLICE_THREADS];
             }
         }
         const int i = first / TN;
         const int j = first % TN;
-        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
-        const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-        float* const c = tile.C + (long long)m * ldc + n;
-        update(c, totals, alpha, beta);
+        const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
+        const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
+        store_vector(tile, ldc, m, n, totals, with);
     }
 }
 
@@ -381,6 +411,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
     extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {alpha, beta};
     const int blocks_n = (N + BN - 1) / BN;
     const int index = (int)blockIdx.x;
     // Where the tile is: row by row.
@@ -390,7 +421,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tile.A = A + (long long)m0 * lda;
     tile.B = B + n0;
     tile.C = C + (long long)m0 * ldc + n0;
-    float sums[TM][TN] = {};
-    multiply_tile(shared, tile, lda, ldb, K, sums);
-    store_tile(shared, tile, ldc, alpha, beta, sums);
+    tile.m0 = m0;
+    tile.n0 = n0;
+    float accum[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, K, accum);
+    store_tile(shared, tile, ldc, accum, with);
 }

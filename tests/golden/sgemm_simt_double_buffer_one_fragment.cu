@@ -1,3 +1,8 @@
+// autogemm, family sgemm_simt: BM=64 BN=64 BK=16 WM=32 WN=32 TM=8 TN=4 SLICE_K=1 SLICES=shared
+// SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=4 PAD_B=0 VEC_LOAD=4 VEC_STORE=4 STAGES=2 REG_STAGES=1 HANDOVER=5
+// POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
+// LANE_MAP=rows
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -7,7 +12,7 @@
 //   B: aligned to 16 bytes, ldb a multiple of 4
 //   C: aligned to 16 bytes, ldc a multiple of 4
 
-// Tile of C owned by one thread block, and the depth of one shared-memory slab.
+// Tile of C owned by one thread block, and the depth of one shared-memory k_tile.
 constexpr int BM = 64;
 constexpr int BN = 64;
 constexpr int BK = 16;
@@ -25,22 +30,22 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
-constexpr int PIECE_M = 4;
-constexpr int PIECE_N = 4;
-using PieceM = float4;
-using PieceN = float4;
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
+constexpr int VEC_M = 4;
+constexpr int VEC_N = 4;
+using VectorM = float4;
+using VectorN = float4;
 
-// A slab of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+// A k_tile of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
 constexpr int STRIDE_A = BM + 4;
 constexpr int STRIDE_B = BN + 0;
-constexpr int SLAB_A = BK * STRIDE_A;
-constexpr int SLAB_B = BK * STRIDE_B;
-static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are aligned vectors");
+constexpr int K_TILE_A = BK * STRIDE_A;
+constexpr int K_TILE_B = BK * STRIDE_B;
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Two slabs in shared memory: one being read, one being stored.
-constexpr int STAGE = SLAB_A + SLAB_B;
+// Two stages of shared memory: one being read, one being stored.
+constexpr int STAGE = K_TILE_A + K_TILE_B;
 
 // Floats per access to global memory. The threads of a block stand LANES side by side along a
 // stored row, and cover ROWS stored rows in one pass.
@@ -51,13 +56,13 @@ constexpr int LANES_A = 4;
 constexpr int LANES_B = 16;
 constexpr int ROWS_A = THREADS / LANES_A;
 constexpr int ROWS_B = THREADS / LANES_B;
-static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a slab");
-// Those of a warp stand SIDE side by side, 32 bytes, and the next ones on other rows: stores that
-// transpose then fall into 32 different banks.
+static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a k_tile");
+// Of a warp's threads SIDE stand side by side, 32 bytes, and the next ones on other rows: stores
+// that transpose then fall into 32 different banks.
 constexpr int SIDE_A = 2;
-// Floats of a slab that one thread carries from global to shared memory.
-constexpr int SLAB_A_SHARE = BM * BK / THREADS;
-constexpr int SLAB_B_SHARE = BN * BK / THREADS;
+// Floats of a k_tile that one thread carries from global to shared memory.
+constexpr int CARRIED_A = BM * BK / THREADS;
+constexpr int CARRIED_B = BN * BK / THREADS;
 using VectorA = float4;
 using VectorB = float4;
 using VectorC = float4;
@@ -73,9 +78,9 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-// Loads this thread's share of the slab of op(A) into registers.
+// Loads the floats of this thread from the k_tile of op(A).
 // `a` points to what it loads first.
-__device__ __forceinline__ void fetch_slab_a(float* regs, const float* a, int lda) {
+__device__ __forceinline__ void load_k_tile_a(float* regs, const float* a, int lda) {
     #pragma unroll
     for (int m = 0; m < BM; m += ROWS_A) {
         #pragma unroll
@@ -87,8 +92,8 @@ __device__ __forceinline__ void fetch_slab_a(float* regs, const float* a, int ld
     }
 }
 
-// Stores what fetch_slab_a loaded to shared memory, transposed.
-__device__ __forceinline__ void store_slab_a(float* shared, const float* regs) {
+// Stores what load_k_tile_a loaded to shared memory, transposed.
+__device__ __forceinline__ void store_k_tile_a(float* shared, const float* regs) {
     #pragma unroll
     for (int m = 0; m < BM; m += ROWS_A) {
         #pragma unroll
@@ -102,9 +107,9 @@ __device__ __forceinline__ void store_slab_a(float* shared, const float* regs) {
     }
 }
 
-// Loads this thread's share of the slab of op(B) into registers.
+// Loads the floats of this thread from the k_tile of op(B).
 // `b` points to what it loads first.
-__device__ __forceinline__ void fetch_slab_b(float* regs, const float* b, int ldb) {
+__device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int ldb) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
         const float* source = b + (long long)k * ldb;
@@ -113,8 +118,8 @@ __device__ __forceinline__ void fetch_slab_b(float* regs, const float* b, int ld
     }
 }
 
-// Stores what fetch_slab_b loaded to shared memory.
-__device__ __forceinline__ void store_slab_b(float* shared, const float* regs) {
+// Stores what load_k_tile_b loaded to shared memory.
+__device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
         pack(regs, *reinterpret_cast<VectorB*>(shared + k * STRIDE_B));
@@ -122,52 +127,53 @@ __device__ __forceinline__ void store_slab_b(float* shared, const float* regs) {
     }
 }
 
-// One k of the slab: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
-    for (int i = 0; i < TM; i += PIECE_M) {
-        const float* piece = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const PieceM*>(piece), frag_a + i);
+    for (int i = 0; i < TM; i += VEC_M) {
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
-    for (int j = 0; j < TN; j += PIECE_N) {
-        const float* piece = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const PieceN*>(piece), frag_b + j);
+    for (int j = 0; j < TN; j += VEC_N) {
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// sums += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
-                                                   float (&sums)[TM][TN]) {
+                                                   float (&accum)[TM][TN]) {
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
-            sums[i][j] = fmaf(frag_a[i], frag_b[j], sums[i][j]);
+            accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// sums += the product of one slab.
-__device__ __forceinline__ void multiply_slab(const float* shared_a, const float* shared_b,
-                                              float (&sums)[TM][TN]) {
+// accum += the product of one k_tile.
+__device__ __forceinline__ void multiply_k_tile(const float* shared_a, const float* shared_b,
+                                                float (&accum)[TM][TN]) {
     float frag_a[TM];
     float frag_b[TN];
     #pragma unroll
     for (int k = 0; k < BK; ++k) {
         load_fragments(shared_a, shared_b, k, frag_a, frag_b);
-        multiply_fragments(frag_a, frag_b, sums);
+        multiply_fragments(frag_a, frag_b, accum);
     }
 }
 
-// One tile of C: where it and what it is computed from begin.
+// One tile of C: where it begins, where its operands begin.
 struct Tile {
     const float *A, *B;
     float* C;
+    int m0, n0;
 };
 
 // Where this thread's part of a tile begins.
@@ -181,15 +187,15 @@ __device__ __forceinline__ Place place_of_thread() {
     const int lane_m = lane / LANES_N;
     const int lane_n = lane % LANES_N;
     Place place;
-    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
-    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    place.m = warp / WARPS_N * WM + lane_m * VEC_M;
+    place.n = warp % WARPS_N * WN + lane_n * VEC_N;
     return place;
 }
 
-// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
-                                              int k_extent, float (&sums)[TM][TN]) {
-    // What this thread copies first of each slab; the pointers advance from slab to slab.
+                                              int k_extent, float (&accum)[TM][TN]) {
+    // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
     const int thread = (int)threadIdx.x;
     const int copy_m = thread / SIDE_A % ROWS_A;
     const int copy_ka = (thread / (SIDE_A * ROWS_A) * SIDE_A + thread % SIDE_A) * VEC_A;
@@ -200,68 +206,92 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     const float* B = tile.B + (long long)copy_kb * ldb + copy_n;
     const long long advance_b = (long long)BK * ldb;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
-    float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    float* const copy_to_b = shared + K_TILE_A + copy_kb * STRIDE_B + copy_n;
     const Place place = place_of_thread();
     const float* const read_from_a = shared + place.m;
-    const float* const read_from_b = shared + SLAB_A + place.n;
-    const int num_slabs = (k_extent + BK - 1) / BK;
-    float from_a[SLAB_A_SHARE];
-    float from_b[SLAB_B_SHARE];
+    const float* const read_from_b = shared + K_TILE_A + place.n;
+    const int num_k_tiles = (k_extent + BK - 1) / BK;
+    float from_a[CARRIED_A];
+    float from_b[CARRIED_B];
 
-    // Start: the first slab goes to stage 0.
-    fetch_slab_a(from_a, A, lda);
-    fetch_slab_b(from_b, B, ldb);
-    store_slab_a(copy_to_a, from_a);
-    store_slab_b(copy_to_b, from_b);
+    // Start: the first k_tile goes to stage 0.
+    load_k_tile_a(from_a, A, lda);
+    load_k_tile_b(from_b, B, ldb);
+    store_k_tile_a(copy_to_a, from_a);
+    store_k_tile_b(copy_to_b, from_b);
     __syncthreads();
 
     int read = 0;
-    for (int slab = 0; slab < num_slabs; ++slab) {
-        // Load the next slab into registers; it arrives while this one is multiplied.
-        const bool more = slab + 1 < num_slabs;
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        // Load the next k_tile into registers; it arrives while this one is multiplied.
+        const bool more = k_tile + 1 < num_k_tiles;
         if (more) {
             A += advance_a;
             B += advance_b;
-            fetch_slab_a(from_a, A, lda);
-            fetch_slab_b(from_b, B, ldb);
+            load_k_tile_a(from_a, A, lda);
+            load_k_tile_b(from_b, B, ldb);
         }
         // Compute.
-        multiply_slab(read_from_a + read, read_from_b + read, sums);
-        // Store to the other stage, which everybody left at the last barrier.
+        multiply_k_tile(read_from_a + read, read_from_b + read, accum);
+        // Store to the other stage, which all warps left at the last barrier.
         read = STAGE - read;
         if (more) {
-            store_slab_a(copy_to_a + read, from_a);
-            store_slab_b(copy_to_b + read, from_b);
+            store_k_tile_a(copy_to_a + read, from_a);
+            store_k_tile_b(copy_to_b + read, from_b);
         }
         __syncthreads();
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from its sums.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TM][TN]) {
+// Stores VEC_C neighbours of the tile's row m, from its column n on.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+}
+
+// Stores the tile of C from its accumulators.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
+                                           const Epilogue& with) {
     const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
-            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = tile.C + (long long)m * ldc + n;
-            update(c, &sums[i][j], alpha, beta);
+            const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
+            store_vector(tile, ldc, m, n, &accum[i][j], with);
         }
     }
 }
@@ -270,6 +300,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
     extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {alpha, beta};
     const int blocks_n = (N + BN - 1) / BN;
     const int index = (int)blockIdx.x;
     // Where the tile is: row by row.
@@ -279,7 +310,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tile.A = A + (long long)m0 * lda;
     tile.B = B + n0;
     tile.C = C + (long long)m0 * ldc + n0;
-    float sums[TM][TN] = {};
-    multiply_tile(shared, tile, lda, ldb, K, sums);
-    store_tile(tile, ldc, alpha, beta, sums);
+    tile.m0 = m0;
+    tile.n0 = n0;
+    float accum[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, K, accum);
+    store_tile(tile, ldc, accum, with);
 }

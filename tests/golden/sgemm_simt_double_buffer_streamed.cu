@@ -1,3 +1,8 @@
+// autogemm, family sgemm_simt: BM=128 BN=128 BK=8 WM=32 WN=128 TM=16 TN=8 SLICE_K=1 SLICES=shared
+// SPLIT_K=1 STREAM_BLOCKS=264 PAD_A=4 PAD_B=0 VEC_LOAD=4 VEC_STORE=4 STAGES=2 REG_STAGES=2
+// HANDOVER=5 POINTERS=derived CHAIN_K=0 GROUP_M=8 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
+// LANE_MAP=quads
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -7,12 +12,12 @@
 //   B: aligned to 16 bytes, ldb a multiple of 4
 //   C: aligned to 16 bytes, ldc a multiple of 4
 
-// Tile of C owned by one thread block, and the depth of one shared-memory slab.
+// Tile of C owned by one thread block, and the depth of one shared-memory k_tile.
 constexpr int BM = 128;
 constexpr int BN = 128;
 constexpr int BK = 8;
 
-// Blocks that share the tiles which are too few to fill the card once more.
+// Blocks that share the tiles which are too few to fill the GPU once more.
 constexpr int STREAM_BLOCKS = 264;
 
 // Tile of C owned by one warp, and by one thread.
@@ -28,24 +33,24 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
-constexpr int PIECE_M = 4;
-constexpr int PIECE_N = 4;
-using PieceM = float4;
-using PieceN = float4;
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
+constexpr int VEC_M = 4;
+constexpr int VEC_N = 4;
+using VectorM = float4;
+using VectorN = float4;
 
-// A slab of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+// A k_tile of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
 constexpr int STRIDE_A = BM + 4;
 constexpr int STRIDE_B = BN + 0;
-constexpr int SLAB_A = BK * STRIDE_A;
-constexpr int SLAB_B = BK * STRIDE_B;
-static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are aligned vectors");
+constexpr int K_TILE_A = BK * STRIDE_A;
+constexpr int K_TILE_B = BK * STRIDE_B;
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Two slabs in shared memory: one being read, one being stored.
-constexpr int STAGE = SLAB_A + SLAB_B;
+// Two stages of shared memory: one being read, one being stored.
+constexpr int STAGE = K_TILE_A + K_TILE_B;
 
-// The k within a slab at which the next one is stored.
+// The k within a k_tile at which the next one is stored.
 constexpr int HANDOVER = BK * 5 / 8;
 
 // Floats per access to global memory. The threads of a block stand LANES side by side along a
@@ -57,10 +62,10 @@ constexpr int LANES_A = 2;
 constexpr int LANES_B = 32;
 constexpr int ROWS_A = THREADS / LANES_A;
 constexpr int ROWS_B = THREADS / LANES_B;
-static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a slab");
-// Floats of a slab that one thread carries from global to shared memory.
-constexpr int SLAB_A_SHARE = BM * BK / THREADS;
-constexpr int SLAB_B_SHARE = BN * BK / THREADS;
+static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a k_tile");
+// Floats of a k_tile that one thread carries from global to shared memory.
+constexpr int CARRIED_A = BM * BK / THREADS;
+constexpr int CARRIED_B = BN * BK / THREADS;
 using VectorA = float4;
 using VectorB = float4;
 using VectorC = float4;
@@ -76,9 +81,10 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
-// before those that find it counted; what those stored before what this thread does next.
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
+// Adds with acquire and release: what this thread stored, or was ordered behind by a barrier of its
+// block, is seen by threads that find it counted; what threads counted before stored is seen here.
 __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
     unsigned before;
     asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
@@ -89,9 +95,9 @@ __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsign
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Loads this thread's share of the slab of op(A) into registers.
+// Loads the floats of this thread from the k_tile of op(A).
 // `a` points to what it loads first.
-__device__ __forceinline__ void fetch_slab_a(float* regs, const float* a, int lda) {
+__device__ __forceinline__ void load_k_tile_a(float* regs, const float* a, int lda) {
     #pragma unroll
     for (int m = 0; m < BM; m += ROWS_A) {
         #pragma unroll
@@ -103,8 +109,8 @@ __device__ __forceinline__ void fetch_slab_a(float* regs, const float* a, int ld
     }
 }
 
-// Stores what fetch_slab_a loaded to shared memory, transposed.
-__device__ __forceinline__ void store_slab_a(float* shared, const float* regs) {
+// Stores what load_k_tile_a loaded to shared memory, transposed.
+__device__ __forceinline__ void store_k_tile_a(float* shared, const float* regs) {
     #pragma unroll
     for (int m = 0; m < BM; m += ROWS_A) {
         #pragma unroll
@@ -118,9 +124,9 @@ __device__ __forceinline__ void store_slab_a(float* shared, const float* regs) {
     }
 }
 
-// Loads this thread's share of the slab of op(B) into registers.
+// Loads the floats of this thread from the k_tile of op(B).
 // `b` points to what it loads first.
-__device__ __forceinline__ void fetch_slab_b(float* regs, const float* b, int ldb) {
+__device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int ldb) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
         const float* source = b + (long long)k * ldb;
@@ -129,8 +135,8 @@ __device__ __forceinline__ void fetch_slab_b(float* regs, const float* b, int ld
     }
 }
 
-// Stores what fetch_slab_b loaded to shared memory.
-__device__ __forceinline__ void store_slab_b(float* shared, const float* regs) {
+// Stores what load_k_tile_b loaded to shared memory.
+__device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
         pack(regs, *reinterpret_cast<VectorB*>(shared + k * STRIDE_B));
@@ -138,43 +144,44 @@ __device__ __forceinline__ void store_slab_b(float* shared, const float* regs) {
     }
 }
 
-// One k of the slab: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
-    for (int i = 0; i < TM; i += PIECE_M) {
-        const float* piece = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const PieceM*>(piece), frag_a + i);
+    for (int i = 0; i < TM; i += VEC_M) {
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
-    for (int j = 0; j < TN; j += PIECE_N) {
-        const float* piece = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const PieceN*>(piece), frag_b + j);
+    for (int j = 0; j < TN; j += VEC_N) {
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// sums += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
-                                                   float (&sums)[TM][TN]) {
+                                                   float (&accum)[TM][TN]) {
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
-            sums[i][j] = fmaf(frag_a[i], frag_b[j], sums[i][j]);
+            accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// Floats of one part of a tile: what a block leaves in the workspace for the last of its tile.
-constexpr int PART = BM * BN;
+// Floats of one partial sum of a tile, as a block leaves it in the workspace.
+constexpr int PARTIAL = BM * BN;
 
-// One tile of C: where it and what it is computed from begin.
+// One tile of C: where it begins, where its operands begin.
 struct Tile {
     const float *A, *B;
     float* C;
+    int m0, n0;
 };
 
 // Where this thread's part of a tile begins.
@@ -188,15 +195,15 @@ __device__ __forceinline__ Place place_of_thread() {
     const int lane_m = lane / (2 * LANES_N) * 2 + lane / 2 % 2;
     const int lane_n = lane / 4 % (LANES_N / 2) * 2 + lane % 2;
     Place place;
-    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
-    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    place.m = warp / WARPS_N * WM + lane_m * VEC_M;
+    place.n = warp % WARPS_N * WN + lane_n * VEC_N;
     return place;
 }
 
-// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
-                                              int k_extent, float (&sums)[TM][TN]) {
-    // What this thread copies first of each slab; the pointers advance from slab to slab.
+                                              int k_extent, float (&accum)[TM][TN]) {
+    // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
     const int thread = (int)threadIdx.x;
     const int copy_m = thread / LANES_A;
     const int copy_ka = thread % LANES_A * VEC_A;
@@ -207,47 +214,48 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     const float* B = tile.B + (long long)copy_kb * ldb + copy_n;
     const long long advance_b = (long long)BK * ldb;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
-    float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    float* const copy_to_b = shared + K_TILE_A + copy_kb * STRIDE_B + copy_n;
     const Place place = place_of_thread();
     const float* const read_from_a = shared + place.m;
-    const float* const read_from_b = shared + SLAB_A + place.n;
-    const int num_slabs = (k_extent + BK - 1) / BK;
-    float from_a[SLAB_A_SHARE];
-    float from_b[SLAB_B_SHARE];
+    const float* const read_from_b = shared + K_TILE_A + place.n;
+    const int num_k_tiles = (k_extent + BK - 1) / BK;
+    float from_a[CARRIED_A];
+    float from_b[CARRIED_B];
 
-    // Start: the first slab goes to stage 0, the second is on its way to registers.
-    fetch_slab_a(from_a, A, lda);
-    fetch_slab_b(from_b, B, ldb);
-    store_slab_a(copy_to_a, from_a);
-    store_slab_b(copy_to_b, from_b);
-    if (num_slabs > 1) {
+    // Start: the first k_tile goes to stage 0, the second is on its way to registers.
+    load_k_tile_a(from_a, A, lda);
+    load_k_tile_b(from_b, B, ldb);
+    store_k_tile_a(copy_to_a, from_a);
+    store_k_tile_b(copy_to_b, from_b);
+    if (num_k_tiles > 1) {
         A += advance_a;
         B += advance_b;
     }
-    fetch_slab_a(from_a, A, lda);
-    fetch_slab_b(from_b, B, ldb);
+    load_k_tile_a(from_a, A, lda);
+    load_k_tile_b(from_b, B, ldb);
     __syncthreads();
     float frag_a[2][TM];
     float frag_b[2][TN];
     load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
 
     int read = 0;
-    for (int slab = 0; slab < num_slabs; ++slab) {
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         #pragma unroll
         for (int k = 0; k < BK; ++k) {
-            // Hand over: the next slab goes to the other stage, which everybody left at the last
+            // Hand over: the next k_tile goes to the other stage, which all warps left at the last
             // barrier, and the one after it is loaded.
             if (k == HANDOVER) {
-                store_slab_a(copy_to_a + STAGE - read, from_a);
-                store_slab_b(copy_to_b + STAGE - read, from_b);
-                if (slab + 2 < num_slabs) {
+                store_k_tile_a(copy_to_a + STAGE - read, from_a);
+                store_k_tile_b(copy_to_b + STAGE - read, from_b);
+                if (k_tile + 2 < num_k_tiles) {
                     A += advance_a;
                     B += advance_b;
-                    fetch_slab_a(from_a, A, lda);
-                    fetch_slab_b(from_b, B, ldb);
+                    load_k_tile_a(from_a, A, lda);
+                    load_k_tile_b(from_b, B, ldb);
                 }
             }
-            // Wait: the last fragments of this slab are in registers, the next slab must be here.
+            // Wait: the last fragments of this k_tile are in registers, the next k_tile must be
+            // here.
             if (k == BK - 1) {
                 __syncthreads();
                 read = STAGE - read;
@@ -255,59 +263,96 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
             // Read the next fragments while multiplying these.
             load_fragments(read_from_a + read, read_from_b + read, (k + 1) % BK,
                            frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
-            multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
+            multiply_fragments(frag_a[k % 2], frag_b[k % 2], accum);
         }
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The block that has a slab, of those that share shared_slabs in equal ranges.
-__device__ __forceinline__ int owner_of(long long slab, long long shared_slabs, int sharers) {
-    return (int)(((slab + 1) * sharers + shared_slabs - 1) / shared_slabs) - 1;
+// Stores VEC_C neighbours of the tile's row m, from its column n on.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
 }
 
-// The tile of C from its sums.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TM][TN]) {
+// Stores the tile of C from its accumulators.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
+                                           const Epilogue& with) {
     const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
-            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = tile.C + (long long)m * ldc + n;
-            update(c, &sums[i][j], alpha, beta);
+            const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
+            store_vector(tile, ldc, m, n, &accum[i][j], with);
         }
     }
 }
 
-// Leaves this block's sums among the parts of its tile. The block that arrives last adds up all of
-// them, in their order whoever is last, so that the same call gives the same bits; it writes the
-// tile of C, and sets the counter back to zero for the next launch.
-__device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* parts,
-                                           unsigned* arrived, int part, int num_parts, float alpha,
-                                           float beta, const float (&sums)[TM][TN]) {
-    Tile own = tile;
-    own.C = parts + (long long)part * PART;
-    store_tile(own, BN, 1.0f, 0.0f, sums);
-    // The whole block's part must be there before it counts as arrived.
+// Stores this block's accumulators to the workspace: a whole tile, wherever the edges of C are.
+__device__ __forceinline__ void store_partial(float* to, const float (&accum)[TM][TN]) {
+    const Place place = place_of_thread();
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
+        #pragma unroll
+        for (int j = 0; j < TN; j += VEC_C) {
+            const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
+            pack(&accum[i][j], *reinterpret_cast<VectorC*>(to + (long long)m * BN + n));
+        }
+    }
+}
+
+// The block that has a k_tile, of those that share stream_k_tiles in equal ranges.
+__device__ __forceinline__ int owner_of(long long k_tile, long long stream_k_tiles,
+                                        int stream_blocks) {
+    return (int)(((k_tile + 1) * stream_blocks + stream_k_tiles - 1) / stream_k_tiles) - 1;
+}
+
+// Leaves this block's accumulators among the partial sums of its tile. The block that arrives last
+// adds up all of them, always in the same order, so that the same call gives the same bits; it
+// stores the tile of C and sets the counter back to zero for the next launch.
+__device__ __forceinline__ void join_partials(const Tile& tile, int ldc, float* partials,
+                                              unsigned* arrived, int partial, int num_partials,
+                                              const float (&accum)[TM][TN], const Epilogue& with) {
+    store_partial(partials + (long long)partial * PARTIAL, accum);
+    // All threads of the block must have stored before it counts as arrived.
     __syncthreads();
     bool is_last = false;
     if (threadIdx.x == 0) {
-        is_last = atomic_add_acq_rel(arrived, 1) == (unsigned)num_parts - 1;
+        is_last = atomic_add_acq_rel(arrived, 1) == (unsigned)num_partials - 1;
     }
     if (!__syncthreads_or(is_last)) {
         return;
@@ -316,32 +361,31 @@ __device__ __forceinline__ void join_parts(const Tile& tile, int ldc, float* par
         *arrived = 0;
     }
 
-    // Each thread takes fours of neighbours, AT_ONCE of them so that their loads overlap.
+    // Each thread takes vectors of four, AT_ONCE of them so that their loads overlap.
     constexpr int AT_ONCE = 8;
     constexpr int STEP = 4 * THREADS;
-    static_assert(PART % (AT_ONCE * STEP) == 0, "whole passes cover a tile");
-    for (int first = (int)threadIdx.x * 4; first < PART; first += AT_ONCE * STEP) {
+    static_assert(PARTIAL % (AT_ONCE * STEP) == 0, "whole passes cover a tile");
+    for (int first = (int)threadIdx.x * 4; first < PARTIAL; first += AT_ONCE * STEP) {
         float totals[AT_ONCE][4] = {};
         #pragma unroll 4
-        for (int from = 0; from < num_parts; ++from) {
-            const float* const source = parts + (long long)from * PART + first;
+        for (int from = 0; from < num_partials; ++from) {
+            const float* const source = partials + (long long)from * PARTIAL + first;
             #pragma unroll
             for (int i = 0; i < AT_ONCE; ++i) {
-                const float4 four = __ldcg(reinterpret_cast<const float4*>(source + i * STEP));
-                totals[i][0] += four.x;
-                totals[i][1] += four.y;
-                totals[i][2] += four.z;
-                totals[i][3] += four.w;
+                const float4 vector = __ldcg(reinterpret_cast<const float4*>(source + i * STEP));
+                totals[i][0] += vector.x;
+                totals[i][1] += vector.y;
+                totals[i][2] += vector.z;
+                totals[i][3] += vector.w;
             }
         }
         #pragma unroll
         for (int i = 0; i < AT_ONCE; ++i) {
             const int m = (first + i * STEP) / BN;
             const int n = (first + i * STEP) % BN;
-            float* const c = tile.C + (long long)m * ldc + n;
             #pragma unroll
             for (int j = 0; j < 4; j += VEC_C) {
-                update(c + j, &totals[i][j], alpha, beta);
+                store_vector(tile, ldc, m, n + j, &totals[i][j], with);
             }
         }
     }
@@ -352,32 +396,34 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
                 float* __restrict__ workspace) {
     extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {alpha, beta};
     const int blocks_n = (N + BN - 1) / BN;
     const int blocks_m = (M + BM - 1) / BM;
     const int num_tiles = blocks_m * blocks_n;
-    const int num_slabs = (K + BK - 1) / BK;
-    // The workspace: counters of the parts that arrived, then the parts.
+    const int num_k_tiles = (K + BK - 1) / BK;
+    // The workspace: counters of arrivals, then the partial sums.
     unsigned* const arrived = reinterpret_cast<unsigned*>(workspace);
-    float* const parts = workspace + (num_tiles + 3) / 4 * 4;
+    float* const partials = workspace + (num_tiles + 3) / 4 * 4;
 
-    // Each block has a range of slabs, counted through all tiles. The first ones have a tile each,
-    // as many as keep the card full; STREAM_BLOCKS share what is left in equal parts.
+    // Each block has a range of k_tiles, counted through all tiles. The first blocks have a tile
+    // each, as many as keep the GPU full; STREAM_BLOCKS share what is left in equal ranges.
     const int whole = num_tiles / STREAM_BLOCKS * STREAM_BLOCKS;
-    const long long shared_slabs = (long long)(num_tiles - whole) * num_slabs;
-    const int sharers = (int)min((long long)STREAM_BLOCKS, shared_slabs);
-    const int sharer = (int)blockIdx.x - whole;
-    const long long first_shared = (long long)whole * num_slabs;
-    long long slab = (long long)blockIdx.x * num_slabs;
-    long long last_slab = slab + num_slabs;
-    if (sharer >= 0) {
-        slab = first_shared + shared_slabs * min(sharer, sharers) / sharers;
-        last_slab = first_shared + shared_slabs * min(sharer + 1, sharers) / sharers;
+    const long long stream_k_tiles = (long long)(num_tiles - whole) * num_k_tiles;
+    const int stream_blocks = (int)min((long long)STREAM_BLOCKS, stream_k_tiles);
+    const int stream_block = (int)blockIdx.x - whole;
+    const long long first_stream = (long long)whole * num_k_tiles;
+    long long k_tile = (long long)blockIdx.x * num_k_tiles;
+    long long end_k_tile = k_tile + num_k_tiles;
+    if (stream_block >= 0) {
+        k_tile = first_stream + stream_k_tiles * min(stream_block, stream_blocks) / stream_blocks;
+        end_k_tile =
+            first_stream + stream_k_tiles * min(stream_block + 1, stream_blocks) / stream_blocks;
     }
 
-    while (slab < last_slab) {
-        const int index = (int)(slab / num_slabs);
-        const int first = (int)(slab % num_slabs);
-        const int last = (int)min((long long)num_slabs, first + last_slab - slab);
+    while (k_tile < end_k_tile) {
+        const int index = (int)(k_tile / num_k_tiles);
+        const int first = (int)(k_tile % num_k_tiles);
+        const int last = (int)min((long long)num_k_tiles, first + end_k_tile - k_tile);
         const int k_begin = first * BK;
         const int k_end = min(K, last * BK);
         // Where the tile is: down GROUP_M rows of tiles, then one column on, so that the blocks in
@@ -392,22 +438,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         tile.A = A + (long long)m0 * lda + k_begin;
         tile.B = B + (long long)k_begin * ldb + n0;
         tile.C = C + (long long)m0 * ldc + n0;
-        float sums[TM][TN] = {};
-        multiply_tile(shared, tile, lda, ldb, k_end - k_begin, sums);
-        if (last - first == num_slabs) {
-            store_tile(tile, ldc, alpha, beta, sums);
+        tile.m0 = m0;
+        tile.n0 = n0;
+        float accum[TM][TN] = {};
+        multiply_tile(shared, tile, lda, ldb, k_end - k_begin, accum);
+        if (last - first == num_k_tiles) {
+            store_tile(tile, ldc, accum, with);
         } else {
-            // Its parts are those of the blocks that have its first slab, its last, and between.
-            const int shared_tile = index - whole;
-            const long long before = (long long)shared_tile * num_slabs;
-            const int owner = owner_of(before, shared_slabs, sharers);
-            const int last_owner = owner_of(before + num_slabs - 1, shared_slabs, sharers);
-            join_parts(tile, ldc, parts + (long long)(owner + shared_tile) * PART,
-                       arrived + shared_tile, sharer - owner, last_owner - owner + 1, alpha, beta,
-                       sums);
+            // Its partial sums come from the blocks between the owners of its first k_tile and of
+            // its last.
+            const int stream_tile = index - whole;
+            const long long before = (long long)stream_tile * num_k_tiles;
+            const int owner = owner_of(before, stream_k_tiles, stream_blocks);
+            const int last_owner =
+                owner_of(before + num_k_tiles - 1, stream_k_tiles, stream_blocks);
+            join_partials(tile, ldc, partials + (long long)(owner + stream_tile) * PARTIAL,
+                          arrived + stream_tile, stream_block - owner, last_owner - owner + 1,
+                          accum, with);
         }
-        slab += last - first;
-        // Nobody reads this tile's slabs any more when the next one's are copied.
+        k_tile += last - first;
+        // All warps have read this tile's k_tiles before the next one's are copied.
         __syncthreads();
     }
 }

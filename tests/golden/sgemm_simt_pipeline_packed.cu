@@ -1,3 +1,8 @@
+// autogemm, family sgemm_simt: BM=64 BN=64 BK=16 WM=32 WN=32 TM=8 TN=4 SLICE_K=1 SLICES=shared
+// SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=0 PAD_B=0 VEC_LOAD=4 VEC_STORE=1 STAGES=4 REG_STAGES=2 HANDOVER=5
+// POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=1
+// LANE_MAP=rows
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
 //
@@ -7,7 +12,7 @@
 //   B: any leading dimension; accessed float by float
 //   C: any leading dimension; accessed float by float
 
-// Tile of C owned by one thread block, and the depth of one shared-memory slab.
+// Tile of C owned by one thread block, and the depth of one shared-memory k_tile.
 constexpr int BM = 64;
 constexpr int BN = 64;
 constexpr int BK = 16;
@@ -25,23 +30,24 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
-constexpr int PIECE_M = 4;
-constexpr int PIECE_N = 4;
-using PieceM = float4;
-using PieceN = float4;
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
+constexpr int VEC_M = 4;
+constexpr int VEC_N = 4;
+using VectorM = float4;
+using VectorN = float4;
 
-// A slab of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+// A k_tile of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
 constexpr int STRIDE_A = BM + 0;
 constexpr int STRIDE_B = BN + 0;
-constexpr int SLAB_A = BK * STRIDE_A;
-constexpr int SLAB_B = BK * STRIDE_B;
-static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are aligned vectors");
+constexpr int K_TILE_A = BK * STRIDE_A;
+constexpr int K_TILE_B = BK * STRIDE_B;
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+// Stages of shared memory, a k_tile of A and of B in each: STAGES - 1 in flight or landed, one
+// being read.
 constexpr int STAGES = 4;
-constexpr int STAGE = SLAB_A + SLAB_B;
+constexpr int STAGE = K_TILE_A + K_TILE_B;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
 static_assert(MAX_PENDING_COPIES >= 1, "a pipeline has three stages or more");
 
@@ -54,7 +60,7 @@ constexpr int LANES_A = 16;
 constexpr int LANES_B = 16;
 constexpr int ROWS_A = THREADS / LANES_A;
 constexpr int ROWS_B = THREADS / LANES_B;
-static_assert(BK % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a slab");
+static_assert(BK % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a k_tile");
 using VectorC = float;
 
 __device__ __forceinline__ void unpack(float from, float* to) {
@@ -76,13 +82,14 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // Starts copying 16 bytes from global to shared memory.
 __device__ __forceinline__ void copy_async_16(float* shared, const float* global) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address), "l"(global));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 4; ++i) {
         shared[i] = global[i];
     }
@@ -104,58 +111,59 @@ __device__ __forceinline__ void wait_for_copies() {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Starts copying the slab of op(A) to shared memory.
+// Starts copying the k_tile of op(A) to shared memory.
 // `a` and `shared` point to what this thread copies first.
-__device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int lda) {
+__device__ __forceinline__ void copy_k_tile_a(float* shared, const float* a, int lda) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_A) {
         copy_async_16(shared + k * STRIDE_A, a + (long long)k * lda);
     }
 }
 
-// Starts copying the slab of op(B) to shared memory.
+// Starts copying the k_tile of op(B) to shared memory.
 // `b` and `shared` point to what this thread copies first.
-__device__ __forceinline__ void copy_slab_b(float* shared, const float* b, int ldb) {
+__device__ __forceinline__ void copy_k_tile_b(float* shared, const float* b, int ldb) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
         copy_async_16(shared + k * STRIDE_B, b + (long long)k * ldb);
     }
 }
 
-// One k of the slab: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
-    for (int i = 0; i < TM; i += PIECE_M) {
-        const float* piece = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const PieceM*>(piece), frag_a + i);
+    for (int i = 0; i < TM; i += VEC_M) {
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
-    for (int j = 0; j < TN; j += PIECE_N) {
-        const float* piece = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const PieceN*>(piece), frag_b + j);
+    for (int j = 0; j < TN; j += VEC_N) {
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// sums += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
-                                                   float (&sums)[TM][TN]) {
+                                                   float (&accum)[TM][TN]) {
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
-            sums[i][j] = fmaf(frag_a[i], frag_b[j], sums[i][j]);
+            accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// One tile of C: where it and what it is computed from begin, and how much of C is left.
+// One tile of C: where it begins, where its operands begin, and how much of C is left.
 struct Tile {
     const float *A, *B;
     float* C;
+    int m0, n0;
     int rows;
     int columns;
 };
@@ -171,15 +179,15 @@ __device__ __forceinline__ Place place_of_thread() {
     const int lane_m = lane / LANES_N;
     const int lane_n = lane % LANES_N;
     Place place;
-    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
-    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    place.m = warp / WARPS_N * WM + lane_m * VEC_M;
+    place.n = warp % WARPS_N * WN + lane_n * VEC_N;
     return place;
 }
 
-// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
-                                              int k_extent, float (&sums)[TM][TN]) {
-    // What this thread copies first of each slab; the pointers advance from slab to slab.
+                                              int k_extent, float (&accum)[TM][TN]) {
+    // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
     const int thread = (int)threadIdx.x;
     const int copy_m = thread % LANES_A * VEC_A;
     const int copy_ka = thread / LANES_A;
@@ -190,18 +198,18 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     const float* B = tile.B + (long long)copy_kb * ldb + copy_n;
     const long long advance_b = (long long)BK * ldb;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
-    float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    float* const copy_to_b = shared + K_TILE_A + copy_kb * STRIDE_B + copy_n;
     const Place place = place_of_thread();
     const float* const read_from_a = shared + place.m;
-    const float* const read_from_b = shared + SLAB_A + place.n;
-    const int num_slabs = (k_extent + BK - 1) / BK;
+    const float* const read_from_b = shared + K_TILE_A + place.n;
+    const int num_k_tiles = (k_extent + BK - 1) / BK;
 
     // Start: all stages but one in flight, one group of copies each.
     #pragma unroll
-    for (int slab = 0; slab < STAGES - 1; ++slab) {
-        if (slab < num_slabs) {
-            copy_slab_a(copy_to_a + slab * STAGE, A, lda);
-            copy_slab_b(copy_to_b + slab * STAGE, B, ldb);
+    for (int k_tile = 0; k_tile < STAGES - 1; ++k_tile) {
+        if (k_tile < num_k_tiles) {
+            copy_k_tile_a(copy_to_a + k_tile * STAGE, A, lda);
+            copy_k_tile_b(copy_to_b + k_tile * STAGE, B, ldb);
             A += advance_a;
             B += advance_b;
         }
@@ -210,73 +218,98 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     int read = 0;
     int write = (STAGES - 1) * STAGE;
 
-    // Wait for the first slab and read its first fragments.
+    // Wait for the first k_tile and read its first fragments.
     wait_for_copies();
     __syncthreads();
     float frag_a[2][TM];
     float frag_b[2][TN];
     load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
 
-    for (int slab = 0; slab < num_slabs; ++slab) {
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         #pragma unroll
         for (int k = 0; k < BK; ++k) {
-            // Wait: the last fragments of this slab are in registers, the next slab must be here.
+            // Wait: the last fragments of this k_tile are in registers, the next k_tile must be
+            // here.
             if (k == BK - 1) {
                 wait_for_copies();
                 __syncthreads();
                 read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
             }
             // Read the next fragments while multiplying these.
-            if (k + 1 < BK || slab + 1 < num_slabs) {
+            if (k + 1 < BK || k_tile + 1 < num_k_tiles) {
                 load_fragments(read_from_a + read, read_from_b + read, (k + 1) % BK,
                                frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
             }
             // Copy: the stage that was read last is free since the barrier above.
             if (k == 0) {
-                if (slab + STAGES - 1 < num_slabs) {
-                    copy_slab_a(copy_to_a + write, A, lda);
-                    copy_slab_b(copy_to_b + write, B, ldb);
+                if (k_tile + STAGES - 1 < num_k_tiles) {
+                    copy_k_tile_a(copy_to_a + write, A, lda);
+                    copy_k_tile_b(copy_to_b + write, B, ldb);
                     A += advance_a;
                     B += advance_b;
                 }
                 commit_copies();
                 write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
             }
-            multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
+            multiply_fragments(frag_a[k % 2], frag_b[k % 2], accum);
         }
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from its sums.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TM][TN]) {
+// Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    if (m >= tile.rows) {
+        return;
+    }
+    float* const c = tile.C + (long long)m * ldc + n;
+    if (n + VEC_C <= tile.columns) {
+        store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+    }
+}
+
+// Stores the tile of C from its accumulators.
+__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const float (&accum)[TM][TN],
+                                           const Epilogue& with) {
     const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
-        if (m >= tile.rows) {
-            continue;
-        }
+        const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
-            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = tile.C + (long long)m * ldc + n;
-            if (n + VEC_C <= tile.columns) {
-                update(c, &sums[i][j], alpha, beta);
-            }
+            const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
+            store_vector(tile, ldc, m, n, &accum[i][j], with);
         }
     }
 }
@@ -288,7 +321,7 @@ constexpr int PACK_THREADS = 256;
 constexpr int PACK_ROWS = PACK_THREADS / PACK;
 constexpr int PACK_PASSES = PACK / PACK_ROWS;
 
-// This thread's share of the square of `matrix` that begins at row, column.
+// Reads the floats of this thread in the square of `matrix` that begins at row, column.
 __device__ __forceinline__ void read_square(const float* matrix, int pitch, int rows, int columns,
                                             int row, int column, float (&values)[PACK_PASSES]) {
     row += (int)threadIdx.x / PACK;
@@ -342,6 +375,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
                 float* __restrict__ workspace) {
     extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {alpha, beta};
     const int blocks_n = (N + BN - 1) / BN;
     const int blocks_m = (M + BM - 1) / BM;
     // From here on A and B are the packed operands.
@@ -358,9 +392,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tile.A = A + m0;
     tile.B = B + n0;
     tile.C = C + (long long)m0 * ldc + n0;
+    tile.m0 = m0;
+    tile.n0 = n0;
     tile.rows = M - m0;
     tile.columns = N - n0;
-    float sums[TM][TN] = {};
-    multiply_tile(shared, tile, lda, ldb, K, sums);
-    store_tile(tile, ldc, alpha, beta, sums);
+    float accum[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, K, accum);
+    store_tile(tile, ldc, accum, with);
 }

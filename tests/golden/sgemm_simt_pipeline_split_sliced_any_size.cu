@@ -1,3 +1,8 @@
+// autogemm, family sgemm_simt: BM=32 BN=32 BK=32 WM=16 WN=32 TM=4 TN=4 SLICE_K=4 SLICES=shared
+// SPLIT_K=8 STREAM_BLOCKS=0 PAD_A=4 PAD_B=0 VEC_LOAD=1 VEC_STORE=1 STAGES=3 REG_STAGES=2 HANDOVER=5
+// POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
+// LANE_MAP=rows
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -7,7 +12,7 @@
 //   B: any leading dimension; accessed float by float
 //   C: any leading dimension; accessed float by float
 
-// Tile of C owned by one thread block, and the depth of one shared-memory slab.
+// Tile of C owned by one thread block, and the depth of one shared-memory k_tile.
 constexpr int BM = 32;
 constexpr int BN = 32;
 constexpr int BK = 32;
@@ -21,7 +26,7 @@ constexpr int WN = 32;
 constexpr int TM = 4;
 constexpr int TN = 4;
 
-// Groups of warps that share the block tile: each multiplies its DEPTH of a slab.
+// Groups of warps that share the block tile: each multiplies its DEPTH of a k_tile.
 constexpr int SLICE_K = 4;
 constexpr int DEPTH = BK / SLICE_K;
 
@@ -33,23 +38,24 @@ constexpr int LANES_M = WM / TM;
 constexpr int LANES_N = WN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
 
-// A thread's rows and columns come in pieces of neighbours, read as one vector; the pieces of the
-// lanes interleave, so that a warp's read is contiguous.
-constexpr int PIECE_M = 4;
-constexpr int PIECE_N = 4;
-using PieceM = float4;
-using PieceN = float4;
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
+constexpr int VEC_M = 4;
+constexpr int VEC_N = 4;
+using VectorM = float4;
+using VectorN = float4;
 
-// A slab of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+// A k_tile of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
 constexpr int STRIDE_A = BM + 4;
 constexpr int STRIDE_B = BN + 0;
-constexpr int SLAB_A = BK * STRIDE_A;
-constexpr int SLAB_B = BK * STRIDE_B;
-static_assert(STRIDE_A % PIECE_M == 0 && STRIDE_B % PIECE_N == 0, "pieces are aligned vectors");
+constexpr int K_TILE_A = BK * STRIDE_A;
+constexpr int K_TILE_B = BK * STRIDE_B;
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
 
-// Slabs in shared memory at a time: STAGES - 1 in flight or landed, one being read.
+// Stages of shared memory, a k_tile of A and of B in each: STAGES - 1 in flight or landed, one
+// being read.
 constexpr int STAGES = 3;
-constexpr int STAGE = SLAB_A + SLAB_B;
+constexpr int STAGE = K_TILE_A + K_TILE_B;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
 static_assert(MAX_PENDING_COPIES >= 1, "a pipeline has three stages or more");
 
@@ -62,7 +68,7 @@ constexpr int LANES_A = 8;
 constexpr int LANES_B = 32;
 constexpr int ROWS_A = THREADS / LANES_A;
 constexpr int ROWS_B = THREADS / LANES_B;
-static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a slab");
+static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a k_tile");
 using VectorC = float;
 
 __device__ __forceinline__ void unpack(float from, float* to) {
@@ -84,14 +90,15 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // Starts copying 4 bytes from global to shared memory; those past valid_bytes become zero.
 __device__ __forceinline__ void copy_async_4(float* shared, const float* global, int valid_bytes) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(global),
                  "r"(valid_bytes));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 1; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
@@ -111,11 +118,9 @@ __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
 #endif
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
-// before those that find it counted; what those stored before what this thread does next.
+// Adds with acquire and release: what this thread stored, or was ordered behind by a barrier of its
+// block, is seen by threads that find it counted; what threads counted before stored is seen here.
 __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
     unsigned before;
     asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
@@ -124,10 +129,8 @@ __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsign
                  : "memory");
     return before;
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Reads ahead of all that comes after: who finds a value finds what was ordered before it.
+// Reads a value, and with it all that was stored before the value was released.
 __device__ __forceinline__ unsigned load_acquire(const unsigned* counter) {
     unsigned value;
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
@@ -135,10 +138,10 @@ __device__ __forceinline__ unsigned load_acquire(const unsigned* counter) {
 }
 #endif  // AUTOGEMM_EMULATOR
 
-// Starts copying the slab of op(A) to shared memory, transposed.
+// Starts copying the k_tile of op(A) to shared memory, transposed.
 // `a` and `shared` point to what this thread copies first; past the edges comes zero.
-__device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int lda, int m_left,
-                                            int k_left) {
+__device__ __forceinline__ void copy_k_tile_a(float* shared, const float* a, int lda, int m_left,
+                                              int k_left) {
     #pragma unroll
     for (int m = 0; m < BM; m += ROWS_A) {
         #pragma unroll
@@ -149,10 +152,10 @@ __device__ __forceinline__ void copy_slab_a(float* shared, const float* a, int l
     }
 }
 
-// Starts copying the slab of op(B) to shared memory.
+// Starts copying the k_tile of op(B) to shared memory.
 // `b` and `shared` point to what this thread copies first; past the edges comes zero.
-__device__ __forceinline__ void copy_slab_b(float* shared, const float* b, int ldb, int n_left,
-                                            int k_left) {
+__device__ __forceinline__ void copy_k_tile_b(float* shared, const float* b, int ldb, int n_left,
+                                              int k_left) {
     #pragma unroll
     for (int k = 0; k < BK; k += ROWS_B) {
         const int num_valid = k < k_left ? min(max(n_left, 0), VEC_B) : 0;
@@ -160,43 +163,44 @@ __device__ __forceinline__ void copy_slab_b(float* shared, const float* b, int l
     }
 }
 
-// One k of the slab: TM values of A and TN values of B, from shared memory into registers.
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
 __device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
                                                float (&frag_a)[TM], float (&frag_b)[TN]) {
     #pragma unroll
-    for (int i = 0; i < TM; i += PIECE_M) {
-        const float* piece = shared_a + k * STRIDE_A + i * LANES_M;
-        unpack(*reinterpret_cast<const PieceM*>(piece), frag_a + i);
+    for (int i = 0; i < TM; i += VEC_M) {
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
     }
     #pragma unroll
-    for (int j = 0; j < TN; j += PIECE_N) {
-        const float* piece = shared_b + k * STRIDE_B + j * LANES_N;
-        unpack(*reinterpret_cast<const PieceN*>(piece), frag_b + j);
+    for (int j = 0; j < TN; j += VEC_N) {
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
     }
 }
 
-// sums += frag_a * frag_b^T.
+// accum += frag_a * frag_b^T.
 __device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
                                                    const float (&frag_b)[TN],
-                                                   float (&sums)[TM][TN]) {
+                                                   float (&accum)[TM][TN]) {
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
         for (int step = 0; step < TN; ++step) {
-            // Turn round at each row's end: the next row begins with the operand just used.
+            // Serpentine: each row begins with the operand that the row before used last.
             const int j = i % 2 == 0 ? step : TN - 1 - step;
-            sums[i][j] = fmaf(frag_a[i], frag_b[j], sums[i][j]);
+            accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
         }
     }
 }
 
-// Floats of one part of a tile: what a block leaves in the workspace for the last of its tile.
-constexpr int PART = BM * BN;
+// Floats of one partial sum of a tile, as a block leaves it in the workspace.
+constexpr int PARTIAL = BM * BN;
 
-// One tile of C: where it and what it is computed from begin, and how much of C is left.
+// One tile of C: where it begins, where its operands begin, and how much of C is left.
 struct Tile {
     const float *A, *B;
     float* C;
+    int m0, n0;
     int rows;
     int columns;
 };
@@ -212,16 +216,16 @@ __device__ __forceinline__ Place place_of_thread() {
     const int lane_m = lane / LANES_N;
     const int lane_n = lane % LANES_N;
     Place place;
-    place.m = warp / WARPS_N * WM + lane_m * PIECE_M;
-    place.n = warp % WARPS_N * WN + lane_n * PIECE_N;
+    place.m = warp / WARPS_N * WM + lane_m * VEC_M;
+    place.n = warp % WARPS_N * WN + lane_n * VEC_N;
     place.slice = (int)threadIdx.x / SLICE_THREADS;
     return place;
 }
 
-// sums += the product of k_extent columns of op(A) and as many rows of op(B).
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
 __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
-                                              int k_extent, float (&sums)[TM][TN]) {
-    // What this thread copies first of each slab; the pointers advance from slab to slab.
+                                              int k_extent, float (&accum)[TM][TN]) {
+    // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
     const int thread = (int)threadIdx.x;
     const int copy_m = thread / LANES_A;
     const int copy_ka = thread % LANES_A * VEC_A;
@@ -234,19 +238,19 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     const int m_left = tile.rows - copy_m;
     const int n_left = tile.columns - copy_n;
     float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
-    float* const copy_to_b = shared + SLAB_A + copy_kb * STRIDE_B + copy_n;
+    float* const copy_to_b = shared + K_TILE_A + copy_kb * STRIDE_B + copy_n;
     const Place place = place_of_thread();
     const float* const read_from_a = shared + place.slice * DEPTH * STRIDE_A + place.m;
-    const float* const read_from_b = shared + SLAB_A + place.slice * DEPTH * STRIDE_B + place.n;
-    const int num_slabs = (k_extent + BK - 1) / BK;
+    const float* const read_from_b = shared + K_TILE_A + place.slice * DEPTH * STRIDE_B + place.n;
+    const int num_k_tiles = (k_extent + BK - 1) / BK;
 
     // Start: all stages but one in flight, one group of copies each.
     #pragma unroll
-    for (int slab = 0; slab < STAGES - 1; ++slab) {
-        if (slab < num_slabs) {
-            const int k0 = slab * BK;
-            copy_slab_a(copy_to_a + slab * STAGE, A, lda, m_left, k_extent - k0 - copy_ka);
-            copy_slab_b(copy_to_b + slab * STAGE, B, ldb, n_left, k_extent - k0 - copy_kb);
+    for (int k_tile = 0; k_tile < STAGES - 1; ++k_tile) {
+        if (k_tile < num_k_tiles) {
+            const int k0 = k_tile * BK;
+            copy_k_tile_a(copy_to_a + k_tile * STAGE, A, lda, m_left, k_extent - k0 - copy_ka);
+            copy_k_tile_b(copy_to_b + k_tile * STAGE, B, ldb, n_left, k_extent - k0 - copy_kb);
             A += advance_a;
             B += advance_b;
         }
@@ -255,146 +259,170 @@ __device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, i
     int read = 0;
     int write = (STAGES - 1) * STAGE;
 
-    // Wait for the first slab and read its first fragments.
+    // Wait for the first k_tile and read its first fragments.
     wait_for_copies();
     __syncthreads();
     float frag_a[2][TM];
     float frag_b[2][TN];
     load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
 
-    for (int slab = 0; slab < num_slabs; ++slab) {
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
         #pragma unroll
         for (int k = 0; k < DEPTH; ++k) {
-            // Wait: the last fragments of this slab are in registers, the next slab must be here.
+            // Wait: the last fragments of this k_tile are in registers, the next k_tile must be
+            // here.
             if (k == DEPTH - 1) {
                 wait_for_copies();
                 __syncthreads();
                 read = read == (STAGES - 1) * STAGE ? 0 : read + STAGE;
             }
             // Read the next fragments while multiplying these.
-            if (k + 1 < DEPTH || slab + 1 < num_slabs) {
+            if (k + 1 < DEPTH || k_tile + 1 < num_k_tiles) {
                 load_fragments(read_from_a + read, read_from_b + read, (k + 1) % DEPTH,
                                frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
             }
             // Copy: the stage that was read last is free since the barrier above.
             if (k == 0) {
-                if (slab + STAGES - 1 < num_slabs) {
-                    const int k0 = (slab + STAGES - 1) * BK;
-                    copy_slab_a(copy_to_a + write, A, lda, m_left, k_extent - k0 - copy_ka);
-                    copy_slab_b(copy_to_b + write, B, ldb, n_left, k_extent - k0 - copy_kb);
+                if (k_tile + STAGES - 1 < num_k_tiles) {
+                    const int k0 = (k_tile + STAGES - 1) * BK;
+                    copy_k_tile_a(copy_to_a + write, A, lda, m_left, k_extent - k0 - copy_ka);
+                    copy_k_tile_b(copy_to_b + write, B, ldb, n_left, k_extent - k0 - copy_kb);
                     A += advance_a;
                     B += advance_b;
                 }
                 commit_copies();
                 write = write == (STAGES - 1) * STAGE ? 0 : write + STAGE;
             }
-            multiply_fragments(frag_a[k % 2], frag_b[k % 2], sums);
+            multiply_fragments(frag_a[k % 2], frag_b[k % 2], accum);
         }
     }
 }
 
 // Rows of a thread's tile that each slice adds up and stores.
-constexpr int SHARE = (TM + SLICE_K - 1) / SLICE_K;
+constexpr int ROWS_PER_SLICE = (TM + SLICE_K - 1) / SLICE_K;
 
-// Adds up the sums of all slices; each slice then has its share of the rows of every thread's tile.
-// Float by float: vectors would bind the sums to registers that the main loop finds worse.
-__device__ __forceinline__ void add_slices(float* shared, float (&sums)[TM][TN]) {
-    constexpr int GIVERS = SLICE_K - 1;
+// Adds up the accumulators of all slices; each slice then owns ROWS_PER_SLICE rows of each thread's
+// tile. Float by float: vectors would bind accumulators to registers that suit the main loop less.
+__device__ __forceinline__ void add_slices(float* shared, float (&accum)[TM][TN]) {
+    constexpr int OTHERS = SLICE_K - 1;
     const int slice = (int)threadIdx.x / SLICE_THREADS;
-    float* const handed = shared + (int)threadIdx.x % SLICE_THREADS;
+    float* const exchange = shared + (int)threadIdx.x % SLICE_THREADS;
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        const int owner = i / SHARE;
+        const int owner = i / ROWS_PER_SLICE;
         if (slice != owner) {
-            const int giver = slice - (slice > owner);
+            const int other = slice - (slice > owner);
             #pragma unroll
             for (int j = 0; j < TN; ++j) {
-                handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS] = sums[i][j];
+                exchange[((i * OTHERS + other) * TN + j) * SLICE_THREADS] = accum[i][j];
             }
         }
     }
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        if (slice == i / SHARE) {
+        if (slice == i / ROWS_PER_SLICE) {
             #pragma unroll
-            for (int giver = 0; giver < GIVERS; ++giver) {
+            for (int other = 0; other < OTHERS; ++other) {
                 #pragma unroll
                 for (int j = 0; j < TN; ++j) {
-                    sums[i][j] += handed[((i * GIVERS + giver) * TN + j) * SLICE_THREADS];
+                    accum[i][j] += exchange[((i * OTHERS + other) * TN + j) * SLICE_THREADS];
                 }
             }
         }
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
 }
 
-// The tile of C from its sums, of which every slice has a share.
-__device__ __forceinline__ void store_tile(const Tile& tile, int ldc, float alpha, float beta,
-                                           const float (&sums)[TM][TN]) {
+// Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    if (m >= tile.rows) {
+        return;
+    }
+    float* const c = tile.C + (long long)m * ldc + n;
+    if (n + VEC_C <= tile.columns) {
+        store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+    }
+}
+
+// Stores this block's accumulators to the workspace: a whole tile, wherever the edges of C are.
+__device__ __forceinline__ void store_partial(float* to, const float (&accum)[TM][TN]) {
     const Place place = place_of_thread();
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
-        if (place.slice != i / SHARE) {
+        if (place.slice != i / ROWS_PER_SLICE) {
             continue;
         }
-        const int m = place.m + i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
-        if (m >= tile.rows) {
-            continue;
-        }
+        const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
-            const int n = place.n + j / PIECE_N * PIECE_N * LANES_N + j % PIECE_N;
-            float* c = tile.C + (long long)m * ldc + n;
-            if (n + VEC_C <= tile.columns) {
-                update(c, &sums[i][j], alpha, beta);
-            }
+            const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
+            pack(&accum[i][j], *reinterpret_cast<VectorC*>(to + (long long)m * BN + n));
         }
     }
 }
 
-// Parts, and fours of floats, that a thread reads at once when it adds up a tile's parts.
-constexpr int PARTS = 4;
-constexpr int FOURS = 1;
+// Partial sums, and vectors of four floats of each, that a thread reads at once.
+constexpr int PARTIALS_AT_ONCE = 4;
+constexpr int VECTORS_AT_ONCE = 1;
 
-// Adds up the fours of floats from `begin` to `end` of a tile's parts, in the order of the parts,
-// and writes them to C.
-__device__ __forceinline__ void add_parts(const Tile& tile, int ldc, const float* parts,
-                                          int num_parts, int begin, int end, float alpha,
-                                          float beta) {
-    for (int first = begin + (int)threadIdx.x; first < end; first += FOURS * THREADS) {
-        float totals[FOURS][4] = {};
-        for (int part = 0; part < num_parts; part += PARTS) {
-            // Zero where there is no such four or part, so that no load waits for another.
-            float4 given[PARTS][FOURS] = {};
+// Adds up the vectors from `begin` to `end` of a tile's partial sums, in the order of the partial
+// sums, and stores them to C.
+__device__ __forceinline__ void add_partials(const Tile& tile, int ldc, const float* partials,
+                                             int num_partials, int begin, int end,
+                                             const Epilogue& with) {
+    for (int first = begin + (int)threadIdx.x; first < end; first += VECTORS_AT_ONCE * THREADS) {
+        float totals[VECTORS_AT_ONCE][4] = {};
+        for (int partial = 0; partial < num_partials; partial += PARTIALS_AT_ONCE) {
+            // Zero where there is no such vector or partial sum, so that no load waits for another.
+            float4 given[PARTIALS_AT_ONCE][VECTORS_AT_ONCE] = {};
             #pragma unroll
-            for (int p = 0; p < PARTS; ++p) {
-                const float* const from = parts + (long long)(part + p) * PART;
+            for (int p = 0; p < PARTIALS_AT_ONCE; ++p) {
+                const float* const from = partials + (long long)(partial + p) * PARTIAL;
                 #pragma unroll
-                for (int i = 0; i < FOURS; ++i) {
-                    const int four = first + i * THREADS;
-                    if (part + p < num_parts && four < end) {
-                        given[p][i] = __ldcg(reinterpret_cast<const float4*>(from) + four);
+                for (int i = 0; i < VECTORS_AT_ONCE; ++i) {
+                    const int vector = first + i * THREADS;
+                    if (partial + p < num_partials && vector < end) {
+                        given[p][i] = __ldcg(reinterpret_cast<const float4*>(from) + vector);
                     }
                 }
             }
             #pragma unroll
-            for (int p = 0; p < PARTS; ++p) {
+            for (int p = 0; p < PARTIALS_AT_ONCE; ++p) {
                 #pragma unroll
-                for (int i = 0; i < FOURS; ++i) {
+                for (int i = 0; i < VECTORS_AT_ONCE; ++i) {
                     totals[i][0] += given[p][i].x;
                     totals[i][1] += given[p][i].y;
                     totals[i][2] += given[p][i].z;
@@ -403,48 +431,45 @@ __device__ __forceinline__ void add_parts(const Tile& tile, int ldc, const float
             }
         }
         #pragma unroll
-        for (int i = 0; i < FOURS; ++i) {
-            const int four = first + i * THREADS;
-            const int m = four / (BN / 4);
-            const int n = four % (BN / 4) * 4;
-            if (four >= end || m >= tile.rows) {
+        for (int i = 0; i < VECTORS_AT_ONCE; ++i) {
+            const int vector = first + i * THREADS;
+            const int m = vector / (BN / 4);
+            const int n = vector % (BN / 4) * 4;
+            if (vector >= end) {
                 continue;
             }
-            float* const c = tile.C + (long long)m * ldc + n;
             #pragma unroll
             for (int j = 0; j < 4; j += VEC_C) {
-                if (n + j + VEC_C <= tile.columns) {
-                    update(c + j, &totals[i][j], alpha, beta);
-                }
+                store_vector(tile, ldc, m, n + j, &totals[i][j], with);
             }
         }
     }
 }
 
-// What a block of a tile has to add up once all parts are there.
+// What a block of a tile has to add up once all partial sums are there.
 enum Duty { NOTHING, OWN_SHARE, EVERYTHING };
 
-// The counter of a tile: below, parts that arrived; above them, blocks that have stopped waiting;
-// the highest bit says that one of these left before all parts were there.
+// The counter of a tile. Low bits: partial sums that arrived. Above them: blocks that have stopped
+// waiting. Highest bit: one of these left before all partial sums were there.
 constexpr unsigned ARRIVED = 0xffff;
 constexpr unsigned DEPARTED = 1u << 16;
 constexpr unsigned LEFT = 1u << 31;
-// How often a block looks whether all parts are there before it leaves: about 0.1 ms. Not for ever,
-// since a part may be that of a block which has no place on the card yet.
+// How often a block looks whether all partial sums are there before it leaves: about 0.1 ms. Not
+// for ever, since a partial sum may be that of a block which has no place on the GPU yet.
 constexpr int PATIENCE = 200;
 
 // Whether this block is the last to stop waiting, which sets the counter back for the next launch.
-__device__ __forceinline__ bool departs_last(unsigned* counter, int num_parts) {
+__device__ __forceinline__ bool departs_last(unsigned* counter, int num_partials) {
     const unsigned before = atomicAdd(counter, DEPARTED) & ~LEFT;
-    return before / DEPARTED == (unsigned)num_parts - 1;
+    return before / DEPARTED == (unsigned)num_partials - 1;
 }
 
-// Counts this block's part in and waits for the others, not for ever. By one thread of a block.
-__device__ __forceinline__ Duty wait_for_parts(unsigned* counter, int num_parts) {
+// Counts this block's partial sum and waits for the others, not for ever; executed by one thread.
+__device__ __forceinline__ Duty wait_for_partials(unsigned* counter, int num_partials) {
     unsigned seen = atomic_add_acq_rel(counter, 1) + 1;
-    const bool is_last = (seen & ARRIVED) == (unsigned)num_parts;
-    for (int look = 0; (seen & ARRIVED) < (unsigned)num_parts; ++look) {
-        // Out of patience: leave, unless another part has arrived meanwhile.
+    const bool is_last = (seen & ARRIVED) == (unsigned)num_partials;
+    for (int look = 0; (seen & ARRIVED) < (unsigned)num_partials; ++look) {
+        // Out of patience: leave, unless another partial sum has arrived meanwhile.
         if (look >= PATIENCE && atomicCAS(counter, seen, (seen + DEPARTED) | LEFT) == seen) {
             return NOTHING;
         }
@@ -453,38 +478,35 @@ __device__ __forceinline__ Duty wait_for_parts(unsigned* counter, int num_parts)
     if (!(seen & LEFT)) {
         return OWN_SHARE;
     }
-    if (departs_last(counter, num_parts)) {
+    if (departs_last(counter, num_partials)) {
         atomicExch(counter, 0);
     }
     return is_last ? EVERYTHING : NOTHING;
 }
 
-// Leaves this block's sums among the parts of its tile and waits for the others; then each block
-// adds up its share of the tile. If one of them did not wait so long, the block that arrived last
-// adds up all of it. Parts are added in their order whoever does it, so that the same call gives
-// the same bits.
-__device__ __forceinline__ void join_parts(float* shared, const Tile& tile, int ldc, float* parts,
-                                           unsigned* counter, int part, int num_parts, float alpha,
-                                           float beta, const float (&sums)[TM][TN]) {
-    Tile own = tile;
-    own.C = parts + (long long)part * PART;
-    own.rows = BM;
-    own.columns = BN;
-    store_tile(own, BN, 1.0f, 0.0f, sums);
-    // The whole block's part must be there before it counts as arrived.
+// Leaves this block's accumulators among the partial sums of its tile and waits for the others;
+// then each block adds up a range of the tile. If one of them did not wait so long, the block that
+// arrived last adds up all of it. Partial sums are always added in the same order, so that the same
+// call gives the same bits.
+__device__ __forceinline__ void join_partials(float* shared, const Tile& tile, int ldc,
+                                              float* partials, unsigned* counter, int partial,
+                                              int num_partials, const float (&accum)[TM][TN],
+                                              const Epilogue& with) {
+    store_partial(partials + (long long)partial * PARTIAL, accum);
+    // All threads of the block must have stored before it counts as arrived.
     __syncthreads();
     Duty* const duty = reinterpret_cast<Duty*>(shared);
     if (threadIdx.x == 0) {
-        *duty = wait_for_parts(counter, num_parts);
+        *duty = wait_for_partials(counter, num_partials);
     }
     __syncthreads();
-    constexpr int ALL_FOURS = PART / 4;
+    constexpr int ALL_VECTORS = PARTIAL / 4;
     if (*duty == EVERYTHING) {
-        add_parts(tile, ldc, parts, num_parts, 0, ALL_FOURS, alpha, beta);
+        add_partials(tile, ldc, partials, num_partials, 0, ALL_VECTORS, with);
     } else if (*duty == OWN_SHARE) {
-        const bool resets = threadIdx.x == 0 && departs_last(counter, num_parts);
-        add_parts(tile, ldc, parts, num_parts, ALL_FOURS * part / num_parts,
-                  ALL_FOURS * (part + 1) / num_parts, alpha, beta);
+        const bool resets = threadIdx.x == 0 && departs_last(counter, num_partials);
+        add_partials(tile, ldc, partials, num_partials, ALL_VECTORS * partial / num_partials,
+                     ALL_VECTORS * (partial + 1) / num_partials, with);
         if (resets) {
             atomicExch(counter, 0);
         }
@@ -496,23 +518,24 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
                 float* __restrict__ workspace) {
     extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {alpha, beta};
     const int blocks_n = (N + BN - 1) / BN;
     const int blocks_m = (M + BM - 1) / BM;
     const int num_tiles = blocks_m * blocks_n;
-    const int num_slabs = (K + BK - 1) / BK;
-    // The workspace: counters of the parts that arrived, then the parts.
+    const int num_k_tiles = (K + BK - 1) / BK;
+    // The workspace: counters of arrivals, then the partial sums.
     unsigned* const arrived = reinterpret_cast<unsigned*>(workspace);
-    float* const parts = workspace + (num_tiles + 3) / 4 * 4;
+    float* const partials = workspace + (num_tiles + 3) / 4 * 4;
 
-    // Which part of which tile: SPLIT_K blocks share a tile, each has its range of k.
-    const int num_parts = min(SPLIT_K, num_slabs);
+    // Which partial sum of which tile: SPLIT_K blocks share a tile, each has its range of k.
+    const int num_partials = min(SPLIT_K, num_k_tiles);
     const int index = (int)blockIdx.x % num_tiles;
-    const int part = (int)blockIdx.x / num_tiles;
-    if (part >= num_parts) {
+    const int partial = (int)blockIdx.x / num_tiles;
+    if (partial >= num_partials) {
         return;
     }
-    const int k_begin = (int)((long long)num_slabs * part / num_parts) * BK;
-    const int k_end = min(K, (int)((long long)num_slabs * (part + 1) / num_parts) * BK);
+    const int k_begin = (int)((long long)num_k_tiles * partial / num_partials) * BK;
+    const int k_end = min(K, (int)((long long)num_k_tiles * (partial + 1) / num_partials) * BK);
     // Where the tile is: row by row.
     const int m0 = index / blocks_n * BM;
     const int n0 = index % blocks_n * BN;
@@ -520,11 +543,13 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     tile.A = A + (long long)m0 * lda + k_begin;
     tile.B = B + (long long)k_begin * ldb + n0;
     tile.C = C + (long long)m0 * ldc + n0;
+    tile.m0 = m0;
+    tile.n0 = n0;
     tile.rows = M - m0;
     tile.columns = N - n0;
-    float sums[TM][TN] = {};
-    multiply_tile(shared, tile, lda, ldb, k_end - k_begin, sums);
-    add_slices(shared, sums);
-    join_parts(shared, tile, ldc, parts + (long long)index * SPLIT_K * PART, arrived + index, part,
-               num_parts, alpha, beta, sums);
+    float accum[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, k_end - k_begin, accum);
+    add_slices(shared, accum);
+    join_partials(shared, tile, ldc, partials + (long long)index * SPLIT_K * PARTIAL,
+                  arrived + index, partial, num_partials, accum, with);
 }

@@ -1,3 +1,6 @@
+// autogemm, family sgemm_skinny: BM=32 BN=32 BK=128 TM=8 TN=4 SLICE_K=16 SPLIT_K=132 FAN_IN=12
+// STAGES=4 CHAIN_K=0 MIN_BLOCKS=1
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nt: op(A) = A, A stored [M,K]; op(B) = B^T, B stored [N,K].
 //
@@ -7,11 +10,11 @@
 //   B: any leading dimension; accessed float by float
 //   C: any leading dimension; accessed float by float
 //
-// For few rows. Each warp has its own slice of every slab of K: it alone copies it to shared memory
-// and multiplies it, so that the loop has no barrier. In the end the sums of the warps, then of
-// the blocks that share a tile, are added in fixed order.
+// For few rows. Each warp has its own slice of every k_tile: it alone copies it to shared memory
+// and multiplies it, so that the loop has no barrier. In the end the accumulators of the warps,
+// then those of the blocks that share a tile, are added in fixed order.
 
-// Tile of C owned by one thread block, and the depth of one slab of K.
+// Tile of C owned by one thread block, and the depth of one k_tile.
 constexpr int BM = 32;
 constexpr int BN = 32;
 constexpr int BK = 128;
@@ -24,32 +27,33 @@ constexpr int LANES_M = BM / TM;
 constexpr int LANES_N = BN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover the tile once");
 
-// Warps of a block; each multiplies its DEPTH of a slab.
+// Warps of a block; each multiplies its DEPTH of a k_tile.
 constexpr int SLICE_K = 16;
 constexpr int DEPTH = BK / SLICE_K;
 constexpr int THREADS = 32 * SLICE_K;
 
-// Blocks that share a tile of C, each with its part of K; a block adds up FAN_IN sums at a time.
+// Blocks that share a tile of C, each with a range of k; a block adds up FAN_IN partial sums at a
+// time.
 constexpr int SPLIT_K = 132;
 constexpr int FAN_IN = 12;
-// Threads that share the adding up of the same floats.
+// Threads that add up the same floats, each of some partial sums.
 constexpr int ADDERS = 2;
 static_assert(ADDERS * TILE == 4 * THREADS, "every thread adds up four floats");
 
 // Neighbouring rows and columns of a lane: vectors where a slice has them side by side, else one
-// at a time. The pieces of the lanes interleave.
-constexpr int PIECE_M = 1;
-constexpr int PIECE_N = 1;
+// at a time. The vectors of the lanes interleave.
+constexpr int VEC_M = 1;
+constexpr int VEC_N = 1;
 
 // A slice is kept as it is stored: A as [m][k], B as [n][k]. Floats from one row to the next.
 constexpr int STRIDE_A = DEPTH + 4;
 constexpr int STRIDE_B = DEPTH + 4;
-constexpr int PART_A = BM * STRIDE_A;
-constexpr int SLICE = PART_A + BN * STRIDE_B;
+constexpr int SLICE_A = BM * STRIDE_A;
+constexpr int SLICE = SLICE_A + BN * STRIDE_B;
 
 // Slices of a warp in shared memory: STAGES - 1 in flight or landed, one being read.
 constexpr int STAGES = 4;
-constexpr int RING = STAGES * SLICE;
+constexpr int PIPELINE = STAGES * SLICE;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
 static_assert(MAX_PENDING_COPIES >= 0, "a pipeline has two stages or more");
 
@@ -84,14 +88,15 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // Starts copying 4 bytes from global to shared memory; those past valid_bytes become zero.
 __device__ __forceinline__ void copy_async_4(float* shared, const float* global, int valid_bytes) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(address), "l"(global),
                  "r"(valid_bytes));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 1; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
@@ -111,11 +116,9 @@ __device__ __forceinline__ void wait_for_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(MAX_PENDING_COPIES));
 #endif
 }
-#endif  // AUTOGEMM_EMULATOR
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
-// Adds, and orders: what this thread stored or was ordered behind (by a barrier of its block, too)
-// before those that find it counted; what those stored before what this thread does next.
+// Adds with acquire and release: what this thread stored, or was ordered behind by a barrier of its
+// block, is seen by threads that find it counted; what threads counted before stored is seen here.
 __device__ __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
     unsigned before;
     asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], %2;"
@@ -154,23 +157,23 @@ __device__ __forceinline__ void copy_slice_b(float* shared, const float* b, int 
     }
 }
 
-// sums += the product of one slice. The pointers are to this lane's first row and column.
+// accum += the product of one slice. The pointers are to this lane's first row and column.
 __device__ __forceinline__ void multiply_slice(const float* shared_a, const float* shared_b,
-                                               float (&sums)[TM][TN]) {
+                                               float (&accum)[TM][TN]) {
     #pragma unroll
     for (int k = 0; k < DEPTH; k += 4) {
         // Four k's of B.
         float frag_b[4][TN];
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            float piece[4];
-            unpack(*reinterpret_cast<const float4*>(shared_b + j * LANES_N * STRIDE_B + k), piece);
+            float vector[4];
+            unpack(*reinterpret_cast<const float4*>(shared_b + j * LANES_N * STRIDE_B + k), vector);
             #pragma unroll
             for (int kk = 0; kk < 4; ++kk) {
-                frag_b[kk][j] = piece[kk];
+                frag_b[kk][j] = vector[kk];
             }
         }
-        // Of A one row and four k's at a time.
+        // Each step takes one row and four k's of A.
         #pragma unroll
         for (int i = 0; i < TM; ++i) {
             float frag_a[4];
@@ -179,18 +182,18 @@ __device__ __forceinline__ void multiply_slice(const float* shared_a, const floa
             for (int kk = 0; kk < 4; ++kk) {
                 #pragma unroll
                 for (int j = 0; j < TN; ++j) {
-                    sums[i][j] = fmaf(frag_a[kk], frag_b[kk][j], sums[i][j]);
+                    accum[i][j] = fmaf(frag_a[kk], frag_b[kk][j], accum[i][j]);
                 }
             }
         }
     }
 }
 
-// The tile's floats are shared out among the threads of the block by fours: a thread has the four
-// at owned(0), at owned(1) and so on, as far as they lie below TILE.
-constexpr int PIECES = (TILE + 4 * THREADS - 1) / (4 * THREADS);
-__device__ __forceinline__ int owned(int piece) {
-    return 4 * (piece * THREADS + (int)threadIdx.x);
+// The tile's floats are dealt out to the threads of the block in vectors of four: a thread owns
+// those at owned(0), at owned(1) and so on, as far as they lie below TILE.
+constexpr int VECTORS = (TILE + 4 * THREADS - 1) / (4 * THREADS);
+__device__ __forceinline__ int owned(int vector) {
+    return 4 * (vector * THREADS + (int)threadIdx.x);
 }
 
 // totals += four floats.
@@ -201,34 +204,75 @@ __device__ __forceinline__ void add(float4 from, float (&totals)[4]) {
     totals[3] += from.w;
 }
 
-// The sum of `count` tiles in shared memory, as far as this thread owns it.
+// Adds up `count` tiles in shared memory, as far as this thread owns their floats.
 __device__ __forceinline__ void add_tiles(const float* shared, int count,
-                                          float (&totals)[PIECES][4]) {
+                                          float (&totals)[VECTORS][4]) {
     #pragma unroll
-    for (int piece = 0; piece < PIECES; ++piece) {
+    for (int vector = 0; vector < VECTORS; ++vector) {
         float sum[4] = {};
-        if (owned(piece) < TILE) {
+        if (owned(vector) < TILE) {
             #pragma unroll
             for (int tile = 0; tile < count; ++tile) {
-                const float* place = shared + tile * TILE + owned(piece);
+                const float* place = shared + tile * TILE + owned(vector);
                 add(*reinterpret_cast<const float4*>(place), sum);
             }
         }
-        pack(sum, *reinterpret_cast<float4*>(totals[piece]));
+        pack(sum, *reinterpret_cast<float4*>(totals[vector]));
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// A tile of C: its first element and where in C that is, and how much of C there is from there on.
+struct Tile {
+    float* C;
+    int m0, n0, rows, columns;
+};
+
+// All of C as one tile, whose rows and columns are those of C.
+__device__ __forceinline__ Tile whole_c(float* C, int M, int N) {
+    return {C, 0, 0, M, N};
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    if (m >= tile.rows) {
+        return;
+    }
+    float* const c = tile.C + (long long)m * ldc + n;
+    if (n + VEC_C <= tile.columns) {
+        store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -237,81 +281,81 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
                 float* workspace) {
     extern __shared__ __align__(16) float shared[];
 
-    // Which tile of C, and which part of K. Blocks in flight together read B side by side.
+    // Which tile of C, and which range of K. Blocks in flight together read B side by side.
     const int tiles_m = (M + BM - 1) / BM;
     const int num_tiles = tiles_m * ((N + BN - 1) / BN);
-    const int tile = (int)blockIdx.x % num_tiles;
-    const int part = (int)blockIdx.x / num_tiles;
-    const int m0 = tile % tiles_m * BM;
-    const int n0 = tile / tiles_m * BN;
+    const int tile_idx = (int)blockIdx.x % num_tiles;
+    const int partial = (int)blockIdx.x / num_tiles;
+    const int m0 = tile_idx % tiles_m * BM;
+    const int n0 = tile_idx / tiles_m * BN;
 
-    // Which slabs of K, and which slice of each.
+    // Which k_tiles of K, and which slice of each.
     const int thread = (int)threadIdx.x;
     const int warp = thread / 32;
     const int lane = thread % 32;
-    const int num_slabs = (K + BK - 1) / BK;
-    const int first_slab = (int)((long long)num_slabs * part / SPLIT_K);
-    const int end_slab = (int)((long long)num_slabs * (part + 1) / SPLIT_K);
-    const int first_k = first_slab * BK + warp * DEPTH;
-    float* const ring = shared + warp * RING;
+    const int num_k_tiles = (K + BK - 1) / BK;
+    const int first_k_tile = (int)((long long)num_k_tiles * partial / SPLIT_K);
+    const int end_k_tile = (int)((long long)num_k_tiles * (partial + 1) / SPLIT_K);
+    const int first_k = first_k_tile * BK + warp * DEPTH;
+    float* const pipeline = shared + warp * PIPELINE;
 
     // Where this lane's part of the tile begins.
     // Lanes in 2x2 neighbours: a 128-bit read of either fragment takes two wavefronts.
     const int lane_m = lane / (2 * LANES_N) * 2 + lane / 2 % 2;
     const int lane_n = lane / 4 % (LANES_N / 2) * 2 + lane % 2;
-    const int lane_row = lane_m * PIECE_M;
-    const int lane_column = lane_n * PIECE_N;
+    const int lane_row = lane_m * VEC_M;
+    const int lane_column = lane_n * VEC_N;
 
-    // What this lane copies first of each slice; the pointers advance from slab to slab.
+    // What this lane copies first of each slice; the pointers advance from k_tile to k_tile.
     const int copy_m = lane / LANES_A;
     const int copy_ka = lane % LANES_A * VEC_A;
     A += (long long)(m0 + copy_m) * lda + first_k + copy_ka;
     constexpr int advance_a = BK;
-    float* const copy_to_a = ring + copy_m * STRIDE_A + copy_ka;
+    float* const copy_to_a = pipeline + copy_m * STRIDE_A + copy_ka;
     const int copy_n = lane / LANES_B;
     const int copy_kb = lane % LANES_B * VEC_B;
     B += (long long)(n0 + copy_n) * ldb + first_k + copy_kb;
     constexpr int advance_b = BK;
-    float* const copy_to_b = ring + PART_A + copy_n * STRIDE_B + copy_kb;
+    float* const copy_to_b = pipeline + SLICE_A + copy_n * STRIDE_B + copy_kb;
     const int m_left = M - m0 - copy_m;
     const int n_left = N - n0 - copy_n;
     const int k_left = K - warp * DEPTH;
-    const float* const read_from_a = ring + lane_row * STRIDE_A;
-    const float* const read_from_b = ring + PART_A + lane_column * STRIDE_B;
+    const float* const read_from_a = pipeline + lane_row * STRIDE_A;
+    const float* const read_from_b = pipeline + SLICE_A + lane_column * STRIDE_B;
 
-    float sums[TM][TN] = {};
+    float accum[TM][TN] = {};
 
     // Start: all stages but one in flight, one group of copies each.
-    int slab = first_slab;
+    int k_tile = first_k_tile;
     #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (slab < end_slab) {
-            copy_slice_a(copy_to_a + stage * SLICE, A, lda, m_left, k_left - slab * BK - copy_ka);
-            copy_slice_b(copy_to_b + stage * SLICE, B, ldb, n_left, k_left - slab * BK - copy_kb);
+        if (k_tile < end_k_tile) {
+            copy_slice_a(copy_to_a + stage * SLICE, A, lda, m_left, k_left - k_tile * BK - copy_ka);
+            copy_slice_b(copy_to_b + stage * SLICE, B, ldb, n_left, k_left - k_tile * BK - copy_kb);
             A += advance_a;
             B += advance_b;
         }
         commit_copies();
-        ++slab;
+        ++k_tile;
     }
     int read = 0;
     int write = (STAGES - 1) * SLICE;
-    for (int left = end_slab - first_slab; left > 0; --left) {
+    for (int left = end_k_tile - first_k_tile; left > 0; --left) {
         // Wait: the next slice is here, and no lane reads the stage that is copied to below.
         wait_for_copies();
         __syncwarp();
         // Copy.
-        if (slab < end_slab) {
-            copy_slice_a(copy_to_a + write, A, lda, m_left, k_left - slab * BK - copy_ka);
-            copy_slice_b(copy_to_b + write, B, ldb, n_left, k_left - slab * BK - copy_kb);
+        if (k_tile < end_k_tile) {
+            copy_slice_a(copy_to_a + write, A, lda, m_left, k_left - k_tile * BK - copy_ka);
+            copy_slice_b(copy_to_b + write, B, ldb, n_left, k_left - k_tile * BK - copy_kb);
             A += advance_a;
             B += advance_b;
         }
         commit_copies();
-        ++slab;
+        ++k_tile;
         write = write == (STAGES - 1) * SLICE ? 0 : write + SLICE;
         // Compute.
-        multiply_slice(read_from_a + read, read_from_b + read, sums);
+        multiply_slice(read_from_a + read, read_from_b + read, accum);
         read = read == (STAGES - 1) * SLICE ? 0 : read + SLICE;
     }
 
@@ -321,26 +365,26 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < TN; j += PIECE_N) {
-            const int row = i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        for (int j = 0; j < TN; j += VEC_N) {
+            const int row = i / VEC_M * VEC_M * LANES_M + i % VEC_M;
             float* place = warp_tile + row * BN + j * LANES_N;
-            *place = sums[i][j];
+            *place = accum[i][j];
         }
     }
     __syncthreads();
-    float totals[PIECES][4];
+    float totals[VECTORS][4];
     add_tiles(shared, SLICE_K, totals);
 
-    // Add up the parts, level by level: FAN_IN neighbours form a group, and whichever block of the
-    // group comes last adds up all of it, always in the same order. Its sum stands where that of
-    // the group's first part stood, and joins the next level; `stride` parts lie between them.
-    float* const parts = workspace + (long long)tile * SPLIT_K * TILE;
+    // Add up the partial sums, level by level: FAN_IN neighbours form a group, and the block of the
+    // group that arrives last adds up all of it, always in the same order. The result replaces the
+    // group's first partial sum and joins the next level, whose members lie `stride` apart.
+    float* const partials = workspace + (long long)tile_idx * SPLIT_K * TILE;
     unsigned* const counters =
         reinterpret_cast<unsigned*>(workspace + (long long)num_tiles * SPLIT_K * TILE) +
-        tile * SPLIT_K;
-    int first = part;
+        tile_idx * SPLIT_K;
+    int first = partial;
     for (int stride = 1; stride < SPLIT_K; stride *= FAN_IN) {
-        float* const own = parts + first * TILE;
+        float* const own = partials + first * TILE;
         first = first / (stride * FAN_IN) * (stride * FAN_IN);
         const int members = min((SPLIT_K - first + stride - 1) / stride, FAN_IN);
         if (members == 1) {
@@ -348,16 +392,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         }
         // Publish.
         #pragma unroll
-        for (int piece = 0; piece < PIECES; ++piece) {
-            if (owned(piece) < TILE) {
-                const float* from = totals[piece];
-                __stcg(reinterpret_cast<float4*>(own + owned(piece)),
+        for (int vector = 0; vector < VECTORS; ++vector) {
+            if (owned(vector) < TILE) {
+                const float* from = totals[vector];
+                __stcg(reinterpret_cast<float4*>(own + owned(vector)),
                        make_float4(from[0], from[1], from[2], from[3]));
             }
         }
         __syncthreads();
-        // Arrive, by a counter that stands where the group's second part does: no two groups have
-        // the same one, whatever their level.
+        // Arrive, at the counter that belongs to the group's second partial sum: no two groups, of
+        // whatever level, have the same one.
         unsigned* const counter = counters + first + stride;
         bool is_last = false;
         if (thread == 0) {
@@ -366,15 +410,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
         if (!__syncthreads_or(is_last)) {
             return;
         }
-        // Add. Members that are missing are read as the last one and left out, so that no read
-        // waits for a comparison.
+        // Add. Missing members are read as the last one and left out, so that no read waits for a
+        // comparison.
         const int quad = thread % (TILE / 4) * 4;
         const int adder = thread / (TILE / 4);
         float sum[4] = {};
         #pragma unroll
-        for (int giver = 0; giver < FAN_IN; giver += ADDERS) {
-            const int member = giver + adder;
-            const float* place = parts + (first + min(member, members - 1) * stride) * TILE;
+        for (int first_member = 0; first_member < FAN_IN; first_member += ADDERS) {
+            const int member = first_member + adder;
+            const float* place = partials + (first + min(member, members - 1) * stride) * TILE;
             const float4 given = __ldcg(reinterpret_cast<const float4*>(place + quad));
             if (member < members) {
                 add(given, sum);
@@ -390,19 +434,17 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
 
     // Store.
+    const Epilogue with = {alpha, beta};
     #pragma unroll
-    for (int piece = 0; piece < PIECES; ++piece) {
-        const int m = m0 + owned(piece) / BN;
-        if (owned(piece) >= TILE || m >= M) {
+    for (int vector = 0; vector < VECTORS; ++vector) {
+        if (owned(vector) >= TILE) {
             break;
         }
+        const int m = m0 + owned(vector) / BN;
         #pragma unroll
         for (int j = 0; j < 4; j += VEC_C) {
-            const int n = n0 + owned(piece) % BN + j;
-            float* c = C + (long long)m * ldc + n;
-            if (n + VEC_C <= N) {
-                update(c, &totals[piece][j], alpha, beta);
-            }
+            const int n = n0 + owned(vector) % BN + j;
+            store_vector(whole_c(C, M, N), ldc, m, n, &totals[vector][j], with);
         }
     }
 }

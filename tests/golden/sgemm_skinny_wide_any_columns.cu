@@ -1,3 +1,6 @@
+// autogemm, family sgemm_skinny: BM=64 BN=64 BK=128 TM=16 TN=8 SLICE_K=8 SPLIT_K=1 FAN_IN=4
+// STAGES=2 CHAIN_K=0 MIN_BLOCKS=1
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout tn: op(A) = A^T, A stored [K,M]; op(B) = B, B stored [K,N].
 //
@@ -7,11 +10,11 @@
 //   B: aligned to 8 bytes, ldb a multiple of 2
 //   C: aligned to 8 bytes, ldc a multiple of 2
 //
-// For few rows. Each warp has its own slice of every slab of K: it alone copies it to shared memory
-// and multiplies it, so that the loop has no barrier. In the end the sums of the warps are
-// added in fixed order.
+// For few rows. Each warp has its own slice of every k_tile: it alone copies it to shared memory
+// and multiplies it, so that the loop has no barrier. In the end the accumulators of the warps
+// are added in fixed order.
 
-// Tile of C owned by one thread block, and the depth of one slab of K.
+// Tile of C owned by one thread block, and the depth of one k_tile.
 constexpr int BM = 64;
 constexpr int BN = 64;
 constexpr int BK = 128;
@@ -24,25 +27,25 @@ constexpr int LANES_M = BM / TM;
 constexpr int LANES_N = BN / TN;
 static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover the tile once");
 
-// Warps of a block; each multiplies its DEPTH of a slab.
+// Warps of a block; each multiplies its DEPTH of a k_tile.
 constexpr int SLICE_K = 8;
 constexpr int DEPTH = BK / SLICE_K;
 constexpr int THREADS = 32 * SLICE_K;
 
 // Neighbouring rows and columns of a lane: vectors where a slice has them side by side, else one
-// at a time. The pieces of the lanes interleave.
-constexpr int PIECE_M = 4;
-constexpr int PIECE_N = 4;
+// at a time. The vectors of the lanes interleave.
+constexpr int VEC_M = 4;
+constexpr int VEC_N = 4;
 
 // A slice is kept as it is stored: A as [k][m], B as [k][n]. Floats from one row to the next.
 constexpr int STRIDE_A = BM;
 constexpr int STRIDE_B = BN;
-constexpr int PART_A = DEPTH * STRIDE_A;
-constexpr int SLICE = PART_A + DEPTH * STRIDE_B;
+constexpr int SLICE_A = DEPTH * STRIDE_A;
+constexpr int SLICE = SLICE_A + DEPTH * STRIDE_B;
 
 // Slices of a warp in shared memory: STAGES - 1 in flight or landed, one being read.
 constexpr int STAGES = 2;
-constexpr int RING = STAGES * SLICE;
+constexpr int PIPELINE = STAGES * SLICE;
 constexpr int MAX_PENDING_COPIES = STAGES - 2;
 static_assert(MAX_PENDING_COPIES >= 0, "a pipeline has two stages or more");
 
@@ -78,14 +81,15 @@ __device__ __forceinline__ void pack(const float* from, float4& to) {
     to = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-#ifndef AUTOGEMM_EMULATOR  // the CPU emulator supplies its own twins of these functions
+// Instructions; the CPU emulator supplies twins of these functions.
+#ifndef AUTOGEMM_EMULATOR
 // Starts copying 8 bytes from global to shared memory; those past valid_bytes become zero.
 __device__ __forceinline__ void copy_async_8(float* shared, const float* global, int valid_bytes) {
 #if __CUDA_ARCH__ >= 800
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(global),
                  "r"(valid_bytes));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 2; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
@@ -98,7 +102,7 @@ __device__ __forceinline__ void copy_async_16(float* shared, const float* global
     const unsigned address = (unsigned)__cvta_generic_to_shared(shared);
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address), "l"(global),
                  "r"(valid_bytes));
-#else  // built for an older card: copied at once
+#else  // built for an older GPU: copied at once
     for (int i = 0; i < 4; ++i) {
         shared[i] = 4 * i < valid_bytes ? global[i] : 0.0f;
     }
@@ -145,9 +149,9 @@ __device__ __forceinline__ void copy_slice_b(float* shared, const float* b, int 
     }
 }
 
-// sums += the product of one slice. The pointers are to this lane's first row and column.
+// accum += the product of one slice. The pointers are to this lane's first row and column.
 __device__ __forceinline__ void multiply_slice(const float* shared_a, const float* shared_b,
-                                               float (&sums)[TM][TN]) {
+                                               float (&accum)[TM][TN]) {
     #pragma unroll
     for (int k = 0; k < DEPTH; k += 4) {
         // Four k's of B.
@@ -156,23 +160,23 @@ __device__ __forceinline__ void multiply_slice(const float* shared_a, const floa
         for (int kk = 0; kk < 4; ++kk) {
             #pragma unroll
             for (int j = 0; j < TN; j += 4) {
-                const float* piece = shared_b + (k + kk) * STRIDE_B + j * LANES_N;
-                unpack(*reinterpret_cast<const float4*>(piece), &frag_b[kk][j]);
+                const float* vector = shared_b + (k + kk) * STRIDE_B + j * LANES_N;
+                unpack(*reinterpret_cast<const float4*>(vector), &frag_b[kk][j]);
             }
         }
-        // Of A one k and four rows at a time.
+        // Each step takes one k and four rows of A.
         #pragma unroll
         for (int kk = 0; kk < 4; ++kk) {
             #pragma unroll
             for (int i0 = 0; i0 < TM; i0 += 4) {
                 float frag_a[4];
-                const float* piece = shared_a + (k + kk) * STRIDE_A + i0 * LANES_M;
-                unpack(*reinterpret_cast<const float4*>(piece), frag_a);
+                const float* vector = shared_a + (k + kk) * STRIDE_A + i0 * LANES_M;
+                unpack(*reinterpret_cast<const float4*>(vector), frag_a);
                 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     #pragma unroll
                     for (int j = 0; j < TN; ++j) {
-                        sums[i0 + i][j] = fmaf(frag_a[i], frag_b[kk][j], sums[i0 + i][j]);
+                        accum[i0 + i][j] = fmaf(frag_a[i], frag_b[kk][j], accum[i0 + i][j]);
                     }
                 }
             }
@@ -180,11 +184,11 @@ __device__ __forceinline__ void multiply_slice(const float* shared_a, const floa
     }
 }
 
-// The tile's floats are shared out among the threads of the block by fours: a thread has the four
-// at owned(0), at owned(1) and so on, as far as they lie below TILE.
-constexpr int PIECES = (TILE + 4 * THREADS - 1) / (4 * THREADS);
-__device__ __forceinline__ int owned(int piece) {
-    return 4 * (piece * THREADS + (int)threadIdx.x);
+// The tile's floats are dealt out to the threads of the block in vectors of four: a thread owns
+// those at owned(0), at owned(1) and so on, as far as they lie below TILE.
+constexpr int VECTORS = (TILE + 4 * THREADS - 1) / (4 * THREADS);
+__device__ __forceinline__ int owned(int vector) {
+    return 4 * (vector * THREADS + (int)threadIdx.x);
 }
 
 // totals += four floats.
@@ -195,34 +199,80 @@ __device__ __forceinline__ void add(float4 from, float (&totals)[4]) {
     totals[3] += from.w;
 }
 
-// The sum of `count` tiles in shared memory, as far as this thread owns it.
+// Adds up `count` tiles in shared memory, as far as this thread owns their floats.
 __device__ __forceinline__ void add_tiles(const float* shared, int count,
-                                          float (&totals)[PIECES][4]) {
+                                          float (&totals)[VECTORS][4]) {
     #pragma unroll
-    for (int piece = 0; piece < PIECES; ++piece) {
+    for (int vector = 0; vector < VECTORS; ++vector) {
         float sum[4] = {};
-        if (owned(piece) < TILE) {
+        if (owned(vector) < TILE) {
             #pragma unroll
             for (int tile = 0; tile < count; ++tile) {
-                const float* place = shared + tile * TILE + owned(piece);
+                const float* place = shared + tile * TILE + owned(vector);
                 add(*reinterpret_cast<const float4*>(place), sum);
             }
         }
-        pack(sum, *reinterpret_cast<float4*>(totals[piece]));
+        pack(sum, *reinterpret_cast<float4*>(totals[vector]));
     }
 }
 
-// VEC_C neighbouring elements: c = alpha * sums + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, const float* sums, float alpha, float beta) {
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// A tile of C: its first element and where in C that is, and how much of C there is from there on.
+struct Tile {
+    float* C;
+    int m0, n0, rows, columns;
+};
+
+// All of C as one tile, whose rows and columns are those of C.
+__device__ __forceinline__ Tile whole_c(float* C, int M, int N) {
+    return {C, 0, 0, M, N};
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
     float result[VEC_C] = {};
-    if (beta != 0.0f) {
+    if (with.beta != 0.0f) {
         unpack(*reinterpret_cast<const VectorC*>(c), result);
     }
     #pragma unroll
-    for (int i = 0; i < VEC_C; ++i) {
-        result[i] = beta == 0.0f ? alpha * sums[i] : fmaf(alpha, sums[i], beta * result[i]);
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
     }
     pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    if (n + VEC_C <= tile.columns) {
+        store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+    } else {
+        #pragma unroll
+        for (int e = 0; e < VEC_C; ++e) {
+            if (n + e < tile.columns) {
+                const float old_c = with.reads_c() ? c[e] : 0.0f;
+                c[e] = epilogue(accum[e], old_c, tile.m0 + m, tile.n0 + n + e, with);
+            }
+        }
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -232,75 +282,75 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
 
     // Which tile of C.
     const int tiles_m = (M + BM - 1) / BM;
-    const int tile = (int)blockIdx.x;
-    const int m0 = tile % tiles_m * BM;
-    const int n0 = tile / tiles_m * BN;
+    const int tile_idx = (int)blockIdx.x;
+    const int m0 = tile_idx % tiles_m * BM;
+    const int n0 = tile_idx / tiles_m * BN;
 
-    // Which slabs of K, and which slice of each.
+    // Which k_tiles of K, and which slice of each.
     const int thread = (int)threadIdx.x;
     const int warp = thread / 32;
     const int lane = thread % 32;
-    const int num_slabs = (K + BK - 1) / BK;
-    constexpr int first_slab = 0;
-    const int end_slab = num_slabs;
-    const int first_k = first_slab * BK + warp * DEPTH;
-    float* const ring = shared + warp * RING;
+    const int num_k_tiles = (K + BK - 1) / BK;
+    constexpr int first_k_tile = 0;
+    const int end_k_tile = num_k_tiles;
+    const int first_k = first_k_tile * BK + warp * DEPTH;
+    float* const pipeline = shared + warp * PIPELINE;
 
     // Where this lane's part of the tile begins.
     // Lanes in 2x2 neighbours: a 128-bit read of either fragment takes two wavefronts.
     const int lane_m = lane / (2 * LANES_N) * 2 + lane / 2 % 2;
     const int lane_n = lane / 4 % (LANES_N / 2) * 2 + lane % 2;
-    const int lane_row = lane_m * PIECE_M;
-    const int lane_column = lane_n * PIECE_N;
+    const int lane_row = lane_m * VEC_M;
+    const int lane_column = lane_n * VEC_N;
 
-    // What this lane copies first of each slice; the pointers advance from slab to slab.
+    // What this lane copies first of each slice; the pointers advance from k_tile to k_tile.
     const int copy_m = lane % LANES_A * VEC_A;
     const int copy_ka = lane / LANES_A;
     A += (long long)(first_k + copy_ka) * lda + m0 + copy_m;
     const long long advance_a = (long long)BK * lda;
-    float* const copy_to_a = ring + copy_ka * STRIDE_A + copy_m;
+    float* const copy_to_a = pipeline + copy_ka * STRIDE_A + copy_m;
     const int copy_n = lane % LANES_B * VEC_B;
     const int copy_kb = lane / LANES_B;
     B += (long long)(first_k + copy_kb) * ldb + n0 + copy_n;
     const long long advance_b = (long long)BK * ldb;
-    float* const copy_to_b = ring + PART_A + copy_kb * STRIDE_B + copy_n;
+    float* const copy_to_b = pipeline + SLICE_A + copy_kb * STRIDE_B + copy_n;
     const int n_left = N - n0 - copy_n;
-    const float* const read_from_a = ring + lane_row;
-    const float* const read_from_b = ring + PART_A + lane_column;
+    const float* const read_from_a = pipeline + lane_row;
+    const float* const read_from_b = pipeline + SLICE_A + lane_column;
 
-    float sums[TM][TN] = {};
+    float accum[TM][TN] = {};
 
     // Start: all stages but one in flight, one group of copies each.
-    int slab = first_slab;
+    int k_tile = first_k_tile;
     #pragma unroll
     for (int stage = 0; stage < STAGES - 1; ++stage) {
-        if (slab < end_slab) {
+        if (k_tile < end_k_tile) {
             copy_slice_a(copy_to_a + stage * SLICE, A, lda);
             copy_slice_b(copy_to_b + stage * SLICE, B, ldb, n_left);
             A += advance_a;
             B += advance_b;
         }
         commit_copies();
-        ++slab;
+        ++k_tile;
     }
     int read = 0;
     int write = (STAGES - 1) * SLICE;
-    for (int left = end_slab - first_slab; left > 0; --left) {
+    for (int left = end_k_tile - first_k_tile; left > 0; --left) {
         // Wait: the next slice is here, and no lane reads the stage that is copied to below.
         wait_for_copies();
         __syncwarp();
         // Copy.
-        if (slab < end_slab) {
+        if (k_tile < end_k_tile) {
             copy_slice_a(copy_to_a + write, A, lda);
             copy_slice_b(copy_to_b + write, B, ldb, n_left);
             A += advance_a;
             B += advance_b;
         }
         commit_copies();
-        ++slab;
+        ++k_tile;
         write = write == (STAGES - 1) * SLICE ? 0 : write + SLICE;
         // Compute.
-        multiply_slice(read_from_a + read, read_from_b + read, sums);
+        multiply_slice(read_from_a + read, read_from_b + read, accum);
         read = read == (STAGES - 1) * SLICE ? 0 : read + SLICE;
     }
 
@@ -310,38 +360,28 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         #pragma unroll
-        for (int j = 0; j < TN; j += PIECE_N) {
-            const int row = i / PIECE_M * PIECE_M * LANES_M + i % PIECE_M;
+        for (int j = 0; j < TN; j += VEC_N) {
+            const int row = i / VEC_M * VEC_M * LANES_M + i % VEC_M;
             float* place = warp_tile + row * BN + j * LANES_N;
-            pack(&sums[i][j], *reinterpret_cast<float4*>(place));
+            pack(&accum[i][j], *reinterpret_cast<float4*>(place));
         }
     }
     __syncthreads();
-    float totals[PIECES][4];
+    float totals[VECTORS][4];
     add_tiles(shared, SLICE_K, totals);
 
     // Store.
+    const Epilogue with = {alpha, beta};
     #pragma unroll
-    for (int piece = 0; piece < PIECES; ++piece) {
-        const int m = m0 + owned(piece) / BN;
-        if (owned(piece) >= TILE) {
+    for (int vector = 0; vector < VECTORS; ++vector) {
+        if (owned(vector) >= TILE) {
             break;
         }
+        const int m = m0 + owned(vector) / BN;
         #pragma unroll
         for (int j = 0; j < 4; j += VEC_C) {
-            const int n = n0 + owned(piece) % BN + j;
-            float* c = C + (long long)m * ldc + n;
-            if (n + VEC_C <= N) {
-                update(c, &totals[piece][j], alpha, beta);
-            } else {
-                #pragma unroll
-                for (int e = 0; e < VEC_C; ++e) {
-                    if (n + e < N) {
-                        c[e] = beta == 0.0f ? alpha * totals[piece][j + e]
-                                            : fmaf(alpha, totals[piece][j + e], beta * c[e]);
-                    }
-                }
-            }
+            const int n = n0 + owned(vector) % BN + j;
+            store_vector(whole_c(C, M, N), ldc, m, n, &totals[vector][j], with);
         }
     }
 }

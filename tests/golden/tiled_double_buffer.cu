@@ -1,3 +1,5 @@
+// autogemm, family tiled: BM=32 BN=64 BK=32 TN=2 STAGES=2 PREFETCH=0 PAD=0 UNROLL=32
+
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
 //
@@ -31,36 +33,55 @@ __device__ __forceinline__ float element_b(const float* B, int ldb, int k, int n
     return B[(long long)k * ldb + n];
 }
 
-// One element: c = alpha * sum + beta * c. beta = 0 never reads C.
-__device__ __forceinline__ void update(float* c, float sum, float alpha, float beta) {
-    *c = beta == 0.0f ? alpha * sum : fmaf(alpha, sum, beta * *c);
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
 }
 
-// What one thread copies of a tile of A and one of B.
-struct Share {
+// Stores C[m][n].
+__device__ __forceinline__ void store_element(float* C, int ldc, int M, int N, int m, int n,
+                                              float accum, const Epilogue& with) {
+    float& c = C[(long long)m * ldc + n];
+    c = epilogue(accum, with.reads_c() ? c : 0.0f, m, n, with);
+}
+
+// The elements of a tile of A and of a tile of B that one thread copies.
+struct Loaded {
     float a;
     float b[TN];
 };
 
-// Stores it at the thread's place in the tiles.
-__device__ __forceinline__ void store_share(const Share& share, int row, int column, TileA& tile_a,
-                                            TileB& tile_b) {
-    tile_a[row][column] = share.a;
+// Stores them at the thread's place in the tiles.
+__device__ __forceinline__ void store_elements(const Loaded& loaded, int row, int column,
+                                               TileA& tile_a, TileB& tile_b) {
+    tile_a[row][column] = loaded.a;
     #pragma unroll
     for (int j = 0; j < TN; ++j) {
-        tile_b[row][column + j * SIDE] = share.b[j];
+        tile_b[row][column + j * SIDE] = loaded.b[j];
     }
 }
 
-// sums += the product of one row of op(A)'s tile and TN columns of op(B)'s.
+// accum += the product of one row of op(A)'s tile and TN columns of op(B)'s.
 __device__ __forceinline__ void multiply_tiles(const TileA& tile_a, const TileB& tile_b, int row,
-                                               int column, float (&sums)[TN]) {
+                                               int column, float (&accum)[TN]) {
     #pragma unroll 32
     for (int k = 0; k < BK; ++k) {
         const float a = tile_a[row][k];
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            sums[j] = fmaf(a, tile_b[k][column + j * SIDE], sums[j]);
+            accum[j] = fmaf(a, tile_b[k][column + j * SIDE], accum[j]);
         }
     }
 }
@@ -77,36 +98,38 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const int row = (int)threadIdx.x / SIDE;
     const int column = (int)threadIdx.x % SIDE;
 
-    auto load_share = [&](int k0) {
-        Share share;
-        share.a = element_a(A, lda, m0 + row, k0 + column, M, K);
+    auto load_elements = [&](int k0) {
+        Loaded loaded;
+        loaded.a = element_a(A, lda, m0 + row, k0 + column, M, K);
         #pragma unroll
         for (int j = 0; j < TN; ++j) {
-            share.b[j] = element_b(B, ldb, k0 + row, n0 + column + j * SIDE, K, N);
+            loaded.b[j] = element_b(B, ldb, k0 + row, n0 + column + j * SIDE, K, N);
         }
-        return share;
+        return loaded;
     };
 
-    float sums[TN] = {};
+    float accum[TN] = {};
     // Start: the first tiles.
-    store_share(load_share(0), row, column, tile_a[0], tile_b[0]);
+    store_elements(load_elements(0), row, column, tile_a[0], tile_b[0]);
     __syncthreads();
     int stage = 0;
     for (int k0 = 0; k0 < K; k0 += BK) {
         // Copy the next tiles to the other buffers, then multiply these.
         if (k0 + BK < K) {
-            store_share(load_share(k0 + BK), row, column, tile_a[1 - stage], tile_b[1 - stage]);
+            store_elements(load_elements(k0 + BK), row, column, tile_a[1 - stage],
+                           tile_b[1 - stage]);
         }
-        multiply_tiles(tile_a[stage], tile_b[stage], row, column, sums);
-        // Everybody has left these buffers, and filled the others.
+        multiply_tiles(tile_a[stage], tile_b[stage], row, column, accum);
+        // All threads have read these buffers, and filled the others.
         __syncthreads();
         stage = 1 - stage;
     }
 
+    const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int j = 0; j < TN; ++j) {
         const int m = m0 + row;
         const int n = n0 + column + j * SIDE;
-        update(C + (long long)m * ldc + n, sums[j], alpha, beta);
+        store_element(C, ldc, M, N, m, n, accum[j], with);
     }
 }

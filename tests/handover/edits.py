@@ -18,11 +18,27 @@ class Edit:
     also: tuple[tuple[str, str], ...] = ()
 
 
+def wrappers(parts: tuple[str, ...]) -> str:
+    """Template text that calls those macros of templates/parts/ptx."""
+    in_cluster = "true" if "cluster" in parts else "false"
+    scope = "cluster" if "cluster" in parts else "cta"
+    arguments = {
+        "mbarrier": f'in_cluster={in_cluster}, wait_scope="{scope}"',
+        "bulk_copy": f"in_cluster={in_cluster}",
+        "tensor_map_copy": f"in_cluster={in_cluster}, stores=true",
+    }
+    return "".join(
+        f'{{% from "parts/ptx/{part}.cu.jinja" import {part} %}}\n'
+        f"{{{{ {part}({arguments.get(part, '')}) }}}}\n"
+        for part in parts
+    )
+
+
 @dataclass(frozen=True)
 class Kernel:
     """One kernel with what it is run on. ``right`` and ``wrong`` are edits by name.
 
-    ``parts`` are the templates whose functions it calls, which the emulator brings by itself.
+    ``parts`` are the wrappers of instructions that it calls, of which the emulator has twins.
     """
 
     text: str
@@ -44,13 +60,6 @@ class Kernel:
 
     def for_a_card(self, name: str = "") -> KernelSource:
         """The same with the functions that it calls in front of it."""
-        in_cluster = "cluster" in self.parts
-        parts = [
-            environment()
-            .get_template(f"parts/{part}.cu.jinja")
-            .render(in_cluster=in_cluster, stores=True)
-            for part in self.parts
-        ]
         edited = self.edited(name)
-        text = "".join(parts) + edited.text
+        text = environment().from_string(wrappers(self.parts)).render() + edited.text
         return KernelSource(edited.family, "", edited.config, edited.layout, text)

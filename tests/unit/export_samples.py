@@ -24,6 +24,7 @@ parameters:
   BM: {values: [16, 32], doc: rows of C per thread block}
   SPLIT: {values: [1, 4], doc: parts of K}
   VEC: {values: [1, 4], doc: floats per load of A}
+  SCRATCH: {values: [0, 1], default: 1, doc: whether there is a workspace}
 derive:
   guard_m: M % BM != 0
   vec_a: VEC if lda % VEC == 0 else 1
@@ -37,20 +38,20 @@ launch:
     grid: [tiles_m, "ceil_div(N, 16)", "min(SPLIT, K)"]
     smem_bytes: 20000 * vec_a
   - {kernel: reduce_kernel, threads: 256, grid: "ceil_div(M * N, 256)", smem_bytes: 0}
-workspace_bytes: 4 * SPLIT * M * N
+workspace_bytes: 4 * SPLIT * M * N if SCRATCH else 0
 seeds:
   - {BM: 16, SPLIT: 4, VEC: 4}
 """
 
 SPLIT_TEMPLATE = """\
 // BM = {{ config.BM }}, guard {{ derived.guard_m }}, vector {{ derived.vec_a }}
-extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const float* A, int lda,
-                                       const float* B, int ldb, float beta, float* C, int ldc,
-                                       float* workspace) {}
+{% filter filled %}
+extern "C" __global__ void gemm_kernel({{ signature.in_kernel(type_ab) }}) {}
+{% endfilter %}
 
-extern "C" __global__ void reduce_kernel(int M, int N, int K, float alpha, const float* A, int lda,
-                                         const float* B, int ldb, float beta, float* C, int ldc,
-                                         float* workspace) {}
+{% filter filled %}
+extern "C" __global__ void reduce_kernel({{ signature.in_kernel(type_ab) }}) {}
+{% endfilter %}
 """
 
 

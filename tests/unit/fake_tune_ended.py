@@ -19,10 +19,9 @@ from fake_target import FakeCompiler, FakeTarget, tiny_family
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
-import autogemm.compile
 import autogemm.search
 import autogemm.store
-import autogemm.tuning
+import autogemm.tuning.opening
 from autogemm.cli import main
 from autogemm.model.kernel import KernelSource
 from autogemm.tuning import Chosen
@@ -82,8 +81,8 @@ def attempt(folder: Path, last: int, number: int) -> None:
     for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
         event.listen(Engine, name, steps.step)
     target = Target(log=folder / "measured.log")
-    autogemm.compile.Compiler = Compiler  # type: ignore[misc]
-    autogemm.tuning.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
+    autogemm.tuning.opening.Compiler = Compiler  # type: ignore[misc]
+    autogemm.tuning.opening.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
     arguments = ["--sampler", "exhaustive", "--budget", "none", "--rounds", "2", "--fix", "BM=32"]
     family = str(folder / "tiny")
     database = str(folder / "tune.db")

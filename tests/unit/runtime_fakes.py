@@ -11,11 +11,14 @@ import pytest
 from autogemm.catalogue.gpus import find_device
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import CompiledKernel, KernelSource
+from autogemm.model.signature import PLAIN
 from autogemm.runtime import plans
 
 c_int, c_float, c_pointer = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
-ARGUMENTS = (c_int, c_int, c_int, c_float, c_pointer, c_int, c_pointer, c_int, c_float, c_pointer)
-ARGUMENTS += (c_int,)
+ARGUMENTS = [
+    c_pointer if argument.is_array else c_int if argument.type is None else c_float
+    for argument in PLAIN
+]
 
 
 class HostArray:
@@ -90,6 +93,11 @@ class FakeDriver:
         kept = np.zeros(num_bytes, np.uint8)
         self.memory[kept.ctypes.data] = kept
         return int(kept.ctypes.data)
+
+    def copy(self, context: int, content: bytes) -> int:
+        address = self.zeros(context, len(content))
+        ctypes.memmove(address, content, len(content))
+        return address
 
     def free(self, context: int, address: int) -> None:
         del self.memory[address]

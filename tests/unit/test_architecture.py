@@ -43,9 +43,9 @@ ROOMS = (
     "insight.plots insight.report",
     "runtime",
     "cli",
-    "cli.tune",
-    "cli.bench cli.export cli.insight",
-    "cli.db",
+    "cli.insight.run cli.kernels.run",
+    "cli.db.run",
+    "cli.bench cli.bench_search cli.db cli.export cli.insight cli.kernels cli.tune",
     # The package itself: names for what others do; and ``python -m autogemm``.
     "autogemm",
 )

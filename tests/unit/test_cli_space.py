@@ -13,7 +13,7 @@ from space_families import SEEDS, SMALL, write_family
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
-from autogemm.cli.options import problem_from
+from autogemm.cli.options import ProblemOptions
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
@@ -150,11 +150,13 @@ def test_broken_families_are_one_line_and_exit_code_1(
 
 
 def test_problem_from_options() -> None:
-    problem = problem_from("5x6x7", "tn", "bf16", 10, 0, 8, 2.0, 0.5)
+    options = ProblemOptions("tn", "bf16", 10, 0, 8, 2.0, 0.5, "5x6x7")
     layout, dtype = Layout.TN, DType.BF16
-    assert problem == Problem(5, 6, 7, layout, dtype, lda=10, ldb=6, ldc=8, alpha=2.0, beta=0.5)
+    assert options.value == Problem(
+        5, 6, 7, layout, dtype, lda=10, ldb=6, ldc=8, alpha=2.0, beta=0.5
+    )
     with pytest.raises(UsageError, match="--beta must be a finite number"):
-        problem_from("5", "nn", "f32", 0, 0, 0, 1.0, float("nan"))
+        _ = ProblemOptions("nn", "f32", 0, 0, 0, 1.0, float("nan"), "5").value
 
 
 def test_help_imports_nothing_heavy() -> None:

@@ -20,12 +20,11 @@ from fake_target import (
     tiny_recording,
 )
 
-import autogemm.compile
-import autogemm.tuning
 import autogemm.tuning.choice
+import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
-from autogemm.cli.tune.command import seconds
+from autogemm.cli.options import seconds
 from autogemm.cli.tune.command import tune as tune_command
 from autogemm.model.certificate import Check, Verdict
 from autogemm.model.outcome import CacheState, Fill, Status
@@ -43,7 +42,7 @@ from autogemm.tuning.task.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
     monkeypatch.setenv("AUTOGEMM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
+    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
     monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
     # The tiny family computes nothing; test_tuning_certify.py has the checks themselves.
     passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
@@ -71,7 +70,7 @@ def recording(tmp_path: Path, family: str) -> Path:
 @pytest.fixture
 def fake_card(monkeypatch: pytest.MonkeyPatch) -> FakeTarget:
     target = FakeTarget()
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))
     return target
 
 
@@ -259,7 +258,7 @@ def test_the_next_command_names_a_database_that_was_typed(
 
 def test_no_candidate_that_works(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = FakeTarget(lambda config: Status.CRASHED)
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))
     result = invoke("--family", family, "--size", "1024", "--trials", 5)
     assert result.exit_code == 1
     assert "no candidate ran correctly: 5 crashed; first crashed: as the test wanted" in (
@@ -334,12 +333,12 @@ def test_a_replay_compiles_nothing(
     def missing() -> None:
         raise CompilerMissingError("NVRTC is not installed: pip install autogemm")
 
-    monkeypatch.setattr(autogemm.compile, "Compiler", missing)
+    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", missing)
     arguments = ("--family", family, "--size", "1024", "--trials", "5")
     result = invoke(*arguments, "--gpu", f"recorded:{recording}")
     assert result.exit_code == 0, result.output
     assert "NVRTC" not in result.output
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(FakeTarget()))
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(FakeTarget()))
     result = invoke(*arguments)
     assert result.exit_code == 1
     assert "Error: NVRTC is not installed" in result.stderr

@@ -9,18 +9,15 @@ import pytest
 from click.testing import CliRunner, Result
 
 from autogemm.cli import main
-from autogemm.cli.tune.problems import MAX_PROBLEMS, problems_from
+from autogemm.cli.tune.problems import MAX_PROBLEMS, ProblemsOptions
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
-
-NAMES = ("dtype", "layout", "lda", "ldb", "ldc", "alpha", "beta")
 
 
 def asked(
     sizes: tuple[str, ...] = (), preset: str | None = None, file: str | None = None
 ) -> object:
-    shared = dict(zip(NAMES, ("f32", "nt", 0, 0, 0, 1.0, 0.0), strict=True))
-    return problems_from({"sizes": sizes, "preset": preset, "problems_file": file, **shared})
+    return ProblemsOptions("nt", "f32", 0, 0, 0, 1.0, 0.0, sizes, preset, file).values
 
 
 def run(place: Path, *arguments: str) -> Result:

@@ -12,9 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 from fake_target import BEST, PROBLEM, FakeCompiler, FakeTarget, tiny_family
 
-import autogemm.compile
-import autogemm.tuning
 import autogemm.tuning.choice
+import autogemm.tuning.opening
 from autogemm.cli import main
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
@@ -59,7 +58,7 @@ class DriftingTarget(FakeTarget):
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two problems tuned with driver 1, of the tiny family in ``tiny``."""
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
-    monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
+    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
     tiny_family(tmp_path / "tiny")
     (tmp_path / "a.db").write_bytes(tuned())
     return tmp_path
@@ -82,7 +81,7 @@ def tuned() -> bytes:
 @pytest.fixture
 def check(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
     def run(target: FakeTarget, *arguments: str) -> Result:
-        monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+        monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))
         command = ["db", "check", "--family", str(folder / "tiny"), "--no-certify", *arguments]
         result = CliRunner().invoke(main, command)
         assert result.exception is None or isinstance(result.exception, SystemExit), result.output
@@ -212,7 +211,7 @@ def test_a_family_that_is_not_at_hand_or_not_what_it_was(
     first, _ = rows(check(DriftingTarget(driver="2"), "--json"))
     assert (first["run_id"], "other parameters now" in first["reason"]) == (None, True)
     target = DriftingTarget(driver="2")
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))
     result = CliRunner().invoke(main, ["db", "check", "--json"])
     assert "'tiny' is not at hand: name it with --family" in rows(result)[0]["reason"]
 

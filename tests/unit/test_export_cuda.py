@@ -85,7 +85,7 @@ def test_header_tells_what_was_measured_where(family: Family) -> None:
         "1.0123 times the speed of cuBLAS [1.0111, 1.0134]",
         "driver 580.1, nvrtc 13.0.88, cuBLAS 13.1, autogemm 0.1.0",
         "kernel 12, run 3, 2026-11-20",
-        "BM=16 SPLIT=4 VEC=4",
+        "BM=16 SPLIT=4 VEC=4 SCRATCH=1",
         "nvcc -O3 -arch=sm_90 best.cu -o best && ./best",
         "-DAUTOGEMM_LIBRARY",
     ):
@@ -160,14 +160,12 @@ def test_launches_that_a_config_does_not_have_are_left_out() -> None:
     packed = Config.of("sgemm_simt", one | {"PAD_A": 0, "PACK": 1})
     text = exported(stored_kernel(simt, odd, plain), simt)
     assert "pack_kernel" not in text
-    assert "autogemm_sgemm_workspace_bytes" not in text
     text = exported(stored_kernel(simt, odd, packed), simt)
     first, second = (
         text.index(f"kernel = (const void*){name};") for name in ("pack_kernel", "gemm_kernel")
     )
     assert first < second
     assert "-Dpack_kernel=..." in text
-    assert "autogemm_sgemm_workspace_bytes" in text
     # Rows of any length.
     assert "must be a multiple" not in text
 
@@ -175,7 +173,7 @@ def test_launches_that_a_config_does_not_have_are_left_out() -> None:
 def test_json_holds_everything(family: Family) -> None:
     kernel = stored_kernel(family, Problem(64, 64, 32, layout=Layout.NT))
     content = json.loads(export_json(kernel, TODAY))
-    assert content["config"] == {"BM": 16, "SPLIT": 4, "VEC": 4}
+    assert content["config"] == {"BM": 16, "SPLIT": 4, "VEC": 4, "SCRATCH": 1}
     assert content["problem"] == {
         **{"m": 64, "n": 64, "k": 32, "layout": "nt", "dtype": "f32"},
         **{"lda": 32, "ldb": 32, "ldc": 64, "alpha": 1.0, "beta": 0.0},
@@ -208,9 +206,11 @@ def test_exported_files_are_fixed_points_of_clang_format(tmp_path: Path, family:
 
 # What the launcher uses of the CUDA runtime, for a plain C++ compiler: launches are printed.
 CUDA_RUNTIME = r"""
+#pragma once
 #include <cstddef>
 #include <cstdio>
 #define __global__
+#define __launch_bounds__(...)
 #define __host__
 #define __device__
 typedef int cudaError_t;
@@ -234,36 +234,50 @@ inline cudaError_t cudaLaunchKernel(const void*, dim3 grid, dim3 block, void** a
 }
 """
 
-# Calls with M N K lda ldb ldc and the offset of A in bytes, from the command line.
+# A program that knows the exported function by its declaration alone. Its arguments: M N K lda ldb
+# ldc, offset of A, offset of the workspace (-1: none), and how many bytes this has too few.
+DECLARED = r"""
+extern "C" size_t autogemm_sgemm_workspace_bytes(int M, int N, int K);
+extern "C" cudaError_t autogemm_sgemm(int M, int N, int K, float alpha, const float* A, int lda,
+                                      const float* B, int ldb, float beta, float* C, int ldc,
+                                      void* workspace, size_t workspace_bytes, cudaStream_t stream);
+"""
 CALLER = r"""
+#include <cuda_runtime.h>
 #include <cstdlib>
+DECLARED
 int main(int, char** text) {
-    int v[7];
-    for (int i = 0; i < 7; ++i) v[i] = std::atoi(text[i + 1]);
+    int v[9];
+    for (int i = 0; i < 9; ++i) v[i] = std::atoi(text[i + 1]);
     const float* a = (const float*)(4096 + (size_t)v[6]);
     float* c = (float*)4096;
+    const size_t needed = autogemm_sgemm_workspace_bytes(v[0], v[1], v[2]);
+    void* workspace = v[7] < 0 ? nullptr : (void*)(65536 + (size_t)v[7]);
     cudaError_t status = autogemm_sgemm(v[0], v[1], v[2], 1.0f, a, v[3], c, v[4], 0.0f, c, v[5],
-                                        nullptr, nullptr);
-    std::printf("status %d workspace %zu\n", status,
-                autogemm_sgemm_workspace_bytes(v[0], v[1], v[2]));
+                                        workspace, needed - (size_t)v[8], nullptr);
+    std::printf("status %d workspace %zu\n", status, needed);
 }
-"""
+""".replace("DECLARED", DECLARED)
 
 
 class Launcher:
-    """The library form of an export, compiled by g++, called with sizes."""
+    """The library form of an export, compiled by g++, linked with a program that calls it."""
 
     def __init__(self, text: str, folder: Path) -> None:
-        self._program = folder / "launcher"
+        folder.mkdir(exist_ok=True)
+        self._program = folder / "program"
         (folder / "cuda_runtime.h").write_text(CUDA_RUNTIME)
-        (folder / "launcher.cpp").write_text(text + CALLER)
+        (folder / "kernel.cpp").write_text(text)
+        (folder / "program.cpp").write_text(CALLER)
         options = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-Wno-unused-parameter"]
         options += ["-DAUTOGEMM_LIBRARY", f"-I{folder}", "-o", str(self._program)]
-        subprocess.run(["g++", *options, "launcher.cpp"], cwd=folder, check=True)
+        subprocess.run(["g++", *options, "program.cpp", "kernel.cpp"], cwd=folder, check=True)
 
     def call(self, m: int, n: int, k: int, *rest: int) -> list[str]:
-        """Lines printed. ``rest`` is lda ldb ldc and the offset of A, packed and 0 unless given."""
-        strides = [*rest, *(k, n, n, 0)[len(rest) :]]
+        """Lines printed. ``rest`` is lda ldb ldc, packed unless given, the offsets of A and of the
+        workspace, and the bytes that the workspace has too few, 0 unless given.
+        """
+        strides = [*rest, *(k, n, n, 0, 0, 0)[len(rest) :]]
         arguments = [str(value) for value in (m, n, k, *strides)]
         result = subprocess.run(
             [self._program, *arguments], capture_output=True, text=True, check=True
@@ -275,7 +289,7 @@ class Launcher:
 def test_launcher_computes_the_plan_and_checks_the_preconditions(
     tmp_path: Path, family: Family
 ) -> None:
-    config = Config.of("split", {"BM": 32, "SPLIT": 4, "VEC": 4})
+    config = Config.of("split", {"BM": 32, "SPLIT": 4, "VEC": 4, "SCRATCH": 1})
     tuned = stored_kernel(family, SQUARE, config)
     launcher = Launcher(exported(tuned, family), tmp_path)
     for sizes in ((64, 64, 64), (32, 17, 4), (65536, 50000, 8)):
@@ -313,11 +327,42 @@ def test_launcher_computes_the_plan_and_checks_the_preconditions(
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_one_kernel_replaces_another_in_a_program(tmp_path: Path, family: Family) -> None:
+    """The same program, with a kernel that needs a workspace and with one that needs none."""
+    split, whole = (
+        Config.of("split", {"BM": 16, "SPLIT": parts, "VEC": 1, "SCRATCH": int(parts > 1)})
+        for parts in (4, 1)
+    )
+    launchers = [
+        Launcher(exported(stored_kernel(family, SQUARE, config), family), tmp_path / name)
+        for name, config in (("split", split), ("whole", whole))
+    ]
+    sizes = (64, 64, 64)
+    needed, nothing = (launcher.call(*sizes)[-1] for launcher in launchers)
+    assert needed == f"status 0 workspace {4 * 4 * 64 * 64}"
+    assert nothing == "status 0 workspace 0"
+    packed = (64, 64, 64, 0)
+    no_room = {
+        "none": (*packed, -1, 0),
+        "a byte too few": (*packed, 0, 1),
+        "not aligned": (*packed, 8, 0),
+    }
+    for name, rest in no_room.items():
+        printed = launchers[0].call(*sizes, *rest)
+        assert printed == [needed.replace("status 0", "status 1")], name
+        assert launchers[1].call(*sizes, *rest)[-1] == nothing, name
+    # A larger one will do.
+    assert launchers[0].call(*sizes, *packed, 16, -4096)[-1] == needed
+    # A size that is none needs nothing, and is refused.
+    assert launchers[0].call(0, 64, 64) == ["status 1 workspace 0"]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 def test_launch_geometry_keeps_the_width_that_the_text_was_emitted_with(
     tmp_path: Path, family: Family
 ) -> None:
     """A kernel emitted for odd rows keeps its scalar loads where rows would allow vectors."""
-    config = Config.of("split", {"BM": 32, "SPLIT": 1, "VEC": 4})
+    config = Config.of("split", {"BM": 32, "SPLIT": 1, "VEC": 4, "SCRATCH": 1})
     odd = stored_kernel(family, Problem(64, 64, 63), config)
     assert "vector 1" in odd.source.text
     launcher = Launcher(exported(odd, family), tmp_path)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from export_samples import stored_kernel
+from handover.edits import wrappers
 from handover.tiles import SMEM_BYTES, TILES
 from hopper import tiny_wgmma
 from store_samples import H100
@@ -51,8 +52,6 @@ seeds:
 
 @pytest.fixture
 def tiles(tmp_path: Path) -> Family:
-    parts = "{% set in_cluster, stores = false, true %}\n"
-    parts += "".join(f'{{% include "parts/{part}.cu.jinja" %}}\n' for part in TILES.parts)
     text = TILES.text.replace(
         "int ldc, const", "int ldc, {{ 'float* workspace, ' if config.PART }}const"
     ).replace(
@@ -62,7 +61,7 @@ def tiles(tmp_path: Path) -> Family:
     folder = tmp_path / "tiles"
     folder.mkdir()
     (folder / "tiles.yaml").write_text(TILES_YAML)
-    (folder / "tiles.cu.jinja").write_text(parts + text)
+    (folder / "tiles.cu.jinja").write_text(wrappers(TILES.parts) + text)
     return load_family(folder)
 
 
@@ -111,7 +110,7 @@ def test_a_library_names_its_architecture(tiles: Family) -> None:
     assert "set(CMAKE_CUDA_ARCHITECTURES 90)" in plain["CMakeLists.txt"]
     template = tiles.template_path
     assert template is not None
-    template.write_text('{% include "parts/sm_90a.cu.jinja" %}\n' + template.read_text())
+    template.write_text('{% include "parts/ptx/sm_90a.cu.jinja" %}\n' + template.read_text())
     special = library_of(tiles)
     assert "set(CMAKE_CUDA_ARCHITECTURES 90a)" in special["CMakeLists.txt"]
     assert '"TORCH_CUDA_ARCH_LIST", "9.0a"' in special["autogemm_torch.py"]

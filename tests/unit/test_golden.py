@@ -16,7 +16,12 @@ from autogemm.space import broken_constraints, load_family
 from autogemm.support.resources import data_folder
 from autogemm.support.templating import environment
 
-KERNEL_TEMPLATES = sorted(data_folder("templates").glob("*.cu.jinja"))
+# Templates of families, and those between which a family chooses.
+KERNEL_TEMPLATES = sorted(
+    path
+    for pattern in ("*.cu.jinja", "gemm_wgmma/*.cu.jinja")
+    for path in data_folder("templates").glob(pattern)
+)
 
 
 def by_name(case: GoldenCase) -> str:
@@ -45,6 +50,29 @@ def test_golden_configs_are_legal(case: GoldenCase) -> None:
 
 def test_no_golden_file_is_left_over() -> None:
     assert set(GOLDEN_FOLDER.glob("*.cu")) == {case.path for case in GOLDEN_CASES}
+
+
+@pytest.mark.parametrize("case", GOLDEN_CASES, ids=by_name)
+def test_a_head_names_family_and_config(case: GoldenCase) -> None:
+    source = render(load_family(case.family), case.config, case.problem)
+    head = source.text.removesuffix(source.code)
+    assert head.endswith("\n\n")
+    assert {line[:3] for line in head.rstrip().splitlines()} == {"// "}
+    words = head.replace("\n// ", " ").split()
+    assert words[:4] == ["//", "autogemm,", "family", f"{case.family}:"]
+    config = load_family(case.family).completed(case.config).as_dict()
+    assert words[4:] == [f"{name}={value}" for name, value in config.items()]
+
+
+def test_the_emulator_replaces_one_section_of_each_kernel() -> None:
+    for case in GOLDEN_CASES:
+        text = emitted(case)
+        asm = [place.start() for place in re.finditer(r"\basm\b", text)]
+        assert text.count("AUTOGEMM_EMULATOR") == (2 if asm else 0), case
+        if asm:
+            begin = text.index("#ifndef AUTOGEMM_EMULATOR\n")
+            end = text.index("#endif  // AUTOGEMM_EMULATOR\n")
+            assert begin < min(asm) and max(asm) < end, case
 
 
 def test_emitted_source_is_a_fixed_point_of_clang_format() -> None:
@@ -104,10 +132,12 @@ def test_goldens_take_every_branch_of_the_templates() -> None:
         taken.add(arm)
         return ""
 
+    # A global, so that macros which are imported without context see it too.
+    overlay.globals = {**overlay.globals, "mark": mark}
     for case in GOLDEN_CASES:
         family = load_family(case.family)
         context = template_context(family, case.config, case.problem)
-        overlay.get_template(family.template_path.name).render(context, mark=mark)
+        overlay.get_template(family.template_path.name).render(context)
     never = sorted(loader.arms - taken)
     assert loader.arms
     assert not never, f"no golden case takes: {never}"

@@ -10,10 +10,10 @@ from autogemm.space import broken_constraints, load_family
 
 PROBLEM = Problem(1024, 1024, 1024, dtype=DType.BF16)
 BASE: dict[str, Value] = {
-    **{"BM": 192, "BN": 64, "WM": 192, "WN": 64, "STAGES": 2, "SCHEDULE": "together"},
+    **{"BM": 192, "BN": 64, "WM": 192, "WN": 64, "STAGES": 2, "SCHEDULE": "cooperative"},
     **{"CLUSTER_M": 1, "CLUSTER_N": 1, "SPLIT_K": 1, "BOX_M": 64, "C_BUFFERS": 1},
-    **{"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "behind", "K_ORDER": "forward"},
-    **{"OPERANDS": "straight", "SHORT_BY": 0},
+    **{"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "K_ORDER": "forward"},
+    **{"SWAP_AB": 0, "SHORT_BY": 0},
 }
 
 
@@ -26,7 +26,7 @@ BASE: dict[str, Value] = {
         ({"BN": 256, "WM": 64, "WN": 256}, "that a thread starts with"),
         # Rows that no instruction makes, unless C^T is made.
         ({"BM": 200, "BN": 128, "WM": 200, "WN": 128, "BOX_M": 40}, "64 rows"),
-        ({"OPERANDS": "swapped"}, "two side by side"),
+        ({"SWAP_AB": 1}, "two side by side"),
     ],
 )
 def test_illegal(values: dict[str, Value], reason: str) -> None:

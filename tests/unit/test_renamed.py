@@ -55,8 +55,14 @@ TODAY_YAML = (
     .replace("OPERANDS: {values: [plain, swapped]", "SWAP_AB: {values: [0, 1]")
     .replace("OPERANDS: swapped", "SWAP_AB: 1")
 )
-OLD = Config.of("split", {"BM": 16, "SPLIT": 4, "VEC": 4, "WALK": "back", "OPERANDS": "swapped"})
-TODAY = Config.of("split", {"BM": 16, "SPLIT": 4, "VEC_A": 4, "WALK": "serpentine", "SWAP_AB": 1})
+OLD = Config.of(
+    "split",
+    {"BM": 16, "SPLIT": 4, "VEC": 4, "SCRATCH": 1, "WALK": "back", "OPERANDS": "swapped"},
+)
+TODAY = Config.of(
+    "split",
+    {"BM": 16, "SPLIT": 4, "VEC_A": 4, "SCRATCH": 1, "WALK": "serpentine", "SWAP_AB": 1},
+)
 
 
 def family_in(folder: Path, yaml: str) -> Family:
@@ -122,6 +128,7 @@ def test_tile_and_stages_are_known_by_their_new_names(tmp_path: Path) -> None:
         "DEPTH": 16,
         "SLOTS": 4,
         "VEC_A": 4,
+        "SCRATCH": 1,
         "WALK": "serpentine",
         "SWAP_AB": 1,
     }

@@ -7,7 +7,7 @@ import pytest
 from runtime_fakes import FakeDriver
 
 from autogemm.model.dtypes import Element
-from autogemm.model.kernel import TensorMap
+from autogemm.model.kernel import LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
 from autogemm.runtime import plans
 from autogemm.runtime.operands import Call
@@ -41,7 +41,7 @@ def test_maps_follow_their_matrices(monkeypatch: pytest.MonkeyPatch, workspace_b
     monkeypatch.setattr(plans, "encode", encode)
     driver = Launches()
     call = Call(Problem(64, 64, 64), False, ((0, 0, 0), (4096, 0, 4096)))
-    kernel = Kernel(((0, (1, 1, 1), (128, 1, 1), 0),), workspace_bytes, MAPS)
+    kernel = Kernel(((0, (1, 1, 1), (128, 1, 1), 0),), LaunchPlan((), workspace_bytes, MAPS))
     plan = Plan(Card(driver, 0), call, kernel, (2, 64, 64), is_tuned=False)
 
     def run(a: int, c: int) -> list[tuple[str, int]]:

@@ -214,7 +214,7 @@ def test_verify_tells_it(database: str, monkeypatch: pytest.MonkeyPatch) -> None
     def right(*_: object) -> Iterator[Check]:
         yield lambda case: CaseResult(case, True, "", 0.5, 0.0)
 
-    monkeypatch.setattr("autogemm.cli.verify.checker", right)
+    monkeypatch.setattr("autogemm.cli.kernels.run.verify.checker", right)
     for kernel, name, expected in (
         ("1", "sgemm_emulated_wgmma", [Splitting.F16X3]),
         ("2", "sgemm_emulated", [Splitting.TF32X3]),

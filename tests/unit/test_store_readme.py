@@ -12,7 +12,7 @@ from store_samples import fill, new_store
 
 from autogemm.cli import rows as cli_rows
 from autogemm.cli.bench import rows as bench_rows
-from autogemm.cli.db import pareto
+from autogemm.cli.db.run import pareto
 from autogemm.cli.tune import facts, many
 from autogemm.exchange import table
 from autogemm.model.columns import FORMER, NUMBERS

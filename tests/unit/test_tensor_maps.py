@@ -125,9 +125,9 @@ def test_a_family_for_90a_is_for_no_other_architecture(tmp_path: Path) -> None:
 
 def test_its_template_says_so_too(tmp_path: Path) -> None:
     folder = write_family(tmp_path / "mine", HOPPER)
-    with pytest.raises(FamilyError, match=r"a family for 90a includes parts/sm_90a\.cu\.jinja"):
+    with pytest.raises(FamilyError, match=r"a family for 90a includes parts/ptx/sm_90a\.cu\.jinja"):
         render(load_family(folder), config_of(), Problem(64, 64, 64))
     template = folder / "mine.cu.jinja"
-    template.write_text('{% include "parts/sm_90a.cu.jinja" %}\n')
+    template.write_text('{% include "parts/ptx/sm_90a.cu.jinja" %}\n')
     source = render(load_family(folder), config_of(), Problem(64, 64, 64))
     assert source.arch_suffix == "a"

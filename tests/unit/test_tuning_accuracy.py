@@ -24,8 +24,7 @@ from fake_target import (
 )
 from kernel_tuner_caches import write_cache
 
-import autogemm.compile
-import autogemm.tuning
+import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
 from autogemm.model.outcome import Finals, Outcome, Status, Verification
@@ -176,9 +175,9 @@ class Cli:
         self._family = str(folder / "tiny")
         tiny_family(folder / "tiny")
         monkeypatch.setattr(
-            autogemm.tuning, "choose_target", lambda *args, **kwargs: Chosen(FakeTarget())
+            autogemm.tuning.opening, "choose_target", lambda *args, **kwargs: Chosen(FakeTarget())
         )
-        monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
+        monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
 
     def run(self, *args: str) -> Result:
         return CliRunner().invoke(main, [*args, "--db", self.db])

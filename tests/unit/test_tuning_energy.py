@@ -24,8 +24,7 @@ from fake_target import (
     tiny_recording,
 )
 
-import autogemm.compile
-import autogemm.tuning
+import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
 from autogemm.model.certificate import Check, Verdict
@@ -138,11 +137,11 @@ def test_energy_is_not_measured_behind_flushes(tmp_path: Path) -> None:
 def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
     """`tune --objective energy` over the whole space: run 1, and a run 2 of times only."""
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
-    monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
+    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
     # The tiny family computes nothing.
     passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(FakeTarget()))
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(FakeTarget()))
     folder = str(tiny_family(tmp_path / "tiny").yaml_path.parent)
     arguments = ("tune", "--family", folder, "--size", "1024", "--sampler", "random")
     result = invoke(*arguments, "--objective", "energy")

@@ -21,10 +21,9 @@ from fake_target import (
 from test_tuning_resume import kill_at, measured, start, stored
 from waiting import PATIENCE_S
 
-import autogemm.compile
-import autogemm.space
 import autogemm.space.loading
-import autogemm.tuning
+import autogemm.tuning.opening
+import autogemm.tuning.task.options
 import autogemm.tuning.tuner
 from autogemm.cli import main
 from autogemm.model.certificate import Check, Verdict
@@ -194,19 +193,21 @@ def test_kill_9_in_a_run_of_two_families_loses_only_what_was_on_the_card(tmp_pat
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTarget:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
-    monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
+    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
     # The tiny family computes nothing.
     passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
     target = FakeTarget()
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(target))
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))
     return target
 
 
 def test_the_command_line_searches_the_default_families(
     both: TuneRequest, card: FakeTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(autogemm.space, "default_families", lambda **_: list(both.families))
+    monkeypatch.setattr(
+        autogemm.tuning.task.options, "default_families", lambda **_: list(both.families)
+    )
     result = CliRunner().invoke(main, ["tune", "--size", "1024", "--trials", "40", "--json"])
     assert result.exit_code == 0, result.output
     opening = result.stderr.splitlines()[0]
@@ -218,7 +219,7 @@ def test_the_command_line_searches_the_default_families(
     assert sum(one["num_trials"] for one in facts["families"]) == facts["num_trials"] == 40
     assert facts["finals"]["entries"][0]["family"] == "tiny"
     shown = CliRunner().invoke(main, ["db", "show", "run:1", "--json"])
-    assert json.loads(shown.stdout)[0]["family"] == "tiny twin"
+    assert json.loads(shown.stdout)[0]["families"] == "tiny twin"
     listed = CliRunner().invoke(main, ["db", "best", "--family", "twin", "--json"])
     assert [row["family"] for row in json.loads(listed.stdout)] == ["twin"]
 
@@ -242,7 +243,9 @@ def test_what_cannot_keep_a_fixed_value_is_left_out_unless_named(
         "bare",
         **{"  U: {values: [1, 4], doc: unrolling}\n": "", "U: 1, ": ""},
     )
-    monkeypatch.setattr(autogemm.space, "default_families", lambda **_: [bare, both.families[0]])
+    monkeypatch.setattr(
+        autogemm.tuning.task.options, "default_families", lambda **_: [bare, both.families[0]]
+    )
     arguments = ["tune", "--size", "1024", "--trials", "5", "--json"]
     result = CliRunner().invoke(main, [*arguments, "--fix", "U=1"])
     assert result.exit_code == 0, result.output

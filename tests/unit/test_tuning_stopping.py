@@ -16,8 +16,7 @@ from fake_target import (
     tiny_family,
 )
 
-import autogemm.compile
-import autogemm.tuning
+import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
 from autogemm.model.certificate import Check, Verdict
@@ -206,11 +205,11 @@ def test_limits_out_of_range(
 @pytest.fixture
 def cli_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
-    monkeypatch.setattr(autogemm.compile, "Compiler", FakeCompiler)
+    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
     # The tiny family computes nothing.
     passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
-    monkeypatch.setattr(autogemm.tuning, "choose_target", lambda *_: Chosen(Flattered()))
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(Flattered()))
     return str(tiny_family(tmp_path / "tiny").yaml_path.parent)
 
 

@@ -1,1 +1,1 @@
-"""``autogemm bench`` and ``bench-search``."""
+"""``autogemm bench``: kernels timed side by side."""

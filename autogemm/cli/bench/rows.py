@@ -2,10 +2,13 @@
 
 from dataclasses import asdict
 
+from autogemm.catalogue.gpus import roof_of
+from autogemm.catalogue.ladder import published_percent
 from autogemm.cli.output import Row
 from autogemm.cli.rows import for_json
 from autogemm.model.benchmark import Bench, BenchEntry, metrics
 from autogemm.model.columns import ERRORS, RATIO, SPEED, Paths, row_of, under
+from autogemm.model.splitting import splitting_of
 
 # All of them, for scripts.
 COLUMNS = (
@@ -33,10 +36,6 @@ def bench_rows(done: Bench) -> list[Row]:
 
 
 def _row(entry: BenchEntry, done: Bench) -> Row:
-    from autogemm.catalogue.gpus import roof_of
-    from autogemm.catalogue.ladder import published_percent
-    from autogemm.model.splitting import splitting_of
-
     roof = roof_of(done.spec.device, entry.problem.dtype, entry.config)
     figures = metrics(entry, done.entries, roof)
     splitting = splitting_of(entry.config)

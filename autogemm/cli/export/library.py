@@ -1,20 +1,21 @@
 """``autogemm export --library``: many kernels and a rule as a folder."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from autogemm.cli.database import open_database
 from autogemm.cli.files import require_replaceable, write_output
+from autogemm.codegen.export import BEGINNINGS, export_library
+from autogemm.dispatch import assembled
+from autogemm.model.hardware.device import Device
 from autogemm.model.outcome import Provenance
+from autogemm.model.problem import Layout
+from autogemm.space import default_families, load_family
+from autogemm.store import BestQuery, DecidedRow
 from autogemm.support.errors import ExportError, NotFoundError, UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from autogemm.model.hardware.device import Device
-    from autogemm.store import DecidedRow
 
 C_SUFFIXES = (".h", ".cu", ".cpp")
 
@@ -33,13 +34,7 @@ def write_library(  # noqa: PLR0913  # the command's options
 
     Raises NotFoundError without results, UsageError where no files can or should be written.
     """
-    from autogemm.codegen.export import BEGINNINGS, export_library
-    from autogemm.dispatch import assembled
-    from autogemm.model.problem import Layout
-    from autogemm.space import default_families, load_family
-    from autogemm.store import BestQuery, open_store
-
-    with open_store(db, create=False) as store:
+    with open_database(db) as store:
         runs = store.decided(BestQuery(gpu=gpu))
     families = [load_family(family)] if family else default_families()
     layouts = [Layout(layout)] if layout else None
@@ -70,8 +65,11 @@ def write_library(  # noqa: PLR0913  # the command's options
     click.echo(f"next: cmake -S {folder} -B build && cmake --build build -j && build/selftest")
 
 
-def _device(runs: "Sequence[DecidedRow]") -> "Device":
-    """Of the newest result, measured before recorded. Raises NotFoundError without any."""
+def _device(runs: Sequence[DecidedRow]) -> Device:
+    """Return the GPU of the newest result, measured before recorded.
+
+    Raises NotFoundError without any.
+    """
     if not runs:
         raise NotFoundError(
             "no result matches: autogemm tune --preset mixed --cross makes what a library needs"

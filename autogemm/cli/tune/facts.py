@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from autogemm.cli.output import rows_text
+from autogemm.cli.output import Form, rows_text
 from autogemm.cli.rows import entry_row, for_json
 from autogemm.model.certificate import Certificate
 from autogemm.model.columns import CONFIG, ERRORS, Paths, row_of, under
@@ -75,7 +75,7 @@ def result_as_csv(result: TuneResult) -> str:
 
     Without finals the best so far is the only row.
     """
-    return rows_text(list(_rows(result)), COLUMNS, as_csv=True)
+    return rows_text(list(_rows(result)), COLUMNS, Form.CSV)
 
 
 def _rows(result: TuneResult) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from autogemm.cli.output import print_table, rows_text
+from autogemm.cli.output import Form, print_table, rows_text
 from autogemm.cli.rows import entry_row
 from autogemm.cli.tune.progress import progress_listener
 from autogemm.model.columns import HEADS, RATIO, SPEED, Paths, row_of, under
@@ -114,7 +114,7 @@ def sweep_as_csv(sweep: Sweep, device_name: str, provenance: Provenance) -> str:
     rows = [where | _facts(one) for one in sweep.problems]
     for row in rows:
         row["config"] = json.dumps(row["config"]) if row["config"] is not None else None
-    return rows_text(rows, CSV_COLUMNS, as_csv=True)
+    return rows_text(rows, CSV_COLUMNS, Form.CSV)
 
 
 def _row(swept: Swept) -> dict[str, Any]:

@@ -1,11 +1,13 @@
 """The problems that a command is asked for: one, or many."""
 
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+
+import click
 
 from autogemm.catalogue.presets import preset
-from autogemm.cli.options import problem_from
+from autogemm.cli.options import MATRIX_OPTIONS, Command, MatrixOptions, grouped
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
 
@@ -14,33 +16,69 @@ MAX_PROBLEMS = 10_000
 MAX_LINE = 200
 
 
-def problems_from(options: dict[str, Any]) -> tuple[Problem, ...]:
-    """What `autogemm.cli.options.problems_options` describe, each once, in the order given.
+@dataclass(frozen=True, slots=True)
+class ProblemsOptions(MatrixOptions):
+    """Options of one problem or many: sizes, a preset, a file."""
 
-    Raises UsageError for a size, line, preset or file that is none.
+    sizes: tuple[str, ...]
+    preset: str | None
+    problems_file: str | None
+
+    @property
+    def values(self) -> tuple[Problem, ...]:
+        """The problems, each once, in the order given.
+
+        Raises UsageError for a size, line, preset or file that holds no problem.
+        """
+        named = [(size, self.layout) for size in self.sizes]
+        if self.preset:
+            named += [("x".join(map(str, size)), self.layout) for size in preset(self.preset)]
+        if self.problems_file:
+            named += _lines(self.problems_file, self.layout)
+        if not named:
+            named = [(DEFAULT_SIZE, self.layout)]
+        return tuple(dict.fromkeys(self.problem(size, layout) for size, layout in named))
+
+    def resized(self, size: str) -> Problem:
+        """Return the problem of another size, with the same matrix options."""
+        return replace(self, sizes=(size,)).values[0]
+
+
+def problems_options(command: Command) -> Command:
+    """Add the options of one problem or many as one ``problems``.
+
+    They are those of `autogemm.cli.options.problem_options`, with ``--size`` repeatable, and
+    ``--preset`` and ``--problems``.
     """
-    named = [(size, options["layout"]) for size in options["sizes"]]
-    if options["preset"]:
-        named += [
-            ("x".join(map(str, size)), options["layout"]) for size in preset(options["preset"])
-        ]
-    if options["problems_file"]:
-        named += _lines(options["problems_file"], options["layout"])
-    if not named:
-        named = [(DEFAULT_SIZE, options["layout"])]
-    names = ("dtype", "lda", "ldb", "ldc", "alpha", "beta")
-    shared = {name: options[name] for name in names}
-    return tuple(
-        dict.fromkeys(problem_from(size=size, layout=layout, **shared) for size, layout in named)
-    )
+    decorated: Command = grouped(
+        "problems",
+        ProblemsOptions,
+        click.option(
+            "--size",
+            "sizes",
+            multiple=True,
+            help="M=N=K as one number, or MxNxK; repeatable.  [default: 4096]",
+        ),
+        click.option(
+            "--preset", metavar="NAME", help="Many: transformer, squares, mixed, suite or ladder."
+        ),
+        click.option(
+            "--problems",
+            "problems_file",
+            metavar="FILE",
+            help="Many: a line each, a size and, if it differs, a layout: 4096x256x1024 nt.",
+        ),
+        *MATRIX_OPTIONS,
+    )(command)
+    return decorated
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:
-    return error.strerror or "" if isinstance(error, OSError) else "it is no text in UTF-8"
+    return error.strerror or "" if isinstance(error, OSError) else "it is not UTF-8 text"
 
 
 def _lines(place: str, layout: str) -> list[tuple[str, str]]:
-    """Size and layout of each line; what follows ``#`` is a comment."""
+    """Return size and layout of each line; text behind ``#`` is a comment."""
     try:
         with Path(place).open(encoding="utf-8") as file:
             lines = list(islice(file, MAX_PROBLEMS + 1))

@@ -1,22 +1,26 @@
 """The launcher of an exported kernel: what the family's expressions are in C++."""
 
+import math
 import re
+from collections.abc import Mapping
 
 from autogemm.model.dtypes import Element
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
+from autogemm.model.signature import ArgumentKind, CNames, gemm_signature
 from autogemm.space import (
     ALIGNMENT_BYTES,
     Expression,
     Family,
+    HeldValues,
     LaunchRule,
     TensorMapRule,
-    derive_values,
     device_values,
-    parse_expression,
-    specialised_values,
+    signature_of,
+    written,
 )
+from autogemm.support.errors import ExportError
 
 # CUtensorMapDataType, by element type.
 TENSOR_MAP_TYPES = {
@@ -32,36 +36,38 @@ class Host:
 
     ``guard_*`` and ``vec_*`` are what the kernel was specialised for by its problem. They hold
     their values of then, and are what the launcher checks.
+
+    ``signature`` is that of the kernels, ``exported`` that of the function for callers, which takes
+    a workspace whether the kernels need one or not, so that kernels can replace each other.
     """
 
     def __init__(self, family: Family, source: KernelSource, problem: Problem) -> None:
         self._family = family
         self._dtype = problem.dtype
-        derived = derive_values(family, source.config, problem)
-        self._special = {
-            name: value
-            for name, value in derived.items()
-            if name.startswith(("guard_", "vec_")) and isinstance(value, int)
+        self._held = HeldValues(family, source.config, problem)
+        self._special, self._constants = self._held.specialised, self._held.constants
+        self.signature = signature_of(family, source.config, problem)
+        own = [rule.argument for rule in family.arguments]
+        self.exported = gemm_signature(own, workspace=True)
+        self._columns = {
+            "lda": "M" if problem.layout.trans_a else "K",
+            "ldb": "K" if problem.layout.trans_b else "N",
+            "ldc": "N",
         }
-        self._constants = family.completed(source.config).as_dict() | specialised_values(problem)
-        for name, expression in family.derive.items():
-            text = _written(expression).to_c(self._constants | self._special)
-            if name not in self._special and text.lstrip("-").isdigit():
-                self._constants[name] = int(text)
 
     def preconditions(self) -> list[str]:
         """Expressions that must be 0: edges for which no code was emitted."""
         left_out = [name for name, value in self._special.items() if value == 0]
         guards = (self._in_place(name) for name in left_out if name.startswith("guard_"))
-        texts = (guard.to_c(self._constants | self._special) for guard in guards)
+        texts = (guard.to_c(self._held.values) for guard in guards)
         return [text for text in dict.fromkeys(texts) if text != "0"]
 
     def _in_place(self, name: str) -> Expression:
         """A derived quantity with those that it reads in place: what a caller can see."""
-        expression = _written(self._family.derive[name])
+        expression = written(self._family.derive[name])
         for other in reversed(self._family.derive):
             if other in expression.names and other not in self._special:
-                expression = expression.substitute({other: _written(self._family.derive[other])})
+                expression = expression.substitute({other: written(self._family.derive[other])})
         return expression
 
     def size_conditions(self, device: Device) -> list[str]:
@@ -69,10 +75,10 @@ class Host:
         constants = self._constants | device_values(device)
         texts = []
         for constraint in self._family.constraints:
-            expression = _written(constraint.require)
+            expression = written(constraint.require)
             for name in reversed(self._family.derive):
                 if name in expression.names:
-                    inner = _written(self._family.derive[name])
+                    inner = written(self._family.derive[name])
                     expression = expression.substitute({name: inner})
             texts.append(expression.to_c(constants))
         sizes = {"M", "N", "K", "ceil_div", "min", "max"}
@@ -135,14 +141,70 @@ class Host:
         """Those that this config has."""
         return [rule for rule in self._family.tensor_maps if self._c_text(rule.when) != "0"]
 
-    def num_arguments(self) -> int:
-        """Of the kernels, before the tensor maps."""
-        return 12 if self.workspace_bytes() else 11
+    def context(self, names: CNames) -> dict[str, object]:
+        """What the launcher's templates read. ``names`` are the element types' names in C++."""
+        return {
+            "signature": self.signature,
+            "parameters": self.exported.in_host_code(names),
+            "addresses": [
+                name
+                for name in self.signature.names
+                if name not in (one.name for one in self._map_rules())
+            ],
+            "too_narrow": " || ".join(f"{ld} < {least}" for ld, least in self._columns.items()),
+            "call": self._call(),
+            "call_of_sizes": self._call(self._columns | self._nowhere()),
+            "call_without_addresses": self._call(self._nowhere()),
+            "alignment": ALIGNMENT_BYTES,
+            "extras": self.extras(names),
+            "preconditions": self.preconditions(),
+            "vectors": self.vectors(),
+            "launches": self.launches(),
+            "launch_quantities": self.quantities(*self.launch_expressions()),
+            "tensor_maps": self.tensor_maps(),
+            "workspace_quantities": self.quantities(self._family.workspace_bytes),
+            "workspace_bytes": self.workspace_bytes(),
+        }
+
+    def _call(self, values: Mapping[str, str] | None = None) -> str:
+        """The initialisers of a `Call`: sizes, leading dimensions, matrices."""
+        kinds = (ArgumentKind.SIZE, ArgumentKind.LEADING_DIMENSION, ArgumentKind.MATRIX)
+        fields = [argument.name for kind in kinds for argument in self.exported.of_kind(kind)]
+        return ", ".join((values or {}).get(name, name) for name in fields)
+
+    def _nowhere(self) -> dict[str, str]:
+        return {one.name: "nullptr" for one in self.exported.of_kind(ArgumentKind.MATRIX)}
+
+    def extras(self, names: CNames) -> list[dict[str, object]]:
+        """The family's own arguments: name, meaning, C++ type, number of elements and what this is
+        computed of (of one value none), what is neutral.
+        """
+        return [
+            {
+                "name": rule.name,
+                "doc": rule.doc,
+                "type": names[rule.type],
+                "elements": "" if rule.extent is None else self._c_text(rule.extent),
+                "quantities": [] if rule.extent is None else self.quantities(rule.extent),
+                "neutral": float_literal(rule.neutral),
+            }
+            for rule in self._family.arguments
+        ]
 
     def workspace_bytes(self) -> str:
-        """Empty where none is needed."""
-        text = self._c_text(self._family.workspace_bytes)
-        return "" if text == "0" else text
+        """The bytes that the kernels need, 0 where they take no workspace.
+
+        Raises ExportError where they depend on leading dimensions, which a caller that asks for
+        the bytes does not give.
+        """
+        expression = self._family.workspace_bytes
+        texts = [self._c_text(expression), *(text for _, text in self.quantities(expression))]
+        if read := sorted(self._columns.keys() & _names(" ".join(texts))):
+            raise ExportError(
+                f"{expression.origin}: a caller asks for the workspace of M, N and K: it cannot "
+                f"depend on {' '.join(read)}"
+            )
+        return texts[0]
 
     def _c_texts(self, extents: tuple[Expression, ...]) -> str:
         """x, y and z; extents that are not given are 1."""
@@ -178,15 +240,16 @@ class Host:
         return [(name, text) for name, text in texts.items() if name in needed]
 
     def _c_text(self, expression: Expression) -> str:
-        return _written(expression).to_c(self._constants | self._special)
+        return self._held.c_text(expression)
 
 
 def _names(c_text: str) -> list[str]:
     return re.findall(r"[A-Za-z_]\w*", c_text)
 
 
-def _written(expression: Expression) -> Expression:
-    """As it was written: derived quantities that were put in place could no longer be held at the
-    values that the kernel's text has.
-    """
-    return parse_expression(expression.text, expression.origin)
+def float_literal(value: float) -> str:
+    """``1.0f``; nine digits tell all FP32 values apart. Raises ExportError for nan and inf."""
+    if not math.isfinite(value):
+        raise ExportError(f"alpha and beta must be finite numbers to be exported, got {value}")
+    text = f"{value:.9g}"
+    return f"{text}f" if re.search(r"[.e]", text) else f"{text}.0f"

@@ -6,16 +6,21 @@ from dataclasses import dataclass
 from datetime import date
 
 from autogemm.codegen.export.host import Host
-from autogemm.codegen.export.standalone import SIGNATURE, comment, printable
+from autogemm.codegen.export.standalone import WRITTEN_BY, comment, host_names, printable
 from autogemm.codegen.rendering import render
 from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Size, Split, TimeModel, Tree
-from autogemm.space import Family
+from autogemm.model.signature import gemm_signature
+from autogemm.space import ALIGNMENT_BYTES, Family
+from autogemm.support.errors import ExportError
 from autogemm.support.templating import environment
 from autogemm.support.version import __version__
 
+# Of the functions that queue a GEMM, behind the layout and before the stream.
+_EXPORTED = gemm_signature(workspace=True)
 FILES = ("autogemm.h", "autogemm.cu", "check.h", "selftest.cu", "benchmark.cu", "CMakeLists.txt")
 TORCH_FILES = ("autogemm_torch.cpp", "autogemm_torch.py")
 # The self-test's reference is slow: tuned sizes are cut down to these extents.
@@ -56,10 +61,17 @@ class Library:
 
 def export_library(library: Library, written: date, *, torch: bool = False) -> dict[str, str]:
     """Name and text of each file; with ``torch`` also those of a module with a custom operator."""
-    signature = f"{SIGNATURE}{__version__} on {written.isoformat()}."
+    for variant in library.variants:
+        if variant.family.arguments:
+            own = " ".join(rule.name for rule in variant.family.arguments)
+            raise ExportError(
+                f"kernels of {variant.family.name} take arguments of their own ({own}), for which "
+                "the functions of a library have no place: export the kernel alone"
+            )
+    first_line = f"{WRITTEN_BY}{__version__} on {written.isoformat()}."
     provenance = "\n".join(
         [
-            signature,
+            first_line,
             "//",
             *comment("", f"FP32 GEMM for {library.device.name} ({library.device.sm})."),
             "//",
@@ -72,8 +84,12 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
     ]
     variants = [_variant(index, one) for index, one in enumerate(library.variants)]
     context = {
-        "signature": signature,
-        "signature_text": signature.removeprefix("// "),
+        "first_line": first_line,
+        "first_text": first_line.removeprefix("// "),
+        "parameters": _EXPORTED.in_host_code(host_names(DType.F32)),
+        "arguments": _EXPORTED.in_call({}),
+        "passed": _EXPORTED.names,
+        "alignment": ALIGNMENT_BYTES,
         "provenance": provenance,
         "arch": library.device.arch,
         "kernels": library.configs,
@@ -131,14 +147,7 @@ def _variant(index: int, variant: Variant) -> dict[str, object]:
         "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
         f"sha256={source.sha256}",
         "kernel_end": "// autogemm:kernel:end",
-        "preconditions": host.preconditions(),
-        "vectors": host.vectors(),
-        "launches": host.launches(),
-        "launch_quantities": host.quantities(*host.launch_expressions()),
-        "tensor_maps": host.tensor_maps(),
-        "num_arguments": host.num_arguments(),
-        "workspace_quantities": host.quantities(variant.family.workspace_bytes),
-        "workspace_bytes": host.workspace_bytes(),
+        **host.context(host_names(variant.problem.dtype)),
     }
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import re
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -10,12 +9,13 @@ from dataclasses import asdict
 from datetime import date
 from typing import Any
 
-from autogemm.codegen.export.host import Host
+from autogemm.codegen.export.host import Host, float_literal
 from autogemm.codegen.rendering import render
 from autogemm.model.certificate import Certificate
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.outcome import CacheState, Environment, Provenance, Verification
 from autogemm.model.problem import Problem
+from autogemm.model.signature import ArgumentType, CNames, ProblemType, extents, factors
 from autogemm.model.splitting import splitting_of
 from autogemm.model.stored_kernel import StoredKernel
 from autogemm.space import Family
@@ -23,7 +23,7 @@ from autogemm.support.errors import ExportError
 from autogemm.support.templating import WIDTH, environment
 from autogemm.support.version import __version__
 
-SIGNATURE = "// Written by autogemm "
+WRITTEN_BY = "// Written by autogemm "
 
 # The exported function, by the element type of A and B; its C types, and the headers they are in.
 FUNCTIONS = {
@@ -38,7 +38,7 @@ HEADERS = {Element.F16: "cuda_fp16.h", Element.BF16: "cuda_bf16.h"}
 CUBLAS_TYPES = {Element.F32: 0, Element.TF32: 0, Element.F16: 2, Element.BF16: 14}
 CUBLAS_COMPUTE = {Element.TF32: 77}
 # How the files of each text format begin, so that ours are known from others.
-BEGINNINGS = {"cuda": SIGNATURE, "ptx": SIGNATURE, "json": '{\n  "autogemm": '}
+BEGINNINGS = {"cuda": WRITTEN_BY, "ptx": WRITTEN_BY, "json": '{\n  "autogemm": '}
 
 
 def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: date) -> str:
@@ -48,14 +48,14 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
     have changed too.
     """
     source, problem = kernel.source, kernel.problem
-    if render(family, source.config, problem).sha256 != source.sha256:
+    if render(family, source.config, problem).code != source.code:
         raise ExportError(
             f"kernel {kernel.kernel_id} was emitted by another version of the family "
             f"{family.name}: tune again, or install the version that tuned it"
         )
     host = Host(family, source, problem)
-    launches = host.launches()
-    kernels = dict.fromkeys(launch["kernel"] for launch in launches)
+    names = host_names(problem.dtype)
+    kernels = dict.fromkeys(launch["kernel"] for launch in host.launches())
     context = {
         "header": "\n".join(
             [*_provenance(kernel, written), "//", *_usage(kernel, kernels, file_name)]
@@ -68,14 +68,9 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
         "trans_b": problem.layout.trans_b,
         "layout": str(problem.layout),
         **_types(problem.dtype),
-        "preconditions": host.preconditions(),
-        "vectors": host.vectors(),
-        "launches": launches,
-        "launch_quantities": host.quantities(*host.launch_expressions()),
-        "tensor_maps": host.tensor_maps(),
-        "num_arguments": host.num_arguments(),
-        "workspace_quantities": host.quantities(family.workspace_bytes),
-        "workspace_bytes": host.workspace_bytes(),
+        **host.context(names),
+        "headers": headers_of(family, problem.dtype),
+        "test_call": host.exported.in_call(_in_test(family), "p."),
         "problem": _problem_literals(problem),
         "arch": kernel.device.arch,
         "target": _nvcc_target(kernel),
@@ -152,7 +147,7 @@ def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
 
 def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:
     problem, device, source = kernel.problem, kernel.device, kernel.source
-    yield f"{SIGNATURE}{__version__} on {written.isoformat()}."
+    yield f"{WRITTEN_BY}{__version__} on {written.isoformat()}."
     yield "//"
     if kernel.provenance is Provenance.RECORDED:
         yield "// RECORDED, NOT MEASURED ON THIS MACHINE: the time below was read from a recording."
@@ -270,24 +265,36 @@ def _types(dtype: DType) -> dict[str, object]:
         "dtype_c": dtype.c.label,
         "type_ab": HOST_TYPES.get(dtype.ab, "float"),
         "type_c": HOST_TYPES.get(dtype.c, "float"),
-        "headers": [HEADERS[dtype.ab]] if dtype.ab in HEADERS else [],
         "cublas_types": (CUBLAS_TYPES[dtype.ab], CUBLAS_TYPES[dtype.c], compute),
     }
 
 
+def host_names(dtype: DType) -> CNames:
+    """What callers call the element types of a problem's matrices, and element types as such."""
+    known: dict[ArgumentType, str] = {one: HOST_TYPES.get(one, "float") for one in Element}
+    return {**known, ProblemType.AB: known[dtype.ab], ProblemType.C: known[dtype.c]}
+
+
+def headers_of(family: Family, dtype: DType) -> list[str]:
+    """The headers in which the C types of an exported function are declared."""
+    own = (rule.argument.element(dtype) for rule in family.arguments)
+    elements = (dtype.ab, dtype.c, *(element for element in own if element is not None))
+    return list(dict.fromkeys(HEADERS[one] for one in elements if one in HEADERS))
+
+
+def _in_test(family: Family) -> dict[str, str]:
+    """What the exported program passes to the exported function, where it is no size."""
+    own = {
+        rule.name: float_literal(rule.neutral) if rule.extent is None else f"x.{rule.name}.data"
+        for rule in family.arguments
+    }
+    matrices = {"A": "x.a.data", "B": "x.b.data", "C": "x.c.data"}
+    workspace = {"workspace": "x.workspace.data", "workspace_bytes": "x.workspace.count"}
+    return matrices | own | workspace
+
+
 def _problem_literals(problem: Problem) -> list[tuple[str, str]]:
-    sizes = {"M": problem.m, "N": problem.n, "K": problem.k}
-    strides = {"lda": problem.lda, "ldb": problem.ldb, "ldc": problem.ldc}
-    factors = {"alpha": problem.alpha, "beta": problem.beta}
     return [
-        *((name, str(value)) for name, value in (sizes | strides).items()),
-        *((name, _float_literal(value)) for name, value in factors.items()),
+        *((name, str(value)) for name, value in extents(problem).items()),
+        *((name, float_literal(value)) for name, value in factors(problem).items()),
     ]
-
-
-def _float_literal(value: float) -> str:
-    """``1.0f``; nine digits tell all FP32 values apart. Raises ExportError for nan and inf."""
-    if not math.isfinite(value):
-        raise ExportError(f"alpha and beta must be finite numbers to be exported, got {value}")
-    text = f"{value:.9g}"
-    return f"{text}f" if re.search(r"[.e]", text) else f"{text}.0f"

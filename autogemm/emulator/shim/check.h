@@ -124,7 +124,7 @@ inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t
     // Nearest global buffer, so that the report can say how far off it is.
     int64_t distance = at - buffers[0].begin;
     uint32_t nearest = 0;
-    for (uint32_t i = 1; i < kNumBuffers; ++i) {
+    for (uint32_t i = 1; i < exchange->num_buffers; ++i) {
         const int64_t other = at - buffers[i].begin;
         if (buffers[i].bytes > 0 &&
             (other < 0 ? -other : other) < (distance < 0 ? -distance : distance)) {
@@ -143,11 +143,11 @@ inline void set_shadow(Shadow& shadow, char* begin, uint64_t bytes) {
 }
 
 inline void shadow_begin_pass() {
-    for (uint32_t i = 0; i < kNumBuffers; ++i) {
+    for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
         const Buffer& buffer = buffers[i];
         Shadow& shadow = shadows[i];
         set_shadow(shadow, buffer.begin, buffer.bytes);
-        shadow.input = i < 2;
+        shadow.input = is_input(i);
         shadow.columns = buffer.spec.columns;
         shadow.stride = buffer.spec.stride;
         for (uint64_t w = 0; w < shadow.words.size(); ++w) {
@@ -159,7 +159,7 @@ inline void shadow_begin_pass() {
 
 inline void shadow_begin_launch() {
     begin_launch_of_fences();
-    for (uint32_t i = 0; i < kNumBuffers; ++i) {
+    for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
         shadows[i].floor = first_epoch_of_launch;
     }
     parked_shadows = std::vector<SharedShadows>(residents.size());
@@ -224,7 +224,7 @@ void shadow_copy_issued(const Copy& copy, uint64_t pc) {
     }
     const Region to = place_of(copy.shared).region;
     const Region from = place_of(copy.global).region;
-    const bool from_global = from <= Region::kWorkspace || copy.valid_bytes == 0;
+    const bool from_global = is_global(from) || copy.valid_bytes == 0;
     if ((to != Region::kDynamicShared && to != Region::kStaticShared) || !from_global) {
         report_here(Kind::kBadCopy, pc);
         end_process(State::kAborted);

@@ -209,7 +209,7 @@ inline void check_source(const BulkCopy& copy) {
         return;
     }
     const Place from = place_of(copy.global);
-    if (from.region > Region::kWorkspace) {
+    if (!is_global(from.region)) {
         report_here(Kind::kBadCopy, copy.pc);
         end_process(State::kAborted);
     }
@@ -271,7 +271,7 @@ template <class Visit>
 inline void for_each_global_word(const TileStore& store, Visit&& visit) {
     for_each_row(store.tile, true, [&](char* to, uint32_t bytes, uint32_t) {
         const Region region = known_region(to);
-        if (region > Region::kWorkspace) {
+        if (!is_global(region)) {
             return;  // reported when it was issued
         }
         Shadow& shadow = shadows[static_cast<int>(region)];

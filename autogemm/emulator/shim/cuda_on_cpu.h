@@ -60,7 +60,7 @@ struct dim3 {
     unsigned x = 1, y = 1, z = 1;
 };
 
-// Twin of what templates/parts/tensor_map_copy.cu.jinja declares; the first word is the map's number.
+// Twin of what templates/parts/ptx/tensor_map_copy.cu.jinja declares; the first word is the map's number.
 struct TensorMap {
     unsigned long long words[16];
 };

@@ -82,9 +82,9 @@ static void report_span(Kind kind, uint32_t region, int64_t offset) {
     report(finding);
 }
 
-// Fast mode sees writes only by what they left: in the canaries around the buffers, and in A and B.
+// Fast mode sees writes only by what they left: in the canaries around the buffers, and in inputs.
 static void shadow_end_pass() {
-    for (uint32_t region = 0; region < kNumBuffers; ++region) {
+    for (uint32_t region = 0; region < exchange->num_buffers; ++region) {
         const Buffer& buffer = buffers[region];
         for (uint64_t i = 0; i < 2 * kCanaryBytes; i += 4) {
             char* at = i < kCanaryBytes ? buffer.begin - kCanaryBytes + i
@@ -94,7 +94,7 @@ static void shadow_end_pass() {
                 memcpy(at, &kPoison, 4);  // neighbours may share a canary
             }
         }
-        if (region < 2 && memcmp(buffer.begin, file_at(buffer.spec.offset), buffer.bytes) != 0) {
+        if (is_input(region) && memcmp(buffer.begin, file_at(buffer.spec.offset), buffer.bytes) != 0) {
             report_span(Kind::kInputWritten, region, 0);
         }
     }
@@ -225,6 +225,7 @@ int main(int argc, char** argv) {
     catch_signals();
     lay_out_buffers();
     lay_out_shared();
+    lay_out_arguments();
     for (pass = 0; pass < exchange->num_passes; ++pass) {
         if (pass > 0) {
             prepare_next_pass();

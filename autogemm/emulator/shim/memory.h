@@ -38,7 +38,7 @@ struct Buffer {
     char* begin;
     uint64_t bytes;
 };
-inline Buffer buffers[kNumBuffers];
+inline Buffer buffers[kMaxBuffers];  // by Region; the first num_buffers of the exchange are there
 inline char* arena;
 inline uint64_t arena_bytes;
 
@@ -62,7 +62,7 @@ inline void fill_poison(char* begin, uint64_t bytes) {
 
 inline void lay_out_buffers() {
     uint64_t offset = kZoneBytes;
-    for (int i = 0; i < kNumBuffers; ++i) {
+    for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
         buffers[i].spec = exchange->buffers[i];
         buffers[i].bytes = exchange->word_bytes * buffers[i].spec.words;
         offset = round_up(offset + buffers[i].bytes + 256 + kZoneBytes, 4096);
@@ -71,7 +71,8 @@ inline void lay_out_buffers() {
     arena = static_cast<char*>(mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE,
                                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     offset = kZoneBytes;
-    for (Buffer& buffer : buffers) {
+    for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
+        Buffer& buffer = buffers[i];
         buffer.begin = arena + offset + buffer.spec.misalign;
         fill_poison(buffer.begin - kCanaryBytes, kCanaryBytes + buffer.bytes + kCanaryBytes);
         memcpy(buffer.begin, file_at(buffer.spec.offset), buffer.bytes);
@@ -130,6 +131,16 @@ inline void copy_results_out() {
     _exit(0);
 }
 
+// Whether kernels only read it: A, B, and arrays of a family's own.
+inline bool is_input(uint32_t region) {
+    return region < static_cast<uint32_t>(Region::kC) ||
+           (region >= static_cast<uint32_t>(Region::kExtra) && region < kMaxBuffers);
+}
+
+inline bool is_global(Region region) {
+    return region < Region::kDynamicShared;
+}
+
 inline bool is_shared(const void* address) {
     const auto* at = static_cast<const char*>(address);
     return at >= smem.zone_begin && at < smem.zone_end;
@@ -155,9 +166,9 @@ inline Place place_of(const void* address) {
     if (at < arena || at >= arena + arena_bytes) {
         return {Region::kElsewhere, 0};
     }
-    int nearest = 0;
+    uint32_t nearest = 0;
     uint64_t least = UINT64_MAX;
-    for (int i = 0; i < kNumBuffers; ++i) {
+    for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
         const Buffer& buffer = buffers[i];
         const char* end = buffer.begin + buffer.bytes;
         const int64_t distance = at < buffer.begin ? buffer.begin - at : at >= end ? at - end : 0;

@@ -1,19 +1,35 @@
 // What Python and the emulator process tell each other, in one file that both map into memory.
-// runner.py repeats these structures for ctypes; both sides check kMagic and the size.
+// exchange.py repeats these structures for ctypes; both sides check kMagic and the size.
 #pragma once
 
 #include <cstdint>
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d37;  // "AGM7"
-constexpr int kNumBuffers = 4;           // A, B, C, workspace
+constexpr uint32_t kMagic = 0x41474d38;  // "AGM8"
+constexpr int kMaxExtras = 8;            // arrays of a family's own
+constexpr int kMaxBuffers = 4 + kMaxExtras;
+constexpr int kMaxArguments = 32;
 constexpr int kMaxLaunches = 8;
 constexpr int kMaxTensorMaps = 8;
 constexpr int kMaxFindings = 256;
 constexpr int kMaxDynamicSmem = 256 * 1024;  // link.S reserves as much
 
-enum class Region : uint32_t { kA, kB, kC, kWorkspace, kDynamicShared, kStaticShared, kElsewhere };
+// Global buffers first, those of a family's own last among them.
+enum class Region : uint32_t {
+    kA,
+    kB,
+    kC,
+    kWorkspace,
+    kExtra,
+    kDynamicShared = kMaxBuffers,
+    kStaticShared,
+    kElsewhere
+};
+constexpr int kNumRegions = static_cast<int>(Region::kElsewhere) + 1;
+
+// How an argument of the kernel is made.
+enum class ArgumentSource : uint32_t { kValue, kBuffer, kTensorMap };
 
 enum class Kind : uint32_t {
     kRace,
@@ -70,6 +86,12 @@ struct BufferSpec {
     uint32_t readable;  // whether the contents count as initialised
 };
 
+struct ArgumentSpec {
+    uint32_t source;  // an ArgumentSource
+    uint32_t number;  // of the buffer or the tensor map
+    uint64_t bits;    // of a value, the first ones
+};
+
 struct LaunchSpec {
     char kernel[64];
     uint32_t grid[3];
@@ -120,9 +142,8 @@ struct TraceRecord {
 struct Exchange {
     uint32_t magic;
     uint32_t exchange_bytes;
-    int32_t m, n, k;
-    int32_t lda, ldb, ldc;
-    float alpha, beta;
+    uint32_t num_arguments;
+    uint32_t num_buffers;  // those of `buffers` that there are
     uint32_t seed;         // 0: threads and blocks in order; else shuffled
     uint32_t late_copies;  // 1: asynchronous copies land at their wait; 0: at once
     uint32_t num_launches;
@@ -134,7 +155,8 @@ struct Exchange {
     uint32_t resident_blocks;  // how many run by turns, rounded up to whole clusters
     uint32_t word_bytes;       // 4; 2 where elements have 16 bits: what accesses are told apart by
     uint64_t first_c_offset;  // C after the first of two passes, in the exchange file
-    BufferSpec buffers[kNumBuffers];
+    ArgumentSpec arguments[kMaxArguments];
+    BufferSpec buffers[kMaxBuffers];
     LaunchSpec launches[kMaxLaunches];
     TensorMapSpec tensor_maps[kMaxTensorMaps];
     // Written by the emulator process.

@@ -48,7 +48,7 @@ inline int64_t offset_of(uint64_t word) {
     return static_cast<int64_t>(word * exchange->word_bytes);
 }
 
-inline Shadow shadows[7];  // by Region; shared memory of the block that runs
+inline Shadow shadows[kNumRegions];  // by Region; shared memory of the block that runs
 struct SharedShadows {
     Shadow of[2];  // dynamic, static
 };
@@ -187,7 +187,7 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
         // The workspace begins as zeros, which only counters may rely on.
         const bool counter = touch.atomic && touch.region == Region::kWorkspace;
         if (!counter) {
-            const bool of_c = touch.region == Region::kC && exchange->beta == 0.0f;
+            const bool of_c = touch.region == Region::kC && !buffers[2].spec.readable;
             complain(of_c ? Kind::kReadOfC : Kind::kUninitialised);
         }
     }
@@ -207,8 +207,17 @@ inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
 
 // The region of an address whose words are known, or kElsewhere.
 inline Region known_region(const char* at) {
-    for (int i = 0; i < 6; ++i) {
-        if (at >= shadows[i].begin && at < shadows[i].begin + shadows[i].bytes) {
+    const auto holds = [&](Region region) {
+        const Shadow& shadow = shadows[static_cast<int>(region)];
+        return at >= shadow.begin && at < shadow.begin + shadow.bytes;
+    };
+    for (const Region region : {Region::kDynamicShared, Region::kStaticShared}) {
+        if (holds(region)) {
+            return region;
+        }
+    }
+    for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
+        if (holds(static_cast<Region>(i))) {
             return static_cast<Region>(i);
         }
     }

@@ -21,11 +21,9 @@ constexpr bool kCheck = true;
 constexpr bool kCheck = false;
 #endif
 
-// Kernels take what they need of the end: arguments too many do no harm.
-template <class... Workspace>
-using KernelWith = void (*)(int, int, int, float, const float*, int, const float*, int, float,
-                            float*, int, Workspace..., TensorMap, TensorMap, TensorMap, TensorMap,
-                            TensorMap, TensorMap, TensorMap, TensorMap);
+// Calls a kernel with its arguments, of which these are the addresses. toolchain.py makes it of the
+// kernel's signature, in a file of its own.
+extern "C" void autogemm_call(void* kernel, const void* const* arguments);
 
 struct Copy {
     char* shared;
@@ -165,6 +163,28 @@ inline uint64_t stacks_bytes;
 inline const LaunchSpec* launch;
 inline uint32_t cluster_extent[3];
 inline void* kernel;
+inline const void* argument_addresses[kMaxArguments];
+
+inline void lay_out_arguments() {
+    static void* addresses[kMaxBuffers];
+    static TensorMap maps[kMaxTensorMaps];
+    for (uint32_t i = 0; i < exchange->num_arguments; ++i) {
+        const ArgumentSpec& spec = exchange->arguments[i];
+        switch (static_cast<ArgumentSource>(spec.source)) {
+            case ArgumentSource::kValue:
+                argument_addresses[i] = &spec.bits;
+                break;
+            case ArgumentSource::kBuffer:
+                addresses[spec.number] = buffers[spec.number].begin;
+                argument_addresses[i] = &addresses[spec.number];
+                break;
+            case ArgumentSource::kTensorMap:
+                maps[spec.number].words[0] = spec.number;
+                argument_addresses[i] = &maps[spec.number];
+                break;
+        }
+    }
+}
 inline uint32_t block_number;
 // Grows at every barrier, block and launch: two accesses of one block in different epochs are ordered.
 inline uint32_t last_epoch;
@@ -267,21 +287,7 @@ void end_products_of_thread();
 void forget_products(const Thread& lane_0);
 
 inline void run_thread() {
-    const Exchange& e = *exchange;
-    const auto* a = reinterpret_cast<const float*>(buffers[0].begin);
-    const auto* b = reinterpret_cast<const float*>(buffers[1].begin);
-    auto* c = reinterpret_cast<float*>(buffers[2].begin);
-    const auto map = [](unsigned long long number) { return TensorMap{{number}}; };
-    if (buffers[3].bytes > 0) {
-        reinterpret_cast<KernelWith<float*>>(kernel)(
-            e.m, e.n, e.k, e.alpha, a, e.lda, b, e.ldb, e.beta, c, e.ldc,
-            reinterpret_cast<float*>(buffers[3].begin), map(0), map(1), map(2), map(3), map(4),
-            map(5), map(6), map(7));
-    } else {
-        reinterpret_cast<KernelWith<>>(kernel)(e.m, e.n, e.k, e.alpha, a, e.lda, b, e.ldb, e.beta, c,
-                                               e.ldc, map(0), map(1), map(2), map(3), map(4), map(5),
-                                               map(6), map(7));
-    }
+    autogemm_call(kernel, argument_addresses);
     end_tile_stores_of_thread();
     end_products_of_thread();
     current->status = Status::kDone;

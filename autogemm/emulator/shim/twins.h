@@ -1,10 +1,10 @@
-// Twins of the functions in templates/parts that are PTX on a card, and of nothing else: a kernel
+// Twins of the functions in templates/parts/ptx, and of nothing else: a kernel
 // declares them itself unless AUTOGEMM_EMULATOR is defined.
 #pragma once
 
 #include "cuda_on_cpu.h"
 
-// Twins of the templates' asynchronous copies (templates/parts/copy_async.cu.jinja).
+// Twins of the templates' asynchronous copies (templates/parts/ptx/copy_async.cu.jinja).
 __forceinline__ void copy_async_4(float* shared, const float* global, int valid_bytes = 4) {
     autogemm_emulator::copy_async(shared, global, 4, valid_bytes);
 }
@@ -18,7 +18,7 @@ __forceinline__ void commit_copies() {
     autogemm_emulator::commit_copies();
 }
 
-// Twins of the gpu_counter, gpu_flag and named_barrier of templates/parts.
+// Twins of the gpu_counter, gpu_flag and named_barrier of templates/parts/ptx.
 __forceinline__ unsigned atomic_add_acq_rel(unsigned* counter, unsigned value) {
     return autogemm_emulator::add_acq_rel(counter, value);
 }
@@ -35,18 +35,18 @@ __forceinline__ void named_barrier_arrive(unsigned number, unsigned num_threads)
     autogemm_emulator::sync_named(number, num_threads, false);
 }
 
-// Twin of templates/parts/warp_uniform.cu.jinja: the lowest lane, as on a card.
+// Twin of templates/parts/ptx/warp_uniform.cu.jinja: the lowest lane, as on a GPU.
 __forceinline__ bool is_elected() {
     autogemm_emulator::sync_warp(0xffffffffu);
     return threadIdx.x % 32 == 0;
 }
 
-// Twin of templates/parts/shared_pointer.cu.jinja.
+// Twin of templates/parts/ptx/shared_pointer.cu.jinja.
 __forceinline__ float* in_register(const float* shared) {
     return const_cast<float*>(shared);
 }
 
-// Twins of templates/parts/cluster.cu.jinja.
+// Twins of templates/parts/ptx/cluster.cu.jinja.
 __forceinline__ unsigned cluster_rank() {
     return autogemm_emulator::rank_in_cluster();
 }
@@ -71,7 +71,7 @@ __forceinline__ void store_to_rank(float* shared, unsigned rank, float4 value) {
     autogemm_emulator::store_of_rank(shared, rank, value);
 }
 
-// Twins of templates/parts/mbarrier.cu.jinja and templates/parts/bulk_copy.cu.jinja.
+// Twins of templates/parts/ptx/mbarrier.cu.jinja and templates/parts/ptx/bulk_copy.cu.jinja.
 __forceinline__ void mbarrier_init(unsigned long long* mbarrier, unsigned num_arrivals) {
     autogemm_emulator::init_mbarrier(mbarrier, num_arrivals);
 }
@@ -105,13 +105,13 @@ __forceinline__ void copy_bulk_to_ranks(float* shared, const float* global, unsi
     autogemm_emulator::copy_bulk_to_ranks(shared, global, num_bytes, mbarrier, ranks);
 }
 
-// Twin of templates/parts/store_async.cu.jinja.
+// Twin of templates/parts/ptx/store_async.cu.jinja.
 __forceinline__ void store_async_to_rank(float* shared, unsigned rank, float4 value,
                                          unsigned long long* mbarrier) {
     autogemm_emulator::store_async_of_rank(shared, rank, value, mbarrier);
 }
 
-// Twins of templates/parts/tensor_map_copy.cu.jinja.
+// Twins of templates/parts/ptx/tensor_map_copy.cu.jinja.
 __forceinline__ void prefetch_tensor_map(const TensorMap&) {}
 __forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, int row,
                                unsigned long long* mbarrier) {
@@ -134,7 +134,7 @@ __forceinline__ void wait_for_tile_stores(unsigned num_left) {
     autogemm_emulator::wait_for_stores(num_left, false);
 }
 
-// Twins of templates/parts/tensor_cores.cu.jinja and templates/parts/short_elements.cu.jinja.
+// Twins of templates/parts/ptx/tensor_cores.cu.jinja and templates/parts/ptx/short_elements.cu.jinja.
 #define AUTOGEMM_MMA(name, kind, a_registers, b_registers)                               \
     __forceinline__ void name(float (&d)[4], const unsigned (&a)[a_registers],          \
                               const unsigned (&b)[b_registers]) {                       \
@@ -169,7 +169,7 @@ __forceinline__ void mma_f16_k8_twice(float (&d)[4], const unsigned (&a)[4],
 AUTOGEMM_LDMATRIX(load_matrices, kLoad)
 AUTOGEMM_LDMATRIX(load_transposed, kLoadTransposed)
 #undef AUTOGEMM_LDMATRIX
-// Twins of templates/parts/wgmma.cu.jinja, for any number of columns.
+// Twins of templates/parts/ptx/wgmma.cu.jinja, for any number of columns.
 __forceinline__ unsigned long long matrix_descriptor_128(const void* shared, unsigned leading_bytes,
                                                          unsigned stride_bytes) {
     return autogemm_emulator::matrix_descriptor(shared, leading_bytes, stride_bytes);
@@ -225,7 +225,7 @@ __forceinline__ void take_registers() {}
 __forceinline__ void store_matrices(void* row, const unsigned (&from)[4]) {
     autogemm_emulator::tensor_store(autogemm_emulator::Tensor::kStore, from, row);
 }
-__forceinline__ void store_matrices_turned(void* column, const unsigned (&from)[4]) {
+__forceinline__ void store_matrices_transposed(void* column, const unsigned (&from)[4]) {
     autogemm_emulator::tensor_store(autogemm_emulator::Tensor::kStoreTransposed, from, column);
 }
 // Twin of a function of templates/sgemm_emulated.cu.jinja.

@@ -168,7 +168,7 @@ def explain(request: Request, tools: Tools) -> Explanation:
 def _notes(request: Request, source: KernelSource) -> tuple[str, ...]:
     """Why what is explained is not the source that was timed, if it is not."""
     stored = request.stored
-    if stored is None or stored.sha256 == source.sha256:
+    if stored is None or stored.code == source.code:
         return ()
     if stored.template_sha256 == request.family.template_sha256:
         return ("this problem needs another source of the config than the one that was stored",)

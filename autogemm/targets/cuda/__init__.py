@@ -4,19 +4,22 @@ The parent (:class:`CudaTarget`) asks, the worker (``worker.py`` with ``backend.
 card: it may hang, crash or have its context poisoned by a candidate, and is then replaced.
 """
 
+from autogemm.targets.cuda.arguments import CValue, argument_values, pointers_to
 from autogemm.targets.cuda.ceilings import ceilings_source
 from autogemm.targets.cuda.devices import attached_devices, why_no_device
 from autogemm.targets.cuda.probe import device_facts
 from autogemm.targets.cuda.target import CudaTarget
-from autogemm.targets.cuda.tensor_maps import RawMap, encode, room_for_map
+from autogemm.targets.cuda.tensor_maps import RawMap, encode
 
 __all__ = [
+    "CValue",
     "CudaTarget",
     "RawMap",
+    "argument_values",
     "attached_devices",
     "ceilings_source",
     "device_facts",
     "encode",
-    "room_for_map",
+    "pointers_to",
     "why_no_device",
 ]

@@ -21,6 +21,13 @@ static inline void wait_s(double seconds) {
     waited_s += seconds;
 }
 
+// Arrays that its kernels take behind the arguments of a GEMM.
+#ifndef NUM_ARRAYS
+#define NUM_ARRAYS 0
+#endif
+extern "C" int num_arrays;
+int num_arrays = NUM_ARRAYS;
+
 extern "C" void set_block(unsigned block, unsigned num_blocks) {
     blockIdx = {block, 0, 0};
     gridDim = {num_blocks, 1, 1};

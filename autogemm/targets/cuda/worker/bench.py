@@ -7,6 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
+
+from autogemm.model.elements import Stored, neutral_array
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import (
     CacheState,
@@ -24,12 +27,11 @@ from autogemm.targets.cuda.libraries.baselines import Baseline, fastest_baseline
 from autogemm.targets.cuda.libraries.cublas import Cublas
 from autogemm.targets.cuda.worker.energy import EnergyMeter
 from autogemm.targets.cuda.worker.gpu import Card
-from autogemm.targets.cuda.worker.inputs import InputSet, num_rotated, require_memory
+from autogemm.targets.cuda.worker.inputs import GUARD, InputSet, num_rotated, require_memory
 from autogemm.targets.cuda.worker.launching import (
     Arguments,
     CandidateError,
     LoadedKernel,
-    Places,
     gemm_arguments,
 )
 from autogemm.targets.cuda.worker.reference import Reference
@@ -235,6 +237,11 @@ class KernelContestant:
         self.candidate = candidate
         self._card = bench.card
         self._workspace = self._zeroed(candidate.plan.workspace_bytes)
+        self._buffers: list[Any] = []
+        self._extras = {
+            extra.argument.name: self._guarded(neutral_array(extra, bench.problem.dtype))
+            for extra in candidate.plan.arrays
+        }
         self._kernel = LoadedKernel(bench.card, candidate)
         self._arguments = {
             inputs: self._arguments_for(bench, inputs)
@@ -253,20 +260,33 @@ class KernelContestant:
         """A workspace, zero once: its counters are what kernels leave zero for the next launch."""
         if not num_bytes:
             return None
-        try:
-            workspace = self._card.allocate(num_bytes)
-        except DeviceError as error:
-            reason = f"no room for a workspace of {num_bytes} bytes: {error}"
-            raise CandidateError(Status.LAUNCH_FAILED, reason) from error
+        workspace = self._allocated(num_bytes, "a workspace")
         self._card.runtime.memsetAsync(workspace.ptr, 0, num_bytes, self._card.stream.ptr)
         return workspace
 
+    def _guarded(self, values: Stored) -> int:
+        """The address of a family's own array, NaN around it."""
+        guard = np.full(GUARD * values.itemsize, 0xFF, np.uint8).view(values.dtype)
+        guarded = np.concatenate([guard, values, guard])
+        self._buffers.append(self._allocated(guarded.nbytes, "an argument"))
+        address = int(self._buffers[-1].ptr)
+        self._card.write(address, guarded)
+        return address + guard.nbytes
+
+    def _allocated(self, num_bytes: int, what: str) -> Any:
+        try:
+            return self._card.allocate(num_bytes)
+        except DeviceError as error:
+            reason = f"no room for {what} of {num_bytes} bytes: {error}"
+            raise CandidateError(Status.LAUNCH_FAILED, reason) from error
+
     def _arguments_for(self, bench: Bench, inputs: InputSet) -> Arguments:
-        places = Places(
-            A=inputs.a.address,
-            B=inputs.b.address,
-            C=inputs.own_c or bench.result.address,
-            workspace=self._workspace.ptr if self._workspace is not None else 0,
-        )
+        places = {
+            "A": inputs.a.address,
+            "B": inputs.b.address,
+            "C": inputs.own_c or bench.result.address,
+            "workspace": self._workspace.ptr if self._workspace is not None else 0,
+            **self._extras,
+        }
         factors = (inputs.alpha, inputs.beta)
         return gemm_arguments(self.candidate.plan, bench.problem, factors, places)

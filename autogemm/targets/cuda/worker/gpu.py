@@ -15,7 +15,7 @@ from autogemm.targets.cuda.worker.telemetry import TelemetryReader
 
 HELPER_THREADS = 256
 MAX_HELPER_BLOCKS = 4096
-DEVICE_TO_HOST = 2
+HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
 
 class Card:
@@ -51,7 +51,7 @@ class Card:
         self._pool = cupy.cuda.MemoryPool()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
-        source = files("autogemm.targets.cuda").joinpath("verify.cu").read_text()
+        source = files("autogemm.targets.cuda.worker").joinpath("verify.cu").read_text()
         self._helpers = cupy.RawModule(code=source, options=("--std=c++17",))
         self._kernels: dict[str, Any] = {}
 
@@ -83,6 +83,13 @@ class Card:
         """Wait for the stream, then copy device memory into the array."""
         self.runtime.memcpyAsync(
             into.ctypes.data, address, into.nbytes, DEVICE_TO_HOST, self.stream.ptr
+        )
+        self.stream.synchronize()
+
+    def write(self, address: int, values: NDArray[Any]) -> None:
+        """Copy the array to device memory, behind what is queued, and wait for it."""
+        self.runtime.memcpyAsync(
+            address, values.ctypes.data, values.nbytes, HOST_TO_DEVICE, self.stream.ptr
         )
         self.stream.synchronize()
 

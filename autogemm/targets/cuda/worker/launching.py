@@ -2,15 +2,15 @@
 
 import contextlib
 import ctypes
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES, Candidate, Launch, LaunchPlan
 from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.tensor_maps import RawMap, encode, room_for_map
+from autogemm.targets.cuda.arguments import CValue, argument_values
+from autogemm.targets.cuda.tensor_maps import encode
 
 # Errors by which the driver refuses a launch and leaves the context as it was. Any other one may
 # be the late report of a crash.
@@ -46,46 +46,33 @@ class CandidateError(Exception):
 class Arguments:
     """Kernel arguments as the driver takes them: an array of pointers to the values."""
 
-    def __init__(self, *values: ctypes.c_int | ctypes.c_float | ctypes.c_void_p | RawMap) -> None:
+    def __init__(self, *values: CValue) -> None:
         self._values = values  # the pointers point into these
         self._pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         self.address = ctypes.addressof(self._pointers)
 
 
-@dataclass(frozen=True, slots=True)
-class Places:
-    """Addresses of a problem's matrices on the card; 0 for no workspace."""
-
-    A: int
-    B: int
-    C: int
-    workspace: int = 0
-
-
 def gemm_arguments(
-    plan: LaunchPlan, problem: Problem, factors: tuple[float, float], places: Places
+    plan: LaunchPlan, problem: Problem, factors: tuple[float, float], places: Mapping[str, int]
 ) -> Arguments:
-    """What every kernel of the plan takes; ``factors`` are alpha and beta.
+    """What every kernel of the plan takes. ``factors`` are alpha and beta, ``places`` the addresses
+    of matrices, workspace and a family's own arrays by name.
 
     Raises CandidateError where the driver refuses a tensor map.
     """
-    alpha, beta = factors
-    maps = [room_for_map() for _ in plan.tensor_maps]
+    values = argument_values(plan, problem)
+    values["alpha"], values["beta"] = map(ctypes.c_float, factors)
+    for argument in plan.signature:
+        if argument.is_array:
+            values[argument.name] = ctypes.c_void_p(places[argument.name])
     try:
-        for raw, one in zip(maps, plan.tensor_maps, strict=True):
-            encode(one, getattr(places, one.matrix), raw)
+        for one in plan.tensor_maps:
+            raw = values[one.name]
+            assert isinstance(raw, ctypes.Array)
+            encode(one, places[one.matrix], raw)
     except DeviceError as error:
         raise CandidateError(Status.LAUNCH_FAILED, str(error)) from error
-    return Arguments(
-        *(ctypes.c_int(extent) for extent in (problem.m, problem.n, problem.k)),
-        ctypes.c_float(alpha),
-        *(ctypes.c_void_p(places.A), ctypes.c_int(problem.lda)),
-        *(ctypes.c_void_p(places.B), ctypes.c_int(problem.ldb)),
-        ctypes.c_float(beta),
-        *(ctypes.c_void_p(places.C), ctypes.c_int(problem.ldc)),
-        *([ctypes.c_void_p(places.workspace)] if plan.workspace_bytes else []),
-        *maps,
-    )
+    return Arguments(*values.values())
 
 
 class Launching(Protocol):

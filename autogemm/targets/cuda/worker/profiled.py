@@ -14,8 +14,8 @@ import numpy as np
 from autogemm.model.elements import stored
 from autogemm.targets.cuda.tools.profiler import NUM_WARM_LAUNCHES
 from autogemm.targets.cuda.tools.sanitizer import Job
-from autogemm.targets.cuda.worker.launching import LoadedKernel, Places, gemm_arguments
-from autogemm.targets.cuda.worker.sanitized import BareCard, placed, zeroed_workspace
+from autogemm.targets.cuda.worker.launching import LoadedKernel, gemm_arguments
+from autogemm.targets.cuda.worker.sanitized import BareCard, others_placed, placed
 
 
 def run(job: Job) -> None:
@@ -32,7 +32,7 @@ def run(job: Job) -> None:
         )
     )
     kernel = LoadedKernel(card, job.candidate)
-    places = Places(a, b, c, zeroed_workspace(card, job))
+    places = {"A": a, "B": b, "C": c, **others_placed(card, job)}
     factors = (problem.alpha, problem.beta)
     arguments = gemm_arguments(job.candidate.plan, problem, factors, places)
     for _ in range(NUM_WARM_LAUNCHES + 1):

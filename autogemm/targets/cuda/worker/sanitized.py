@@ -15,11 +15,19 @@ from typing import Any
 import numpy as np
 
 from autogemm.model.dtypes import Element
-from autogemm.model.elements import Floats, Stored, loaded, not_a_number, rounded, stored
+from autogemm.model.elements import (
+    Floats,
+    Stored,
+    loaded,
+    neutral_array,
+    not_a_number,
+    rounded,
+    stored,
+)
 from autogemm.model.problem import Problem
 from autogemm.targets.cuda.tools.sanitizer import Job
 from autogemm.targets.cuda.worker.inputs import exact_scalar
-from autogemm.targets.cuda.worker.launching import LoadedKernel, Places, gemm_arguments
+from autogemm.targets.cuda.worker.launching import LoadedKernel, gemm_arguments
 
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 # Without a gap one allocation may begin where another ends, and a step across is not seen.
@@ -78,7 +86,7 @@ def run(job: Job) -> str:
         before = not_a_number(got.size, dtype.c).reshape(got.shape)
     blank = beta == 0 and not job.writes_c_by_tma
     c_address = placed(card, before, problem.ldc, dtype.c, blank=blank)
-    places = Places(a_address, b_address, c_address, zeroed_workspace(card, job))
+    places = {"A": a_address, "B": b_address, "C": c_address, **others_placed(card, job)}
     card.free_guards()
     kernel = LoadedKernel(card, job.candidate)
     kernel.queue(gemm_arguments(job.candidate.plan, problem, (alpha, beta), places))
@@ -96,14 +104,25 @@ def run(job: Job) -> str:
     )
 
 
-def zeroed_workspace(card: BareCard, job: Job) -> int:
-    """Its address, 0 for none. Zero once, as kernels may expect of their counters."""
-    num_bytes = job.candidate.plan.workspace_bytes
-    if not num_bytes:
-        return 0
-    address = card.allocate(num_bytes)
-    card.write(address, np.zeros(num_bytes, np.uint8))
-    return address
+def others_placed(card: BareCard, job: Job) -> dict[str, int]:
+    """Addresses of the workspace, zero once as kernels may expect of their counters, and of a
+    family's own arrays; by name, 0 for no workspace.
+    """
+
+    def place(values: Stored) -> int:
+        address = card.allocate(values.nbytes)
+        card.write(address, values)
+        return address
+
+    plan = job.candidate.plan
+    workspace = np.zeros(plan.workspace_bytes, np.uint8)
+    return {
+        "workspace": place(workspace) if workspace.size else 0,
+        **{
+            extra.argument.name: place(neutral_array(extra, job.problem.dtype))
+            for extra in plan.arrays
+        },
+    }
 
 
 def integers(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:

@@ -2,8 +2,9 @@
 
 Work runs at once when it is queued, or is kept by a stream that captures. It takes the time that
 it had of a core and that its kernels waited (shim.h), however busy the machine is. Machine code is
-C++ source behind ``MACHINE_CODE``; its kernels take the arguments of ``gemm_kernel`` and return 0,
-or anything else to stand for an illegal address.
+C++ source behind ``MACHINE_CODE``; its kernels take the arguments of a plain GEMM, and as many
+arrays behind them as it says (``num_arrays``). They return 0, or anything else to stand for an
+illegal address.
 """
 
 import ctypes
@@ -19,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from autogemm.model.signature import PLAIN
+
 __version__ = "0-on-cpu"
 
 MACHINE_CODE = b"C++"
@@ -31,9 +34,10 @@ CTYPES = {
     np.float64: ctypes.c_double,
 }
 int_, float_, pointer = ctypes.c_int, ctypes.c_float, ctypes.c_void_p
-GEMM_ARGUMENTS = (
-    (int_, int_, int_, float_, pointer, int_, pointer, int_, float_, pointer, int_)
-)  # fmt: skip
+GEMM_ARGUMENTS = tuple(
+    pointer if argument.is_array else int_ if argument.type is None else float_
+    for argument in PLAIN
+)
 
 MAX_SMEM_BYTES = 232448
 # Of dynamic shared memory a kernel gets this much without asking.
@@ -193,7 +197,9 @@ def module_get_function(module: int, name: str) -> int:
         raise CUDADriverError("CUDA_ERROR_NOT_FOUND: named symbol not found") from error
     loaded[id(function)] = function
     waits_of[id(function)] = ctypes.c_double.in_dll(loaded[module], "waited_s")
-    arguments_of[id(function)] = OTHER_ARGUMENTS.get(name, GEMM_ARGUMENTS)
+    num_arrays = ctypes.c_int.in_dll(loaded[module], "num_arrays").value
+    gemm_arguments = (*GEMM_ARGUMENTS, *[pointer] * num_arrays)
+    arguments_of[id(function)] = OTHER_ARGUMENTS.get(name, gemm_arguments)
     return id(function)
 
 

@@ -1,0 +1,182 @@
+"""``autogemm bench``: kernels timed side by side."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+
+import click
+
+from autogemm.bench.kernels import (
+    DEADLINE_S,
+    BenchRequest,
+    Listener,
+    entrants,
+    kernels_of,
+    parse_sizes,
+    run_bench,
+)
+from autogemm.bench.kernels import names_of as kernel_names
+from autogemm.catalogue.presets import preset
+from autogemm.cli import command_line
+from autogemm.cli.bench.progress import Lines, live_line
+from autogemm.cli.bench.rows import COLUMNS, SHOWN, bench_rows
+from autogemm.cli.database import open_database
+from autogemm.cli.files import require_output, write_output
+from autogemm.cli.filters import bench_id_of
+from autogemm.cli.options import names_of
+from autogemm.cli.output import Form, Row, print_rows, print_table
+from autogemm.compile import Compiler
+from autogemm.insight.report import BEGINNING, bench_page, render_page, require_packages
+from autogemm.model.benchmark import Bench, KernelKind
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.outcome import CacheState, Fill
+from autogemm.model.problem import Layout
+from autogemm.model.splitting import splitting_of
+from autogemm.store import open_store
+from autogemm.support.errors import DeviceError, UsageError
+from autogemm.targets import MeasureOptions, cuda
+
+
+@dataclass(frozen=True, slots=True)
+class BenchCommand:
+    """One call of the command. ``show`` is the number of a stored benchmark, or ``last``."""
+
+    kernels: str | None
+    sizes: str | None
+    preset: str | None
+    layout: str
+    dtype: str
+    rounds: int
+    seed: int
+    l2: str
+    fill: str
+    report: str | None
+    no_store: bool
+    show: int | str | None
+    as_list: bool
+    quiet: bool
+    db: str | None
+    form: Form
+
+
+def run(command: BenchCommand) -> None:
+    """Measure or show a benchmark, or list the kernels."""
+    if command.as_list:
+        print_rows(_kernel_rows(), ("kernel", "kind", "summary"), command.form)
+        return
+    if command.report:
+        require_packages()
+        require_output(command.report, force=False, ours=BEGINNING)
+    if command.show:
+        done, ceilings = _stored(command)
+    else:
+        with ExitStack() as stack:
+            done, ceilings = _measured(_request(command), command, stack)
+    if command.report:
+        _write_report(command.report, done, ceilings)
+    rows = bench_rows(done)
+    if command.form is Form.TABLE:
+        _print(done, rows)
+    else:
+        print_rows(rows, COLUMNS, command.form)
+
+
+def _stored(command: BenchCommand) -> tuple[Bench, Ceilings | None]:
+    """Return a stored benchmark. Raises NotFoundError for one that is not there."""
+    with open_database(command.db) as store:
+        done = store.bench(bench_id_of(command.show))
+        return done, store.ceilings(done.spec.device)
+
+
+def _request(command: BenchCommand) -> BenchRequest:
+    name, dtype = command.preset, DType.parse(command.dtype)
+    sizes = list(preset(name)) if name and not command.sizes else []
+    sizes += parse_sizes(command.sizes) if command.sizes else []
+    if not sizes:
+        raise UsageError("give --sizes (1024,4096x256x1024,128:8192:*2) or --preset ladder")
+    kernels = names_of(command.kernels) or kernels_of(name, dtype)
+    return BenchRequest(
+        entrants=entrants(kernels),
+        sizes=tuple(sizes),
+        layout=Layout(command.layout),
+        dtype=dtype,
+        rounds=command.rounds,
+        preset=name or "",
+        command=command_line(),
+        measure=MeasureOptions(
+            l2=CacheState(command.l2),
+            fill=Fill(command.fill),
+            seed=command.seed,
+            deadline_s=DEADLINE_S,
+        ),
+    )
+
+
+def _write_report(path: str, done: Bench, ceilings: Ceilings | None) -> None:
+    page = render_page(bench_page(done, ceilings))
+    write_output(path, page, force=False, ours=BEGINNING)
+    click.echo(f"{path}: {len(page) / 1e6:.1f} MB", err=True)
+
+
+def _measured(
+    request: BenchRequest, command: BenchCommand, stack: ExitStack
+) -> tuple[Bench, Ceilings | None]:
+    """Return the benchmark, and the GPU's ceilings if they are stored.
+
+    Raises DeviceError without a GPU.
+    """
+    if not cuda.attached_devices():
+        raise DeviceError(f"a benchmark needs a GPU: {cuda.why_no_device()}")
+    store = None if command.no_store else stack.enter_context(open_store(command.db))
+    target = stack.enter_context(closing(cuda.CudaTarget()))
+    compiler = stack.enter_context(closing(Compiler()))
+    listener = stack.enter_context(_listener(request, command.quiet))
+    done = run_bench(request, target, compiler, store, listener)
+    return done, store.ceilings(done.spec.device) if store is not None else None
+
+
+@contextmanager
+def _listener(request: BenchRequest, quiet: bool) -> Iterator[Listener]:
+    if quiet:
+        yield Listener()
+    elif sys.stderr.isatty():
+        with live_line(request) as line:
+            yield line
+    else:
+        yield Lines(request)
+
+
+def _kernel_rows() -> list[Row]:
+    stored = {"kernel": "winner", "kind": "stored", "summary": "the best of the database, by size"}
+    one = {"kernel": "kernel:ID", "kind": "stored", "summary": "a kernel of the database"}
+    listed: list[Row] = [
+        {"kernel": name, "kind": kind.value, "summary": summary}
+        for kind in (KernelKind.RUNG, KernelKind.LIBRARY)
+        for name, summary in kernel_names(kind)
+    ]
+    return [*listed, stored, one]
+
+
+def _arithmetic(done: Bench) -> list[str]:
+    """Return how each kernel that computes FP32 by other products does so, each once."""
+    found = ((entry.kernel, splitting_of(entry.config)) for entry in done.entries)
+    return list(dict.fromkeys(f"{kernel}: {how.words}" for kernel, how in found if how is not None))
+
+
+def _print(done: Bench, rows: list[Row]) -> None:
+    spec = done.spec
+    stored = f", benchmark {done.bench_id}" if done.bench_id else ""
+    used = spec.environment
+    click.echo(f"{spec.device.name}, {done.started_at:%Y-%m-%d}{stored}")
+    click.echo(f"driver {used.driver}, cuBLAS {used.cublas}, {used.compiler}: {spec.command}")
+    for size in dict.fromkeys(row["size"] for row in rows):
+        click.echo()
+        print_table([row for row in rows if row["size"] == size], SHOWN, title=f"M x N x K: {size}")
+    for words in _arithmetic(done):
+        click.echo(f"\n{words}")
+    left_out = [row for row in rows if row["status"] != "ok"]
+    if left_out:
+        click.echo()
+        print_table(left_out, ("kernel", "size", "status", "reason"), title="Not timed")

@@ -1,0 +1,1 @@
+"""``autogemm bench-search``: search strategies compared on recorded spaces."""

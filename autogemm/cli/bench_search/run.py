@@ -1,0 +1,177 @@
+"""``autogemm bench-search``: search strategies compared on recorded spaces."""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+
+from autogemm.bench.strategies import Curve, Plan, Summary, known_strategies, replays, summarise
+from autogemm.cli.files import write_output
+from autogemm.cli.options import names_of
+from autogemm.cli.output import Form, print_rows, print_table
+from autogemm.insight.plots import check_plot, strategies_picture
+from autogemm.support.errors import UsageError
+from autogemm.support.version import __version__
+from autogemm.targets.recorded import recording_folder, recording_paths
+
+# Without a terminal a line each tenth of the way.
+PLAIN_LINES = 10
+
+
+@dataclass(frozen=True, slots=True)
+class BenchSearchCommand:
+    """One call of the command."""
+
+    strategies: str | None
+    recordings: tuple[Path, ...]
+    more: tuple[Path, ...]
+    seeds: int
+    evaluations: int
+    batches: tuple[int, ...]
+    processes: int | None
+    plot: Path | None
+    save: str | None
+    force: bool
+    quiet: bool
+    form: Form
+
+
+def run(command: BenchSearchCommand) -> None:
+    """Replay the strategies, print the curves, and draw and write them where asked to."""
+    plan = _plan(command)
+    if command.plot is not None:
+        check_plot(command.plot)
+    with _progress(len(plan.jobs()), command.quiet) as step:
+        summary = summarise(plan, map(step, replays(plan, command.processes)))
+    if command.form is Form.TABLE:
+        _print_tables(plan, summary)
+    else:
+        rows = [_row(curve, summary) for curve in (*summary.curves, *summary.by_space)]
+        print_rows(rows, list(rows[0]), command.form)
+    if command.save is not None:
+        _save(command.save, plan, summary, force=command.force)
+    if command.plot is not None:
+        content = strategies_picture(summary, _title(plan), command.plot.suffix)
+        write_output(str(command.plot), content, force=True)
+
+
+def _plan(command: BenchSearchCommand) -> Plan:
+    names = names_of(command.strategies) or known_strategies()
+    files = (*command.recordings, *command.more) or recording_paths(recording_folder())
+    missing = [path for path in files if not path.is_file()]
+    if missing:
+        raise UsageError(f"no such recording: {missing[0]}")
+    return Plan(
+        recordings=tuple(dict.fromkeys(files)),
+        strategies=tuple(dict.fromkeys(names)),
+        seeds=command.seeds,
+        evaluations=command.evaluations,
+        batches=tuple(dict.fromkeys(command.batches)),
+    )
+
+
+@contextmanager
+def _progress(num_jobs: int, quiet: bool) -> Iterator[Callable[[Any], Any]]:
+    """Show a bar on a terminal, lines elsewhere; yield a function that each replay passes."""
+    console = Console(stderr=True)
+    if quiet:
+        yield lambda one: one
+    elif console.is_terminal:
+        columns = (BarColumn(bar_width=24), MofNCompleteColumn(), "replays,", TimeRemainingColumn())
+        with Progress(*columns, console=console, transient=True) as progress:
+            task = progress.add_task("", total=num_jobs)
+
+            def step(one: Any) -> Any:
+                progress.advance(task)
+                return one
+
+            yield step
+    else:
+        yield _plain_steps(num_jobs)
+
+
+def _plain_steps(num_jobs: int) -> Callable[[Any], Any]:
+    done = 0
+
+    def step(one: Any) -> Any:
+        nonlocal done
+        done += 1
+        if done * PLAIN_LINES // num_jobs > (done - 1) * PLAIN_LINES // num_jobs:
+            click.echo(f"{done} of {num_jobs} replays", err=True)
+        return one
+
+    return step
+
+
+def _print_tables(plan: Plan, summary: Summary) -> None:
+    click.echo(f"{_title(plan)}; the fraction of the optimum after so many evaluations, median")
+    columns = [name for name in _row(summary.curves[0], summary) if name != "recording"]
+    rows = [_shown(_row(curve, summary)) for curve in summary.curves]
+    print_table(rows, columns)
+    if len(plan.recordings) > 1:
+        click.echo("\neach recording")
+        rows = [_shown(_row(curve, summary)) for curve in summary.by_space]
+        print_table(rows, ["recording", *columns])
+
+
+def _row(curve: Curve, summary: Summary) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "recording": curve.space or "median",
+        "strategy": curve.strategy,
+        "batch": curve.batch,
+    }
+    row |= {str(mark): curve.after(mark) for mark in summary.marks}
+    return row | {"ms_per_proposal": curve.ms_per_proposal}
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """Return fractions with the same number of digits, so that they compare at a glance."""
+    return {name: f"{v:.3f}" if name.isdigit() else v for name, v in row.items()}
+
+
+def _title(plan: Plan) -> str:
+    what = "recording" if len(plan.recordings) == 1 else "recordings"
+    return f"{len(plan.recordings)} {what}, {plan.seeds} seeds, recorded times"
+
+
+def _save(path: str, plan: Plan, summary: Summary, *, force: bool) -> None:
+    seconds = summary.seconds
+    content = {
+        "format": "autogemm-bench-search",
+        "autogemm": __version__,
+        "command": shlex.join(["autogemm", *sys.argv[1:]]),
+        "seeds": plan.seeds,
+        "evaluations": plan.evaluations,
+        "recordings": [recording.name for recording in plan.recordings],
+        "seconds_include_compiling": summary.includes_compiling,
+        "seconds": None if seconds is None else _rounded(seconds),
+        "curves": [_curve(curve) for curve in (*summary.curves, *summary.by_space)],
+    }
+    text = json.dumps(content, separators=(",", ":")) + "\n"
+    write_output(path, text.encode(), force=force, ours='{"format":"autogemm-bench-search"')
+
+
+def _curve(curve: Curve) -> dict[str, Any]:
+    by_seconds = curve.by_seconds
+    return {
+        "strategy": curve.strategy,
+        "batch": curve.batch,
+        "recording": curve.space,
+        "ms_per_proposal": float(f"{curve.ms_per_proposal:.3g}"),
+        "median": _rounded(curve.median),
+        "low": _rounded(curve.low),
+        "high": _rounded(curve.high),
+        "by_seconds": None if by_seconds is None else _rounded(by_seconds),
+    }
+
+
+def _rounded(values: Any) -> list[float]:
+    return [float(f"{value:.5g}") for value in values]

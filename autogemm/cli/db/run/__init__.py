@@ -1,0 +1,1 @@
+"""What the commands of ``autogemm db`` do once their options are parsed."""

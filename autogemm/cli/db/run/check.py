@@ -1,0 +1,162 @@
+"""``autogemm db check``: are stored winners still what they were?"""
+
+import math
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import click
+
+from autogemm.cli import command_line
+from autogemm.cli import rows as db_rows
+from autogemm.cli.database import open_database, print_rows_as
+from autogemm.cli.db.run.changes import print_words, speed_up
+from autogemm.cli.output import Form
+from autogemm.cli.rows import Columns, FlatRow
+from autogemm.model.columns import PLACE, RATIO, row_of, under
+from autogemm.space import Family, default_families, list_families, load_family
+from autogemm.store import BestQuery, ResultRow, Store
+from autogemm.support.errors import AutogemmError
+from autogemm.targets import MeasureOptions
+from autogemm.tuning import Checked, Checker, TuneRequest, TuneResult, Winner, open_target, tune
+
+TABLE: Columns = (
+    *("problem", "provenance", "verdict", "speed_up", "speed_up_low", "speed_up_high", "by"),
+    *("before_time_us", "time_us", "before_ratio", "ratio", "changed", "note"),
+)
+ALL: Columns = (
+    *(*PLACE, *db_rows.PROBLEM, "l2", "fill", "verdict", "speed_up", "speed_up_low"),
+    *("speed_up_high", "by", "before_time_us", "time_us", "before_ratio", *RATIO),
+    *("changed", "reason", "kernel_id", "before_run_id", "run_id", "retuned_run_id"),
+    "retuned_ratio",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckCommand:
+    """One call of the command. ``everything`` measures winners where nothing has changed too."""
+
+    gpu: str
+    size: str | None
+    layout: str | None
+    family: tuple[str, ...]
+    everything: bool
+    rounds: int
+    retune: bool
+    trials: int
+    budget_s: float
+    no_certify: bool
+    db: str | None
+    form: Form
+
+
+def run(command: CheckCommand) -> None:
+    """Measure the winners again, tune where asked to, and print what became of them."""
+    with ExitStack() as stack:
+        store = stack.enter_context(open_database(command.db))
+        named = tuple(load_family(name) for name in command.family)
+        families = named or tuple(default_families())
+        checker = _checker(stack, store, families, command)
+        rows = []
+        for winner in _with_progress(_winners(checker, command)):
+            checked = checker.check(winner)
+            row = _row(checked)
+            if command.retune and checked.moved:
+                row |= _retuned(checker, winner.row, families, command)
+            rows.append(row)
+    print_rows_as(rows, ALL, TABLE, command.form)
+    if rows and command.form is Form.TABLE:
+        print_words(rows)
+
+
+def _checker(
+    stack: ExitStack, store: Store, families: Sequence[Family], command: CheckCommand
+) -> Checker:
+    shipped = {name: load_family(name) for name in list_families()}
+    at_hand = shipped | {family.name: family for family in families}
+    chosen, compiler = open_target(
+        stack,
+        command.gpu,
+        list(at_hand),
+        # A recording never changes: without a GPU it is replayed only if it is asked for.
+        require_gpu=command.gpu == "auto",
+        notify=lambda notice: click.secho(notice, err=True, bold=True),
+    )
+    rounds = command.rounds
+    return Checker(store, chosen.target, compiler, at_hand, rounds, command=command_line())
+
+
+def _winners(checker: Checker, command: CheckCommand) -> list[Winner]:
+    """Return the winners to measure; say how many are left out."""
+    found = checker.winners(BestQuery(size=command.size, layout=command.layout))
+    wanted = [winner for winner in found if winner.changes or command.everything]
+    name = checker.target.device.name
+    if not found:
+        click.echo(f"no winner of {name} is stored: autogemm tune makes some", err=True)
+    elif len(wanted) < len(found):
+        count = len(found) - len(wanted)
+        click.echo(
+            f"{count} of {len(found)} winners of {name}: nothing has changed since they were "
+            "measured (--all measures them too)",
+            err=True,
+        )
+    return wanted
+
+
+def _with_progress(winners: list[Winner]) -> Iterator[Winner]:
+    """Show a bar on a terminal; elsewhere click would print its label."""
+    with click.progressbar(
+        winners, label="measuring", file=sys.stderr, hidden=not sys.stderr.isatty()
+    ) as bar:
+        yield from bar
+
+
+def _row(checked: Checked) -> FlatRow:
+    row, entry = checked.winner.row, checked.entry
+    now = row_of(entry, under("", ("time_us", *RATIO)))
+    return {
+        **db_rows.best_row(row),
+        "before_time_us": row.time_us,
+        "before_ratio": row.ratio,
+        "before_run_id": row.run_id,
+        **now,
+        **speed_up(checked.compared, checked.by),
+        "changed": ", ".join(checked.winner.changes),
+        "reason": checked.reason,
+        "note": checked.reason,
+        "run_id": checked.run_id,
+    }
+
+
+def _retuned(
+    checker: Checker, row: ResultRow, families: tuple[Family, ...], command: CheckCommand
+) -> FlatRow:
+    request = TuneRequest(
+        problem=row.problem,
+        families=families,
+        trials=command.trials,
+        budget_s=None if math.isinf(command.budget_s) else command.budget_s,
+        rounds=command.rounds,
+        measure=MeasureOptions(l2=row.l2, fill=row.fill, objective=row.objective),
+        max_error=checker.store.run(row.run_id).spec.max_error,
+        certify=not command.no_certify,
+        command=checker.command,
+    )
+    try:
+        result = tune(request, checker.target, checker.compiler, checker.store)
+    except AutogemmError as error:
+        return {"note": f"not tuned: {error}", "reason": str(error)}
+    return _of_result(result)
+
+
+def _of_result(result: TuneResult) -> FlatRow:
+    winner = result.finals.winner if result.finals is not None else None
+    said = f"run {result.run_id}"
+    if winner is not None:
+        said += f": {winner.ratio:.4g} times cuBLAS"
+    return {
+        "note": f"tuned again, {said}",
+        "retuned_run_id": result.run_id,
+        "retuned_ratio": winner.ratio if winner is not None else None,
+    }

@@ -1,0 +1,130 @@
+"""``autogemm db best``, ``list`` and ``show``: stored results as rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from autogemm.cli import rows as db_rows
+from autogemm.cli.database import open_database, print_readable, print_rows_as
+from autogemm.cli.filters import MAX_NUMBER
+from autogemm.cli.output import Form, print_table
+from autogemm.cli.rows import Columns, FlatRow
+from autogemm.model.outcome import Status
+from autogemm.store import BestQuery, Store
+from autogemm.support.cells import shown
+from autogemm.support.errors import UsageError
+
+
+def run_best(query: BestQuery, db: str | None, form: Form) -> None:
+    """Print the best results."""
+    with open_database(db) as store:
+        rows = [db_rows.best_row(row) for row in store.best(query)]
+    if not rows:
+        click.echo("no results match", err=True)
+    print_rows_as(rows, db_rows.BEST, db_rows.BEST_TABLE, form)
+
+
+@dataclass(frozen=True, slots=True)
+class ListCommand:
+    """One call of ``db list``. Raises UsageError for a status of runs."""
+
+    query: BestQuery
+    db: str | None
+    of_trials: bool
+    status: str | None
+    limit: int | None
+    form: Form
+
+    def __post_init__(self) -> None:
+        if self.status and not self.of_trials:
+            raise UsageError("--status is a trial's: add --trials")
+
+
+def run_list(command: ListCommand) -> None:
+    """Print runs or trials, the newest first."""
+    limit = command.limit
+    # One more than is shown tells whether there is more.
+    fetched = None if limit is None else limit + 1
+    with open_database(command.db) as store:
+        if command.of_trials:
+            wanted = Status(command.status) if command.status else None
+            trials = store.trial_rows(command.query, wanted, fetched)
+            rows = [db_rows.trial_row(trial) for trial in trials]
+            columns, table = db_rows.TRIAL, db_rows.TRIAL_TABLE
+        else:
+            rows = [db_rows.run_row(run) for run in store.runs(command.query, fetched)]
+            columns, table = db_rows.RUN, db_rows.RUN_TABLE
+    kind = "trials" if command.of_trials else "runs"
+    if not rows:
+        click.echo(f"no {kind} match", err=True)
+    print_rows_as(rows[:limit], columns, table, command.form)
+    if limit is not None and len(rows) > limit:
+        click.echo(f"only the newest {limit} {kind}: --limit shows more", err=True)
+
+
+def run_show(identifier: str, db: str | None, form: Form) -> None:
+    """Print a kernel, run or trial. Raises UsageError for an identifier of another form."""
+    kind, _, key = identifier.rpartition(":")
+    if kind not in _FINDERS:
+        raise UsageError(f"an ID is a kernel's number, run:N or trial:N, got {identifier!r}")
+    with open_database(db) as store:
+        found = _FINDERS[kind](store, key)
+    if form is Form.TABLE:
+        _print_found(found)
+        return
+    facts, columns = found.facts, found.columns
+    if form is Form.JSON and found.part_name:
+        part = [db_rows.for_json(row) for row in found.part]
+        nested = [{name: row.get(name) for name in found.part_columns} for row in part]
+        facts, columns = {**facts, found.part_name: nested}, (*columns, found.part_name)
+    print_rows_as([facts], columns, columns, form)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Facts of a kernel, run or trial, and the rows that belong to it."""
+
+    facts: FlatRow
+    columns: Columns
+    part_name: str = ""
+    part: Sequence[FlatRow] = ()
+    part_columns: Columns = ()
+    part_table: Columns = ()
+    """The columns for people, if they are others."""
+
+
+def _find_kernel(store: Store, key: str) -> Found:
+    kernel = store.stored_kernel(key)
+    trials = [db_rows.trial_row(trial) for trial in store.kernel_trials(kernel.kernel_id)]
+    facts = {**db_rows.latest_resources(trials), **db_rows.kernel_row(kernel)}
+    return Found(facts, db_rows.KERNEL, "trials", trials, db_rows.KERNEL_TRIAL_TABLE)
+
+
+def _find_run(store: Store, key: str) -> Found:
+    run = store.run(_number(key, "run"))
+    finals = db_rows.finals_rows(run.finals, run.spec.problem) if run.finals else []
+    parts = ("finals", finals, db_rows.ENTRY, db_rows.ENTRY_TABLE)
+    return Found(db_rows.run_row(run), db_rows.RUN, *parts)
+
+
+def _find_trial(store: Store, key: str) -> Found:
+    return Found(db_rows.trial_row(store.trial(_number(key, "trial"))), db_rows.TRIAL)
+
+
+_FINDERS = {"": _find_kernel, "kernel": _find_kernel, "run": _find_run, "trial": _find_trial}
+
+
+def _print_found(found: Found) -> None:
+    readable = db_rows.for_people(found.facts)
+    fields = [{"field": name, "value": shown(readable.get(name))} for name in found.columns]
+    print_table(fields, ("field", "value"))
+    if found.part:
+        click.echo()
+        print_readable(found.part, found.part_table or found.part_columns, found.part_name)
+
+
+def _number(key: str, kind: str) -> int:
+    if not (key.isascii() and key.isdigit()) or int(key[:11]) > MAX_NUMBER:
+        raise UsageError(f"a {kind} has a number, as in {kind}:1; got {key!r}")
+    return int(key)

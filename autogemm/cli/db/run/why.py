@@ -1,0 +1,87 @@
+"""``autogemm db why``: where a kernel stands among those next to it, and the reasons."""
+
+import json
+from contextlib import closing
+
+import click
+
+from autogemm.cli import rows as db_rows
+from autogemm.cli.database import open_database, print_rows_as
+from autogemm.cli.db.run.changes import speed_up
+from autogemm.cli.insight.run.explain import print_explanation, stored_request
+from autogemm.cli.output import Form
+from autogemm.cli.rows import Columns, FlatRow
+from autogemm.insight.analysis import Standing, standing
+from autogemm.insight.explain import Explanation, Tools, explain
+
+NEIGHBOUR: Columns = (
+    *("parameter", "before", "after", "status", "time_us", "verdict", "speed_up"),
+    *("speed_up_low", "speed_up_high", "trial_id", "kernel_id", "reason"),
+)
+NEIGHBOUR_TABLE: Columns = NEIGHBOUR
+
+
+def run(identifier: str, db: str | None, form: Form, *, short: bool) -> None:
+    """Print the kernel's place, its neighbours and, unless it is ``short``, the reasons."""
+    with open_database(db) as store:
+        kernel = store.stored_kernel(identifier)
+        stands = standing(store, kernel.kernel_id)
+    rows = _neighbours(stands)
+    explained = None if short or form is Form.CSV else _explanation(identifier, db)
+    if form is Form.CSV:
+        print_rows_as(rows, NEIGHBOUR, NEIGHBOUR_TABLE, form)
+    elif form is Form.JSON:
+        nested = [{name: db_rows.for_json(row).get(name) for name in NEIGHBOUR} for row in rows]
+        everything = {"kernel_id": kernel.kernel_id, **_place(stands), "neighbours": nested}
+        if explained is not None:
+            everything["explanation"] = explained.as_dict()
+        click.echo(json.dumps(everything, indent=2, default=str))
+    else:
+        _print(kernel.kernel_id, stands, rows)
+        if explained is not None:
+            click.echo()
+            print_explanation(explained)
+
+
+def _print(kernel_id: int, stands: Standing, rows: list[FlatRow]) -> None:
+    place = _place(stands)
+    slower = place["times_the_fastest"]
+    click.echo(
+        f"kernel {kernel_id}: place {stands.place} of {stands.num_ok} that ran well in run "
+        f"{place['run_id']} ({stands.provenance}), {place['time_us']:.4g} us, "
+        + ("the fastest" if stands.place == 1 else f"{slower:.4g} times the fastest's")
+    )
+    click.echo(f"neighbours that were tried there, one parameter changed: {len(rows)}")
+    if rows:
+        click.echo()
+        print_rows_as(rows, NEIGHBOUR, NEIGHBOUR_TABLE, Form.TABLE)
+
+
+def _place(stands: Standing) -> FlatRow:
+    time_us = stands.trial.outcome.time_us
+    assert time_us is not None, "it ran well"
+    return {
+        "run_id": stands.trial.run_id,
+        "provenance": stands.provenance,
+        "place": stands.place,
+        "num_ok": stands.num_ok,
+        "time_us": time_us,
+        "times_the_fastest": time_us / stands.fastest_us,
+    }
+
+
+def _neighbours(stands: Standing) -> list[FlatRow]:
+    return [
+        {
+            **{name: getattr(one, name) for name in ("parameter", "before", "after")},
+            **{name: getattr(one.trial, name) for name in ("trial_id", "kernel_id")},
+            **{name: getattr(one.trial.outcome, name) for name in ("status", "time_us", "reason")},
+            **speed_up(one.compared),
+        }
+        for one in stands.neighbours
+    ]
+
+
+def _explanation(identifier: str, db: str | None) -> Explanation:
+    with closing(Tools.open()) as tools:
+        return explain(stored_request(identifier, db), tools)

@@ -1,0 +1,179 @@
+"""``autogemm export``: the best kernel as one file."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from autogemm.cli.database import open_database
+from autogemm.cli.export.library import write_library
+from autogemm.cli.files import require_output, write_output
+from autogemm.codegen import render
+from autogemm.codegen.export import BEGINNINGS, export_cuda, export_json, export_ptx
+from autogemm.compile import Compiler, ptx
+from autogemm.emulator import Emulator, Mode
+from autogemm.model.outcome import Provenance
+from autogemm.model.splitting import splitting_of
+from autogemm.model.stored_kernel import StoredKernel
+from autogemm.space import Family, load_family
+from autogemm.store import BestQuery
+from autogemm.support.errors import CompilerMissingError, ExportError, NotFoundError, UsageError
+from autogemm.verify import cases_of, on_cpu
+
+LIBRARY_FORMATS = ("cuda", "torch")
+
+
+@dataclass(frozen=True, slots=True)
+class ExportCommand:
+    """One call of the command. ``folder`` is that of a library, ``path`` that of one kernel."""
+
+    path: str | None
+    gpu: str | None
+    size: str | None
+    layout: str | None
+    dtype: str | None
+    family: str | None
+    run_id: int | None
+    kernel_key: str | None
+    file_format: str
+    folder: str | None
+    force: bool
+    no_verify: bool
+    db: str | None
+
+
+def run(command: ExportCommand) -> None:
+    """Write a library or one kernel. Raises UsageError for options that do not fit together."""
+    if command.folder is not None:
+        _write_library(command, command.folder)
+    elif command.path is None or command.file_format == "torch":
+        raise UsageError("name the FILE to write, or --library DIR (--format torch needs that)")
+    else:
+        _write_kernel(command, command.path)
+
+
+def _write_library(command: ExportCommand, folder: str) -> None:
+    others = {
+        "FILE": command.path,
+        "--size": command.size,
+        "--dtype": command.dtype,
+        "--run": command.run_id,
+        "--kernel": command.kernel_key,
+    }
+    given = [name for name, value in others.items() if value is not None]
+    if given or command.file_format not in LIBRARY_FORMATS:
+        left_out = " ".join(given or [f"--format {command.file_format}"])
+        raise UsageError(f"--library holds all sizes of f32: leave out {left_out}")
+    write_library(
+        folder,
+        command.gpu,
+        command.layout,
+        command.family,
+        command.db,
+        force=command.force,
+        torch=command.file_format == "torch",
+    )
+
+
+def _write_kernel(command: ExportCommand, path: str) -> None:
+    filters = (command.gpu, command.size, command.layout, command.dtype, command.run_id)
+    if command.kernel_key is not None and any(value is not None for value in filters):
+        raise UsageError(
+            "--kernel names one kernel: leave out --gpu, --size, --layout, --dtype and --run"
+        )
+    family = load_family(command.family) if command.family else None
+    query = BestQuery(
+        gpu=command.gpu,
+        size=command.size,
+        layout=command.layout,
+        dtype=command.dtype,
+        family=family.name if family else None,
+        run_id=command.run_id,
+    )
+    with open_database(command.db) as store:
+        kernel = store.stored_kernel(query if command.kernel_key is None else command.kernel_key)
+    family = family or family_of(kernel)
+    # A cubin cannot be told from any other program.
+    ours = BEGINNINGS.get(command.file_format)
+    require_output(path, force=command.force, ours=ours)
+    content = exported(kernel, family, command.file_format, Path(path).name)
+    if kernel.provenance is Provenance.RECORDED:
+        click.echo("RECORDED: this kernel's time was not measured on this machine", err=True)
+        if not command.no_verify:
+            click.echo(verified_on_cpu(kernel, family), err=True)
+    write_output(path, content, force=command.force, ours=ours)
+    if path != "-":
+        click.echo(f"{path}: {summary(kernel)}")
+
+
+def exported(kernel: StoredKernel, family: Family, file_format: str, file_name: str) -> bytes:
+    """Return the file's content."""
+    today = datetime.now(UTC).date()
+    if file_format == "cubin":
+        compiler = Compiler(threads=1)
+        try:
+            return compiler.compile(kernel.source, kernel.device.sm).cubin
+        finally:
+            compiler.close()
+    if file_format == "ptx":
+        return export_ptx(kernel, ptx(kernel.source, kernel.device.sm), today).encode()
+    if file_format == "json":
+        return export_json(kernel, today).encode()
+    return export_cuda(kernel, family, file_name, today).encode()
+
+
+def family_of(kernel: StoredKernel) -> Family:
+    """Return the kernel's family, which ships. Raises NotFoundError for one of the user's own."""
+    try:
+        return load_family(kernel.source.family)
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"kernel {kernel.kernel_id} is of the family {kernel.source.family}, which does not "
+            "ship: give its folder with --family PATH"
+        ) from error
+
+
+def verified_on_cpu(kernel: StoredKernel, family: Family) -> str:
+    """Run the kernel on the emulator, on small problems that need this very source.
+
+    Returns a line that says so, or that g++ is missing. Raises ExportError when the kernel does
+    anything wrong.
+    """
+    source = kernel.source
+    tuned_for = (kernel.problem,)
+    every = cases_of(
+        family,
+        source.config,
+        kernel.device,
+        adapt=False,
+        dtype=kernel.problem.dtype,
+        tuned_for=tuned_for,
+    ).cases
+    cases = [one for one in every if render(family, one.config, one.problem).code == source.code]
+    if not cases:
+        return "not verified on the CPU: no small problem needs exactly this kernel"
+    try:
+        check = on_cpu(family, Emulator(), Mode.CHECK)
+    except CompilerMissingError as error:
+        return f"not verified on the CPU: {error}"
+    for case in cases:
+        result = check(case)
+        if not result.ok:
+            raise ExportError(
+                f"kernel {kernel.kernel_id} is wrong on the CPU, at {case.problem.label}: "
+                f"{result.message}"
+            )
+    return f"verified on the CPU, every access checked: {len(cases)} small problems"
+
+
+def summary(kernel: StoredKernel) -> str:
+    """Return a line on what was exported."""
+    parts = [f"kernel {kernel.kernel_id} for {kernel.problem.label} on {kernel.device.name}"]
+    if kernel.time_us is not None:
+        parts.append(f"{kernel.problem.tflops(kernel.time_us):.1f} TFLOP/s")
+    if kernel.ratio is not None:
+        parts.append(f"{kernel.ratio:.3f} times the speed of cuBLAS")
+    if (splitting := splitting_of(kernel.source.config)) is not None:
+        parts.append(splitting.words)
+    return ", ".join(parts)

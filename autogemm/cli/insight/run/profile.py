@@ -1,0 +1,151 @@
+"""``autogemm profile``: hardware counters of one kernel, in words."""
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import click
+
+from autogemm.bench.kernels import NotForThisError, entrants, prepared
+from autogemm.cli.files import require_output, write_output
+from autogemm.cli.lookup import device_facts
+from autogemm.cli.output import Form, Row, print_rows
+from autogemm.compile import Compiler
+from autogemm.insight.profiling import (
+    Finding,
+    ProfileRequest,
+    findings,
+    profile_kernel,
+    profile_of_page,
+)
+from autogemm.model.benchmark import KernelKind
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.outcome import Environment
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.profile import Profile
+from autogemm.store import Store, open_store
+from autogemm.support.errors import DeviceError, UsageError
+from autogemm.targets import cuda
+
+COLUMNS = ("topic", "figure", "says", "usual_cause", "usual_cure", "turn")
+MAX_PAGE_BYTES = 20_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileCommand:
+    """One call of the command. Raises UsageError for options that do not fit together."""
+
+    kernel: str
+    size: str
+    layout: str
+    dtype: str
+    page_file: Path | None
+    gpu: str | None
+    save: str | None
+    force: bool
+    no_store: bool
+    db: str | None
+    form: Form
+
+    def __post_init__(self) -> None:
+        if self.gpu and self.page_file is None:
+            raise UsageError("--gpu goes with --from: a profile is of the attached GPU")
+        if self.save and self.page_file is not None:
+            raise UsageError("--save is for a page that is made now: there is one already")
+
+
+def run(command: ProfileCommand) -> None:
+    """Profile a kernel or read a page, store the counters, and print the findings."""
+    if command.save:
+        require_output(command.save, force=command.force)
+    kernel, layout, dtype = command.kernel, Layout(command.layout), DType.parse(command.dtype)
+    problem = Problem.of_size(command.size, layout, dtype)
+    with open_store(command.db) as store:
+        if command.page_file is None:
+            found, page, request = _made(kernel, problem, store)
+        else:
+            found, page, request = _read(kernel, problem, store, command.page_file, command.gpu)
+        if not command.no_store:
+            store.record_profile(found, request.source)
+    if command.save:
+        write_output(command.save, page.encode(), force=command.force)
+    rows = [_row(finding) for finding in findings(found)]
+    if command.form is not Form.TABLE:
+        print_rows(rows, COLUMNS, command.form)
+        return
+    click.echo(f"{kernel}, {problem.label}, {found.device.name}, {found.profiler}")
+    for row in rows:
+        _print(row)
+
+
+def _row(finding: Finding) -> Row:
+    return {
+        "topic": finding.topic,
+        "figure": finding.figure,
+        "says": finding.says,
+        "usual_cause": finding.cause,
+        "usual_cure": finding.cure,
+        "turn": " ".join(finding.parameters),
+    }
+
+
+def _print(row: Row) -> None:
+    """Print topic and figure on a line, and what they mean below it."""
+    click.echo(f"\n{row['topic']}: {row['figure']}")
+    if row["says"]:
+        click.echo(f"  {row['says']}")
+    for name in COLUMNS[3:]:
+        if row[name]:
+            click.echo(f"  {name.replace('_', ' ')}: {row[name]}")
+
+
+def _made(kernel: str, problem: Problem, store: Store) -> tuple[Profile, str, ProfileRequest]:
+    """Profile now. Raises DeviceError without a GPU or Nsight Compute."""
+    if not cuda.attached_devices():
+        raise DeviceError(
+            f"a profile needs a GPU: {cuda.why_no_device()}; "
+            "--from FILE reads a page made elsewhere"
+        )
+    with closing(cuda.CudaTarget()) as target:
+        device, environment = target.device, target.environment
+    with closing(Compiler()) as compiler:
+        request = replace(
+            _request(kernel, problem, store, device),
+            environment=replace(environment, compiler=compiler.version),
+        )
+        found, page = profile_kernel(request, compiler)
+    return found, page, request
+
+
+def _read(
+    kernel: str, problem: Problem, store: Store, page_file: Path, gpu: str | None
+) -> tuple[Profile, str, ProfileRequest]:
+    """Read a page in a file."""
+    try:
+        if page_file.stat().st_size > MAX_PAGE_BYTES:
+            raise UsageError(f"{page_file} is larger than any page of Nsight Compute")
+        page = page_file.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"cannot read {page_file}: {error.strerror}") from error
+    request = _request(kernel, problem, store, device_facts(gpu or "auto"))
+    found = profile_of_page(request, page, "Nsight Compute, read from a file")
+    return found, page, request
+
+
+def _request(kernel: str, problem: Problem, store: Store, device: Device) -> ProfileRequest:
+    found = entrants((kernel,))
+    if len(found) != 1 or found[0].kind is KernelKind.LIBRARY:
+        raise UsageError(f"{kernel} is no kernel of ours: name a rung, winner or kernel:ID")
+    try:
+        ready = prepared(found[0], problem, device, store)
+    except NotForThisError as error:
+        raise UsageError(f"{kernel} at {problem.label}: {error}") from error
+    return ProfileRequest(
+        name=found[0].rung.name if found[0].rung is not None else "",
+        source=ready.source,
+        plan=ready.plan,
+        problem=problem,
+        device=device,
+        environment=Environment(),
+    )

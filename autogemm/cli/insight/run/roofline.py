@@ -1,0 +1,92 @@
+"""``autogemm roofline``: where kernels stand below the roofs of their GPU."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from autogemm.cli.database import open_database
+from autogemm.cli.files import write_output
+from autogemm.cli.filters import bench_id_of
+from autogemm.cli.output import Form, Row, print_rows, print_table
+from autogemm.insight.analysis import Comparison, Timed, compare, roofs
+from autogemm.insight.plots import check_plot, roofline_picture
+from autogemm.store import BestQuery
+
+COLUMNS = (
+    *("kernel", "size", "dtype", "flop_per_byte", "bandwidth_gb_s", "tflops", "roof_tflops"),
+    *("percent_of_roof", "bound_by", "provenance"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RooflineCommand:
+    """One call of the command. Without ``file`` nothing is drawn."""
+
+    file: str | None
+    bench_id: int | str | None
+    winners: bool
+    force: bool
+    query: BestQuery
+    db: str | None
+    form: Form
+
+
+def run(command: RooflineCommand) -> None:
+    """Compare kernels with their roofs, draw and print them."""
+    path = Path(command.file) if command.file else None
+    if path is not None:
+        check_plot(path)
+    with open_database(command.db) as store:
+        bench_id = bench_id_of(command.bench_id)
+        comparison = compare(store, command.query, bench_id, winners=command.winners)
+    if command.file and path is not None:
+        content = roofline_picture(comparison, path.suffix)
+        write_output(command.file, content, force=command.force)
+    rows = _rows(comparison)
+    if command.form is Form.TABLE:
+        _print_roofs(comparison)
+        print_table(rows, COLUMNS[:-1])
+    else:
+        print_rows(rows, COLUMNS, command.form)
+
+
+def _rows(comparison: Comparison) -> list[Row]:
+    return [_row(one, comparison) for one in comparison.timed()]
+
+
+def _row(one: Timed, comparison: Comparison) -> Row:
+    roof, flop_per_byte = one.roof, one.metrics.flop_per_byte
+    is_below_ridge = roof is not None and flop_per_byte < roof.ridge_flop_per_byte
+    return {
+        "kernel": one.kernel,
+        "size": one.problem.size_label,
+        "dtype": one.problem.dtype.label,
+        "flop_per_byte": flop_per_byte,
+        "bandwidth_gb_s": one.metrics.bandwidth_gb_s,
+        "tflops": one.tflops,
+        "roof_tflops": roof.attainable_tflops(flop_per_byte) if roof else None,
+        "percent_of_roof": one.metrics.percent_of_roof,
+        "bound_by": ("memory" if is_below_ridge else "arithmetic") if roof else None,
+        "provenance": comparison.provenance.value,
+    }
+
+
+def _print_roofs(comparison: Comparison) -> None:
+    slopes, ceilings = roofs(comparison.device, comparison.ceilings)
+    click.echo(comparison.caption)
+    rows: list[Row] = [
+        {"roof": slope.name, "gb_s": 1e3 * slope.tb_s, "tflops": None, "ridge_flop_per_byte": None}
+        for slope in slopes
+    ]
+    rows += [
+        {
+            "roof": ceiling.name,
+            "gb_s": None,
+            "tflops": ceiling.tflops,
+            "ridge_flop_per_byte": ceiling.tflops / slopes[0].tb_s,
+        }
+        for ceiling in ceilings
+    ]
+    print_table(rows, ("roof", "gb_s", "tflops", "ridge_flop_per_byte"))
+    click.echo()

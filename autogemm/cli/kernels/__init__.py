@@ -1,0 +1,1 @@
+"""Commands on kernels, search spaces and GPUs: ``space``, ``render``, ``verify``, ``gpus``."""

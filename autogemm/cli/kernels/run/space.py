@@ -1,0 +1,136 @@
+"""``autogemm space``: what a family searches, and how much of it is legal here."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from autogemm.cli.files import write_output
+from autogemm.cli.lookup import device_facts
+from autogemm.cli.options import ProblemOptions
+from autogemm.cli.output import Form, print_rows, print_table
+from autogemm.exchange import is_t1, read_t1, t1_text, yaml_text
+from autogemm.space import Space, build_space, load_family, parse_fix
+from autogemm.support.errors import UsageError
+
+COLUMNS = ("kind", "name", "values", "doc", "configs")
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceCommand:
+    """One call of the command."""
+
+    family: str
+    problem: ProblemOptions
+    gpu: str
+    fix: tuple[str, ...]
+    file_format: str | None
+    output: str
+    force: bool
+    form: Form
+
+
+def run(command: SpaceCommand) -> None:
+    """Build the space, and print it or write it to a file."""
+    problem = command.problem.value
+    path = Path(command.family)
+    foreign = read_t1(path) if is_t1(path) else None
+    family = foreign.family if foreign is not None else load_family(command.family)
+    if command.file_format == "yaml":
+        if foreign is None:
+            raise UsageError(f"{command.family} has a YAML file already: {family.yaml_path}")
+        _write(command, yaml_text(foreign), ours="# From a T1 file.")
+        return
+    chosen = parse_fix(family, command.fix)
+    device = device_facts(command.gpu)
+    start = time.perf_counter()
+    built = build_space(family, problem, device, chosen)
+    seconds = time.perf_counter() - start
+    if command.file_format == "t1":
+        text, left_out = t1_text(built)
+        _write(command, text, ours='{\n  "General"')
+        _print_left_out(left_out)
+        return
+    left_out = foreign.left_out if foreign is not None else ()
+    if command.form is not Form.TABLE:
+        rows = _rows(built)
+        rows += [{"kind": "left_out", "name": line} for line in left_out]
+        print_rows(rows, COLUMNS, command.form)
+        return
+    click.echo(f"{family.name}: {family.summary}")
+    click.echo(f"for {problem.label} on {device.name}\n")
+    print_table(_parameter_rows(built), ("parameter", "values", "meaning"))
+    click.echo()
+    print_table(_constraint_rows(built), ("constraint", "because", "removed"))
+    click.echo(
+        f"\n{built.raw_count} raw configs, {len(built)} legal, built in {seconds:.2f} s; "
+        f"{len(built.seeds)} seeds"
+    )
+    _print_left_out(left_out)
+
+
+def _write(command: SpaceCommand, text: str, *, ours: str) -> None:
+    write_output(command.output, text.encode(), force=command.force, ours=ours)
+
+
+def _print_left_out(lines: Sequence[str]) -> None:
+    if lines:
+        click.echo("not in it:", err=True)
+    for line in lines:
+        click.echo(f"  {line}", err=True)
+
+
+def _parameter_rows(built: Space) -> list[dict[str, object]]:
+    return [
+        {
+            "parameter": parameter.name,
+            "values": " ".join(map(str, parameter.values)),
+            "meaning": parameter.doc,
+        }
+        for parameter in built.parameters
+    ]
+
+
+def _constraint_rows(built: Space) -> list[dict[str, object]]:
+    return [
+        {"constraint": rule.require.text, "because": rule.because, "removed": removed}
+        for rule, removed in built.removed
+    ]
+
+
+def _rows(built: Space) -> list[dict[str, object]]:
+    """Return one table for scripts: parameters, constraints with counts, seeds, totals."""
+    parameters = [
+        {
+            "kind": "parameter",
+            "name": row["parameter"],
+            "values": row["values"],
+            "doc": row["meaning"],
+        }
+        for row in _parameter_rows(built)
+    ]
+    constraints = [
+        {
+            "kind": "constraint",
+            "name": row["constraint"],
+            "doc": row["because"],
+            "configs": row["removed"],
+        }
+        for row in _constraint_rows(built)
+    ]
+    counts = [
+        {"kind": "count", "name": "raw", "configs": built.raw_count},
+        {"kind": "count", "name": "legal", "configs": len(built)},
+    ]
+    return [*parameters, *constraints, *_seed_rows(built), *counts]
+
+
+def _seed_rows(built: Space) -> list[dict[str, object]]:
+    """Return the family's seeds as they are written, each by its number for --seed-index."""
+    family = built.family
+    return [
+        {"kind": "seed", "name": str(i), "values": seed.label, "doc": origin}
+        for i, (seed, origin) in enumerate(zip(family.seeds, family.seed_origins, strict=False))
+    ]

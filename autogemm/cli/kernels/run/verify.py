@@ -1,0 +1,275 @@
+"""``autogemm verify``: kernels run on edge cases, on the CPU or on a GPU."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+from autogemm.cli.database import open_database
+from autogemm.cli.lookup import device_facts, family_and_rung
+from autogemm.cli.output import Form, print_rows
+from autogemm.codegen import render
+from autogemm.compile import Compiler
+from autogemm.emulator import Emulator, Mode
+from autogemm.model.certificate import Verdict
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import Candidate
+from autogemm.model.splitting import splitting_of
+from autogemm.model.stored_kernel import StoredKernel
+from autogemm.space import Family, launch_plan, parse_fix
+from autogemm.store import open_store
+from autogemm.support.errors import AutogemmError, DeviceError, NotFoundError, UsageError
+from autogemm.targets import cuda
+from autogemm.tuning import Certifier, choose_target
+from autogemm.verify import (
+    Case,
+    CaseResult,
+    CaseSet,
+    Check,
+    cases_of,
+    on_cpu,
+    on_gpu,
+    run_cases,
+    sample_configs,
+    smallest_failure,
+)
+
+CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
+CASE_COLUMNS = ("on", "problem", "ok", "message", "error_over_bound", "seconds", "config")
+SUMMARY_COLUMNS = (
+    *(
+        "on",
+        "dtype",
+        "config",
+        "problems",
+        "adapted",
+        "passed",
+        "failed",
+        "skipped",
+        "error_over_bound",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyCommand:
+    """One call of the command. Raises UsageError for options that exclude each other."""
+
+    family: str
+    rung: str | None
+    fix: tuple[str, ...]
+    sample: int | None
+    seed: int
+    dtype: str | None
+    kernel_key: str | None
+    places: str
+    mode: str
+    certify: bool
+    gpu: str
+    db: str | None
+    form: Form
+
+    def __post_init__(self) -> None:
+        one_config = self.sample is not None or self.fix or self.dtype or self.rung
+        if self.kernel_key is not None and one_config:
+            raise UsageError(
+                "--kernel names one config: leave out --rung, --sample, --fix, --dtype"
+            )
+        if self.rung is not None and self.sample is not None:
+            raise UsageError("--rung and --sample exclude each other: choose one")
+        if self.certify and self.kernel_key is None:
+            raise UsageError("--certify is for one stored kernel: add --kernel ID")
+
+
+def run(command: VerifyCommand) -> None:
+    """Verify, or certify, and print. Raises AutogemmError when a case fails."""
+    family, climbed = family_and_rung(command.family, command.rung)
+    if command.certify and command.kernel_key is not None:
+        certify_kernel(command.db, command.kernel_key, family, command.form)
+        return
+    device = device_facts(command.gpu)
+    narrowed = parse_fix(family, command.fix)
+    if command.kernel_key is not None:
+        sets = [_cases_of_kernel(command.db, command.kernel_key, family, device)]
+    else:
+        sets = [
+            cases_of(family, config, device, dtype=each)
+            for each in dtypes_of(family, command.dtype)
+            for config in (
+                changed((climbed,) if climbed else family.seeds, narrowed)
+                if command.sample is None
+                else sample_configs(family, device, command.sample, command.seed, narrowed, each)
+            )
+        ]
+    rows = []
+    for place in ("cpu", "gpu") if command.places == "both" else (command.places,):
+        with checker(family, place, command.mode) as check:
+            rows += [verified(family, device, case_set, place, check) for case_set in sets]
+    show(rows, command.form)
+
+
+def _cases_of_kernel(db: str | None, key: str, family: Family, device: Device) -> CaseSet:
+    kernel = stored_kernel(db, key, family)
+    return cases_of(
+        family,
+        kernel.source.config,
+        device,
+        adapt=False,
+        dtype=kernel.problem.dtype,
+        tuned_for=(kernel.problem,),
+    )
+
+
+def dtypes_of(family: Family, label: str | None) -> list[DType]:
+    """Return the dtype of that name, or all that the family has kernels for.
+
+    Raises UsageError for a dtype without kernels.
+    """
+    fitting = [dtype for dtype in DType if family.fits(dtype)]
+    if label is None:
+        return fitting
+    if DType.parse(label) not in fitting:
+        known = ", ".join(dtype.label for dtype in fitting)
+        raise UsageError(f"{family.name} has no kernels for {label}; it has for {known}")
+    return [DType.parse(label)]
+
+
+def stored_kernel(db: str | None, key: str, family: Family) -> StoredKernel:
+    """Return a kernel of the database. Raises NotFoundError for one of another family."""
+    with open_database(db) as store:
+        kernel = store.stored_kernel(key)
+    if kernel.source.family != family.name:
+        raise NotFoundError(
+            f"kernel {key} is of the family {kernel.source.family}, not {family.name}: give "
+            "--family"
+        )
+    return kernel
+
+
+def certify_kernel(db: str | None, key: str, family: Family, form: Form) -> None:
+    """Make, store and print a certificate. Raises AutogemmError when the kernel fails.
+
+    Raises DeviceError without a GPU of the model that the kernel was tuned on, NotFoundError for a
+    kernel that this version of the family does not emit.
+    """
+    kernel = stored_kernel(db, key, family)
+    source, problem = kernel.source, kernel.problem
+    if render(family, source.config, problem).code != source.code:
+        raise NotFoundError(
+            f"kernel {key} was emitted by another version of the family {family.name}: tune again"
+        )
+    run_id = kernel.run_id
+    if run_id is None:
+        raise NotFoundError(
+            f"kernel {key} was benchmarked or profiled and never tuned: a certificate belongs to a "
+            "run, tune first"
+        )
+    target = choose_target(kernel.device.name, [family.name]).target
+    with closing(target), closing(Compiler()) as compiler:
+        compiled = compiler.compile(source, target.device.sm)
+        plan = launch_plan(family, source.config, problem)
+        certifier = Certifier(
+            family, target, compiler, progress=lambda step: click.echo(f"{step} ...", err=True)
+        )
+        certificate = certifier.certify(Candidate(source, plan, compiled), problem)
+    with open_store(db) as store:
+        store.record_certificate(run_id, source.sha256, certificate)
+    rows = [{name: getattr(check, name) for name in CHECK_COLUMNS} for check in certificate.checks]
+    print_rows(rows, CHECK_COLUMNS, form)
+    if certificate.verdict is Verdict.FAILED:
+        raise AutogemmError(f"kernel {key} fails: {certificate.reason}")
+
+
+def changed(seeds: tuple[Config, ...], fix: dict[str, tuple[Value, ...]]) -> list[Config]:
+    """Return every seed with every combination of the values in ``fix``, each once."""
+    configs = [
+        Config.of(seed.family, seed.as_dict() | dict(zip(fix, values, strict=True)))
+        for seed in seeds
+        for values in itertools.product(*fix.values())
+    ]
+    return list(dict.fromkeys(configs))
+
+
+@contextmanager
+def checker(family: Family, place: str, mode: str) -> Iterator[Check]:
+    """Yield a function that runs one case. Raises DeviceError for gpu where there is none."""
+    if place == "cpu":
+        yield on_cpu(family, Emulator(), Mode(mode))
+        return
+    if not cuda.attached_devices():
+        raise DeviceError(f"--on gpu needs a GPU: {cuda.why_no_device()}; --on cpu needs none")
+    with closing(cuda.CudaTarget()) as target, closing(Compiler()) as compiler:
+        yield on_gpu(family, target, compiler)
+
+
+def verified(
+    family: Family, device: Device, case_set: CaseSet, place: str, check: Check
+) -> dict[str, Any]:
+    """Run one config's cases on one place; return a row of the summary."""
+    # A GPU takes one case at a time.
+    results = list(run_cases(check, case_set.cases, None if place == "cpu" else 1))
+    failures = [result for result in results if not result.ok]
+    return {
+        "on": place,
+        "config": case_set.config.label,
+        "dtype": case_set.dtype.label,
+        "problems": len(results),
+        "adapted": case_set.num_adapted,
+        "passed": len(results) - len(failures),
+        "failed": len(failures),
+        "skipped": case_set.num_skipped,
+        "error_over_bound": max((result.max_error_ratio for result in results), default=0.0),
+        "cases": results,
+        "smallest": smallest_failure(family, device, check, failures[0]) if failures else None,
+    }
+
+
+def show(rows: list[dict[str, Any]], form: Form) -> None:
+    """Print; raise AutogemmError when a case failed, UsageError when there was none."""
+    if form is not Form.TABLE:
+        cases = [case_row(row["on"], result) for row in rows for result in row["cases"]]
+        print_rows(cases, CASE_COLUMNS, form)
+    else:
+        print_rows(rows, SUMMARY_COLUMNS)
+    failed = sum(row["failed"] for row in rows)
+    total = sum(row["problems"] for row in rows)
+    for row in rows:
+        smallest: CaseResult | None = row["smallest"]
+        if smallest is not None:
+            click.echo(describe(row["on"], smallest), err=True)
+    if failed:
+        raise AutogemmError(f"{failed} of {total} cases failed")
+    if not total:
+        raise UsageError("no edge case is legal for any of these configs: nothing was run")
+    if form is Form.TABLE:
+        click.echo(f"\n{total} cases passed, {sum(row['skipped'] for row in rows)} skipped")
+        how = (splitting_of(row["cases"][0].case.config) for row in rows if row["cases"])
+        for words in dict.fromkeys(one.words for one in how if one is not None):
+            click.echo(words)
+
+
+def case_row(place: str, result: CaseResult) -> dict[str, Any]:
+    """Return one case for scripts."""
+    return {
+        "on": place,
+        "problem": result.case.problem.label,
+        "ok": result.ok,
+        "message": result.message,
+        "error_over_bound": result.max_error_ratio,
+        "seconds": result.seconds,
+        "config": result.case.config.as_dict(),
+    }
+
+
+def describe(place: str, failure: CaseResult) -> str:
+    """Return the smallest failing problem, on three lines."""
+    case: Case = failure.case
+    return (
+        f"failed on {place}, smallest problem found: {case.problem.label}\n"
+        f"  {case.config.label}\n  {failure.message}"
+    )

@@ -1,0 +1,175 @@
+"""``autogemm tune``: searches, and prints what was found."""
+
+import math
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import click
+
+from autogemm.cli import INTERRUPTED, command_line
+from autogemm.cli.options import is_typed
+from autogemm.cli.output import Form
+from autogemm.cli.tune.facts import result_as_csv, result_as_json
+from autogemm.cli.tune.many import SweepProgress, print_sweep, sweep_as_csv, sweep_as_json
+from autogemm.cli.tune.progress import progress_listener
+from autogemm.cli.tune.report import print_result
+from autogemm.model.outcome import CacheState, Fill, Objective, Outcome
+from autogemm.model.problem import Problem
+from autogemm.store import database_place
+from autogemm.support.errors import AutogemmError, UsageError
+from autogemm.tuning import (
+    Opened,
+    Sweeper,
+    TuneOptions,
+    TuneRequest,
+    TuneResult,
+    open_run,
+)
+from autogemm.tuning import tune as run_tuner
+
+
+@dataclass(frozen=True, slots=True)
+class TuneCommand:
+    """One call of the command.
+
+    ``resized`` makes the problem of a size that a recording brings, None where sizes were given.
+    """
+
+    problems: tuple[Problem, ...]
+    resized: Callable[[str], Problem] | None
+    options: TuneOptions
+    cross: bool
+    db: str | None
+    quiet: bool
+    form: Form
+
+
+def tune_options(  # noqa: PLR0913  # the options whose values differ from the fields
+    *,
+    budget_s: float,
+    objective: str,
+    l2: str,
+    fill: str,
+    no_prune: bool,
+    no_warm_start: bool,
+    no_certify: bool,
+    **same: Any,
+) -> TuneOptions:
+    """Return the options that were parsed; those in ``same`` are fields as they are."""
+    return TuneOptions(
+        budget_s=None if math.isinf(budget_s) else budget_s,
+        objective=Objective(objective),
+        l2=CacheState(l2),
+        fill=Fill(fill),
+        prune=not no_prune,
+        warm_start=not no_warm_start,
+        certify=not no_certify,
+        **same,
+    )
+
+
+def run(command: TuneCommand) -> None:
+    """Tune and print. Raises AutogemmError where no candidate ran correctly."""
+    with ExitStack() as stack:
+        try:
+            if len(command.problems) > 1:
+                _tune_many(stack, command)
+                return
+            request, result = _tune_one(stack, command)
+        except KeyboardInterrupt:
+            _exit_interrupted()
+    _print(command, request, result)
+    if result.interrupted:
+        _exit_interrupted()
+    if result.best is None:
+        raise AutogemmError(_nothing_ran(result.outcomes))
+
+
+def _tune_one(stack: ExitStack, command: TuneCommand) -> tuple[TuneRequest, TuneResult]:
+    if command.cross:
+        raise UsageError("--cross is for many problems: give several sizes, or a preset")
+    parts = _opened(stack, command)
+    request, target = parts.request, parts.target
+    on_event = stack.enter_context(progress_listener(request, target.provenance, command.quiet))
+    return request, run_tuner(request, target, parts.compiler, parts.store, on_event)
+
+
+def _opened(stack: ExitStack, command: TuneCommand) -> Opened:
+    return open_run(
+        stack,
+        command.problems[0],
+        command.options,
+        command.db,
+        command=command_line(),
+        notify=lambda notice: click.secho(notice, err=True, bold=True),
+        resized=command.resized,
+    )
+
+
+def _print(command: TuneCommand, request: TuneRequest, result: TuneResult) -> None:
+    if command.form is Form.JSON:
+        click.echo(result_as_json(result, database_place(command.db)))
+    elif command.form is Form.CSV:
+        click.echo(result_as_csv(result), nl=False)
+    else:
+        has_kernel = request.families[0].template_path is not None
+        next_command = _export_command(result.run_id, command.db) if has_kernel else None
+        print_result(result, database_place(command.db), next_command)
+
+
+def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
+    parts = _opened(stack, command)
+    target = parts.target
+    requests = [replace(parts.request, problem=problem) for problem in command.problems]
+    by_problem = {request.problem: request for request in requests}
+    progress = SweepProgress(by_problem, target.provenance, command.quiet, sys.stderr.isatty())
+    sweeper = Sweeper(
+        target,
+        parts.compiler,
+        parts.store,
+        on_step=progress.on_step,
+        on_swept=progress.on_swept,
+    )
+    if command.cross:
+        sweeper.require_card()
+    sweep = sweeper.run(requests)
+    if command.cross and not sweep.interrupted:
+        sweep = sweeper.cross(sweep, requests[0])
+    show = (sweep, target.device.name, target.provenance, database_place(command.db))
+    if command.form is Form.JSON:
+        click.echo(sweep_as_json(*show))
+    elif command.form is Form.CSV:
+        click.echo(sweep_as_csv(*show[:3]), nl=False)
+    else:
+        print_sweep(*show)
+    if sweep.interrupted:
+        _exit_interrupted()
+    if not any(one.finals is not None for one in sweep.problems):
+        raise AutogemmError("no problem has a result: the lines above say why")
+
+
+def _exit_interrupted() -> NoReturn:
+    click.echo("interrupted; the same command resumes", err=True)
+    sys.exit(INTERRUPTED)
+
+
+def _export_command(run_id: int, db: str | None) -> str:
+    """Return the command to type next. It finds a database from the environment there again."""
+    parts = ["autogemm", "export", "best.cu", "--run", str(run_id)]
+    return shlex.join([*parts, "--db", db] if is_typed("db") and db else parts)
+
+
+def _nothing_ran(outcomes: Sequence[Outcome]) -> str:
+    """Return why there is no winner, with the first reason of the most frequent status."""
+    if not outcomes:
+        return "no candidate was tried: the time was up before the first; give more with --budget"
+    ends = Counter(outcome.status for outcome in outcomes)
+    status, _ = ends.most_common(1)[0]
+    first = next(outcome for outcome in outcomes if outcome.status is status)
+    counts = ", ".join(f"{count} {status}" for status, count in ends.most_common())
+    return f"no candidate ran correctly: {counts}; first {status}: {first.reason} ({first.config})"

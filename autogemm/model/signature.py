@@ -1,0 +1,223 @@
+"""The arguments that every kernel of a GEMM takes, in order.
+
+This is the only place that says which they are: templates, launchers, the emulator and the GPU
+worker iterate over a `Signature`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.problem import Problem
+
+
+class ArgumentKind(Enum):
+    """The origin of an argument: the problem, its matrices, the family, the launch plan."""
+
+    SIZE = auto()
+    LEADING_DIMENSION = auto()
+    FACTOR = auto()
+    MATRIX = auto()
+    EXTRA = auto()
+    WORKSPACE = auto()
+    TENSOR_MAP = auto()
+
+
+EXTENT_KINDS = (ArgumentKind.SIZE, ArgumentKind.LEADING_DIMENSION)
+
+
+class ProblemType(Enum):
+    """An element type that the problem decides: that of A and B, or that of C."""
+
+    AB = "ab"
+    C = "c"
+
+
+ArgumentType = Element | ProblemType
+CNames = Mapping[ArgumentType, str]
+"""What element types are called where a signature is written."""
+KERNEL_NAMES: CNames = {element: element.c_name for element in Element}
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """One argument of a kernel: an int, a number or an array of an element type, a tensor map.
+
+    ``type`` is None for an int and for a tensor map. Arrays but C and the workspace are only read.
+    """
+
+    name: str
+    kind: ArgumentKind
+    doc: str
+    type: ArgumentType | None = None
+    is_array: bool = False
+    is_const: bool = False
+
+    @property
+    def is_scalar(self) -> bool:
+        """Whether the value itself is passed, neither an address nor a tensor map."""
+        return not self.is_array and self.kind is not ArgumentKind.TENSOR_MAP
+
+    def element(self, dtype: DType) -> Element | None:
+        """The element type in a problem of those types; None for an int and for a tensor map."""
+        match self.type:
+            case ProblemType.AB:
+                return dtype.ab
+            case ProblemType.C:
+                return dtype.c
+            case element:
+                return element
+
+    def in_kernel(self, names: CNames, *, restrict: bool = True) -> str:
+        """As a kernel declares it: ``const float* __restrict__ A``."""
+        if self.kind is ArgumentKind.TENSOR_MAP:
+            return f"const __grid_constant__ TensorMap {self.name}"
+        between = " __restrict__ " if self.is_array and restrict else " "
+        return f"{self._c_type(names)}{between}{self.name}"
+
+    def in_host_code(self, names: CNames) -> str:
+        """As a C function for callers declares it: ``const float* A``, ``void* workspace``."""
+        is_workspace = self.kind is ArgumentKind.WORKSPACE
+        return f"{'void*' if is_workspace else self._c_type(names)} {self.name}"
+
+    def _c_type(self, names: CNames) -> str:
+        text = "int" if self.type is None else names[self.type]
+        return f"{'const ' if self.is_const else ''}{text}{'*' if self.is_array else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The arguments of a launch plan's kernels, in order; each kernel takes them all."""
+
+    arguments: tuple[Argument, ...]
+
+    def __iter__(self) -> Iterator[Argument]:
+        return iter(self.arguments)
+
+    def __len__(self) -> int:
+        return len(self.arguments)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arguments, in order."""
+        return tuple(argument.name for argument in self)
+
+    def index(self, name: str) -> int:
+        """The position of an argument, from 0. Raises ValueError for a name that is none."""
+        return self.names.index(name)
+
+    def of_kind(self, *kinds: ArgumentKind) -> tuple[Argument, ...]:
+        """The arguments of these kinds, in order."""
+        return tuple(argument for argument in self if argument.kind in kinds)
+
+    @property
+    def takes_workspace(self) -> bool:
+        """Whether there is a workspace among the arguments."""
+        return bool(self.of_kind(ArgumentKind.WORKSPACE))
+
+    def in_kernel(self, ab: str, c: str | None = None, *, unrestricted: Sequence[str] = ()) -> str:
+        """The parameter list of a kernel, for templates.
+
+        ``ab`` and ``c`` are what the kernel calls the element types of A and B, and of C (by
+        default the same). Arrays are ``__restrict__``, but those named in ``unrestricted``.
+        """
+        names = {**KERNEL_NAMES, ProblemType.AB: ab, ProblemType.C: c or ab}
+        return ", ".join(
+            argument.in_kernel(names, restrict=argument.name not in unrestricted)
+            for argument in self
+        )
+
+    def in_host_code(self, names: CNames) -> str:
+        """The parameter list of a C function for callers, which knows how large a workspace is."""
+        texts = []
+        for argument in self:
+            texts.append(argument.in_host_code(names))
+            if argument.kind is ArgumentKind.WORKSPACE:
+                texts.append(f"size_t {argument.name}_bytes")
+        return ", ".join(texts)
+
+    def in_call(self, values: Mapping[str, str], owner: str = "") -> str:
+        """The arguments of a call of the C function; those without a value in ``values`` are
+        members of ``owner`` (``p.``), or variables of their own names.
+        """
+        texts = []
+        for argument in self:
+            texts.append(values.get(argument.name, owner + argument.name))
+            if argument.kind is ArgumentKind.WORKSPACE:
+                size = f"{argument.name}_bytes"
+                texts.append(values.get(size, owner + size))
+        return ", ".join(texts)
+
+
+def gemm_signature(
+    extras: Sequence[Argument] = (), *, workspace: bool = False, tensor_maps: Sequence[str] = ()
+) -> Signature:
+    """The signature of a GEMM's kernels: the problem's arguments, a family's own ones, then the
+    workspace and the tensor maps where there are any.
+    """
+    return Signature(
+        (
+            *_GEMM,
+            *extras,
+            *([_WORKSPACE] if workspace else []),
+            *(Argument(name, ArgumentKind.TENSOR_MAP, "tiles for TMA") for name in tensor_maps),
+        )
+    )
+
+
+def extents(problem: Problem) -> dict[str, int]:
+    """The problem's sizes and leading dimensions, by the names of their arguments."""
+    return {
+        argument.name: getattr(problem, argument.name.lower())
+        for argument in PLAIN.of_kind(*EXTENT_KINDS)
+    }
+
+
+def factors(problem: Problem) -> dict[str, float]:
+    """The problem's alpha and beta, by the names of their arguments."""
+    return {
+        argument.name: getattr(problem, argument.name.lower())
+        for argument in PLAIN.of_kind(ArgumentKind.FACTOR)
+    }
+
+
+def _size(name: str, doc: str) -> Argument:
+    return Argument(name, ArgumentKind.SIZE, doc)
+
+
+def _factor(name: str, doc: str) -> Argument:
+    return Argument(name, ArgumentKind.FACTOR, doc, Element.F32)
+
+
+def _matrix(name: str, doc: str, type_: ProblemType) -> tuple[Argument, Argument]:
+    is_const = type_ is not ProblemType.C
+    return (
+        Argument(name, ArgumentKind.MATRIX, doc, type_, is_array=True, is_const=is_const),
+        Argument(
+            f"ld{name.lower()}",
+            ArgumentKind.LEADING_DIMENSION,
+            f"elements from a row of {name} to the next",
+        ),
+    )
+
+
+_GEMM = (
+    _size("M", "rows of C"),
+    _size("N", "columns of C"),
+    _size("K", "length of the sums"),
+    _factor("alpha", "the factor of the product"),
+    *_matrix("A", "the left operand", ProblemType.AB),
+    *_matrix("B", "the right operand", ProblemType.AB),
+    _factor("beta", "the factor of the old C, which is not read where this is 0"),
+    *_matrix("C", "the result", ProblemType.C),
+)
+_WORKSPACE = Argument(
+    "workspace",
+    ArgumentKind.WORKSPACE,
+    "device memory, zero at its first use",
+    Element.F32,
+    is_array=True,
+)
+PLAIN = gemm_signature()
+"""What the kernels of a family without arguments of its own, workspace and tensor maps take."""

@@ -1,0 +1,74 @@
+"""Each element of C goes through the one epilogue once, with its own row and column.
+
+The arithmetic of that function is replaced by its indices, so that C says what every store passed.
+Row and column are told in turn, modulo a prime below 256, which 16-bit elements hold exactly.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from golden_cases import GOLDEN_CASES, GoldenCase
+from test_emulator_goldens import cut_down
+
+from autogemm.emulator import Emulator
+from autogemm.emulator import emulator as module
+from autogemm.emulator.inputs import Data, Inputs, make_inputs
+from autogemm.model.kernel import KernelSource
+from autogemm.model.problem import Problem
+from autogemm.space import launch_plan, load_family
+
+pytestmark = pytest.mark.emulated
+
+PRIME = 251
+ARITHMETIC = (
+    "return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);"
+)
+INDICES = f"return (float)((with.beta == 0.0f ? m : n) % {PRIME});"
+
+
+def indices_for(problem: Problem, data: Data, seed: int) -> Inputs:
+    """The usual inputs, with the indices as what C must be."""
+    inputs = make_inputs(problem, data, seed)
+    rows, columns = np.indices((problem.m, problem.n))
+    expected = ((rows if problem.beta == 0.0 else columns) % PRIME).astype(np.float64)
+    return replace(inputs, expected=expected, bound=np.zeros_like(expected))
+
+
+def told_by(emulator: Emulator, case: GoldenCase, text: str, beta: float) -> str:
+    """What the emulator says of a text whose epilogue tells indices; empty if all are right."""
+    family = load_family(case.family)
+    problem = replace(cut_down(case), beta=beta)
+    source = KernelSource(family.name, "", case.config, problem.layout, text)
+    report = emulator.run(source, launch_plan(family, case.config, problem), problem)
+    return "" if report.ok else report.message
+
+
+@pytest.mark.parametrize("case", GOLDEN_CASES, ids=str)
+def test_every_store_passes_its_row_and_column(
+    emulator: Emulator, case: GoldenCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = case.path.read_text()
+    assert text.count(ARITHMETIC) == 1
+    monkeypatch.setattr(module, "make_inputs", indices_for)
+    for beta in (0.0, 1.0):
+        assert told_by(emulator, case, text.replace(ARITHMETIC, INDICES), beta) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("sgemm_simt_pipeline_any_size", "tile.m0 + m,", "m,"),
+        ("sgemm_simt_pipeline_any_size", "tile.n0 + n,", "n,"),
+        ("sgemm_simt_pipeline_split", "m, n + e, with", "m, n, with"),
+    ],
+)
+def test_a_store_with_a_wrong_index_is_seen(
+    emulator: Emulator, name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = next(case for case in GOLDEN_CASES if str(case) == name)
+    text = case.path.read_text()
+    assert old in text
+    monkeypatch.setattr(module, "make_inputs", indices_for)
+    wrong = text.replace(ARITHMETIC, INDICES).replace(old, new)
+    assert any(told_by(emulator, case, wrong, beta) for beta in (0.0, 1.0))

@@ -1,0 +1,355 @@
+// autogemm, family sgemm_simt: BM=96 BN=96 BK=16 WM=96 WN=48 TM=12 TN=12 SLICE_K=2 SLICES=shared
+// SPLIT_K=1 STREAM_BLOCKS=0 PAD_A=4 PAD_B=0 VEC_LOAD=4 VEC_STORE=4 STAGES=2 REG_STAGES=2 HANDOVER=5
+// POINTERS=derived CHAIN_K=0 GROUP_M=1 MIN_BLOCKS=1 FMA_ORDER=snake EDGES=guarded PACK=0
+// LANE_MAP=quads
+
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
+//
+// Valid for:
+//   M: multiples of BM, N: multiples of BN, K: multiples of BK
+//   A: aligned to 16 bytes, lda a multiple of 4
+//   B: aligned to 16 bytes, ldb a multiple of 4
+//   C: aligned to 16 bytes, ldc a multiple of 4
+
+// Tile of C owned by one thread block, and the depth of one shared-memory k_tile.
+constexpr int BM = 96;
+constexpr int BN = 96;
+constexpr int BK = 16;
+
+// Tile of C owned by one warp, and by one thread.
+constexpr int WM = 96;
+constexpr int WN = 48;
+constexpr int TM = 12;
+constexpr int TN = 12;
+
+// Groups of warps that share the block tile: each multiplies its DEPTH of a k_tile.
+constexpr int SLICE_K = 2;
+constexpr int DEPTH = BK / SLICE_K;
+
+// Warps across the block tile, lanes across the warp tile.
+constexpr int WARPS_N = BN / WN;
+constexpr int SLICE_THREADS = 32 * (BM / WM) * WARPS_N;
+constexpr int THREADS = SLICE_THREADS * SLICE_K;
+constexpr int LANES_M = WM / TM;
+constexpr int LANES_N = WN / TN;
+static_assert(LANES_M * LANES_N == 32, "the lanes of a warp cover its tile once");
+
+// A thread's rows and columns come in vectors of neighbours; the vectors of the lanes interleave,
+// so that a warp's read is contiguous.
+constexpr int VEC_M = 4;
+constexpr int VEC_N = 4;
+using VectorM = float4;
+using VectorN = float4;
+
+// A k_tile of A is kept as [k][m], one of B as [k][n]: floats from one k to the next.
+constexpr int STRIDE_A = BM + 4;
+constexpr int STRIDE_B = BN + 0;
+constexpr int K_TILE_A = BK * STRIDE_A;
+constexpr int K_TILE_B = BK * STRIDE_B;
+static_assert(STRIDE_A % VEC_M == 0 && STRIDE_B % VEC_N == 0, "vectors are aligned");
+
+// Two stages of shared memory: one being read, one being stored.
+constexpr int STAGE = K_TILE_A + K_TILE_B;
+
+// The k within a k_tile at which the next one is stored.
+constexpr int HANDOVER = DEPTH * 5 / 8;
+
+// Floats per access to global memory. The threads of a block stand LANES side by side along a
+// stored row, and cover ROWS stored rows in one pass.
+constexpr int VEC_A = 4;
+constexpr int VEC_B = 4;
+constexpr int VEC_C = 4;
+constexpr int LANES_A = 4;
+constexpr int LANES_B = 8;
+constexpr int ROWS_A = THREADS / LANES_A;
+constexpr int ROWS_B = THREADS / LANES_B;
+static_assert(BM % ROWS_A == 0 && BK % ROWS_B == 0, "whole passes cover a k_tile");
+// Of a warp's threads SIDE stand side by side, 32 bytes, and the next ones on other rows: stores
+// that transpose then fall into 32 different banks.
+constexpr int SIDE_A = 2;
+// Floats of a k_tile that one thread carries from global to shared memory.
+constexpr int CARRIED_A = BM * BK / THREADS;
+constexpr int CARRIED_B = BN * BK / THREADS;
+using VectorA = float4;
+using VectorB = float4;
+using VectorC = float4;
+
+__device__ __forceinline__ void unpack(float4 from, float* to) {
+    to[0] = from.x;
+    to[1] = from.y;
+    to[2] = from.z;
+    to[3] = from.w;
+}
+
+__device__ __forceinline__ void pack(const float* from, float4& to) {
+    to = make_float4(from[0], from[1], from[2], from[3]);
+}
+
+// Loads the floats of this thread from the k_tile of op(A).
+// `a` points to what it loads first.
+__device__ __forceinline__ void load_k_tile_a(float* regs, const float* a, int lda) {
+    #pragma unroll
+    for (int m = 0; m < BM; m += ROWS_A) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_A * VEC_A) {
+            const float* source = a + (long long)m * lda + k;
+            unpack(*reinterpret_cast<const VectorA*>(source), regs);
+            regs += VEC_A;
+        }
+    }
+}
+
+// Stores what load_k_tile_a loaded to shared memory, transposed.
+__device__ __forceinline__ void store_k_tile_a(float* shared, const float* regs) {
+    #pragma unroll
+    for (int m = 0; m < BM; m += ROWS_A) {
+        #pragma unroll
+        for (int k = 0; k < BK; k += LANES_A * VEC_A) {
+            #pragma unroll
+            for (int i = 0; i < VEC_A; ++i) {
+                shared[(k + i) * STRIDE_A + m] = regs[i];
+            }
+            regs += VEC_A;
+        }
+    }
+}
+
+// Loads the floats of this thread from the k_tile of op(B).
+// `b` points to what it loads first.
+__device__ __forceinline__ void load_k_tile_b(float* regs, const float* b, int ldb) {
+    #pragma unroll
+    for (int k = 0; k < BK; k += ROWS_B) {
+        #pragma unroll
+        for (int n = 0; n < BN; n += LANES_B * VEC_B) {
+            const float* source = b + (long long)k * ldb + n;
+            unpack(*reinterpret_cast<const VectorB*>(source), regs);
+            regs += VEC_B;
+        }
+    }
+}
+
+// Stores what load_k_tile_b loaded to shared memory.
+__device__ __forceinline__ void store_k_tile_b(float* shared, const float* regs) {
+    #pragma unroll
+    for (int k = 0; k < BK; k += ROWS_B) {
+        #pragma unroll
+        for (int n = 0; n < BN; n += LANES_B * VEC_B) {
+            pack(regs, *reinterpret_cast<VectorB*>(shared + k * STRIDE_B + n));
+            regs += VEC_B;
+        }
+    }
+}
+
+// Loads TM values of A and TN values of B, of one k, from shared memory into registers.
+__device__ __forceinline__ void load_fragments(const float* shared_a, const float* shared_b, int k,
+                                               float (&frag_a)[TM], float (&frag_b)[TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; i += VEC_M) {
+        const float* source = shared_a + k * STRIDE_A + i * LANES_M;
+        unpack(*reinterpret_cast<const VectorM*>(source), frag_a + i);
+    }
+    #pragma unroll
+    for (int j = 0; j < TN; j += VEC_N) {
+        const float* source = shared_b + k * STRIDE_B + j * LANES_N;
+        unpack(*reinterpret_cast<const VectorN*>(source), frag_b + j);
+    }
+}
+
+// accum += frag_a * frag_b^T.
+__device__ __forceinline__ void multiply_fragments(const float (&frag_a)[TM],
+                                                   const float (&frag_b)[TN],
+                                                   float (&accum)[TM][TN]) {
+    #pragma unroll
+    for (int i = 0; i < TM; ++i) {
+        #pragma unroll
+        for (int step = 0; step < TN; ++step) {
+            // Serpentine: each row begins with the operand that the row before used last.
+            const int j = i % 2 == 0 ? step : TN - 1 - step;
+            accum[i][j] = fmaf(frag_a[i], frag_b[j], accum[i][j]);
+        }
+    }
+}
+
+// One tile of C: where it begins, where its operands begin.
+struct Tile {
+    const float *A, *B;
+    float* C;
+    int m0, n0;
+};
+
+// Where this thread's part of a tile begins, and the slice that it multiplies.
+struct Place {
+    int m, n, slice;
+};
+
+__device__ __forceinline__ Place place_of_thread() {
+    const int warp = (int)threadIdx.x % SLICE_THREADS / 32;
+    const int lane = (int)threadIdx.x % 32;
+    const int lane_m = lane / (2 * LANES_N) * 2 + lane / 2 % 2;
+    const int lane_n = lane / 4 % (LANES_N / 2) * 2 + lane % 2;
+    Place place;
+    place.m = warp / WARPS_N * WM + lane_m * VEC_M;
+    place.n = warp % WARPS_N * WN + lane_n * VEC_N;
+    place.slice = (int)threadIdx.x / SLICE_THREADS;
+    return place;
+}
+
+// accum += the product of k_extent columns of op(A) and as many rows of op(B).
+__device__ __forceinline__ void multiply_tile(float* shared, const Tile& tile, int lda, int ldb,
+                                              int k_extent, float (&accum)[TM][TN]) {
+    // What this thread copies first of each k_tile; the pointers advance from k_tile to k_tile.
+    const int thread = (int)threadIdx.x;
+    const int copy_m = thread / SIDE_A % ROWS_A;
+    const int copy_ka = (thread / (SIDE_A * ROWS_A) * SIDE_A + thread % SIDE_A) * VEC_A;
+    const float* A = tile.A + (long long)copy_m * lda + copy_ka;
+    constexpr int advance_a = BK;
+    const int copy_n = thread % LANES_B * VEC_B;
+    const int copy_kb = thread / LANES_B;
+    const float* B = tile.B + (long long)copy_kb * ldb + copy_n;
+    const long long advance_b = (long long)BK * ldb;
+    float* const copy_to_a = shared + copy_ka * STRIDE_A + copy_m;
+    float* const copy_to_b = shared + K_TILE_A + copy_kb * STRIDE_B + copy_n;
+    const Place place = place_of_thread();
+    const float* const read_from_a = shared + place.slice * DEPTH * STRIDE_A + place.m;
+    const float* const read_from_b = shared + K_TILE_A + place.slice * DEPTH * STRIDE_B + place.n;
+    const int num_k_tiles = (k_extent + BK - 1) / BK;
+    float from_a[CARRIED_A];
+    float from_b[CARRIED_B];
+
+    // Start: the first k_tile goes to stage 0, the second is on its way to registers.
+    load_k_tile_a(from_a, A, lda);
+    load_k_tile_b(from_b, B, ldb);
+    store_k_tile_a(copy_to_a, from_a);
+    store_k_tile_b(copy_to_b, from_b);
+    if (num_k_tiles > 1) {
+        A += advance_a;
+        B += advance_b;
+    }
+    load_k_tile_a(from_a, A, lda);
+    load_k_tile_b(from_b, B, ldb);
+    __syncthreads();
+    float frag_a[2][TM];
+    float frag_b[2][TN];
+    load_fragments(read_from_a, read_from_b, 0, frag_a[0], frag_b[0]);
+
+    int read = 0;
+    for (int k_tile = 0; k_tile < num_k_tiles; ++k_tile) {
+        #pragma unroll
+        for (int k = 0; k < DEPTH; ++k) {
+            // Hand over: the next k_tile goes to the other stage, which all warps left at the last
+            // barrier, and the one after it is loaded.
+            if (k == HANDOVER) {
+                store_k_tile_a(copy_to_a + STAGE - read, from_a);
+                store_k_tile_b(copy_to_b + STAGE - read, from_b);
+                if (k_tile + 2 < num_k_tiles) {
+                    A += advance_a;
+                    B += advance_b;
+                    load_k_tile_a(from_a, A, lda);
+                    load_k_tile_b(from_b, B, ldb);
+                }
+            }
+            // Wait: the last fragments of this k_tile are in registers, the next k_tile must be
+            // here.
+            if (k == DEPTH - 1) {
+                __syncthreads();
+                read = STAGE - read;
+            }
+            // Read the next fragments while multiplying these.
+            load_fragments(read_from_a + read, read_from_b + read, (k + 1) % DEPTH,
+                           frag_a[(k + 1) % 2], frag_b[(k + 1) % 2]);
+            multiply_fragments(frag_a[k % 2], frag_b[k % 2], accum);
+        }
+    }
+}
+
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    float alpha;
+    float beta;
+
+    // With beta = 0 the old C is never read: it may hold anything.
+    __device__ __forceinline__ bool reads_c() const {
+        return beta != 0.0f;
+    }
+};
+
+// C[m][n] from its accumulator, and from what C held (ignored where beta = 0).
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
+}
+
+// Stores VEC_C neighbours, from C[m][n] on, to which c points.
+__device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
+                                                   const Epilogue& with) {
+    float result[VEC_C] = {};
+    if (with.beta != 0.0f) {
+        unpack(*reinterpret_cast<const VectorC*>(c), result);
+    }
+    #pragma unroll
+    for (int e = 0; e < VEC_C; ++e) {
+        result[e] = epilogue(accum[e], result[e], m, n + e, with);
+    }
+    pack(result, *reinterpret_cast<VectorC*>(c));
+}
+
+// Stores VEC_C neighbours of the tile's row m, from its column n on.
+__device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
+                                             const float* accum, const Epilogue& with) {
+    float* const c = tile.C + (long long)m * ldc + n;
+    store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
+}
+
+// Stores the tile of C from the accumulators of all slices. They meet in shared memory, and each
+// slice adds up and stores some vectors of each thread's tile: in a loop, since code that runs only
+// once takes as long as loading its instructions.
+__device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int ldc,
+                                           const float (&accum)[TM][TN], const Epilogue& with) {
+    constexpr int NUM_ACCUM = TM * TN;
+    const Place place = place_of_thread();
+    float* const exchange = shared + (int)threadIdx.x % SLICE_THREADS;
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < NUM_ACCUM; ++i) {
+        exchange[(place.slice * NUM_ACCUM + i) * SLICE_THREADS] = accum[i / TN][i % TN];
+    }
+    __syncthreads();
+    #pragma unroll 3
+    for (int first = place.slice * VEC_C; first < NUM_ACCUM; first += SLICE_K * VEC_C) {
+        float totals[VEC_C] = {};
+        #pragma unroll
+        for (int slice = 0; slice < SLICE_K; ++slice) {
+            #pragma unroll
+            for (int e = 0; e < VEC_C; ++e) {
+                totals[e] += exchange[(slice * NUM_ACCUM + first + e) * SLICE_THREADS];
+            }
+        }
+        const int i = first / TN;
+        const int j = first % TN;
+        const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
+        const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
+        store_vector(tile, ldc, m, n, totals, with);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc) {
+    extern __shared__ __align__(16) float shared[];
+    const Epilogue with = {alpha, beta};
+    const int blocks_n = (N + BN - 1) / BN;
+    const int index = (int)blockIdx.x;
+    // Where the tile is: row by row.
+    const int m0 = index / blocks_n * BM;
+    const int n0 = index % blocks_n * BN;
+    Tile tile;
+    tile.A = A + (long long)m0 * lda;
+    tile.B = B + n0;
+    tile.C = C + (long long)m0 * ldc + n0;
+    tile.m0 = m0;
+    tile.n0 = n0;
+    float accum[TM][TN] = {};
+    multiply_tile(shared, tile, lda, ldb, K, accum);
+    store_tile(shared, tile, ldc, accum, with);
+}
