@@ -74,7 +74,7 @@ def swept(
     told: list[str] = []
 
     def on_swept(one: Swept) -> None:
-        told.append(f"{one.problem.m} {'known' if one.is_known else 'tuned'} {one.error}".strip())
+        told.append(f"{one.problem.m} {'known' if one.is_known else 'tuned'} {one.reason}".strip())
 
     sweeper = Sweeper(
         target,  # type: ignore[arg-type]
