@@ -250,7 +250,7 @@ def write(job: Job, out: Path) -> None:
     click.echo(f"{out}: {len(recording)} configs, {out.stat().st_size / 1024:.0f} KB")
     winner = finals.winner
     click.echo(
-        f"best {winner.config}: {winner.median_us:.5g} us, {winner.ratio:.3f} x cuBLAS "
+        f"best {winner.config}: {winner.time_us:.5g} us, {winner.ratio:.3f} x cuBLAS "
         f"({winner.ratio_low:.3f}..{winner.ratio_high:.3f}) in {finals.rounds} rounds"
     )
 
@@ -294,7 +294,7 @@ def recording_of(job: Job, finals: Finals) -> Recording:
             samples_us=[digits(time_us) for _, time_us in baseline],
             after_configs=[after for after, _ in baseline],
             max_error_ratio=digits(checked.max_error_ratio, 3) if checked else None,
-            relative_frobenius=digits(checked.relative_frobenius, 3) if checked else None,
+            error=digits(checked.error, 3) if checked else None,
         ),
         parameters={name: [row.config[name] for row in rows] for name in names},
         status=[row.status for row in rows],
@@ -340,7 +340,7 @@ def error_columns(rows: list[Outcome]) -> dict[str, Any]:
     checked = [row.verification if row.status is Status.OK else None for row in rows]
     return {
         "max_error_ratio": [c and digits(c.max_error_ratio, 3) for c in checked],
-        "relative_frobenius": [c and digits(c.relative_frobenius, 3) for c in checked],
+        "error": [c and digits(c.error, 3) for c in checked],
     }
 
 

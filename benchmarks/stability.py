@@ -52,10 +52,10 @@ class Row:
     seconds: float
     family: str
     config: str
-    ratio_to_cublas: float
     ratio: float
-    ratio_low: float
-    ratio_high: float
+    to_first: float
+    to_first_low: float
+    to_first_high: float
     within: bool
     samples_us: tuple[float, ...]
 
@@ -139,7 +139,7 @@ def made(problem: Problem, run: Run, target: CudaTarget, compiler: Compiler) -> 
 
 
 def row_of(problem: Problem, run: Run, entry: FinalsEntry, first: FinalsEntry) -> Row:
-    ratio = paired_ratio(entry.samples_us, first.samples_us, seed=0)
+    to_first = paired_ratio(entry.samples_us, first.samples_us, seed=0)
     assert entry.config is not None, "only cuBLAS has no config"
     return Row(
         problem=problem.size_label,
@@ -148,11 +148,11 @@ def row_of(problem: Problem, run: Run, entry: FinalsEntry, first: FinalsEntry) -
         seconds=run.result.search_s + run.result.finals_s,
         family=entry.config.family,
         config=entry.config.label,
-        ratio_to_cublas=entry.ratio,
-        ratio=ratio.ratio,
-        ratio_low=ratio.low,
-        ratio_high=ratio.high,
-        within=abs(ratio.ratio - 1) <= SAME_WITHIN,
+        ratio=entry.ratio,
+        to_first=to_first.ratio,
+        to_first_low=to_first.low,
+        to_first_high=to_first.high,
+        within=abs(to_first.ratio - 1) <= SAME_WITHIN,
         samples_us=entry.samples_us,
     )
 
@@ -163,9 +163,9 @@ def shown(row: Row) -> dict[str, object]:
         "seed": row.seed,
         "trials": row.trials,
         "s": f"{row.seconds:.0f}",
-        "x cuBLAS": f"{row.ratio_to_cublas:.3f}",
-        "to first": f"{row.ratio:.4f}",
-        "interval": f"{row.ratio_low:.4f}..{row.ratio_high:.4f}",
+        "x cuBLAS": f"{row.ratio:.3f}",
+        "to first": f"{row.to_first:.4f}",
+        "interval": f"{row.to_first_low:.4f}..{row.to_first_high:.4f}",
         "1 %": "yes" if row.within else "NO",
         "winner": f"{row.family} {row.config}",
     }

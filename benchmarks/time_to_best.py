@@ -159,7 +159,7 @@ def report(runs: list[Run], finals: Finals, best: Config, within: float, notice:
     ratios = {config: ratio(entries[best], entry) for config, entry in entries.items() if config}
     reached = [first_within(run, ratios, within) for run in runs]
     rows = [row(run, step, ratios) for run, step in zip(runs, reached, strict=True)]
-    us, cublas = entries[best].median_us, finals.baseline.median_us
+    us, cublas = entries[best].time_us, finals.baseline.time_us
     title = (
         f"within {100 * within:g} % of the exhaustive best, {us:.5g} us (cuBLAS {cublas:.5g} us)"
     )

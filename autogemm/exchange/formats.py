@@ -8,7 +8,7 @@ from pathlib import Path
 
 from autogemm.exchange import table
 from autogemm.exchange.jsonl import jsonl
-from autogemm.exchange.jsonl.forms import FORMAT
+from autogemm.exchange.jsonl.lines import FORMAT
 from autogemm.exchange.listed import listed_copies, listed_selection
 from autogemm.exchange.studies import finished_studies
 from autogemm.exchange.wisdom import wisdom_pieces

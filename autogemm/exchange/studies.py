@@ -28,4 +28,4 @@ def _studies(
 ) -> Iterator[FinishedStudy]:
     for family, trials in by_family.items():
         assert run is not None, "a trial comes behind its run"
-        yield FinishedStudy(f"run {run.key}: {family} {run.spec.problem.label}", trials)
+        yield FinishedStudy(f"run {run.run_id}: {family} {run.spec.problem.label}", trials)

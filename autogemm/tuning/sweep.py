@@ -40,7 +40,7 @@ _ONE_PROBLEM = (EmptySpaceError, UsageError, CertificationError, NotFoundError)
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """One problem of a sweep. ``finals`` is None where there are none; ``error`` says why.
+    """One problem of a sweep. ``finals`` is None where there are none; ``reason`` says why.
 
     ``num_trials`` and ``seconds``, of search and finals, are 0 for a result that was there before
     (``is_known``).
@@ -52,7 +52,7 @@ class Swept:
     num_trials: int = 0
     seconds: float = 0.0
     is_known: bool = False
-    error: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Sweeper:
         try:
             result = tune(request, self._target, self._compiler, self._store, on_event)
         except _ONE_PROBLEM as error:
-            return Swept(request.problem, error=str(error)), False
+            return Swept(request.problem, reason=str(error)), False
         failure = "" if result.best is not None else "no candidate ran correctly"
         swept = Swept(
             request.problem,
@@ -157,7 +157,7 @@ class Sweeper:
             result.finals,
             result.num_trials,
             time.monotonic() - begin,
-            error=failure,
+            reason=failure,
         )
         return swept, result.stopped_by is StopRule.INTERRUPTED
 

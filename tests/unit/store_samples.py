@@ -71,7 +71,7 @@ CERTIFICATE = Certificate(
     datetime(2026, 11, 21, 6, 30, tzinfo=UTC),
 )
 
-VERIFIED = Verification(max_abs_error=1.5e-4, max_error_ratio=1 / 3, relative_frobenius=1.1e-6)
+VERIFIED = Verification(max_abs_error=1.5e-4, max_error_ratio=1 / 3, error=1.1e-6)
 TELEMETRY = Telemetry(
     sm_clock_mhz=1755,
     memory_clock_mhz=2619,

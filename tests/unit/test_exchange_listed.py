@@ -339,7 +339,7 @@ def test_a_database_takes_it_once_as_recorded(store: Store, tmp_path: Path) -> N
         assert any("cannot be exported" in note for note in done.notes)
         newest = store.runs(limit=1)[0]
         assert (newest.spec.problem, newest.spec.provenance) == (PROBLEM, Provenance.RECORDED)
-        assert newest.best_us == pytest.approx(132.0)
+        assert newest.time_us == pytest.approx(132.0)
         assert {row.kernel_id for row in store.trial_rows(BestQuery(run_id=newest.run_id))} == {
             None
         }

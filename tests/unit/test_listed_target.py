@@ -85,7 +85,7 @@ def test_the_same_command_resumes(cache: Path) -> None:
         store.resume_run(json.loads(first.stdout)["run_id"])
     again = tune(cache, "--trials", 9, "--json", "-q")
     found = json.loads(again.stdout)
-    assert (found["resumed"], found["trials"], found["finals"]) == (5, 9, None)
+    assert (found["num_resumed"], found["num_trials"], found["finals"]) == (5, 9, None)
 
 
 def test_export_is_refused_in_one_line(cache: Path, tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_fix_speaks_of_the_files_parameters(cache: Path) -> None:
     found = json.loads(result.stdout)
     assert found["best"]["config"]["SA"] == 0
     rows = [row for row in content()["cache"].values() if row["MWG"] < 64 and row["SA"] == 0]
-    assert found["legal_configs"] == found["trials"] == len(rows)
+    assert found["num_legal"] == found["num_trials"] == len(rows)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_all_configs_of_all_families_are_searched_and_share_the_finals(
     ]
     assert len(result.of_family("tiny")) == len(result.of_family("twin")) == NUM_LEGAL
     assert result.finals is not None
-    times = [entry.median_us for entry in result.finals.entries]
+    times = [entry.time_us for entry in result.finals.entries]
     assert times == sorted(times)
     names = [entry.config.family for entry in result.finals.entries if entry.config]
     assert names[0] == "tiny"
@@ -215,10 +215,10 @@ def test_the_command_line_searches_the_default_families(
     )
     facts = json.loads(result.stdout)
     assert [one["family"] for one in facts["families"]] == ["tiny", "twin"]
-    assert sum(one["trials"] for one in facts["families"]) == facts["trials"] == 40
+    assert sum(one["num_trials"] for one in facts["families"]) == facts["num_trials"] == 40
     assert facts["finals"]["entries"][0]["family"] == "tiny"
     shown = CliRunner().invoke(main, ["db", "show", "run:1", "--json"])
-    assert json.loads(shown.stdout)[0]["family"] == "tiny twin"
+    assert json.loads(shown.stdout)[0]["families"] == "tiny twin"
     listed = CliRunner().invoke(main, ["db", "best", "--family", "twin", "--json"])
     assert [row["family"] for row in json.loads(listed.stdout)] == ["twin"]
 

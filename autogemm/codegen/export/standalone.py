@@ -110,13 +110,13 @@ def export_json(kernel: StoredKernel, written: date) -> str:
             "measured_at": kernel.measured_at.isoformat(),
             "time_us": kernel.time_us,
             "tflops": problem.tflops(kernel.time_us) if kernel.time_us else None,
-            "ratio_to_cublas": kernel.ratio,
+            "ratio": kernel.ratio,
             "ratio_low": kernel.ratio_low,
             "ratio_high": kernel.ratio_high,
             "verification": asdict(kernel.verification) if kernel.verification else None,
         },
         "certificate": _certificate_dict(kernel.certificate),
-        "source_sha256": source.sha256,
+        "kernel_sha256": source.sha256,
         "template_sha256": source.template_sha256,
         "source": source.text,
     }
@@ -209,7 +209,7 @@ def _error(verification: Verification | None) -> str:
     largest = "largest" if absolute is None else f"largest {absolute:.3g},"
     return (
         f"{largest} {verification.max_error_ratio:.3g} of the bound; "
-        f"relative (Frobenius) {verification.relative_frobenius:.3g}"
+        f"relative (Frobenius) {verification.error:.3g}"
     )
 
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from autogemm.formats import (
     read_t4,
 )
 from autogemm.model.config import Config, Value
-from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.device import FACTS, Device
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import (
     CacheState,
@@ -181,7 +180,7 @@ def said_sizes(listed: ListedRecording, description: Description | None) -> dict
 
 def device_named(name: str) -> Device:
     """A device of which only the name is known; every number is 0."""
-    unknown = {field.name: 0 for field in fields(Device) if field.type is int}
+    unknown = dict.fromkeys(FACTS, 0)
     return Device(name=name, **unknown)
 
 

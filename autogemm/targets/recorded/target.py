@@ -55,9 +55,9 @@ class RecordedTarget(RecordedPlace):
         self.recording = recording
         self.device = recording.source.device
         self.environment = recording.source.environment
-        self.baseline_us: float | None = recording.baseline.median_us
+        self.baseline_us: float | None = recording.baseline.time_us
         checked = recording.baseline_verification
-        self.baseline_error = checked.relative_frobenius if checked is not None else None
+        self.baseline_error = checked.error if checked is not None else None
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Pick the recording that holds the problem. Raises UsageError if none does."""
@@ -246,7 +246,7 @@ class RecordedTarget(RecordedPlace):
         return frozenset((name, value) for name, value in config if name in self._columns)
 
     def _entry(self, candidate: Candidate, time_us: float, *, is_tied: bool) -> FinalsEntry:
-        ratio = self.recording.baseline.median_us / time_us
+        ratio = self.recording.baseline.time_us / time_us
         return FinalsEntry(
             name=candidate.config.label,
             config=candidate.config,

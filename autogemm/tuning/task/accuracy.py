@@ -37,7 +37,7 @@ class Accuracy:
             return ""
         if verification is None:
             return f"its error is not known, {self.limit:.4g} is allowed"
-        error = verification.relative_frobenius
+        error = verification.error
         return "" if error <= self.limit else f"error {error:.4g}, {self.limit:.4g} is allowed"
 
     def lesson(self, outcome: Outcome) -> tuple[Outcome, float]:
@@ -48,7 +48,7 @@ class Accuracy:
         """
         if outcome.status is not Status.INACCURATE or outcome.verification is None:
             return outcome, 1.0
-        excess = outcome.verification.relative_frobenius / self.limit
+        excess = outcome.verification.error / self.limit
         return replace(outcome, status=Status.OK, reason=""), max(1.0, excess)
 
     def kept(self, finals: Finals, seed: int, objective: Objective) -> Finals:

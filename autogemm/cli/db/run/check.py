@@ -14,6 +14,7 @@ from autogemm.cli.database import open_database, print_rows_as
 from autogemm.cli.db.run.changes import print_words, speed_up
 from autogemm.cli.output import Form
 from autogemm.cli.rows import Columns, FlatRow
+from autogemm.model.columns import PLACE, RATIO, row_of, under
 from autogemm.space import Family, default_families, list_families, load_family
 from autogemm.store import BestQuery, ResultRow, Store
 from autogemm.support.errors import AutogemmError
@@ -30,13 +31,13 @@ from autogemm.tuning import (
 
 TABLE: Columns = (
     *("problem", "provenance", "verdict", "speed_up", "speed_up_low", "speed_up_high", "by"),
-    *("before_us", "time_us", "before_ratio", "ratio_to_cublas", "changed", "note"),
+    *("before_time_us", "time_us", "before_ratio", "ratio", "changed", "note"),
 )
 ALL: Columns = (
-    *(*db_rows.PLACE, *db_rows.PROBLEM, "l2", "fill", "verdict", "speed_up", "speed_up_low"),
-    *("speed_up_high", "by", "before_us", "time_us", "before_ratio", *db_rows.RATIO),
+    *(*PLACE, *db_rows.PROBLEM, "l2", "fill", "verdict", "speed_up", "speed_up_low"),
+    *("speed_up_high", "by", "before_time_us", "time_us", "before_ratio", *RATIO),
     *("changed", "reason", "kernel_id", "before_run_id", "run_id", "retuned_run_id"),
-    "retuned_ratio_to_cublas",
+    "retuned_ratio",
 )
 
 
@@ -121,13 +122,10 @@ def _with_progress(winners: list[StoredWinner]) -> Iterator[StoredWinner]:
 
 def _row(rechecked: Rechecked) -> FlatRow:
     row, entry = rechecked.winner.row, rechecked.entry
-    now: FlatRow = dict.fromkeys(("time_us", *db_rows.RATIO))
-    if entry is not None:
-        ratios = (entry.ratio, entry.ratio_low, entry.ratio_high)
-        now = {"time_us": entry.median_us, **dict(zip(db_rows.RATIO, ratios, strict=True))}
+    now = row_of(entry, under("", ("time_us", *RATIO)))
     return {
         **db_rows.best_row(row),
-        "before_us": row.time_us,
+        "before_time_us": row.time_us,
         "before_ratio": row.ratio,
         "before_run_id": row.run_id,
         **now,
@@ -168,5 +166,5 @@ def _of_result(result: TuneResult) -> FlatRow:
     return {
         "note": f"tuned again, {said}",
         "retuned_run_id": result.run_id,
-        "retuned_ratio_to_cublas": winner.ratio if winner is not None else None,
+        "retuned_ratio": winner.ratio if winner is not None else None,
     }

@@ -92,7 +92,7 @@ class CudaBackend:
         self._prepared_problem = prepared
         self._num_since_baseline = 0
         self._baseline_us = prepared.baseline_us()
-        error = checked.verification.relative_frobenius if checked.verification else None
+        error = checked.verification.error if checked.verification else None
         return Prepared(self._baseline_us, error)
 
     def measure(self, request: Measure) -> Measured:
@@ -194,8 +194,8 @@ def timed_outcome(
     first = MIN_SAMPLES if is_comparable else 1
     sampled = Sampling(stopwatch, telemetry.read).adaptive(options, request.best_us, first)
     measurement = prepared.measurement(sampled, stopwatch.method)
-    if prepared.energy is not None and measurement.median_us <= hopeless_us:
-        sample_us = measurement.median_us * stopwatch.method.launches
+    if prepared.energy is not None and measurement.time_us <= hopeless_us:
+        sample_us = measurement.time_us * stopwatch.method.launches
         energy_mj = prepared.energy.energy_mj(stopwatch, sample_us)
         measurement = replace(measurement, energy_mj=energy_mj)
     return replace(outcome, measurement=measurement)
