@@ -55,11 +55,11 @@ class AutogemmGroup(click.Group):
     """Imports a command when it is needed; shows errors as one line."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of use."""
+        """Return the commands in the order of use."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command object, from the module named after it."""
+        """Return the command, from its module of options."""
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"{__name__}.{COMMANDS[cmd_name][0]}")
@@ -70,24 +70,24 @@ class AutogemmGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is named, or an error that suggests one."""
+        """Return the command that is named. Raises a UsageError that suggests one."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-"):
             ctx.fail(f"No such command {name!r}{did_you_mean(name, COMMANDS)}")
         return super().resolve_command(ctx, args)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
-        """Parse what stands before the command."""
+        """Parse the options before the command."""
         with _one_line_errors():
             return super().make_context(*args, **extra)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """One line a command, without importing any of them."""
+        """Write one line for each command, without importing any of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
     def invoke(self, ctx: click.Context) -> object:
-        """Run; an error of the user's becomes one line and its exit code, others are bugs."""
+        """Run the command; an AutogemmError becomes one line and its exit code, others are bugs."""
         try:
             with _one_line_errors():
                 return super().invoke(ctx)
@@ -95,12 +95,12 @@ class AutogemmGroup(click.Group):
             click.echo("interrupted", err=True)
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
-            # `autogemm db list | head`: the reader has seen enough.
+            # `autogemm db list | head`: the reader has closed the pipe.
             sys.stderr.close()
             sys.exit(0)
 
 
-# Where click answers a call without arguments by the help: from 8.2 on, an error to it.
+# From 8.2 on, click answers a call without arguments by an error that prints the help.
 _IS_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
@@ -114,7 +114,7 @@ class OneLine(click.ClickException):
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
-    """Our errors and click's, of which only a call without arguments is answered by the help."""
+    """Turn errors into one line, except that a call without arguments prints the help."""
     try:
         yield
     except AutogemmError as error:
@@ -127,7 +127,7 @@ def _one_line_errors() -> Iterator[None]:
 
 
 def one_line(text: str) -> str:
-    """The text with its line breaks folded."""
+    """Return the text with its line breaks folded."""
     return " ".join(text.split())
 
 

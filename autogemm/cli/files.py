@@ -1,4 +1,4 @@
-"""Where commands write what the user asked for."""
+"""Output files of commands: written whole or not at all."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -23,14 +23,14 @@ def write_output(path: str, content: bytes, *, force: bool, ours: str | None = N
 
 
 def require_output(path: str, *, force: bool, ours: str | None = None) -> None:
-    """Raises what `write_output` would raise for this place: before the work for it is done."""
+    """Raise what `write_output` would raise for this place, before the work is done."""
     if path != "-":
         with _replaceable(path, None if ours is None else ours.encode(), force):
             pass
 
 
 def require_replaceable(path: str, *, force: bool, ours: str) -> None:
-    """Raises what `write_output` would raise before it writes: for commands with several files."""
+    """Raise what `write_output` would raise before it writes; for commands with several files."""
     with _replaceable(path, ours.encode(), force):
         pass
 
@@ -38,7 +38,7 @@ def require_replaceable(path: str, *, force: bool, ours: str) -> None:
 def write_output_pieces(
     path: str, pieces: Iterable[bytes], *, force: bool, ours: bytes | None = None
 ) -> None:
-    """As `write_output`, piece by piece; gzip'd for a name in .gz."""
+    """Write as `write_output` does, piece by piece; gzip'd for a name in .gz."""
     if path == "-":
         _print(pieces)
         return
@@ -53,7 +53,7 @@ def _print(pieces: Iterable[bytes]) -> None:
 
 @contextmanager
 def _replaceable(path: str, ours: bytes | None, force: bool) -> Iterator[Path]:
-    """The file to write, and one line for what goes wrong while it is written."""
+    """Yield the file to write, and turn an OSError meanwhile into one line."""
     # The file that a link points to is replaced, not the link.
     target = Path(path).resolve()
     _require_place(path, target)

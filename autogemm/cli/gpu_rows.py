@@ -63,7 +63,7 @@ def gpu_row(
 
 
 def ceiling_rows(device: Device, measured: Ceilings) -> list[Row]:
-    """What was measured beside the theory; nobody publishes one of L2."""
+    """Return rows of measured ceilings beside the theory; for L2 none is published."""
     pairs: tuple[tuple[str, float | None, float | None], ...] = (
         ("FP32 multiply-adds, TFLOP/s", measured.fma_tflops, device.peak_f32_tflops),
         ("device memory copy, GB/s", measured.copy_gb_s, device.peak_bandwidth_gb_s),

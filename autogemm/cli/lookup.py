@@ -1,4 +1,4 @@
-"""What options name: a GPU's facts, a family, a config."""
+"""Look up what options name: a GPU's facts, a family, a config."""
 
 import json
 from typing import Any

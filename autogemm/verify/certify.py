@@ -205,7 +205,7 @@ def few_tiles(problem: Problem, tile: Tile, stages: int) -> Iterator[Problem]:
 
 
 def _is_same(family: Family, case: Case, source: KernelSource) -> bool:
-    return render(family, case.config, case.problem).sha256 == source.sha256
+    return render(family, case.config, case.problem).code == source.code
 
 
 def _emulated(family: Family, emulator: Emulator) -> Callable[[Case], CaseResult]:

@@ -43,7 +43,7 @@ def test_every_key_has_a_row(form: type[BaseModel]) -> None:
 
 
 def test_every_kind_of_mapping_is_checked() -> None:
-    assert len(FORMS) == 7
+    assert len(FORMS) == 8
     assert set(schema.ConstraintForm.model_fields) == {"require", "because"}
     assert "`{require: EXPRESSION, because: REASON}`" in PROSE
 

@@ -20,7 +20,7 @@ from autogemm.tuning.loop.warm import warm_starts
 
 PROBLEM = Problem(64, 64, 64)
 OLD = Config.of("split", {"BM": 16, "VEC": 4})
-TODAY = Config.of("split", {"BM": 16, "SPLIT": 4, "VEC": 4})
+TODAY = Config.of("split", {"BM": 16, "SPLIT": 4, "VEC": 4, "SCRATCH": 1})
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ from autogemm.model.problem import Layout
     type=click.Choice([fill.value for fill in Fill]),
     default=Fill.UNIFORM.value,
     show_default=True,
-    help="What the matrices hold while kernels are timed.",
+    help="Contents of the matrices while kernels are timed.",
 )
 @click.option("--report", metavar="FILE", help="Also write a report: one HTML file.")
 @click.option("--no-store", is_flag=True, help="Keep nothing in the database.")

@@ -12,14 +12,14 @@ from autogemm.model.problem import Problem
 
 
 class Lines(Listener):
-    """A line for each size that is done."""
+    """Prints a line for each size that is done."""
 
     def __init__(self, request: BenchRequest) -> None:
         num_kernels, num_sizes = len(request.kernels), len(request.sizes)
         click.echo(f"{num_kernels} kernels, {num_sizes} sizes", err=True)
 
     def done(self, size: SizeDone) -> None:
-        """Which, and how many were timed."""
+        """Print the size, and how many kernels were timed."""
         num_timed = sum(entry.time_us is not None for entry in size.entries)
         label = size.entries[0].problem.size_label
         click.echo(
@@ -29,7 +29,7 @@ class Lines(Listener):
 
 
 class LiveLine(Listener):
-    """A bar over kernels and sizes."""
+    """Shows a bar over kernels and sizes."""
 
     def __init__(self, request: BenchRequest, progress: Progress) -> None:
         self._progress = progress
@@ -38,20 +38,20 @@ class LiveLine(Listener):
         self._task = progress.add_task(f"{total} kernels to verify", total=total)
 
     def doing(self, number: int, problem: Problem, kernel: str) -> None:
-        """What is at work."""
+        """Show the kernel that is verified."""
         what = f"verifying {kernel}" if kernel else "timing all in turn"
         self._progress.update(self._task, description=f"{problem.size_label}: {what}")
         if kernel:
             self._progress.advance(self._task)
 
     def done(self, size: SizeDone) -> None:
-        """Libraries count when their size is done."""
+        """Advance the bar; libraries count when their size is done."""
         self._progress.update(self._task, completed=self._each * size.number)
 
 
 @contextmanager
 def live_line(request: BenchRequest) -> Iterator[LiveLine]:
-    """The live line while it is shown."""
+    """Yield the live line while it is shown."""
     progress = Progress(
         BarColumn(bar_width=24),
         # Nothing here is markup: names come from files.

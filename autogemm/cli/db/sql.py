@@ -49,9 +49,9 @@ def stats(query: BestQuery, db: str | None, form: Form) -> None:
 @db_option
 @listing_options
 def sql(*, limit: int | None, form: Form, **values: Any) -> None:
-    """Run one SELECT of your own, which cannot change anything; - reads it from standard input.
+    """Run one SELECT of your own; it cannot change anything.
 
-    db/README.md has the tables, columns and queries to start from.
+    - reads it from standard input. db/README.md has the tables, columns and queries to start from.
 
     \b
     Examples:

@@ -17,8 +17,8 @@ from autogemm.search import SAMPLERS
     metavar="auto|INDEX|NAME|recorded[:FILE]",
     default="auto",
     show_default=True,
-    help="An attached GPU, or a recording: ours or a cache file of Kernel Tuner. auto: the first "
-    "GPU, without one a shipped recording.",
+    help="An attached GPU, or a recording: this project's or a cache file of Kernel Tuner. auto: "
+    "the first GPU, without one a shipped recording.",
 )
 @click.option("--require-gpu", is_flag=True, help="Fail where auto would use a recording.")
 @problems_options
@@ -32,7 +32,7 @@ from autogemm.search import SAMPLERS
 @click.option(
     "--allow-emulation",
     is_flag=True,
-    help="For f32: search also kernels that make FP32 of tensor-core products.",
+    help="For f32: also search kernels that compute FP32 by tensor-core products.",
 )
 @fix_option
 @click.option(
@@ -40,7 +40,7 @@ from autogemm.search import SAMPLERS
     type=click.IntRange(min=1),
     default=300,
     show_default=True,
-    help="Stop the search after that many trials of the run.",
+    help="Stop the search after this many trials of the run.",
 )
 @click.option(
     "--budget",
@@ -49,7 +49,7 @@ from autogemm.search import SAMPLERS
     callback=seconds,
     default="2m",
     show_default=True,
-    help="Stop the search after that time: 90s, 2m, 1h, none.",
+    help="Stop the search after this time: 90s, 2m, 1h, none.",
 )
 @click.option(
     "--until-ratio",
@@ -69,7 +69,7 @@ from autogemm.search import SAMPLERS
     type=click.Choice([objective.value for objective in Objective]),
     default=Objective.TIME.value,
     show_default=True,
-    help="What is minimised; edp is energy times time. Energy is NVML's, of the whole card.",
+    help="The quantity to minimise; edp is energy times time. Energy is NVML's, of the whole GPU.",
 )
 @click.option(
     "--max-error",
@@ -90,15 +90,15 @@ from autogemm.search import SAMPLERS
     type=click.IntRange(min=0),
     default=0,
     show_default=True,
-    help="Of the search and of the inputs.",
+    help="Seed of the search and of the inputs.",
 )
 @click.option(
     "--finalists",
     type=click.IntRange(min=1),
     default=8,
     show_default=True,
-    help="Candidates that are re-timed beside cuBLAS: the best, and for a third of the places some "
-    "near the best that are unlike them.",
+    help="Candidates that are re-timed beside cuBLAS: the best, and in a third of the places some "
+    "near the best that differ from them.",
 )
 @click.option(
     "--rounds",
@@ -112,7 +112,7 @@ from autogemm.search import SAMPLERS
     type=click.Choice([state.value for state in CacheState]),
     default=CacheState.WARM.value,
     show_default=True,
-    help="L2 cache before each timed launch: as the last one left it, flushed, or full of others' "
+    help="L2 cache before each timed launch: as the last one left it, flushed, or full of other "
     "inputs.",
 )
 @click.option(
@@ -120,15 +120,15 @@ from autogemm.search import SAMPLERS
     type=click.Choice([fill.value for fill in Fill]),
     default=Fill.UNIFORM.value,
     show_default=True,
-    help="What the matrices hold while kernels are timed. Zeros are faster than any real data.",
+    help="Contents of the matrices while kernels are timed. Zeros are faster than any real data.",
 )
 @click.option(
     "--cross",
     is_flag=True,
-    help="Of many problems: time the others' winners at each too. Dispatch rules are learned from "
-    "that.",
+    help="For many problems: also time each winner on the others. Dispatch rules are learned from "
+    "these times.",
 )
-@click.option("--no-prune", is_flag=True, help="Measure also what static facts rule out.")
+@click.option("--no-prune", is_flag=True, help="Also measure what static facts rule out.")
 @click.option(
     "--no-warm-start",
     is_flag=True,
@@ -156,16 +156,16 @@ def tune(
 
     Searches the legal configs of every family that fits, verifies and times each candidate, keeps
     every trial in the database, and re-times the best beside cuBLAS. The winner is then checked on
-    edge cases, on the card and access by access on the CPU, and under compute-sanitizer where it
-    is installed; one that fails is no winner. The search ends with the first of its limits. Ctrl-C
-    ends it at once and prints the best so far; the same command resumes.
+    edge cases, on the GPU and access by access on the CPU, and under compute-sanitizer where it is
+    installed; a kernel that fails is no winner. The search ends with the first of its limits.
+    Ctrl-C ends it at once and prints the best so far; the same command resumes.
 
     Several sizes, a preset or a file of problems are tuned one after the other, sharing what is
     compiled, and end in one table; problems that have a result of the same request are not tuned
     again.
 
-    --json has all of it but the single trials; --csv has a row for each finalist and for cuBLAS, or
-    of many problems one for each.
+    --json has everything but the single trials; --csv has a row for each finalist and for cuBLAS,
+    or for many problems one row each.
 
     \b
     Examples:

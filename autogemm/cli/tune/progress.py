@@ -31,7 +31,7 @@ REDRAWS_PER_S = 4.0
 def progress_listener(
     request: TuneRequest, provenance: Provenance, quiet: bool
 ) -> Iterator[Callable[[Event], None]]:
-    """What `autogemm.tuning.tune` tells, shown. Notices are shown even when quiet."""
+    """Yield a listener that shows the events of a run. Notices are shown even when quiet."""
     console = Console(stderr=True)
     if quiet:
         yield _echo_notice
@@ -59,7 +59,7 @@ def _live(console: Console) -> Progress:
 
 
 class State:
-    """What is known between two events, and how it reads."""
+    """Facts kept between two events, and their wording."""
 
     def __init__(self, request: TuneRequest, provenance: Provenance) -> None:
         self._request = request
@@ -68,7 +68,7 @@ class State:
         self._num_resumed = 0
 
     def opening(self, event: SearchStarted) -> str:
-        """What is about to be searched."""
+        """Return a line on the spaces to be searched."""
         self._num_resumed = event.num_resumed
         resumed = f", resumed with {event.num_resumed} trials" if event.num_resumed else ""
         spaces = ", ".join(
@@ -82,12 +82,12 @@ class State:
         return text
 
     def fraction(self, num_trials: int, elapsed_s: float) -> float:
-        """How much of the search is over: of its trials or of its time, whichever is more."""
+        """Return the share of the search that is over: of trials or time, whichever is more."""
         trials, budget_s = self._request.trials, self._request.budget_s
         return min(1.0, max(num_trials / (trials or math.inf), elapsed_s / (budget_s or math.inf)))
 
     def line(self, event: TrialDone) -> str:
-        """Trials, rate, best so far and its provisional ratio to cuBLAS, time left."""
+        """Return trials, rate, best so far and its provisional ratio to cuBLAS, time left."""
         rate = (event.num_trials - self._num_resumed) / max(event.elapsed_s, 1e-3)
         parts = [f"{event.num_trials} trials", f"{rate:.1f}/s", self.best(event)]
         left_s = self._left_s(event, rate)
@@ -96,7 +96,7 @@ class State:
         return ", ".join(parts)
 
     def best(self, event: TrialDone) -> str:
-        """The best so far in words."""
+        """Return the best so far in words."""
         if event.best is None or event.best.time_us is None:
             return "nothing ran yet"
         speed = self._request.problem.tflops(event.best.time_us)
@@ -109,13 +109,13 @@ class State:
         return f"best {event.best.time_us:.4g} us = {speed:.3g} TFLOP/s{energy}{ratio}{self._mark}"
 
     def finals(self, event: FinalsStarted) -> str:
-        """What is compared, and how."""
+        """Return a line on the finals."""
         how = "from the recording" if self._is_recorded else f"{event.rounds} rounds"
         return f"finals: {event.num_finalists} candidates and cuBLAS, {how}"
 
     @staticmethod
     def resumed(event: SearchResumed) -> str:
-        """Why the search goes on after finals."""
+        """Return why the search goes on after finals."""
         return (
             f"the finals give {event.finals.winner.ratio:.3f} x cuBLAS, short of "
             f"{event.until_ratio:g}: the search goes on"
@@ -129,7 +129,7 @@ class State:
 
 
 class PlainLines:
-    """A line for each new best, and now and then in between."""
+    """Prints a line for each new best, and one every ten seconds in between."""
 
     def __init__(self, request: TuneRequest, provenance: Provenance) -> None:
         self._state = State(request, provenance)
@@ -156,7 +156,7 @@ class PlainLines:
 
 
 class LiveLine:
-    """A bar and a line that are redrawn."""
+    """Redraws a bar and a line."""
 
     def __init__(self, request: TuneRequest, provenance: Provenance, progress: Progress) -> None:
         self._state = State(request, provenance)

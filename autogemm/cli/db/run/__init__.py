@@ -1,1 +1,1 @@
-"""What the commands of ``autogemm db`` do once their options are parsed."""
+"""The work of the commands of ``autogemm db``, once their options are parsed."""

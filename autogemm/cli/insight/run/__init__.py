@@ -1,1 +1,1 @@
-"""What the commands of `autogemm.cli.insight` do once their options are parsed."""
+"""The work of the commands of `autogemm.cli.insight`, once their options are parsed."""

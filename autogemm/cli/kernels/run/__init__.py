@@ -1,1 +1,1 @@
-"""What the commands of `autogemm.cli.kernels` do once their options are parsed."""
+"""The work of the commands of `autogemm.cli.kernels`, once their options are parsed."""

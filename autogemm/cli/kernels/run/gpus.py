@@ -39,24 +39,24 @@ def show_all(form: Form) -> None:
 def _known_rows() -> list[dict[str, object]]:
     return [
         gpu_row(
-            card.device,
+            known.device,
             kind="known",
-            short_name=card.short_name,
-            source=card.source,
-            notes=card.notes,
+            short_name=known.short_name,
+            source=known.source,
+            notes=known.notes,
         )
-        for card in known_cards()
+        for known in known_cards()
     ]
 
 
 def show_one(name: str, form: Form) -> None:
     """Print all facts of one GPU. Raises NotFoundError for an unknown name."""
-    card = find_card(name)
-    row = next(row for row in _known_rows() if row["short_name"] == card.short_name)
+    known = find_card(name)
+    row = next(row for row in _known_rows() if row["short_name"] == known.short_name)
     if form is not Form.TABLE:
         print_rows([row], COLUMNS, form)
         return
-    print_table(fact_rows(row, dict(card.published)), ("fact", "value", "published"))
+    print_table(fact_rows(row, dict(known.published)), ("fact", "value", "published"))
 
 
 def measure(db: str | None, form: Form) -> None:
