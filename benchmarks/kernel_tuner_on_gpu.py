@@ -33,7 +33,7 @@ from autogemm.space import Family, Space, build_space, launch_plan, load_family,
 from autogemm.store import open_store
 from autogemm.targets.cuda import CudaTarget
 from autogemm.tuning import TuneRequest, tune
-from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.build import Builder
 
 MAX_SMEM_BYTES = 48 * 1024
 # Near the space of the shipped recording at 4096; no workspace, which Kernel Tuner would not zero.
@@ -70,7 +70,7 @@ class Job:
     seed: int
 
     def source(self, config: Config) -> str:
-        return Maker((self.family,), self.problem, self.space.device, None).render(config).text
+        return Builder((self.family,), self.problem, self.space.device, None).render(config).text
 
     def plan(self, config: Config) -> LaunchPlan:
         return launch_plan(self.family, config, self.problem)
@@ -233,9 +233,9 @@ def config_of(job: Job, params: dict[str, Any]) -> Config:
 def beside_cublas(job: Job, target: CudaTarget, bests: list[Config], rounds: int) -> dict[str, str]:
     """``ratio (low..high)`` by config, from interleaved rounds."""
     with tempfile.TemporaryDirectory() as folder, closing(Compiler(Path(folder))) as compiler:
-        maker = Maker((job.family,), job.problem, target.device, compiler)
+        builder = Builder((job.family,), job.problem, target.device, compiler)
         distinct = list(dict.fromkeys(bests))
-        candidates = [maker.start(maker.render(config)).candidate() for config in distinct]
+        candidates = [builder.start(builder.render(config)).candidate() for config in distinct]
         finals = target.finals(candidates, rounds, job.seed)
     return {
         str(entry.config): f"{entry.ratio:.3f} ({entry.ratio_low:.3f}..{entry.ratio_high:.3f})"

@@ -24,7 +24,8 @@ from autogemm.model.problem import Problem
 from autogemm.space import load_family
 from autogemm.store import BestQuery, Store, open_store
 from autogemm.support.errors import AutogemmError
-from autogemm.tuning import Event, TrialDone, TuneRequest, choose_target, tune
+from autogemm.targets import choose_target
+from autogemm.tuning import Event, TrialDone, TuneRequest, tune
 
 FAMILY = "sgemm_simt"
 PROBLEM = Problem(4096, 4096, 4096)

@@ -38,10 +38,10 @@ from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.recorded import Baseline, Recording, RecordingSource, write_recording
 from autogemm.tuning import TrialDone, TuneRequest
-from autogemm.tuning.finals.deciding import finalists
+from autogemm.tuning.finals import finalists
 from autogemm.tuning.loop.ledger import Ledger
 from autogemm.tuning.loop.pipeline import Limits, Pipeline
-from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.build import Builder
 from autogemm.tuning.tuner import run_spec
 
 SAY_EVERY_S = 15.0
@@ -217,7 +217,7 @@ def measure_all(job: Job) -> None:
     click.echo(f"{request.problem.label}: {num_legal} legal configs, {num_before} measured before")
     job.baseline.note(num_before, job.target.baseline_us)
     pipeline = Pipeline(
-        Maker(request.families, request.problem, job.target.device, job.compiler),
+        Builder(request.families, request.problem, job.target.device, job.compiler),
         job.target,
         Everything(job.space, ledger, request.seed),
         ledger,
@@ -242,8 +242,8 @@ def measure_all(job: Job) -> None:
 
 def write(job: Job, out: Path) -> None:
     request = job.request
-    maker = Maker(request.families, request.problem, job.target.device, job.compiler)
-    candidates = finalists(maker, job.ledger.outcomes, request.finalists)
+    builder = Builder(request.families, request.problem, job.target.device, job.compiler)
+    candidates = finalists(builder, job.ledger.outcomes, request.finalists)
     finals = job.target.finals(candidates, request.rounds, request.seed)
     recording = recording_of(job, finals)
     write_recording(recording, out)

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from autogemm.cli.output import print_table
 from autogemm.compile import Compiler
+from autogemm.model.finals import paired_ratio
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import FinalsEntry
 from autogemm.model.problem import Problem
@@ -24,9 +25,8 @@ from autogemm.space import default_families
 from autogemm.store import open_store
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.finals import paired_ratio
 from autogemm.tuning import TuneRequest, TuneResult, tune
-from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.build import Builder
 
 ROUNDS = 60
 SAME_WITHIN = 0.01
@@ -134,8 +134,8 @@ def tuned(
 def made(problem: Problem, run: Run, target: CudaTarget, compiler: Compiler) -> Candidate:
     config = run.winner.config
     assert config is not None, "only cuBLAS has no config"
-    maker = Maker(tuple(default_families()), problem, target.device, compiler)
-    return maker.start(maker.render(config)).candidate()
+    builder = Builder(tuple(default_families()), problem, target.device, compiler)
+    return builder.start(builder.render(config)).candidate()
 
 
 def row_of(problem: Problem, run: Run, entry: FinalsEntry, first: FinalsEntry) -> Row:

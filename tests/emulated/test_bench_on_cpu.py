@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from test_cuda_worker_on_cpu import KERNEL, RIGHT
 
-from autogemm.bench.kernels import BenchRequest, Listener, entrants, run_bench
+from autogemm.bench.kernels import BenchRequest, Listener, named_kernels, run_bench
 from autogemm.cli import main
 from autogemm.model.benchmark import KernelKind
 from autogemm.model.kernel import CompiledKernel, KernelSource, Resources
@@ -26,8 +26,8 @@ from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
 from autogemm.store import Store, open_store
 from autogemm.support.errors import KernelCompileError
+from autogemm.targets.bench import LEAST_ROUNDS, SHARE_US, rounds_of
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.racing import LEAST_ROUNDS, SHARE_US, rounds_of
 
 pytestmark = [
     pytest.mark.emulated,
@@ -79,7 +79,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def store(simulated: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """With one benchmark: ours, wrong, not compiling, slow, libraries here and missing."""
     request = BenchRequest(
-        entrants((*OURS, *LIBRARIES)),
+        named_kernels((*OURS, *LIBRARIES)),
         sizes=((40, 24, 32), (16, 16, 16)),
         rounds=8,
     )
@@ -172,7 +172,7 @@ def test_a_library_that_breaks_costs_only_itself(
 ) -> None:
     (tmp_path / "torch.py").write_text(content)
     monkeypatch.syspath_prepend(str(tmp_path))
-    kernels = entrants(("vectorized", "torch_f32", "cublas_f32"))
+    kernels = named_kernels(("vectorized", "torch_f32", "cublas_f32"))
     request = BenchRequest(kernels, sizes=((16, 16, 16),), rounds=2)
     with closing(CudaTarget()) as target:
         done = run_bench(request, target, PlainCompiler(), None, Listener())  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.worker.backend import BASELINE_INTERVAL
-from autogemm.targets.cuda.worker.timing import MIN_SAMPLES
+from autogemm.targets.cuda.worker.gpu.timing import MIN_SAMPLES
 
 pytestmark = [
     pytest.mark.emulated,

@@ -360,10 +360,10 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const Epilogue with = {alpha, beta};
     #pragma unroll
     for (int vector = 0; vector < VECTORS; ++vector) {
+        const int m = m0 + owned(vector) / BN;
         if (owned(vector) >= TILE) {
             break;
         }
-        const int m = m0 + owned(vector) / BN;
         #pragma unroll
         for (int j = 0; j < 4; j += VEC_C) {
             const int n = n0 + owned(vector) % BN + j;

@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
+import autogemm.compile
 from autogemm.catalogue.gpus import find_device
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Resources
@@ -26,7 +28,7 @@ from autogemm.model.problem import Problem
 from autogemm.search import Search
 from autogemm.space import Family, Space, build_space, load_family
 from autogemm.support.errors import KernelCompileError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.recorded import Baseline, Recording, RecordingSource
 
 YAML = """\
@@ -147,7 +149,7 @@ class FakeCompiler:
         """Nothing is held."""
 
 
-class FakeTarget:
+class FakeTarget(Target):
     """Answers with `time_us`, after ``delay_s``, unless ``fault`` says otherwise.
 
     Each config is appended to ``log``, a line each, when it is begun.
@@ -227,6 +229,10 @@ class FakeTarget:
         if objective is not Objective.TIME:
             baseline = _with_energy(baseline)
         return Finals(tuple(entries), baseline, rounds, Provenance.MEASURED)
+
+    def compiler(self) -> Any:
+        """The one of the package, whatever a test puts in its place; None as for recorded times."""
+        return autogemm.compile.Compiler() if self.needs_cubin else None
 
     def close(self) -> None:
         self.closed = True

@@ -105,7 +105,7 @@ def test_what_is_being_written_stays(store: Store) -> None:
 def test_a_failed_certificate_stays(store: Store) -> None:
     run = store.begin_run(replace(SPEC, seed=8))
     store.record_finals(run, finals(entry(128, 2655.0, ratio=1.5)), {})
-    failure = Certificate((Check("card", Verdict.FAILED, "1 of 41"),), datetime.now(UTC))
+    failure = Certificate((Check("gpu", Verdict.FAILED, "1 of 41"),), datetime.now(UTC))
     store.record_certificate(run, source(128).sha256, failure)
     store.finish_run(run, RunState.FINISHED)
     assert states("--run", str(run), "--with-best", "-y") == {run: "kept"}

@@ -23,7 +23,7 @@ from autogemm.model.outcome import Finals, FinalsEntry, Outcome, Provenance, Sta
 from autogemm.model.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import RunSpec, Store
-from autogemm.verify.verifying import CaseSet
+from autogemm.verify.cases import CaseSet
 
 SMALL = replace(SPEC, problem=Problem(1024, 1024, 1024))
 RECORDED = replace(SPEC, problem=Problem(512, 512, 512), provenance=Provenance.RECORDED)

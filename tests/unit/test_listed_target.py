@@ -53,7 +53,7 @@ def tune(cache: Path, *arguments: object) -> Result:
 
 
 def outcome(target: ListedTarget, index: int) -> Outcome:
-    config = target.space(PROBLEM, {}).config(index)
+    config = target.own_space(PROBLEM, {}).config(index)
     source = KernelSource(config.family, "", config, Layout.NN, str(config))
     return target.measure(Candidate(source, LaunchPlan(()), None), None)
 
@@ -156,7 +156,7 @@ def test_an_unknown_kernel_is_searched_by_its_raw_parameters(tmp_path: Path) -> 
     )
     target = ListedTarget(path)
     target.prepare(Problem(10, 20, 30), MeasureOptions())
-    space = target.space(Problem(10, 20, 30), {})
+    space = target.own_space(Problem(10, 20, 30), {})
     assert target.family.name == "vector_add"
     assert space.features()[0] == ["X", "MODE=a", "MODE=b"]
     said = " ".join(target.caveats(target.family))
@@ -166,7 +166,7 @@ def test_an_unknown_kernel_is_searched_by_its_raw_parameters(tmp_path: Path) -> 
 
 def test_a_described_kernel_has_engineered_features(cache: Path) -> None:
     target = ListedTarget(cache)
-    space = target.space(PROBLEM, {})
+    space = target.own_space(PROBLEM, {})
     names, columns = space.features()
     config = space.config(len(space) - 1)
     by_name = dict(zip(names, columns[-1], strict=True))
@@ -303,7 +303,7 @@ def test_a_recording_in_which_nothing_worked_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_left_by_fix(cache: Path) -> None:
     with pytest.raises(EmptySpaceError):
-        ListedTarget(cache).space(PROBLEM, {"MWG": (16,), "MDIMC": (16,), "VWM": (2,)})
+        ListedTarget(cache).own_space(PROBLEM, {"MWG": (16,), "MDIMC": (16,), "VWM": (2,)})
 
 
 def test_of_several_descriptions_the_one_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from autogemm.store import RunSpec, Store
 
 OLDER = replace(SPEC, environment=replace(ENVIRONMENT, driver="1.0"))
 NEWER = replace(SPEC, environment=replace(ENVIRONMENT, driver="2.0"))
-FAILED = Certificate((Check("card", Verdict.FAILED, "1 of 41"),), CERTIFICATE.made_at)
+FAILED = Certificate((Check("gpu", Verdict.FAILED, "1 of 41"),), CERTIFICATE.made_at)
 LATER = replace(CERTIFICATE, made_at=CERTIFICATE.made_at + timedelta(hours=1))
 
 

@@ -93,7 +93,7 @@ def test_a_compiler_that_fails_costs_one_kernel(
 def test_a_compiler_that_never_answers_costs_one_kernel(
     request_all: TuneRequest, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogemm.tuning.loop.judging.COMPILE_DEADLINE_S", 0.3)
+    monkeypatch.setattr("autogemm.tuning.loop.triage.COMPILE_DEADLINE_S", 0.3)
     result = tune(request_all, FakeTarget(), FailingCompiler(None), store)
     assert result.counts == {Status.OK: NUM_LEGAL - 2, Status.COMPILE_TIMEOUT: 2}
 

@@ -31,8 +31,9 @@ from autogemm.model.outcome import Finals, Outcome, Status, Verification
 from autogemm.search import Proposal, Search
 from autogemm.store import Store, open_store
 from autogemm.support.errors import CertificationError, UsageError
+from autogemm.targets import Chosen
 from autogemm.targets.recorded import RecordedTarget, write_recording
-from autogemm.tuning import Chosen, TuneRequest, tune
+from autogemm.tuning import TuneRequest, tune
 
 
 @pytest.fixture(autouse=True)
@@ -177,7 +178,7 @@ class Cli:
         monkeypatch.setattr(
             autogemm.tuning.opening, "choose_target", lambda *args, **kwargs: Chosen(FakeTarget())
         )
-        monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
+        monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
 
     def run(self, *args: str) -> Result:
         return CliRunner().invoke(main, [*args, "--db", self.db])

@@ -33,8 +33,9 @@ from autogemm.model.problem import Problem
 from autogemm.space import Family, Searched, default_families, list_families, load_family
 from autogemm.store import BestQuery, Store, open_store
 from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError
+from autogemm.targets import Chosen
 from autogemm.targets.recorded import RecordedTarget, write_recording
-from autogemm.tuning import Certifier, Chosen, Event, SearchStarted, TuneRequest, tune
+from autogemm.tuning import Certifier, Event, SearchStarted, TuneRequest, tune
 
 
 @pytest.fixture
@@ -193,9 +194,9 @@ def test_kill_9_in_a_run_of_two_families_loses_only_what_was_on_the_card(tmp_pat
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTarget:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
-    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
+    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     # The tiny family computes nothing.
-    passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
+    passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
     target = FakeTarget()
     monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))

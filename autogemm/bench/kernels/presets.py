@@ -5,7 +5,7 @@ from autogemm.model.benchmark import baseline_of
 from autogemm.model.dtypes import DType
 
 WINNER = "winner"
-"""The best kernel that the database has for the size on this card."""
+"""The best kernel that the database has for the size on this GPU."""
 
 _BESIDE_THE_LADDER = {baseline_of(dtype) for dtype in (DType.BF16_F32, DType.F16_F32)}
 LADDER_KERNELS = (

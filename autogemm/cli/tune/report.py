@@ -185,7 +185,7 @@ def _search_line(result: TuneResult) -> str:
             f"{family.name} {len(result.of_family(family.name))}" for family in result.families
         )
         of_them += f" ({', '.join(by_family)})"
-    busy = "" if _is_recorded(result) else f", card busy {100 * result.gpu_busy:.0f} % of it"
+    busy = "" if _is_recorded(result) else f", GPU busy {100 * result.gpu_busy:.0f} % of it"
     return (
         f"search: {result.num_trials} trials{of_them} of {result.num_legal} legal configs in "
         f"{result.search_s:.1f} s, {result.trials_per_s:.1f}/s{busy}: {counts or 'none'}; "

@@ -1,6 +1,6 @@
-"""Tensor maps for the card, made by the driver's cuTensorMapEncodeTiled.
+"""Tensor maps for the GPU, made by the driver's cuTensorMapEncodeTiled.
 
-Called by ctypes: CuPy has no such function, and the driver is there wherever there is a card. The
+Called by ctypes: CuPy has no such function, and the driver is there wherever there is a GPU. The
 numbers are those of cuda.h, whose ABI is stable.
 """
 

@@ -1,4 +1,4 @@
-"""Answers from recordings as a card would, with every time marked as recorded."""
+"""Answers from recordings as a GPU would, with every time marked as recorded."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -19,11 +19,11 @@ from autogemm.model.outcome import (
 from autogemm.model.problem import Problem
 from autogemm.space import Family
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import MeasureOptions, RecordedPlace
 from autogemm.targets.recorded.listing import recording_folder, recording_paths
 
 
-class RecordedTarget:
+class RecordedTarget(RecordedPlace):
     """Replays one recording file, or whichever of a folder's files holds the problem.
 
     ``families`` leaves out recordings of other families; empty takes all. Times are medians taken
@@ -98,7 +98,7 @@ class RecordedTarget:
         )
 
     @property
-    def family(self) -> str:
+    def only_family(self) -> str:
         """The family whose configs are recorded."""
         return self.recording.family
 

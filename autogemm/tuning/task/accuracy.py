@@ -8,11 +8,11 @@ on the same inputs.
 import math
 from dataclasses import dataclass, replace
 
+from autogemm.model.finals import without_winner
 from autogemm.model.outcome import Finals, Objective, Outcome, Status, Verification
 from autogemm.support.errors import CertificationError, UsageError
-from autogemm.targets import Target, without_winner
+from autogemm.targets import Target
 from autogemm.tuning.task.request import AS_BASELINE
-from autogemm.tuning.task.spaces import Listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def accuracy_for(max_error: str, target: Target) -> Accuracy:
     """
     if not max_error:
         return ANY_ACCURACY
-    if isinstance(target, Listing):
+    if target.own_family is not None:
         raise UsageError("that recording lists times and no errors: leave --max-error out")
     if max_error != AS_BASELINE:
         return Accuracy(float(max_error))
