@@ -28,6 +28,7 @@ from autogemm.compile import Compiler
 from autogemm.model.config import Config
 from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.model.signature import PLAIN, extents, factors
 from autogemm.space import Family, Space, build_space, launch_plan, load_family, parse_fix
 from autogemm.store import open_store
 from autogemm.targets.cuda import CudaTarget
@@ -186,14 +187,12 @@ def run_kernel_tuner(job: Job) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     rng = np.random.default_rng(job.seed)
     a = rng.standard_normal(problem.a_shape, dtype=np.float32)
     b = rng.standard_normal(problem.b_shape, dtype=np.float32)
-    sizes = [np.int32(extent) for extent in (problem.m, problem.n, problem.k)]
-    arguments = [
-        *sizes,
-        np.float32(problem.alpha),
-        *(a, np.int32(problem.lda), b, np.int32(problem.ldb)),
-        np.float32(problem.beta),
-        *(np.zeros((problem.m, problem.n), np.float32), np.int32(problem.ldc)),
-    ]
+    values = {
+        **{name: np.int32(value) for name, value in extents(problem).items()},
+        **{name: np.float32(value) for name, value in factors(problem).items()},
+        **{"A": a, "B": b, "C": np.zeros((problem.m, problem.n), np.float32)},
+    }
+    arguments = [values[name] for name in PLAIN.names]
 
     def launch(choose: Callable[[Any], Any]) -> Callable[[dict[str, Any]], Any]:
         return lambda params: choose(job.plan(config_of(job, params)).launches[0])

@@ -358,6 +358,23 @@ def test_one_kernel_replaces_another_in_a_program(tmp_path: Path, family: Family
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_a_family_may_name_its_quantities_as_launches_do(tmp_path: Path) -> None:
+    """The launcher's own variables do not hide them: a size was taken from itself."""
+    family = split_family(tmp_path / "split")
+    path = tmp_path / "split" / "split.yaml"
+    own = "  smem_bytes: 16 * min(K, 100)\n  threads: 32 * min(M, 2)\n  grid: ceil_div(N, 16)\n"
+    text = path.read_text().replace("derive:\n", f"derive:\n{own}")
+    text = text.replace("smem_bytes: 20000 * vec_a", "smem_bytes: smem_bytes")
+    text = text.replace("threads: 256", "threads: threads").replace('"ceil_div(N, 16)"', "grid")
+    path.write_text(text)
+    family = load_family(tmp_path / "split")
+    launcher = Launcher(exported(stored_kernel(family, SQUARE), family), tmp_path)
+    first, second, _ = launcher.call(64, 48, 64)
+    assert first == "launch 4 3 4  64 2 1  1024  K=64"
+    assert second == "launch 12 1 1  64 1 1  0  K=64"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 def test_launch_geometry_keeps_the_width_that_the_text_was_emitted_with(
     tmp_path: Path, family: Family
 ) -> None:
