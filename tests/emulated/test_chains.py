@@ -80,7 +80,7 @@ def test_sums_come_about_in_chains(emulator: Emulator, case: Case) -> None:
     result = run(a, b)
     assert np.array_equal(result, in_chains(case, a, b))
     # The same kernel with chains twice as long shows that the comparison tells them apart.
-    longer = run(a, b, lambda text: text.replace("CHAIN_SLABS = ", "CHAIN_SLABS = 2 * "))
+    longer = run(a, b, lambda text: text.replace("CHAIN_K_TILES = ", "CHAIN_K_TILES = 2 * "))
     assert not np.array_equal(longer, result)
     assert error(result, a, b) < error(longer, a, b)
 
