@@ -17,8 +17,8 @@ from autogemm.compile import Compiler
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import FinalsEntry
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import FinalsEntry
 from autogemm.space import default_families, snapped
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget

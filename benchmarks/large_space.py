@@ -19,8 +19,8 @@ from pathlib import Path
 
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Measurement, Outcome, Provenance, Status
 from autogemm.search import SAMPLERS, Search
 from autogemm.space import build_space, load_family
 

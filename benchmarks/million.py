@@ -30,8 +30,8 @@ from sqlalchemy import Connection, create_engine
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main as autogemm
 from autogemm.cli.output import print_table
-from autogemm.model.outcome import Environment, Telemetry
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Environment, Telemetry
 from autogemm.store import open_store
 from autogemm.store.tables.convert import columns_of
 from autogemm.store.tables.models import Base, ProblemRecord

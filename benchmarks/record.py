@@ -28,7 +28,7 @@ from autogemm import __version__
 from autogemm.cli import one_line
 from autogemm.cli.options import family_option, fix_option, problem_options
 from autogemm.compile import Compiler
-from autogemm.model.outcome import CacheState, Finals, Outcome, Status
+from autogemm.model.results.outcome import CacheState, Finals, Outcome, Status
 from autogemm.search import Proposal
 from autogemm.space import Space, build_space, load_family, parse_fix
 from autogemm.store import RunSpec, RunState, Store, open_store

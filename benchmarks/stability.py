@@ -17,10 +17,10 @@ from pathlib import Path
 
 from autogemm.cli.output import print_table
 from autogemm.compile import Compiler
-from autogemm.model.finals import paired_ratio
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import FinalsEntry
 from autogemm.model.problem import Problem
+from autogemm.model.results.finals import paired_ratio
+from autogemm.model.results.outcome import FinalsEntry
 from autogemm.space import default_families
 from autogemm.store import open_store
 from autogemm.targets import MeasureOptions

@@ -23,8 +23,8 @@ from autogemm.cli import one_line
 from autogemm.cli.output import print_table
 from autogemm.compile import Compiler
 from autogemm.model.config import Config
-from autogemm.model.outcome import Finals, FinalsEntry
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Finals, FinalsEntry
 from autogemm.space import Family, broken_constraints, load_family
 from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError

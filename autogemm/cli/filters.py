@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from autogemm.cli.options import DTYPES, LAYOUTS
-from autogemm.model.outcome import Provenance
+from autogemm.model.results.outcome import Provenance
 from autogemm.store import BestQuery
 
 # Ids have 32 bits in every database.

@@ -1,6 +1,6 @@
 """What the store returns, as flat rows: the same names in tables, JSON and CSV.
 
-Names and places of cells are those of `autogemm.model.columns`.
+Names and places of cells are those of `autogemm.model.results.columns`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from autogemm.model.columns import (
+from autogemm.model.config import Config
+from autogemm.model.results.columns import (
     ENVIRONMENT,
     ERRORS,
     OUTCOME,
@@ -25,14 +26,13 @@ from autogemm.model.columns import (
     row_of,
     under,
 )
-from autogemm.model.columns import PROBLEM as PROBLEM_FIELDS
-from autogemm.model.config import Config
+from autogemm.model.results.columns import PROBLEM as PROBLEM_FIELDS
 from autogemm.model.splitting import splitting_of
 
 if TYPE_CHECKING:
-    from autogemm.model.outcome import Finals, FinalsEntry
     from autogemm.model.problem import Problem
-    from autogemm.model.stored_kernel import StoredKernel
+    from autogemm.model.results.outcome import Finals, FinalsEntry
+    from autogemm.model.results.stored_kernel import StoredKernel
     from autogemm.store import ResultRow, RunRow, TrialRow
 
 FlatRow = dict[str, Any]

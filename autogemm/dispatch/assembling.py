@@ -9,8 +9,8 @@ from autogemm.dispatch.table import Table, common_table, tuned_sizes
 from autogemm.dispatch.variants import variants_of
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import Provenance
 from autogemm.model.problem import Layout
+from autogemm.model.results.outcome import Provenance
 from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Split, Tree
 from autogemm.space import Family
 from autogemm.store import DecidedRow

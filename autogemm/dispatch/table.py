@@ -10,8 +10,8 @@ import numpy.typing as npt
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import Objective, Provenance
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import Objective, Provenance
 from autogemm.store import DecidedRow
 
 # A rule needs two kernels to choose from.

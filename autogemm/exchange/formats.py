@@ -13,7 +13,7 @@ from autogemm.exchange.listed import listed_copies, listed_selection
 from autogemm.exchange.studies import finished_studies
 from autogemm.exchange.wisdom import wisdom_pieces
 from autogemm.formats import MAX_UNPACKED_BYTES
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.store import BestQuery, Copy, Store, Taken
 from autogemm.support.errors import ExchangeError, NotFoundError, UsageError
 from autogemm.support.files import unpacked

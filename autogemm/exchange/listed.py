@@ -9,8 +9,8 @@ from pathlib import Path
 
 from autogemm.formats import ranked
 from autogemm.model.config import Value
-from autogemm.model.outcome import Environment, Outcome, Provenance, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Environment, Outcome, Provenance, Status
 from autogemm.store import BestQuery, Copy, RunCopy, RunSpec, RunState, Store, TrialCopy
 from autogemm.support.errors import NotFoundError, UsageError
 from autogemm.targets import MeasureOptions

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.search import FinishedStudy, FinishedTrial
 from autogemm.store import Copy, RunCopy, TrialCopy
 

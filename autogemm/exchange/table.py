@@ -16,7 +16,7 @@ from typing import Any
 
 from autogemm.exchange.jsonl.lines import fields_of, value_of_fields
 from autogemm.formats import MAX_LINE_CHARS, fault, lines_of
-from autogemm.model.columns import (
+from autogemm.model.results.columns import (
     ENVIRONMENT,
     ERRORS,
     FORMER,

@@ -9,8 +9,8 @@ import json
 from collections.abc import Iterator
 
 from autogemm.model.dtypes import DType
-from autogemm.model.outcome import CacheState, Fill, Provenance
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import CacheState, Fill, Provenance
 from autogemm.store import BestQuery, ResultRow, Store
 from autogemm.support.errors import NotFoundError, UsageError
 

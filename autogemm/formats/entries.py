@@ -9,8 +9,8 @@ from pydantic import AfterValidator, StringConstraints
 
 from autogemm.formats.recording import Recording
 from autogemm.model.config import Value
-from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Status
 from autogemm.space import MAX_VALUES
 
 MAX_TEXT = 200

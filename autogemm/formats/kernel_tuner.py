@@ -27,7 +27,7 @@ from autogemm.formats.entries import (
 from autogemm.formats.open_json import parse_open_json
 from autogemm.formats.recording import MAX_TIME_US, ProblemField
 from autogemm.model.config import Value
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.space import Identifier
 from autogemm.support.cells import one_line
 from autogemm.support.errors import RecordingError

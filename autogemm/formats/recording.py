@@ -28,8 +28,8 @@ from pydantic import (
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import CacheState, Environment, Status, Verification
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import CacheState, Environment, Status, Verification
 from autogemm.support.cells import one_line
 from autogemm.support.errors import RecordingError, UsageError
 from autogemm.support.files import write_atomically

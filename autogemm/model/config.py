@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Self
 
-from autogemm.model.limits import Mapped, Name, ParameterValue, Word
+from autogemm.support.limits import Mapped, Name, ParameterValue, Word
 
 Value = int | str
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from autogemm.model.config import Config
 from autogemm.model.dtypes import Element
-from autogemm.model.limits import Count, Line, SourceText, Word
 from autogemm.model.problem import Layout
 from autogemm.model.signature import Argument, Signature, gemm_signature
+from autogemm.support.limits import Count, Line, SourceText, Word
 
 # What the kernel that multiplies is called in families that ship.
 MAIN_KERNEL = "gemm_kernel"

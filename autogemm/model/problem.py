@@ -6,8 +6,8 @@ from enum import StrEnum
 from typing import Annotated, Self
 
 from autogemm.model.dtypes import DType
-from autogemm.model.limits import Finite, Named
 from autogemm.support.errors import UsageError
+from autogemm.support.limits import Finite, Named
 
 # Sizes travel to kernels as 32-bit int.
 MAX_EXTENT = 2**31 - 1

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
-from autogemm.model.outcome import CacheState, Fill, Objective
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import CacheState, Fill, Objective
 from autogemm.store import BestQuery, ResultRow, open_store
 from autogemm.support.errors import NotFoundError, UsageError
 from autogemm.tuning import TuneOptions, TuneResult, open_run

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from autogemm.model.outcome import Outcome
+from autogemm.model.results.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from optuna.storages import InMemoryStorage
 from optuna.trial import Trial, TrialState, create_trial
 
 from autogemm.model.config import Config
-from autogemm.model.outcome import Outcome
+from autogemm.model.results.outcome import Outcome
 from autogemm.search.enumerated import EnumeratedSpace
 from autogemm.search.making import make_sampler
 from autogemm.search.names import DEFAULT_SAMPLER

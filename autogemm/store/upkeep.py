@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import ColumnElement, Engine, MetaData, Table, delete, func, inspect, select
 from sqlalchemy.orm import Session
 
-from autogemm.model.certificate import Verdict
+from autogemm.model.results.certificate import Verdict
 from autogemm.store.queries.runs import conditions
 from autogemm.store.queries.timings import best_places, in_chunks
 from autogemm.store.tables.bench_models import BenchRecord

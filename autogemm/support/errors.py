@@ -21,7 +21,7 @@
     └── ExportError              a kernel cannot be exported
 
 A message states the rule, the value that broke it and what to do, on one line. A candidate kernel
-that fails is not an error: it is an `autogemm.model.outcome.Outcome` with a status and a reason.
+that fails is not an error: it is an `Outcome` with a status and a reason.
 """
 
 from pathlib import Path

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Status, Telemetry, Verification
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Status, Telemetry, Verification
 
 # A slow kernel takes part in few rounds: with all its samples it stays near this, but for the least
 # that say something.

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from autogemm.model.certificate import Check
 from autogemm.model.config import Value
 from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.roofline import Ceilings
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import (
+from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Check
+from autogemm.model.results.outcome import (
     CacheState,
     Environment,
     Fill,
@@ -19,7 +20,6 @@ from autogemm.model.outcome import (
     Outcome,
     Provenance,
 )
-from autogemm.model.problem import Problem
 from autogemm.support.errors import UsageError
 from autogemm.targets.bench import BenchCandidate, BenchTimes
 

@@ -5,11 +5,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from autogemm.model.certificate import Certificate, Check, Verdict
 from autogemm.model.config import Config
-from autogemm.model.finals import without_winner
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
+from autogemm.model.results.certificate import Certificate, Check, Verdict
+from autogemm.model.results.finals import without_winner
+from autogemm.model.results.outcome import (
+    Disqualified,
+    Finals,
+    Objective,
+    Outcome,
+    Provenance,
+    Status,
+)
 from autogemm.store import Store
 from autogemm.support.errors import CertificationError, KernelCompileError
 from autogemm.targets import Target

@@ -6,10 +6,10 @@ from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 
 from autogemm.compile import Compiler
-from autogemm.model.certificate import Certificate, Check, Verdict
-from autogemm.model.change import Change, Compared, Figure, Rounds, compare_rounds, fairest
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Environment, Finals, FinalsEntry, Outcome, Status
+from autogemm.model.results.certificate import Certificate, Check, Verdict
+from autogemm.model.results.change import Change, Compared, Figure, Rounds, compare_rounds, fairest
+from autogemm.model.results.outcome import Environment, Finals, FinalsEntry, Outcome, Status
 from autogemm.space import Family
 from autogemm.store import BestQuery, ResultRow, RunSpec, RunState, Store
 from autogemm.support.errors import DeviceError, KernelCompileError, UsageError

@@ -12,8 +12,8 @@ from autogemm.compile import Compiler
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate, KernelSource
-from autogemm.model.outcome import Finals, Provenance, StopRule
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Finals, Provenance, StopRule
 from autogemm.model.similarity import distance
 from autogemm.space import Family, fitted, snapped
 from autogemm.store import DecidedRow, Store

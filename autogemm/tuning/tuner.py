@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from autogemm.compile import Compiler
 from autogemm.model.config import Value
-from autogemm.model.outcome import Environment, Objective, Provenance, StopRule
+from autogemm.model.results.outcome import Environment, Objective, Provenance, StopRule
 from autogemm.search import Search
 from autogemm.space import Family
 from autogemm.store import RunSpec, RunState, Store

@@ -16,8 +16,8 @@ from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Status
 from autogemm.space import (
     Family,
     Space,

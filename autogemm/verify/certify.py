@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.emulator import Emulator, Mode
-from autogemm.model.certificate import Certificate, Check, Verdict
 from autogemm.model.kernel import Candidate, KernelSource
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Certificate, Check, Verdict
 from autogemm.space import Family, Tile, launch_plan, stages_of, tile_of
 from autogemm.support.errors import (
     CompilerMissingError,

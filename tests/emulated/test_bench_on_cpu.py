@@ -20,10 +20,10 @@ from test_cuda_worker_on_cpu import KERNEL, RIGHT
 
 from autogemm.bench.kernels import BenchRequest, Listener, named_kernels, run_bench
 from autogemm.cli import main
-from autogemm.model.benchmark import KernelKind
 from autogemm.model.kernel import CompiledKernel, KernelSource, Resources
-from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.benchmark import KernelKind
+from autogemm.model.results.outcome import Status
 from autogemm.store import Store, open_store
 from autogemm.support.errors import KernelCompileError
 from autogemm.targets.bench import LEAST_ROUNDS, SHARE_US, rounds_of

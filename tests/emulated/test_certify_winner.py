@@ -16,12 +16,12 @@ from waiting import PATIENCE_S
 
 from autogemm.cli import main
 from autogemm.emulator import Emulator, EmulatorReport
-from autogemm.model.certificate import Check, Verdict
 from autogemm.model.config import Config
-from autogemm.model.finals import without_winner
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
-from autogemm.model.outcome import Finals, Outcome, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Check, Verdict
+from autogemm.model.results.finals import without_winner
+from autogemm.model.results.outcome import Finals, Outcome, Status
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery, RunState, Store, open_store
 from autogemm.support.errors import CertificationError, UsageError

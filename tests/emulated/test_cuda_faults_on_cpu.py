@@ -14,7 +14,7 @@ from test_cuda_worker_on_cpu import (
 )
 
 from autogemm.model.kernel import Launch
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.worker.finals import MIN_CHECKS
 

@@ -21,8 +21,8 @@ from autogemm.model.kernel import (
     Launch,
     LaunchPlan,
 )
-from autogemm.model.outcome import CacheState, Fill, Objective, Outcome, Status
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import CacheState, Fill, Objective, Outcome, Status
 from autogemm.model.signature import Argument, ArgumentKind, ProblemType
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions

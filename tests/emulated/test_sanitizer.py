@@ -12,10 +12,10 @@ import pytest
 from test_cuda_worker_on_cpu import candidate
 from waiting import PATIENCE_S
 
-from autogemm.model.certificate import Certificate, Verdict
 from autogemm.model.dtypes import Element
 from autogemm.model.kernel import TensorMap
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.certificate import Certificate, Verdict
 from autogemm.targets.cuda.tools import sanitizer, toolkit
 from autogemm.targets.cuda.tools.sanitizer import TOOLS, Job, judged, sanitize
 

@@ -13,12 +13,12 @@ import pytest
 from autogemm.bench.kernels import BenchRequest, Listener, named_kernels, run_bench
 from autogemm.cli.bench.rows import bench_rows
 from autogemm.codegen import render
-from autogemm.model.benchmark import BenchEntry, BenchSpec, KernelKind, baseline_of
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
-from autogemm.model.outcome import Outcome, Status
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.benchmark import BenchEntry, BenchSpec, KernelKind, baseline_of
+from autogemm.model.results.outcome import Outcome, Status
 from autogemm.space import load_family
 from autogemm.store import open_store
 from autogemm.targets import MeasureOptions

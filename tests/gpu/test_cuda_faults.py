@@ -29,9 +29,9 @@ from gpu_kernels import (
 )
 
 from autogemm.compile import Compiler
-from autogemm.model.certificate import Verdict
-from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Verdict
+from autogemm.model.results.outcome import Status
 from autogemm.space import load_family
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget

@@ -24,8 +24,8 @@ from gpu_kernels import (
 
 from autogemm.compile import Compiler
 from autogemm.model.dtypes import DType
-from autogemm.model.outcome import CacheState, Fill, Objective, Outcome, Provenance, Status
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import CacheState, Fill, Objective, Outcome, Provenance, Status
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget, attached_devices, why_no_device

@@ -5,7 +5,7 @@ from handover import KERNELS
 
 from autogemm.compile import Compiler
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 

@@ -16,8 +16,8 @@ import autogemm
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Status
 from autogemm.runtime import plans
 from autogemm.space import launch_plan
 from autogemm.targets import MeasureOptions

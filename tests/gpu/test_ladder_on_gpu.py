@@ -10,9 +10,9 @@ from autogemm.catalogue.gpus import roof_of
 from autogemm.catalogue.ladder import rungs
 from autogemm.cli import main
 from autogemm.compile import Compiler
-from autogemm.model.benchmark import KernelKind
 from autogemm.model.dtypes import DType
-from autogemm.model.outcome import Status
+from autogemm.model.results.benchmark import KernelKind
+from autogemm.model.results.outcome import Status
 from autogemm.store import open_store
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.tools.profiler import find_profiler

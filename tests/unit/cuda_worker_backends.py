@@ -9,7 +9,7 @@ from pathlib import Path
 
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Environment, Finals, Measurement, Provenance, Status
+from autogemm.model.results.outcome import Environment, Finals, Measurement, Provenance, Status
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets.cuda.messages import (
     FinalsDone,
@@ -110,7 +110,7 @@ class FakeBackend:
 
     def finals(self, request: RunFinals) -> FinalsDone:
         # Imported here: NumPy would double the start of every worker.
-        from autogemm.model.finals import FinalsSamples, decide
+        from autogemm.model.results.finals import FinalsSamples, decide
 
         acts = [candidate.config["act"] for candidate in request.candidates]
         if len(acts) > 1 and "die in company" in acts:

@@ -9,9 +9,9 @@ from store_samples import ENVIRONMENT, H100, VERIFIED
 
 from autogemm.codegen import render
 from autogemm.model.config import Config
-from autogemm.model.outcome import CacheState, Provenance
 from autogemm.model.problem import Problem
-from autogemm.model.stored_kernel import StoredKernel
+from autogemm.model.results.outcome import CacheState, Provenance
+from autogemm.model.results.stored_kernel import StoredKernel
 from autogemm.space import Family, load_family
 
 # Two launches, a grid of three extents, a workspace, guards, vectors: all a launcher may need.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from autogemm.model.config import Config, Value
-from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
+from autogemm.model.results.outcome import Measurement, Outcome, Provenance, Status
 
 Values = dict[str, tuple[Value, ...]]
 

@@ -11,7 +11,8 @@ import autogemm.compile
 from autogemm.catalogue.gpus import find_device
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Resources
-from autogemm.model.outcome import (
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import (
     CacheState,
     Environment,
     Finals,
@@ -24,7 +25,6 @@ from autogemm.model.outcome import (
     Verification,
     cost,
 )
-from autogemm.model.problem import Problem
 from autogemm.space import Family, Space, build_space, load_family
 from autogemm.support.errors import KernelCompileError
 from autogemm.targets import MeasureOptions, Target

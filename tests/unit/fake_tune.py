@@ -14,7 +14,7 @@ from waiting import wait_until
 import autogemm.compile
 import autogemm.tuning.opening
 from autogemm.cli import main
-from autogemm.model.outcome import Outcome
+from autogemm.model.results.outcome import Outcome
 from autogemm.targets import Chosen
 
 

@@ -10,7 +10,7 @@ from store_samples import SPEC, entry, finals
 from autogemm.insight.analysis import RunTrials
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import Measurement, Outcome, Status
+from autogemm.model.results.outcome import Measurement, Outcome, Status
 from autogemm.store import RunRow, RunState, TrialRow
 
 BEGAN = datetime(2026, 11, 21, 9, tzinfo=UTC)

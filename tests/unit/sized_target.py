@@ -9,8 +9,8 @@ from fake_target import FakeCompiler, FakeTarget, tiny_family
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Finals, FinalsEntry, Measurement, Outcome, Provenance
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Finals, FinalsEntry, Measurement, Outcome, Provenance
 from autogemm.store import Store
 from autogemm.targets import MeasureOptions
 from autogemm.tuning import Sweep, Sweeper, Swept, TuneRequest

@@ -8,11 +8,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from autogemm.model.certificate import Certificate, Check, Verdict
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, Resources
-from autogemm.model.outcome import (
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.certificate import Certificate, Check, Verdict
+from autogemm.model.results.outcome import (
     Environment,
     Finals,
     FinalsEntry,
@@ -23,7 +24,6 @@ from autogemm.model.outcome import (
     Telemetry,
     Verification,
 )
-from autogemm.model.problem import Layout, Problem
 from autogemm.store import RunSpec, RunState, Store, open_store
 
 H100 = Device(

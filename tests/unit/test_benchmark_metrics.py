@@ -6,9 +6,9 @@ import pytest
 from bench_samples import entries
 from store_samples import H100
 
-from autogemm.model.benchmark import metrics
 from autogemm.model.hardware.roofline import Roof
 from autogemm.model.problem import Problem
+from autogemm.model.results.benchmark import metrics
 
 ROOF = Roof(peak_tflops=60.0, bandwidth_gb_s=3000.0)
 

@@ -13,8 +13,8 @@ from store_samples import CERTIFICATE, H100, SPEC, T4, config, fill, new_store, 
 from autogemm.cli import main
 from autogemm.codegen.export import export_cuda
 from autogemm.dispatch import tuned_sizes
-from autogemm.model.certificate import Certificate, Check, Verdict
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Certificate, Check, Verdict
 from autogemm.space import Family
 from autogemm.store import BestQuery, Store
 from autogemm.support.errors import NotFoundError

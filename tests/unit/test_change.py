@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from autogemm.model.change import Change, compare_samples
+from autogemm.model.results.change import Change, compare_samples
 
 
 def samples(mean: float, spread: float, count: int, seed: int) -> list[float]:

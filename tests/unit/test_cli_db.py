@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from store_samples import SPEC, failed, fill, new_store, ok, source
 
 from autogemm.cli import main
-from autogemm.model.outcome import Status, Verification
+from autogemm.model.results.outcome import Status, Verification
 
 LISTINGS = (["best"], ["list"], ["list", "--trials"], ["export"])
 

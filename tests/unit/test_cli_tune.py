@@ -26,9 +26,9 @@ from autogemm.cli import main
 from autogemm.cli.options import MatrixOptions, seconds
 from autogemm.cli.tune.command import tune as tune_command
 from autogemm.cli.tune.run import tune_options
-from autogemm.model.certificate import Check, Verdict
-from autogemm.model.outcome import CacheState, Fill, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Check, Verdict
+from autogemm.model.results.outcome import CacheState, Fill, Status
 from autogemm.search import SAMPLERS
 from autogemm.store import open_store
 from autogemm.support.errors import CompilerMissingError

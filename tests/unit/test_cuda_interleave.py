@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from autogemm.model.outcome import Objective, Telemetry
+from autogemm.model.results.outcome import Objective, Telemetry
 from autogemm.targets.cuda.messages import RunBench, RunFinals
 from autogemm.targets.cuda.worker import bench, finals, interleave
 from autogemm.targets.cuda.worker.bench import TimedContestant, interleaved_telemetry

@@ -13,7 +13,7 @@ from store_samples import SPEC, new_store, ok, source
 
 import autogemm.targets.cuda.worker.interleave
 from autogemm.cli import main
-from autogemm.model.outcome import Fill, Measurement, Provenance, Telemetry
+from autogemm.model.results.outcome import Fill, Measurement, Provenance, Telemetry
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import RunFinals
 from autogemm.targets.cuda.worker.finals import Finalist, Rechecks, timed_rounds

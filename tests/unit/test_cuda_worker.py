@@ -12,8 +12,8 @@ from waiting import has_ended, wait_until
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Launch, LaunchPlan
-from autogemm.model.outcome import Status
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import Status
 from autogemm.support.child_process import child_environment
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions

@@ -16,7 +16,7 @@ from cuda_worker_backends import KILLED_AFTER_S
 from test_cuda_worker import BACKEND, IMPATIENT, PROBLEM, candidate, log, worker_pid
 from waiting import has_ended, wait_until
 
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.support.child_process import own_memory_bytes
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions

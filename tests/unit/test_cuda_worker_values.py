@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from autogemm.model.outcome import CacheState, Telemetry
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import CacheState, Telemetry
 from autogemm.support.errors import UsageError
 from autogemm.targets.cuda.worker.gpu.telemetry import summary
 from autogemm.targets.cuda.worker.gpu.timing import Method, method_for, settled

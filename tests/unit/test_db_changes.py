@@ -10,8 +10,8 @@ from click.testing import CliRunner, Result
 from store_samples import ENVIRONMENT, SPEC, T4, config, failed, fill, finals, new_store, ok, source
 
 from autogemm.cli import main
-from autogemm.model.outcome import FinalsEntry, Measurement, Outcome, Provenance, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import FinalsEntry, Measurement, Outcome, Provenance, Status
 from autogemm.store import RunSpec, RunState, Store
 
 ROUNDS = 20

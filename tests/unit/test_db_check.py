@@ -16,8 +16,8 @@ import autogemm.tuning.opening
 from autogemm.cli import main
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Finals, FinalsEntry, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Finals, FinalsEntry, Status
 from autogemm.store import RunState, open_store
 from autogemm.support.errors import DeviceError
 from autogemm.targets import Chosen

@@ -15,7 +15,7 @@ from postgres_server import PostgresServer
 from store_samples import SPEC, T4, entry, fill, finals, new_store, ok, source
 
 from autogemm.cli import main
-from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.model.results.certificate import Certificate, Check, Verdict
 from autogemm.store import BestQuery, RunState, Store, open_store
 
 STUDIES = "SELECT study_name FROM studies"

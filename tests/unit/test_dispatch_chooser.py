@@ -13,8 +13,8 @@ from autogemm.dispatch.snapper import Snapper
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import Finals, FinalsEntry, Provenance
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import Finals, FinalsEntry, Provenance
 from autogemm.space import broken_constraints, default_families, load_family
 from autogemm.store import DecidedRow
 from autogemm.support.errors import EmptySpaceError

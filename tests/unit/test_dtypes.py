@@ -10,10 +10,10 @@ from cuda.bindings import driver, runtime
 
 from autogemm.catalogue.gpus import CATALOGUE_PATH
 from autogemm.catalogue.ladder import libraries
-from autogemm.model.benchmark import baseline_of
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import loaded, not_a_number, rounded, stored, stored_type
 from autogemm.model.problem import Problem
+from autogemm.model.results.benchmark import baseline_of
 from autogemm.support.errors import EmptySpaceError
 
 

@@ -23,8 +23,8 @@ from autogemm.cli import main
 from autogemm.exchange import Format, import_results, recognised, write_results
 from autogemm.formats import open_json, t4
 from autogemm.model.config import Config
-from autogemm.model.outcome import Provenance, Status
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import Provenance, Status
 from autogemm.store import BestQuery, Store
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions

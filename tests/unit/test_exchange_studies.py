@@ -11,7 +11,7 @@ from optuna.trial import FrozenTrial, TrialState
 from store_samples import SPEC, failed, new_store, ok, source
 
 from autogemm.exchange import Format, write_results
-from autogemm.model.outcome import Objective, Status
+from autogemm.model.results.outcome import Objective, Status
 from autogemm.store import BestQuery, RunState, Store
 
 

@@ -12,8 +12,8 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.occupancy import Limiter
 from autogemm.model.kernel import Launch, Resources
-from autogemm.model.outcome import Provenance
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Provenance
 from autogemm.space import broken_constraints, load_family
 
 H100 = find_device("h100")

@@ -19,8 +19,8 @@ from autogemm.codegen.export import extract_kernel
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.kernel import KernelSource
-from autogemm.model.outcome import Finals, FinalsEntry, Outcome, Provenance, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Finals, FinalsEntry, Outcome, Provenance, Status
 from autogemm.space import Family, load_family
 from autogemm.store import RunSpec, Store
 from autogemm.verify.cases import CaseSet

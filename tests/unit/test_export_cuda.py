@@ -17,9 +17,9 @@ from store_samples import H100
 from autogemm import __version__
 from autogemm.codegen.export import export_cuda, export_json, export_ptx, extract_kernel
 from autogemm.model.config import Config
-from autogemm.model.outcome import CacheState, Environment, Provenance
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.stored_kernel import StoredKernel
+from autogemm.model.results.outcome import CacheState, Environment, Provenance
+from autogemm.model.results.stored_kernel import StoredKernel
 from autogemm.space import Family, launch_plan, load_family
 from autogemm.support.errors import ExportError
 

@@ -23,8 +23,8 @@ from autogemm.dispatch import Snapper, assembled
 from autogemm.dispatch.variants import variants_of
 from autogemm.model.config import Config
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES
-from autogemm.model.outcome import Provenance
 from autogemm.model.problem import Layout
+from autogemm.model.results.outcome import Provenance
 from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Split, TimeModel, Tree
 from autogemm.space import default_families, load_family
 from autogemm.store import Store, open_store

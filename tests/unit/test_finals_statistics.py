@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from autogemm.model.finals import FinalsSamples, decide, paired_ratio
-from autogemm.model.outcome import Finals, Objective, Provenance, confidence_of
+from autogemm.model.results.finals import FinalsSamples, decide, paired_ratio
+from autogemm.model.results.outcome import Finals, Objective, Provenance, confidence_of
 
 ROUNDS = 30
 

@@ -13,7 +13,7 @@ from postgres_server import PostgresServer
 from store_samples import CERTIFICATE, SPEC, entry, finals, new_store, ok, source
 
 from autogemm.exchange import import_results
-from autogemm.model.outcome import Provenance, Status
+from autogemm.model.results.outcome import Provenance, Status
 from autogemm.store import BestQuery, Store, open_store
 
 FORMER = Path(__file__).parent / "data" / "schema_0008"

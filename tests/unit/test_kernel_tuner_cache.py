@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kernel_tuner_caches import BEST, VALUES, cache_text, content, write_cache
 
 from autogemm.formats import kernel_tuner
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.support.errors import RecordingError
 from autogemm.targets.recorded import (
     ListedRecording,

@@ -11,8 +11,8 @@ from kernel_tuner_caches import BEST, VALUES, content, write_cache
 
 from autogemm.cli import main
 from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
-from autogemm.model.outcome import CacheState, Outcome, Provenance, Status
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import CacheState, Outcome, Provenance, Status
 from autogemm.store import open_store
 from autogemm.support.errors import EmptySpaceError, FamilyError, RecordingError, UsageError
 from autogemm.support.resources import data_folder

@@ -11,8 +11,8 @@ from store_samples import H100, SPEC
 from autogemm.codegen import render
 from autogemm.codegen.export import export_cuda
 from autogemm.model.config import Config
-from autogemm.model.outcome import Finals, FinalsEntry, Provenance
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Finals, FinalsEntry, Provenance
 from autogemm.space import Family, broken_constraints, launch_plan, load_family, snapped
 from autogemm.store import DecidedRow
 from autogemm.support.errors import FamilyError, UsageError

@@ -13,7 +13,7 @@ from autogemm.cli import main
 from autogemm.insight.analysis import grid, importance, read_run
 from autogemm.insight.analysis.trials import RunTrials
 from autogemm.model.config import Config
-from autogemm.model.outcome import Measurement, Objective, Outcome, Provenance, Status
+from autogemm.model.results.outcome import Measurement, Objective, Outcome, Provenance, Status
 from autogemm.search.importance import parameter_importance
 from autogemm.store import BestQuery, RunRow, RunState, Store
 from autogemm.support.errors import NotFoundError, UsageError

@@ -18,9 +18,9 @@ from autogemm.insight.profiling import counters as names
 from autogemm.insight.profiling.counters import KEPT, stalls
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
-from autogemm.model.outcome import Outcome, Status
 from autogemm.model.problem import Problem
-from autogemm.model.profile import Profile
+from autogemm.model.results.outcome import Outcome, Status
+from autogemm.model.results.profile import Profile
 from autogemm.space import load_family
 from autogemm.store import open_store
 from autogemm.support.errors import ProfileError

@@ -9,8 +9,8 @@ from fake_target import BEST, PROBLEM, time_us, tiny_family, tiny_recording, tin
 from autogemm.codegen import render
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import CacheState, Provenance, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import CacheState, Provenance, Status
 from autogemm.space import Family, launch_plan
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions

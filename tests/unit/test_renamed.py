@@ -16,8 +16,8 @@ from autogemm.codegen import render
 from autogemm.codegen.export import export_cuda, extract_kernel
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Finals, FinalsEntry, Outcome, Provenance, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Finals, FinalsEntry, Outcome, Provenance, Status
 from autogemm.space import (
     Family,
     broken_constraints,

@@ -13,8 +13,8 @@ from test_report_run import Texts, data_of
 from autogemm.cli import main
 from autogemm.insight.analysis import compare
 from autogemm.insight.profiling.counters import OCCUPANCY, POSSIBLE_OCCUPANCY
-from autogemm.model.outcome import Provenance
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Provenance
 from autogemm.store import BestQuery, Store
 
 pytest.importorskip("plotly", reason="Plotly is not installed")

@@ -15,7 +15,7 @@ from store_samples import H100, SPEC, fill, new_store
 from autogemm.cli import main
 from autogemm.insight.analysis import RunTrials
 from autogemm.insight.explain import Missing
-from autogemm.model.outcome import Provenance
+from autogemm.model.results.outcome import Provenance
 from autogemm.store import BestQuery
 
 pytest.importorskip("plotly", reason="Plotly is not installed")

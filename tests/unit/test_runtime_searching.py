@@ -9,8 +9,8 @@ import pytest
 
 import autogemm
 from autogemm.model.dtypes import DType
-from autogemm.model.outcome import Objective, Provenance
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import Objective, Provenance
 from autogemm.runtime import searching
 from autogemm.store import open_store
 from autogemm.support.errors import DeviceError, NotFoundError, UsageError

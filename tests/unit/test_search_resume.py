@@ -6,7 +6,7 @@ import sys
 import pytest
 from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
 
-from autogemm.model.outcome import Outcome
+from autogemm.model.results.outcome import Outcome
 from autogemm.search import Search
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from optuna.samplers import RandomSampler
 
 from autogemm.model.config import Config
-from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
+from autogemm.model.results.outcome import Measurement, Outcome, Provenance, Status
 from autogemm.search import SAMPLERS, Search, stock
 from autogemm.support.errors import UsageError
 

@@ -16,8 +16,8 @@ from autogemm.catalogue.gpus import find_device, known_devices
 from autogemm.cli import main
 from autogemm.insight.explain.neighbours import Place, legal_neighbours
 from autogemm.model.config import Config, Value
-from autogemm.model.outcome import Finals, FinalsEntry, Provenance
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Finals, FinalsEntry, Provenance
 from autogemm.space import (
     Family,
     broken_constraints,

@@ -22,11 +22,11 @@ from autogemm.codegen import render
 from autogemm.insight.explain import Missing, Request, Times, Tools, explain
 from autogemm.insight.explain.explanation import Timing
 from autogemm.insight.explain.intensity import intensity
-from autogemm.model.benchmark import KernelKind
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
-from autogemm.model.outcome import Provenance
 from autogemm.model.problem import Problem
+from autogemm.model.results.benchmark import KernelKind
+from autogemm.model.results.outcome import Provenance
 from autogemm.model.splitting import PARAMETER, Splitting, splitting_of
 from autogemm.space import list_families, load_family
 from autogemm.space.family import Searched

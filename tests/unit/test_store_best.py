@@ -20,8 +20,8 @@ from store_samples import (
     source,
 )
 
-from autogemm.model.outcome import CacheState, Provenance, Status
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import CacheState, Provenance, Status
 from autogemm.store import BestQuery, RunState, Store
 from autogemm.support.errors import NotFoundError, UsageError
 

@@ -22,7 +22,7 @@ from sqlalchemy import create_engine
 from store_samples import SPEC, fill, new_store, ok, source
 
 import autogemm.store.connection.schema
-from autogemm.model.outcome import Fill
+from autogemm.model.results.outcome import Fill
 from autogemm.store import BestQuery, Store, database_place, open_store
 from autogemm.store.connection.schema import SCHEMA_REVISION, VERSION_TABLE
 from autogemm.store.tables.models import Base

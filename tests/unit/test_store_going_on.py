@@ -13,7 +13,7 @@ from sqlalchemy import Engine, event
 from store_samples import SPEC, config, entry, finals, new_store, ok, source
 
 from autogemm.exchange import Format, import_results
-from autogemm.model.outcome import Disqualified
+from autogemm.model.results.outcome import Disqualified
 from autogemm.store import Store
 from autogemm.store.transfer import merging
 

@@ -16,9 +16,9 @@ from sqlalchemy import create_engine
 from store_samples import SPEC, config, entry, fill, finals, new_store, ok, source
 
 from autogemm.cli import main
-from autogemm.model.certificate import Certificate, Check, Verdict
-from autogemm.model.outcome import Disqualified, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Certificate, Check, Verdict
+from autogemm.model.results.outcome import Disqualified, Status
 from autogemm.store import RunState, Store, open_store
 from autogemm.store.tables.bench_models import BenchRecord
 from autogemm.store.tables.convert import spec_columns

@@ -19,8 +19,8 @@ from store_samples import (
     source,
 )
 
-from autogemm.model.certificate import Certificate, Check, Verdict
-from autogemm.model.outcome import Finals, Outcome
+from autogemm.model.results.certificate import Certificate, Check, Verdict
+from autogemm.model.results.outcome import Finals, Outcome
 from autogemm.store import RunSpec, Store
 
 OLDER = replace(SPEC, environment=replace(ENVIRONMENT, driver="1.0"))

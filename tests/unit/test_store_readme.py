@@ -15,7 +15,7 @@ from autogemm.cli.bench import rows as bench_rows
 from autogemm.cli.db.run import pareto
 from autogemm.cli.tune import facts, many
 from autogemm.exchange import table
-from autogemm.model.columns import FORMER, NUMBERS
+from autogemm.model.results.columns import FORMER, NUMBERS
 from autogemm.store.tables.models import Base
 
 README = Path(__file__).parents[2] / "db" / "README.md"

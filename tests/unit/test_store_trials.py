@@ -27,7 +27,8 @@ from store_samples import (
 )
 
 from autogemm.model.config import Config
-from autogemm.model.outcome import (
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import (
     CacheState,
     Environment,
     Outcome,
@@ -35,7 +36,6 @@ from autogemm.model.outcome import (
     Status,
     Verification,
 )
-from autogemm.model.problem import Layout, Problem
 from autogemm.store import RunSpec, RunState, Store
 from autogemm.support.errors import NotFoundError, StoreError
 

@@ -9,7 +9,7 @@ from alembic.config import Config
 from sqlalchemy import create_engine
 from store_samples import SPEC, config, entry, finals, new_store, ok, source
 
-from autogemm.model.outcome import Disqualified, Objective, Status
+from autogemm.model.results.outcome import Disqualified, Objective, Status
 from autogemm.store import BestQuery, Store, open_store
 from autogemm.support.resources import data_folder
 

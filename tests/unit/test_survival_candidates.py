@@ -15,7 +15,7 @@ from fake_target import (
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import CompiledKernel, KernelSource
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.store import RunState, Store, open_store
 from autogemm.support.errors import (
     CompilerDiedError,

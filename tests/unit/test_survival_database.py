@@ -15,7 +15,7 @@ from sqlalchemy.engine import Engine
 
 import autogemm.tuning.loop.ledger
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Outcome
+from autogemm.model.results.outcome import Outcome
 from autogemm.store import Store, open_store
 from autogemm.support.errors import StoreError
 from autogemm.tuning import Event, SearchStarted, TrialDone, TuneRequest, TuneResult, tune

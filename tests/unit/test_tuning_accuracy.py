@@ -26,7 +26,7 @@ from kernel_tuner_caches import write_cache
 import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
-from autogemm.model.outcome import Finals, Outcome, Status, Verification
+from autogemm.model.results.outcome import Finals, Outcome, Status, Verification
 from autogemm.search import Proposal, Search
 from autogemm.store import Store, open_store
 from autogemm.support.errors import CertificationError, UsageError

@@ -26,8 +26,8 @@ from fake_target import (
 import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
-from autogemm.model.certificate import Check, Verdict
-from autogemm.model.outcome import CacheState, Objective
+from autogemm.model.results.certificate import Check, Verdict
+from autogemm.model.results.outcome import CacheState, Objective
 from autogemm.store import Store, open_store
 from autogemm.support.errors import UsageError
 from autogemm.targets import Chosen, MeasureOptions

@@ -25,10 +25,10 @@ import autogemm.tuning.opening
 import autogemm.tuning.task.options
 import autogemm.tuning.tuner
 from autogemm.cli import main
-from autogemm.model.certificate import Check, Verdict
 from autogemm.model.config import Config
-from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Check, Verdict
+from autogemm.model.results.outcome import Status
 from autogemm.space import Family, Searched, default_families, list_families, load_family
 from autogemm.store import BestQuery, Store, open_store
 from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from autogemm.model.config import Config
-from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
+from autogemm.model.results.outcome import Measurement, Outcome, Provenance, Status
 from autogemm.support.errors import KernelCompileError
 from autogemm.tuning.finals import finalists
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from autogemm.model.config import Config
-from autogemm.model.outcome import Measurement, Objective, Outcome, Provenance, Status
+from autogemm.model.results.outcome import Measurement, Objective, Outcome, Provenance, Status
 from autogemm.search import Proposal
 from autogemm.tuning.loop.joint import (
     HOPELESS_RATIO,

@@ -23,7 +23,7 @@ from waiting import PATIENCE_S, wait_until
 import autogemm.tuning.tuner
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
-from autogemm.model.outcome import Outcome, Status
+from autogemm.model.results.outcome import Outcome, Status
 from autogemm.search import Proposal, Search
 from autogemm.store import Store, open_store
 from autogemm.support.errors import DeviceError

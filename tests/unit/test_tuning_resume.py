@@ -15,7 +15,7 @@ from fake_target import NUM_LEGAL, PROBLEM, FakeCompiler, FakeTarget, Fault, tin
 from waiting import PATIENCE_S, wait_until
 
 from autogemm.model.config import Config
-from autogemm.model.outcome import Outcome
+from autogemm.model.results.outcome import Outcome
 from autogemm.store import RunState, Store, open_store
 from autogemm.support.errors import DeviceError
 from autogemm.tuning import TuneRequest, TuneResult, tune

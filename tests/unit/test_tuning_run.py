@@ -22,8 +22,8 @@ from fake_target import (
 
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import CacheState, Fill, Provenance, Status, StopRule
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import CacheState, Fill, Provenance, Status, StopRule
 from autogemm.store import RunState, Store, open_store
 from autogemm.support.errors import (
     CompilerMissingError,

@@ -18,9 +18,9 @@ from fake_target import (
 import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
-from autogemm.model.certificate import Check, Verdict
 from autogemm.model.config import Config
-from autogemm.model.outcome import (
+from autogemm.model.results.certificate import Check, Verdict
+from autogemm.model.results.outcome import (
     Finals,
     FinalsEntry,
     Measurement,

@@ -12,8 +12,8 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.dispatch import Snapper, common_table, learn, tuned_sizes
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Disqualified, Finals, Provenance, Status
 from autogemm.model.problem import Layout
+from autogemm.model.results.outcome import Disqualified, Finals, Provenance, Status
 from autogemm.store import Store, open_store
 from autogemm.support.errors import UsageError
 from autogemm.tuning.sweep import spread_winners

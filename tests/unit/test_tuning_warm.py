@@ -14,8 +14,8 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import Finals, FinalsEntry, Objective, Provenance
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import Finals, FinalsEntry, Objective, Provenance
 from autogemm.model.similarity import distance
 from autogemm.space import Family
 from autogemm.store import DecidedRow, Store, open_store

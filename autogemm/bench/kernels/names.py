@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from autogemm.bench.kernels.presets import WINNER
 from autogemm.catalogue.ladder import Rung, find_rung, libraries, rungs
 from autogemm.codegen import render
-from autogemm.model.benchmark import KernelKind
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, LaunchPlan
-from autogemm.model.outcome import Provenance
 from autogemm.model.problem import Problem
+from autogemm.model.results.benchmark import KernelKind
+from autogemm.model.results.outcome import Provenance
 from autogemm.space import broken_constraints, launch_plan, load_family
 from autogemm.store import BestQuery, Store
 from autogemm.support.errors import AutogemmError, NotFoundError, UsageError

@@ -1,8 +1,8 @@
 """Which kernels are compared when none are named."""
 
 from autogemm.catalogue.ladder import libraries, rungs
-from autogemm.model.benchmark import baseline_of
 from autogemm.model.dtypes import DType
+from autogemm.model.results.benchmark import baseline_of
 
 WINNER = "winner"
 """The best kernel that the database has for the size on this GPU."""

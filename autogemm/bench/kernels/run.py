@@ -9,7 +9,10 @@ from functools import partial
 from autogemm.bench.kernels.names import NamedKernel, NotForThisError, RenderedKernel, render_named
 from autogemm.catalogue.presets import Size
 from autogemm.compile import Compiler
-from autogemm.model.benchmark import (
+from autogemm.model.dtypes import DType
+from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.benchmark import (
     NOT_STORED,
     Bench,
     BenchEntry,
@@ -17,11 +20,8 @@ from autogemm.model.benchmark import (
     KernelKind,
     baseline_of,
 )
-from autogemm.model.dtypes import DType
-from autogemm.model.finals import PairedRatio, paired_ratio
-from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
-from autogemm.model.outcome import Status, Telemetry
-from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.finals import PairedRatio, paired_ratio
+from autogemm.model.results.outcome import Status, Telemetry
 from autogemm.store import Store
 from autogemm.support.errors import KernelCompileError
 from autogemm.targets import BenchCandidate, ContestantTimes, GpuTarget, MeasureOptions

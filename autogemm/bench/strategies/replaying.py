@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from autogemm.bench.strategies.plan import Job, Plan, is_kernel_tuner
 from autogemm.model.config import Config
-from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
+from autogemm.model.results.outcome import Measurement, Outcome, Provenance, Status
 from autogemm.search import Search
 from autogemm.targets.recorded import RecordedSpace, open_recorded_space
 

@@ -8,8 +8,8 @@ from autogemm.cli.filters import bench_option
 from autogemm.cli.options import LAYOUTS, db_option, dtype_option
 from autogemm.cli.output import listing_options
 from autogemm.model.dtypes import DType
-from autogemm.model.outcome import CacheState, Fill
 from autogemm.model.problem import Layout
+from autogemm.model.results.outcome import CacheState, Fill
 
 
 @click.command(short_help="Time kernels side by side: rungs, your own, libraries.")

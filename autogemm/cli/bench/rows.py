@@ -6,8 +6,8 @@ from autogemm.catalogue.gpus import roof_of
 from autogemm.catalogue.ladder import published_percent
 from autogemm.cli.output import Row
 from autogemm.cli.rows import for_json
-from autogemm.model.benchmark import Bench, BenchEntry, metrics
-from autogemm.model.columns import ERRORS, RATIO, SPEED, Paths, row_of, under
+from autogemm.model.results.benchmark import Bench, BenchEntry, metrics
+from autogemm.model.results.columns import ERRORS, RATIO, SPEED, Paths, row_of, under
 from autogemm.model.splitting import splitting_of
 
 # All of them, for scripts.

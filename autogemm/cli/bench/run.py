@@ -27,11 +27,11 @@ from autogemm.cli.filters import bench_id_of
 from autogemm.cli.options import names_of
 from autogemm.cli.output import Form, Row, print_rows, print_table
 from autogemm.insight.report import BEGINNING, bench_page, render_page, require_packages
-from autogemm.model.benchmark import Bench, KernelKind
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.roofline import Ceilings
-from autogemm.model.outcome import CacheState, Fill
 from autogemm.model.problem import Layout
+from autogemm.model.results.benchmark import Bench, KernelKind
+from autogemm.model.results.outcome import CacheState, Fill
 from autogemm.model.splitting import splitting_of
 from autogemm.store import open_store
 from autogemm.support.errors import DeviceError, UsageError

@@ -8,7 +8,7 @@ import click
 from autogemm.cli.filters import filter_options
 from autogemm.cli.options import db_option
 from autogemm.cli.output import listing_options
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 
 # The values of autogemm.exchange.Format, which help must not import.
 FORMATS = ("jsonl", "csv", "json", "t4", "kernel-tuner", "wisdom", "optuna")

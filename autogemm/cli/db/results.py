@@ -7,7 +7,7 @@ import click
 from autogemm.cli.filters import MAX_NUMBER, filter_options
 from autogemm.cli.options import db_option
 from autogemm.cli.output import Form, listing_options
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.store import BestQuery, database_place
 
 # How many rows a table shows unless told otherwise.

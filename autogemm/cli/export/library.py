@@ -11,8 +11,8 @@ from autogemm.cli.files import require_replaceable, write_output
 from autogemm.codegen.export import BEGINNINGS, export_library
 from autogemm.dispatch import assembled
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import Provenance
 from autogemm.model.problem import Layout
+from autogemm.model.results.outcome import Provenance
 from autogemm.space import default_families, load_family
 from autogemm.store import BestQuery, DecidedRow
 from autogemm.support.errors import ExportError, NotFoundError, UsageError

@@ -13,9 +13,9 @@ from autogemm.codegen import render
 from autogemm.codegen.export import BEGINNINGS, export_cuda, export_json, export_ptx
 from autogemm.compile import Compiler, ptx
 from autogemm.emulator import Emulator, Mode
-from autogemm.model.outcome import Provenance
+from autogemm.model.results.outcome import Provenance
+from autogemm.model.results.stored_kernel import StoredKernel
 from autogemm.model.splitting import splitting_of
-from autogemm.model.stored_kernel import StoredKernel
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery
 from autogemm.support.errors import CompilerMissingError, ExportError, NotFoundError, UsageError

@@ -7,7 +7,7 @@ import click
 from autogemm.cli.options import db_option, fix_option, seconds
 from autogemm.cli.output import Form, listing_options
 from autogemm.cli.tune.problems import ProblemsOptions, problems_options
-from autogemm.model.outcome import CacheState, Fill, Objective
+from autogemm.model.results.outcome import CacheState, Fill, Objective
 from autogemm.search import SAMPLERS
 
 

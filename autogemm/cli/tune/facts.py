@@ -7,9 +7,9 @@ from typing import Any
 
 from autogemm.cli.output import Form, rows_text
 from autogemm.cli.rows import entry_row, for_json
-from autogemm.model.certificate import Certificate
-from autogemm.model.columns import CONFIG, ERRORS, Paths, row_of, under
-from autogemm.model.outcome import Finals, FinalsEntry, Outcome
+from autogemm.model.results.certificate import Certificate
+from autogemm.model.results.columns import CONFIG, ERRORS, Paths, row_of, under
+from autogemm.model.results.outcome import Finals, FinalsEntry, Outcome
 from autogemm.tuning import TuneResult
 
 # As in the JSON; ``place`` is empty for the baseline.

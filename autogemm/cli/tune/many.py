@@ -12,8 +12,8 @@ import click
 from autogemm.cli.output import Form, print_table, rows_text
 from autogemm.cli.rows import entry_row
 from autogemm.cli.tune.progress import progress_listener
-from autogemm.model.columns import HEADS, RATIO, SPEED, Paths, row_of, under
-from autogemm.model.outcome import Provenance
+from autogemm.model.results.columns import HEADS, RATIO, SPEED, Paths, row_of, under
+from autogemm.model.results.outcome import Provenance
 from autogemm.tuning import Event, Notice, Step, Sweep, Swept, TuneRequest
 
 COLUMNS = (

@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from autogemm.model.outcome import Provenance
+from autogemm.model.results.outcome import Provenance
 from autogemm.tuning import (
     Certifying,
     Event,

@@ -6,9 +6,9 @@ from typing import Any
 import click
 
 from autogemm.cli.output import print_table
-from autogemm.model.columns import HEADS
 from autogemm.model.config import label, shared_values
-from autogemm.model.outcome import (
+from autogemm.model.results.columns import HEADS
+from autogemm.model.results.outcome import (
     CONFIDENCE,
     Finals,
     FinalsEntry,

@@ -18,8 +18,8 @@ from autogemm.cli.tune.facts import result_as_csv, result_as_json
 from autogemm.cli.tune.many import SweepProgress, print_sweep, sweep_as_csv, sweep_as_json
 from autogemm.cli.tune.progress import progress_listener
 from autogemm.cli.tune.report import print_result
-from autogemm.model.outcome import CacheState, Fill, Objective, Outcome
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import CacheState, Fill, Objective, Outcome
 from autogemm.store import database_place
 from autogemm.support.errors import AutogemmError, UsageError
 from autogemm.tuning import (

@@ -11,13 +11,13 @@ from typing import Any
 
 from autogemm.codegen.export.host import Host, float_literal
 from autogemm.codegen.rendering import render
-from autogemm.model.certificate import Certificate
 from autogemm.model.dtypes import DType, Element
-from autogemm.model.outcome import CacheState, Environment, Provenance, Verification
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Certificate
+from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
+from autogemm.model.results.stored_kernel import StoredKernel
 from autogemm.model.signature import ArgumentType, CNames, ProblemType, extents, factors
 from autogemm.model.splitting import splitting_of
-from autogemm.model.stored_kernel import StoredKernel
 from autogemm.space import Family
 from autogemm.support.errors import ExportError
 from autogemm.support.templating import WIDTH, environment

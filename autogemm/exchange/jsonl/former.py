@@ -11,7 +11,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from autogemm.exchange.jsonl.lines import SCHEMA_VERSION
-from autogemm.model.columns import FORMER, RATIO
+from autogemm.model.results.columns import FORMER, RATIO
 
 FORMER_VERSION = 1
 

@@ -1,6 +1,6 @@
 """One line of a results file: a value of the program as JSON, and back.
 
-What its fields may hold is said beside them (`autogemm.model.limits`).
+What its fields may hold is said beside them (`autogemm.support.limits`).
 """
 
 from dataclasses import dataclass, field
@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge
 from pydantic import ConfigDict, Field, TypeAdapter
 
-from autogemm.model.limits import Line
 from autogemm.store import Copy, RunCopy
 from autogemm.support.errors import UsageError
+from autogemm.support.limits import Line
 
 FORMAT: Literal["autogemm-results"] = "autogemm-results"
 SCHEMA_VERSION: Literal[2] = 2

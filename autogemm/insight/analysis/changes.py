@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import groupby
 
-from autogemm.model.change import Compared, Figure, compare_rounds, fairest
-from autogemm.model.outcome import Environment
 from autogemm.model.problem import Problem
+from autogemm.model.results.change import Compared, Figure, compare_rounds, fairest
+from autogemm.model.results.outcome import Environment
 from autogemm.store import BestQuery, ResultRow, Store
 from autogemm.support.errors import NotFoundError, UsageError
 
@@ -82,7 +82,7 @@ def compare_sides(store: Store, first: str, second: str, by: Figure | None = Non
 
 
 def figure_of(first: ResultRow, second: ResultRow) -> Figure:
-    """What compares these two most fairly, see `autogemm.model.change.fairest`."""
+    """What compares these two most fairly, see `autogemm.model.results.change.fairest`."""
     same_baseline = first.device.name == second.device.name and (
         first.environment.cublas == second.environment.cublas
     )

@@ -3,11 +3,18 @@
 from dataclasses import dataclass
 
 from autogemm.catalogue.gpus import roof_of
-from autogemm.model.benchmark import Bench, BenchEntry, KernelKind, Metrics, baseline_of, metrics
 from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.roofline import Ceilings, Roof
-from autogemm.model.outcome import Provenance, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.benchmark import (
+    Bench,
+    BenchEntry,
+    KernelKind,
+    Metrics,
+    baseline_of,
+    metrics,
+)
+from autogemm.model.results.outcome import Provenance, Status
 from autogemm.store import BestQuery, ResultRow, Store
 from autogemm.support.errors import NotFoundError
 

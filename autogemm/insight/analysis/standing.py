@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from autogemm.model.change import Compared, compare_samples
 from autogemm.model.config import Value
-from autogemm.model.outcome import Provenance
+from autogemm.model.results.change import Compared, compare_samples
+from autogemm.model.results.outcome import Provenance
 from autogemm.store import BestQuery, Store, TrialRow
 from autogemm.support.errors import NotFoundError
 

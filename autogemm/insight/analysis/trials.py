@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from autogemm.model.config import Config
-from autogemm.model.outcome import FinalsEntry, Objective, Outcome, Provenance, Status
+from autogemm.model.results.outcome import FinalsEntry, Objective, Outcome, Provenance, Status
 from autogemm.store import BestQuery, RunRow, Store, TrialRow
 from autogemm.support.errors import NotFoundError
 

@@ -23,8 +23,8 @@ from autogemm.insight.explain.times import Times
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import CompiledKernel, KernelSource, LaunchPlan, Resources
-from autogemm.model.outcome import Provenance
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Provenance
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, Searched, broken_constraints, launch_plan
 from autogemm.support.errors import AutogemmError, UsageError

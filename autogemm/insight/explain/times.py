@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import Provenance
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Provenance
 from autogemm.store import Store
 
 

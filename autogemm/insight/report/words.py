@@ -4,7 +4,7 @@ import statistics
 
 from autogemm.insight.analysis import RunTrials
 from autogemm.insight.explain import Explanation, Missing
-from autogemm.model.outcome import Finals, FinalsEntry, StopRule
+from autogemm.model.results.outcome import Finals, FinalsEntry, StopRule
 from autogemm.model.splitting import multiplied
 
 # Shares below which a loss is not worth a sentence.

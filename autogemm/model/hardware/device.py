@@ -5,7 +5,7 @@ from typing import Annotated
 
 from annotated_types import MinLen
 
-from autogemm.model.limits import Fact, Line
+from autogemm.support.limits import Fact, Line
 
 
 @dataclass(frozen=True, slots=True)

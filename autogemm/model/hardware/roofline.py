@@ -6,7 +6,7 @@ performance model for multicore architectures", Communications of the ACM 52(4),
 
 from dataclasses import dataclass
 
-from autogemm.model.limits import Amount, Count, Moment
+from autogemm.support.limits import Amount, Count, Moment
 
 
 @dataclass(frozen=True, slots=True)

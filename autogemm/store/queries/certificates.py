@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.model.results.certificate import Certificate, Check, Verdict
 from autogemm.store.tables.models import CertificateRecord, KernelRecord, RunRecord
 from autogemm.support.errors import NotFoundError
 

@@ -10,7 +10,8 @@ from sqlalchemy.orm import Session
 
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import (
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import (
     CacheState,
     Environment,
     Fill,
@@ -19,7 +20,6 @@ from autogemm.model.outcome import (
     Status,
     StopRule,
 )
-from autogemm.model.problem import Problem
 from autogemm.store.queries.certificates import failed_kernels
 from autogemm.store.tables.convert import (
     columns_of,

@@ -17,7 +17,8 @@ from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, Resources
-from autogemm.model.outcome import (
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import (
     CacheState,
     Environment,
     Finals,
@@ -28,7 +29,6 @@ from autogemm.model.outcome import (
     Telemetry,
     Verification,
 )
-from autogemm.model.problem import Problem
 from autogemm.store.tables.models import (
     Base,
     DeviceRecord,

@@ -8,14 +8,26 @@ from typing import Annotated, Literal
 
 from annotated_types import MaxLen, MinLen
 
-from autogemm.model.benchmark import Bench
-from autogemm.model.certificate import Certificate
-from autogemm.model.change import Rounds
 from autogemm.model.config import Config, Value
 from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.roofline import Ceilings
 from autogemm.model.kernel import KernelSource
-from autogemm.model.limits import (
+from autogemm.model.problem import Problem
+from autogemm.model.results.benchmark import Bench
+from autogemm.model.results.certificate import Certificate
+from autogemm.model.results.change import Rounds
+from autogemm.model.results.outcome import (
+    CacheState,
+    Environment,
+    Fill,
+    Finals,
+    Objective,
+    Outcome,
+    Provenance,
+    StopRule,
+)
+from autogemm.model.results.profile import Profile
+from autogemm.support.limits import (
     Count,
     Line,
     Long,
@@ -27,18 +39,6 @@ from autogemm.model.limits import (
     Sha256,
     Word,
 )
-from autogemm.model.outcome import (
-    CacheState,
-    Environment,
-    Fill,
-    Finals,
-    Objective,
-    Outcome,
-    Provenance,
-    StopRule,
-)
-from autogemm.model.problem import Problem
-from autogemm.model.profile import Profile
 
 
 class RunState(StrEnum):

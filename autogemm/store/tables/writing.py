@@ -12,8 +12,8 @@ from sqlalchemy.orm import Session
 
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource
-from autogemm.model.outcome import Disqualified, Environment, Finals, Outcome, StopRule
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Disqualified, Environment, Finals, Outcome, StopRule
 from autogemm.store.tables.convert import (
     columns_of,
     device_key,

@@ -6,8 +6,8 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import Environment, Provenance
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Environment, Provenance
 from autogemm.store.queries.benches import (
     add_bench,
     add_ceilings,

@@ -15,8 +15,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, select, update
 
-from autogemm.model.outcome import CacheState, Fill, Objective, Provenance, Status
 from autogemm.model.problem import Layout
+from autogemm.model.results.outcome import CacheState, Fill, Objective, Provenance, Status
 from autogemm.store.tables.bench_models import BenchRecord
 from autogemm.store.tables.identity import identity
 from autogemm.store.tables.records import RunState

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session, joinedload, lazyload, undefer
 
-from autogemm.model.outcome import Status, StopRule
+from autogemm.model.results.outcome import Status, StopRule
 from autogemm.store.queries.certificates import add_certificate, certificate_of
 from autogemm.store.queries.runs import conditions, same_request
 from autogemm.store.tables.convert import (

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.roofline import Ceilings
 from autogemm.model.kernel import Candidate, CompiledKernel
-from autogemm.model.outcome import Disqualified, Environment, Finals, Outcome, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Disqualified, Environment, Finals, Outcome, Status
 from autogemm.targets import MeasureOptions
 from autogemm.targets.bench import BenchCandidate, BenchTimes
 

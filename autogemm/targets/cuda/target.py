@@ -6,11 +6,18 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, get_args
 
-from autogemm.model.certificate import Check
 from autogemm.model.hardware.roofline import Ceilings
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Check
+from autogemm.model.results.outcome import (
+    Disqualified,
+    Finals,
+    Objective,
+    Outcome,
+    Provenance,
+    Status,
+)
 from autogemm.support import errors
 from autogemm.support.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.support.errors import AutogemmError, DeviceError, UsageError

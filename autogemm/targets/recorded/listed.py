@@ -17,7 +17,8 @@ from autogemm.formats import (
 from autogemm.model.config import Config, Value
 from autogemm.model.hardware.device import FACTS, Device
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import (
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import (
     CacheState,
     Environment,
     Finals,
@@ -26,7 +27,6 @@ from autogemm.model.outcome import (
     Outcome,
     Provenance,
 )
-from autogemm.model.problem import Problem
 from autogemm.space import (
     Expression,
     Family,

@@ -7,7 +7,8 @@ from pathlib import Path
 from autogemm.formats import Recording, read_recording
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import MAIN_KERNEL, Candidate, Resources
-from autogemm.model.outcome import (
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import (
     Finals,
     FinalsEntry,
     Measurement,
@@ -16,7 +17,6 @@ from autogemm.model.outcome import (
     Provenance,
     Status,
 )
-from autogemm.model.problem import Problem
 from autogemm.space import Family
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions, RecordedPlace

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Outcome
+from autogemm.model.results.outcome import Outcome
 from autogemm.targets import Target
 
 # One is measured, two wait: the next one begins whatever the rest of the program is doing. More

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from autogemm.model.outcome import Objective, Outcome, cost
+from autogemm.model.results.outcome import Objective, Outcome, cost
 from autogemm.search import Proposal
 from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
 

@@ -5,7 +5,7 @@ import math
 import time
 
 from autogemm.model.kernel import KernelSource
-from autogemm.model.outcome import Outcome, Status
+from autogemm.model.results.outcome import Outcome, Status
 from autogemm.store import RunSpec, Store
 from autogemm.support.errors import StoreLockedError
 from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy

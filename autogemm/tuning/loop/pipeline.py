@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from autogemm.model.kernel import KernelSource
-from autogemm.model.outcome import Outcome, Provenance
+from autogemm.model.results.outcome import Outcome, Provenance
 from autogemm.targets import Target
 from autogemm.tuning.loop.gpu_queue import DEPTH, GpuQueue
 from autogemm.tuning.loop.ledger import Ledger

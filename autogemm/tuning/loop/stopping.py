@@ -1,6 +1,6 @@
 """The rules that end a search before its trials, its time or its space are used up."""
 
-from autogemm.model.outcome import Finals, Outcome, StopRule
+from autogemm.model.results.outcome import Finals, Outcome, StopRule
 
 # A model that expects little once may have learnt better by the next trial.
 PATIENCE = 5

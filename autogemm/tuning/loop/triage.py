@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
-from autogemm.model.outcome import Outcome, Status
+from autogemm.model.results.outcome import Outcome, Status
 from autogemm.support.errors import CompilerDiedError, CompileTimeoutError, KernelCompileError
 from autogemm.tuning.loop.ledger import Ledger
 from autogemm.tuning.loop.static_checks import why_hopeless, why_not_launchable

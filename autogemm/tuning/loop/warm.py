@@ -5,8 +5,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from autogemm.model.config import Config
-from autogemm.model.outcome import Environment
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Environment
 from autogemm.model.similarity import distance
 from autogemm.space import Family
 from autogemm.store import DecidedRow, RunSpec

@@ -1,6 +1,6 @@
 """Accuracy as a condition: who is less accurate than asked for cannot win.
 
-The error is that of `autogemm.model.outcome.Verification`:
+The error is that of `autogemm.model.results.outcome.Verification`:
 ||C - reference||_F / ||reference||_F against a float64 reference, of the candidate and the baseline
 on the same inputs.
 """
@@ -8,8 +8,8 @@ on the same inputs.
 import math
 from dataclasses import dataclass, replace
 
-from autogemm.model.finals import without_winner
-from autogemm.model.outcome import Finals, Objective, Outcome, Status, Verification
+from autogemm.model.results.finals import without_winner
+from autogemm.model.results.outcome import Finals, Objective, Outcome, Status, Verification
 from autogemm.support.errors import CertificationError, UsageError
 from autogemm.targets import Target
 from autogemm.tuning.task.request import AS_BASELINE

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from autogemm.model.outcome import Finals, Outcome
+from autogemm.model.results.outcome import Finals, Outcome
 from autogemm.tuning.task.request import SearchedFamily
 
 

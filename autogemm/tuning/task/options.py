@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
-from autogemm.model.outcome import CacheState, Fill, Objective
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import CacheState, Fill, Objective
 from autogemm.search import DEFAULT_SAMPLER, check_sampler
 from autogemm.space import Family, default_families, load_family, parse_fix
 from autogemm.support.errors import UsageError

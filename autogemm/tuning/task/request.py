@@ -5,9 +5,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from autogemm.model.certificate import Certificate
 from autogemm.model.config import Value
-from autogemm.model.outcome import (
+from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Certificate
+from autogemm.model.results.outcome import (
     CacheState,
     Environment,
     Finals,
@@ -17,7 +18,6 @@ from autogemm.model.outcome import (
     Status,
     StopRule,
 )
-from autogemm.model.problem import Problem
 from autogemm.space import Family
 from autogemm.support.errors import UsageError
 from autogemm.targets import MeasureOptions

@@ -11,8 +11,8 @@ from autogemm.cli.database import open_database, print_rows_as
 from autogemm.cli.output import Form
 from autogemm.cli.rows import Columns, FlatRow
 from autogemm.insight.analysis import Pair, compare_sides, history
-from autogemm.model.change import Compared, Figure
-from autogemm.model.columns import ENVIRONMENT, RATIO
+from autogemm.model.results.change import Compared, Figure
+from autogemm.model.results.columns import ENVIRONMENT, RATIO
 from autogemm.store import BestQuery
 
 SPEED_UP: Columns = ("verdict", "speed_up", "speed_up_low", "speed_up_high", "by")

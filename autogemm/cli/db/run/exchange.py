@@ -12,7 +12,7 @@ from autogemm.cli.database import open_database
 from autogemm.cli.files import write_output_pieces
 from autogemm.cli.output import Form, print_rows
 from autogemm.exchange import Format, import_results, write_results
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.store import BestQuery, Store, open_store
 from autogemm.support.errors import NotFoundError, UsageError
 

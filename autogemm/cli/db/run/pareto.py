@@ -10,8 +10,8 @@ from autogemm.cli.files import write_output
 from autogemm.cli.output import Form
 from autogemm.cli.rows import Columns, FlatRow
 from autogemm.insight.plots import Point, check_plot, front_picture
-from autogemm.model.columns import PLACE
-from autogemm.model.outcome import FinalsEntry, Objective, Status
+from autogemm.model.results.columns import PLACE
+from autogemm.model.results.outcome import FinalsEntry, Objective, Status
 from autogemm.store import BestQuery, RunRow, Store, TrialRow
 from autogemm.support.errors import NotFoundError
 

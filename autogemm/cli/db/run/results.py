@@ -10,7 +10,7 @@ from autogemm.cli.database import open_database, print_readable, print_rows_as
 from autogemm.cli.filters import MAX_NUMBER
 from autogemm.cli.output import Form, print_table
 from autogemm.cli.rows import Columns, FlatRow
-from autogemm.model.outcome import Status
+from autogemm.model.results.outcome import Status
 from autogemm.store import BestQuery, Store
 from autogemm.support.cells import shown
 from autogemm.support.errors import UsageError

@@ -17,12 +17,12 @@ from autogemm.insight.profiling import (
     profile_kernel,
     profile_of_page,
 )
-from autogemm.model.benchmark import KernelKind
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.outcome import Environment
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.profile import Profile
+from autogemm.model.results.benchmark import KernelKind
+from autogemm.model.results.outcome import Environment
+from autogemm.model.results.profile import Profile
 from autogemm.store import Store, open_store
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import open_gpu, why_no_gpu

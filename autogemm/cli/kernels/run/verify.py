@@ -13,13 +13,13 @@ from autogemm.cli.lookup import device_facts, family_and_rung
 from autogemm.cli.output import Form, print_rows
 from autogemm.codegen import render
 from autogemm.emulator import Emulator, Mode
-from autogemm.model.certificate import Verdict
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
+from autogemm.model.results.certificate import Verdict
+from autogemm.model.results.stored_kernel import StoredKernel
 from autogemm.model.splitting import splitting_of
-from autogemm.model.stored_kernel import StoredKernel
 from autogemm.space import Family, launch_plan, parse_fix
 from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError, DeviceError, NotFoundError, UsageError

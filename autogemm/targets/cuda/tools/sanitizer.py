@@ -12,9 +12,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from autogemm.model.certificate import Check, Verdict
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Check, Verdict
 from autogemm.support.child_process import child_environment
 from autogemm.targets.cuda.tools.toolkit import find_program, program_version
 

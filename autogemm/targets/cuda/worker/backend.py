@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import CacheState, Environment, Fill, Outcome, Status
+from autogemm.model.results.outcome import CacheState, Environment, Fill, Outcome, Status
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.support.version import __version__
 from autogemm.targets import MeasureOptions

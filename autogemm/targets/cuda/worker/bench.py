@@ -5,8 +5,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from autogemm.model.dtypes import DType
-from autogemm.model.outcome import Status, Telemetry
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Status, Telemetry
 from autogemm.support.errors import AutogemmError
 from autogemm.targets.bench import BenchCandidate, BenchTimes, ContestantTimes, rounds_of
 from autogemm.targets.cuda.messages import RunBench

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autogemm.model.config import Config
-from autogemm.model.finals import FinalsSamples, decide
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import Disqualified, Finals, Provenance, Verification
+from autogemm.model.results.finals import FinalsSamples, decide
+from autogemm.model.results.outcome import Disqualified, Finals, Provenance, Verification
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.messages import RunFinals, disqualified
 from autogemm.targets.cuda.worker.gpu import CandidateError, Stopwatch, summary

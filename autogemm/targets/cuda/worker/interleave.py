@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from autogemm.model.outcome import Telemetry
+from autogemm.model.results.outcome import Telemetry
 from autogemm.targets.cuda.worker.gpu import COOLING_S, Timer, is_throttled
 
 # Longer than while searching: here a per cent decides.

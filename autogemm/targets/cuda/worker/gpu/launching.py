@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES, Candidate, Launch, LaunchPlan
-from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Status
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.arguments import CValue, argument_values
 from autogemm.targets.cuda.tensor_maps import encode

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from autogemm.model.outcome import Telemetry
+from autogemm.model.results.outcome import Telemetry
 
 # Reasons of NVML (nvml.h, nvmlClocksThrottleReason...) by which the GPU is slowed down from
 # outside: 0x8 hardware slowdown, 0x20 and 0x40 heat, 0x80 the power supply's brake. Not the power

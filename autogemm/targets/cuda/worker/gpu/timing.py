@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from autogemm.model.outcome import CacheState, Telemetry
+from autogemm.model.results.outcome import CacheState, Telemetry
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 from autogemm.targets.cuda.worker.gpu.telemetry import is_throttled, summary

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from autogemm.model.benchmark import baseline_of
 from autogemm.model.dtypes import DType
+from autogemm.model.results.benchmark import baseline_of
 from autogemm.targets.cuda.worker.gpu import Cublas
 from autogemm.targets.cuda.worker.libraries.missing import NotHereError
 from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem

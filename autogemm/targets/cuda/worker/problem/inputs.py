@@ -5,8 +5,8 @@ import math
 import numpy as np
 
 from autogemm.model.dtypes import Element
-from autogemm.model.outcome import CacheState, Fill
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import CacheState, Fill
 from autogemm.support.errors import UsageError
 from autogemm.targets.cuda.worker.gpu import Gpu, pointer
 

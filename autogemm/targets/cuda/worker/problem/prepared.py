@@ -12,7 +12,8 @@ import numpy as np
 from autogemm.model.dtypes import DType
 from autogemm.model.elements import Stored, neutral_array
 from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import (
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import (
     CacheState,
     Fill,
     Measurement,
@@ -21,7 +22,6 @@ from autogemm.model.outcome import (
     Status,
     Verification,
 )
-from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.worker.gpu import (

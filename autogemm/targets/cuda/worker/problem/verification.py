@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from autogemm.model.outcome import Verification
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Verification
 from autogemm.targets.cuda.worker.gpu import Gpu, pointer
 from autogemm.targets.cuda.worker.problem.inputs import (
     ALIGNMENT_BYTES,

@@ -12,18 +12,8 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.roofline import Roof
-from autogemm.model.limits import (
-    AnySamples,
-    AnySha256,
-    Count,
-    Launches,
-    Line,
-    Long,
-    LongText,
-    Moment,
-    Ratio,
-)
-from autogemm.model.outcome import (
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import (
     CONFIDENCE,
     CacheState,
     Environment,
@@ -34,7 +24,17 @@ from autogemm.model.outcome import (
     Verification,
     confidence_of,
 )
-from autogemm.model.problem import Problem
+from autogemm.support.limits import (
+    AnySamples,
+    AnySha256,
+    Count,
+    Launches,
+    Line,
+    Long,
+    LongText,
+    Moment,
+    Ratio,
+)
 
 # The first rung.
 NAIVE = "naive"

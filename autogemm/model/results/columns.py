@@ -10,8 +10,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from autogemm.model.kernel import Resources
-from autogemm.model.outcome import Environment, Telemetry, Verification
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Environment, Telemetry, Verification
 
 Row = dict[str, Any]
 # Where the cells of a row lie in a value: name to attributes, by points.

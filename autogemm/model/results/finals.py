@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from autogemm.model.config import Config
-from autogemm.model.outcome import (
+from autogemm.model.results.outcome import (
     CONFIDENCE,
     MIN_BOOTSTRAP_ROUNDS,
     Disqualified,
@@ -153,7 +153,7 @@ def paired_ratio(
 
     The interval is a percentile bootstrap over rounds (Efron and Tibshirani, An Introduction to
     the Bootstrap, 1993, chapter 13). With few rounds it is the smallest and the largest ratio, and
-    holds the true one less often: `autogemm.model.outcome.confidence_of`.
+    holds the true one less often: `autogemm.model.results.outcome.confidence_of`.
     """
     ratios = np.asarray(over) / np.asarray(under)
     if len(ratios) < MIN_BOOTSTRAP_ROUNDS:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from autogemm.model.certificate import Certificate
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource
-from autogemm.model.outcome import CacheState, Environment, Provenance, Verification
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Certificate
+from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
-from autogemm.model.limits import Finite, Line, Mapped, Moment, Sha256
-from autogemm.model.outcome import Environment
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Environment
+from autogemm.support.limits import Finite, Line, Mapped, Moment, Sha256
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from annotated_types import MaxLen
 
-from autogemm.model.limits import Amount, Line, LongText, Moment
+from autogemm.support.limits import Amount, Line, LongText, Moment
 
 
 class Verdict(StrEnum):

@@ -10,7 +10,7 @@ from annotated_types import MaxLen, MinLen
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import Resources
-from autogemm.model.limits import (
+from autogemm.support.limits import (
     Amount,
     AnySha256,
     Bits,
