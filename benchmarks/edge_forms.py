@@ -22,7 +22,7 @@ from autogemm.model.problem import Problem
 from autogemm.space import default_families, snapped
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
-from autogemm.tuning.task.build import Maker, Making
+from autogemm.tuning.task.build import Builder, Building
 
 SIZES = (
     *("1111x777x555", "1023", "2047x2047x511", "333x555x777", "201x203x205", "501x1001x2001"),
@@ -74,9 +74,9 @@ def main() -> None:
     rows: list[dict[str, object]] = []
     with closing(CudaTarget()) as target, closing(Compiler()) as compiler:
         begun = [(size, *_begun(size, target.device, compiler)) for size in SIZES]
-        for size, problem, makings in begun:
+        for size, problem, buildings in begun:
             target.prepare(problem, MeasureOptions())
-            candidates = {key: making.candidate() for key, making in makings.items()}
+            candidates = {key: building.candidate() for key, building in buildings.items()}
             rows += _timed(size, candidates, target)
     print(f"{target.device.name}, {ROUNDS} rounds; x cuBLAS by the median of paired ratios")
     print_table(rows, ("size", "tile", *FORMS))
@@ -85,12 +85,12 @@ def main() -> None:
 Key = tuple[str, str]
 
 
-def _begun(size: str, device: Device, compiler: Compiler) -> tuple[Problem, dict[Key, Making]]:
+def _begun(size: str, device: Device, compiler: Compiler) -> tuple[Problem, dict[Key, Building]]:
     """All compile at once; the card waits for nothing but the first."""
     problem = Problem(*Problem.parse_size(size))
-    maker = Maker((FAMILY,), problem, device, compiler)
+    builder = Builder((FAMILY,), problem, device, compiler)
     found = configs(problem, device)
-    return problem, {(tile, form): maker.start(maker.render(one)) for tile, form, one in found}
+    return problem, {(tile, form): builder.start(builder.render(one)) for tile, form, one in found}
 
 
 def _timed(

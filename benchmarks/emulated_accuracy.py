@@ -25,6 +25,7 @@ from autogemm.compile import Compiler
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.model.signature import extents, factors
 from autogemm.space import launch_plan, load_family
 
 if TYPE_CHECKING:
@@ -99,15 +100,12 @@ class Card:
         module = self._module(source)
         c = self.cupy.full((problem.m, problem.n), self.cupy.nan, self.cupy.float32)
         workspace = self.cupy.zeros(max(plan.workspace_bytes, 4), self.cupy.uint8)
-        sizes = (problem.m, problem.n, problem.k)
-        arguments = (
-            *map(self.cupy.int32, sizes),
-            *(self.cupy.float32(1), a, self.cupy.int32(problem.lda)),
-            *(b, self.cupy.int32(problem.ldb), self.cupy.float32(0), c),
-            *(self.cupy.int32(problem.ldc), workspace),
-        )
-        if plan.workspace_bytes == 0:
-            arguments = arguments[:-1]
+        values = {
+            **{name: self.cupy.int32(value) for name, value in extents(problem).items()},
+            **{name: self.cupy.float32(value) for name, value in factors(problem).items()},
+            **{"A": a, "B": b, "C": c, "workspace": workspace},
+        }
+        arguments = tuple(values[name] for name in plan.signature.names)
         for launch in plan.launches:
             function = module.get_function(launch.kernel)
             if launch.smem_bytes > 48 * 1024:

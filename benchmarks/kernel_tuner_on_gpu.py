@@ -28,11 +28,12 @@ from autogemm.compile import Compiler
 from autogemm.model.config import Config
 from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.model.signature import PLAIN, extents, factors
 from autogemm.space import Family, Space, build_space, launch_plan, load_family, parse_fix
 from autogemm.store import open_store
 from autogemm.targets.cuda import CudaTarget
 from autogemm.tuning import TuneRequest, tune
-from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.build import Builder
 
 MAX_SMEM_BYTES = 48 * 1024
 # Near the space of the shipped recording at 4096; no workspace, which Kernel Tuner would not zero.
@@ -69,7 +70,7 @@ class Job:
     seed: int
 
     def source(self, config: Config) -> str:
-        return Maker((self.family,), self.problem, self.space.device, None).render(config).text
+        return Builder((self.family,), self.problem, self.space.device, None).render(config).text
 
     def plan(self, config: Config) -> LaunchPlan:
         return launch_plan(self.family, config, self.problem)
@@ -186,14 +187,12 @@ def run_kernel_tuner(job: Job) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     rng = np.random.default_rng(job.seed)
     a = rng.standard_normal(problem.a_shape, dtype=np.float32)
     b = rng.standard_normal(problem.b_shape, dtype=np.float32)
-    sizes = [np.int32(extent) for extent in (problem.m, problem.n, problem.k)]
-    arguments = [
-        *sizes,
-        np.float32(problem.alpha),
-        *(a, np.int32(problem.lda), b, np.int32(problem.ldb)),
-        np.float32(problem.beta),
-        *(np.zeros((problem.m, problem.n), np.float32), np.int32(problem.ldc)),
-    ]
+    values = {
+        **{name: np.int32(value) for name, value in extents(problem).items()},
+        **{name: np.float32(value) for name, value in factors(problem).items()},
+        **{"A": a, "B": b, "C": np.zeros((problem.m, problem.n), np.float32)},
+    }
+    arguments = [values[name] for name in PLAIN.names]
 
     def launch(choose: Callable[[Any], Any]) -> Callable[[dict[str, Any]], Any]:
         return lambda params: choose(job.plan(config_of(job, params)).launches[0])
@@ -234,9 +233,9 @@ def config_of(job: Job, params: dict[str, Any]) -> Config:
 def beside_cublas(job: Job, target: CudaTarget, bests: list[Config], rounds: int) -> dict[str, str]:
     """``ratio (low..high)`` by config, from interleaved rounds."""
     with tempfile.TemporaryDirectory() as folder, closing(Compiler(Path(folder))) as compiler:
-        maker = Maker((job.family,), job.problem, target.device, compiler)
+        builder = Builder((job.family,), job.problem, target.device, compiler)
         distinct = list(dict.fromkeys(bests))
-        candidates = [maker.start(maker.render(config)).candidate() for config in distinct]
+        candidates = [builder.start(builder.render(config)).candidate() for config in distinct]
         finals = target.finals(candidates, rounds, job.seed)
     return {
         str(entry.config): f"{entry.ratio:.3f} ({entry.ratio_low:.3f}..{entry.ratio_high:.3f})"

@@ -33,8 +33,8 @@ from autogemm.cli.output import print_table
 from autogemm.model.outcome import Environment, Telemetry
 from autogemm.model.problem import Problem
 from autogemm.store import open_store
-from autogemm.store.tables.convert import problem_columns
-from autogemm.store.tables.models import Base
+from autogemm.store.tables.convert import columns_of
+from autogemm.store.tables.models import Base, ProblemRecord
 from autogemm.targets.recorded import read_recording
 from autogemm.targets.recorded.listing import recording_folder
 
@@ -180,7 +180,7 @@ def _environments() -> Iterator[Row]:
 
 def _problems() -> Iterator[Row]:
     for number, size in enumerate(SIZES, 1):
-        yield {"id": number, **problem_columns(Problem(*size))}
+        yield {"id": number, **columns_of(ProblemRecord, Problem(*size))}
 
 
 def _configs() -> list[dict[str, Any]]:
@@ -195,7 +195,7 @@ def _kernels(configs: list[Row]) -> Iterator[Row]:
         text = f"// {size} {config}\n{filling}"
         yield {
             "id": number,
-            "source_sha256": hashlib.sha256(text.encode()).hexdigest(),
+            "kernel_sha256": hashlib.sha256(text.encode()).hexdigest(),
             "template_sha256": "a" * 64,
             "family": FAMILY,
             "layout": "nn",
@@ -244,14 +244,14 @@ def _add_runs(
                     "finished_at": began + timedelta(seconds=number),
                     "max_abs_error": 1e-4,
                     "max_error_ratio": 0.3,
-                    "relative_frobenius": 1e-6,
+                    "error": 1e-6,
                 }
             )
             if is_wrong:
                 continue
             best.append((time_us, config))
             rows["measurements"].append(
-                {"trial_id": trial, "median_us": time_us, "energy_mj": None}
+                {"trial_id": trial, "time_us": time_us, "energy_mj": None}
                 | {"samples_us": _samples(time_us, 10, chance)}
                 | {"l2": "warm", "provenance": "measured", "throttled_samples": 0}
                 | _timed()
@@ -275,7 +275,7 @@ def _run(run: int, problem: int, device: int, began: datetime) -> Row:
         "problem_id": problem,
         "device_id": device,
         "environment_id": run // (len(SIZES) * len(GPUS)) % len(DRIVERS) + 1,
-        "family": FAMILY,
+        "families": FAMILY,
         "family_sha256": "f" * 64,
         "fix": "{}",
         "sampler": "surrogate",
@@ -327,7 +327,7 @@ def _entries(
             "family": FAMILY if is_own else None,
             "config": configs[config] if is_own else None,
             "registers": 128 if is_own else None,
-            "median_us": time_us,
+            "time_us": time_us,
             "samples_us": _samples(time_us, ROUNDS, chance),
             "energy_mj": None,
             "samples_mj": None,
@@ -337,7 +337,7 @@ def _entries(
             "tied": False,
             "max_abs_error": 1e-4,
             "max_error_ratio": 0.3,
-            "relative_frobenius": 1e-6,
+            "error": 1e-6,
         }
 
 

@@ -82,7 +82,7 @@ def _times(entry: dict[str, Any]) -> dict[str, Any]:
     return {
         "time_us": entry["time_us"],
         "ratio": entry["ratio"],
-        "error": entry.get("relative_frobenius"),
+        "error": entry.get("error"),
     }
 
 

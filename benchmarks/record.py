@@ -38,10 +38,10 @@ from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.recorded import Baseline, Recording, RecordingSource, write_recording
 from autogemm.tuning import TrialDone, TuneRequest
-from autogemm.tuning.finals.deciding import finalists
+from autogemm.tuning.finals import finalists
 from autogemm.tuning.loop.ledger import Ledger
 from autogemm.tuning.loop.pipeline import Limits, Pipeline
-from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.build import Builder
 from autogemm.tuning.tuner import run_spec
 
 SAY_EVERY_S = 15.0
@@ -217,7 +217,7 @@ def measure_all(job: Job) -> None:
     click.echo(f"{request.problem.label}: {num_legal} legal configs, {num_before} measured before")
     job.baseline.note(num_before, job.target.baseline_us)
     pipeline = Pipeline(
-        Maker(request.families, request.problem, job.target.device, job.compiler),
+        Builder(request.families, request.problem, job.target.device, job.compiler),
         job.target,
         Everything(job.space, ledger, request.seed),
         ledger,
@@ -242,15 +242,15 @@ def measure_all(job: Job) -> None:
 
 def write(job: Job, out: Path) -> None:
     request = job.request
-    maker = Maker(request.families, request.problem, job.target.device, job.compiler)
-    candidates = finalists(maker, job.ledger.outcomes, request.finalists)
+    builder = Builder(request.families, request.problem, job.target.device, job.compiler)
+    candidates = finalists(builder, job.ledger.outcomes, request.finalists)
     finals = job.target.finals(candidates, request.rounds, request.seed)
     recording = recording_of(job, finals)
     write_recording(recording, out)
     click.echo(f"{out}: {len(recording)} configs, {out.stat().st_size / 1024:.0f} KB")
     winner = finals.winner
     click.echo(
-        f"best {winner.config}: {winner.median_us:.5g} us, {winner.ratio:.3f} x cuBLAS "
+        f"best {winner.config}: {winner.time_us:.5g} us, {winner.ratio:.3f} x cuBLAS "
         f"({winner.ratio_low:.3f}..{winner.ratio_high:.3f}) in {finals.rounds} rounds"
     )
 
@@ -294,7 +294,7 @@ def recording_of(job: Job, finals: Finals) -> Recording:
             samples_us=[digits(time_us) for _, time_us in baseline],
             after_configs=[after for after, _ in baseline],
             max_error_ratio=digits(checked.max_error_ratio, 3) if checked else None,
-            relative_frobenius=digits(checked.relative_frobenius, 3) if checked else None,
+            error=digits(checked.error, 3) if checked else None,
         ),
         parameters={name: [row.config[name] for row in rows] for name in names},
         status=[row.status for row in rows],
@@ -340,7 +340,7 @@ def error_columns(rows: list[Outcome]) -> dict[str, Any]:
     checked = [row.verification if row.status is Status.OK else None for row in rows]
     return {
         "max_error_ratio": [c and digits(c.max_error_ratio, 3) for c in checked],
-        "relative_frobenius": [c and digits(c.relative_frobenius, 3) for c in checked],
+        "error": [c and digits(c.error, 3) for c in checked],
     }
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from autogemm.cli.output import print_table
 from autogemm.compile import Compiler
+from autogemm.model.finals import paired_ratio
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import FinalsEntry
 from autogemm.model.problem import Problem
@@ -24,9 +25,8 @@ from autogemm.space import default_families
 from autogemm.store import open_store
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.finals import paired_ratio
 from autogemm.tuning import TuneRequest, TuneResult, tune
-from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.build import Builder
 
 ROUNDS = 60
 SAME_WITHIN = 0.01
@@ -52,10 +52,10 @@ class Row:
     seconds: float
     family: str
     config: str
-    ratio_to_cublas: float
     ratio: float
-    ratio_low: float
-    ratio_high: float
+    to_first: float
+    to_first_low: float
+    to_first_high: float
     within: bool
     samples_us: tuple[float, ...]
 
@@ -134,12 +134,12 @@ def tuned(
 def made(problem: Problem, run: Run, target: CudaTarget, compiler: Compiler) -> Candidate:
     config = run.winner.config
     assert config is not None, "only cuBLAS has no config"
-    maker = Maker(tuple(default_families()), problem, target.device, compiler)
-    return maker.start(maker.render(config)).candidate()
+    builder = Builder(tuple(default_families()), problem, target.device, compiler)
+    return builder.start(builder.render(config)).candidate()
 
 
 def row_of(problem: Problem, run: Run, entry: FinalsEntry, first: FinalsEntry) -> Row:
-    ratio = paired_ratio(entry.samples_us, first.samples_us, seed=0)
+    to_first = paired_ratio(entry.samples_us, first.samples_us, seed=0)
     assert entry.config is not None, "only cuBLAS has no config"
     return Row(
         problem=problem.size_label,
@@ -148,11 +148,11 @@ def row_of(problem: Problem, run: Run, entry: FinalsEntry, first: FinalsEntry) -
         seconds=run.result.search_s + run.result.finals_s,
         family=entry.config.family,
         config=entry.config.label,
-        ratio_to_cublas=entry.ratio,
-        ratio=ratio.ratio,
-        ratio_low=ratio.low,
-        ratio_high=ratio.high,
-        within=abs(ratio.ratio - 1) <= SAME_WITHIN,
+        ratio=entry.ratio,
+        to_first=to_first.ratio,
+        to_first_low=to_first.low,
+        to_first_high=to_first.high,
+        within=abs(to_first.ratio - 1) <= SAME_WITHIN,
         samples_us=entry.samples_us,
     )
 
@@ -163,9 +163,9 @@ def shown(row: Row) -> dict[str, object]:
         "seed": row.seed,
         "trials": row.trials,
         "s": f"{row.seconds:.0f}",
-        "x cuBLAS": f"{row.ratio_to_cublas:.3f}",
-        "to first": f"{row.ratio:.4f}",
-        "interval": f"{row.ratio_low:.4f}..{row.ratio_high:.4f}",
+        "x cuBLAS": f"{row.ratio:.3f}",
+        "to first": f"{row.to_first:.4f}",
+        "interval": f"{row.to_first_low:.4f}..{row.to_first_high:.4f}",
         "1 %": "yes" if row.within else "NO",
         "winner": f"{row.family} {row.config}",
     }

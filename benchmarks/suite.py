@@ -150,7 +150,7 @@ def _tuned(shapes: Sequence[str], database: Path, options: dict[str, Any]) -> li
 
 
 def _row(shape: str, tuned: dict[str, Any]) -> dict[str, Any]:
-    cublas_us = tuned["baseline_us"]
+    baseline_us = tuned["baseline_us"]
     return {
         "shape": shape,
         "family": tuned["family"],
@@ -160,11 +160,11 @@ def _row(shape: str, tuned: dict[str, Any]) -> dict[str, Any]:
         "ratio": tuned["ratio"],
         "ratio_low": tuned["ratio_low"],
         "ratio_high": tuned["ratio_high"],
-        "error": tuned["relative_frobenius"],
-        "cublas_us": cublas_us,
-        "cublas_tflops": tuned["tflops"] * tuned["time_us"] / cublas_us,
-        "cublas_error": tuned["baseline_relative_frobenius"],
-        "trials": tuned["trials"],
+        "error": tuned["error"],
+        "baseline_us": baseline_us,
+        "baseline_tflops": tuned["tflops"] * tuned["time_us"] / baseline_us,
+        "baseline_error": tuned["baseline_error"],
+        "num_trials": tuned["num_trials"],
         "seconds": tuned["seconds"],
     }
 
@@ -172,9 +172,9 @@ def _row(shape: str, tuned: dict[str, Any]) -> dict[str, Any]:
 def _line(row: dict[str, Any]) -> str:
     return (
         f"{row['shape']:>14} {row['ratio']:6.3f} {row['ratio_low']:6.3f}..{row['ratio_high']:.3f} "
-        f"{row['time_us']:10.2f} {row['tflops']:6.2f} {row['cublas_us']:10.2f} "
-        f"{row['cublas_tflops']:6.2f} {row['error']:8.1e} {row['cublas_error']:8.1e} "
-        f"{row['trials']:>5} {row['seconds']:5.0f}  {row['family']} "
+        f"{row['time_us']:10.2f} {row['tflops']:6.2f} {row['baseline_us']:10.2f} "
+        f"{row['baseline_tflops']:6.2f} {row['error']:8.1e} {row['baseline_error']:8.1e} "
+        f"{row['num_trials']:>5} {row['seconds']:5.0f}  {row['family']} "
         + " ".join(f"{name}={value}" for name, value in row["config"].items())
     )
 

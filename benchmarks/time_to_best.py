@@ -28,11 +28,11 @@ from autogemm.model.problem import Problem
 from autogemm.space import Family, broken_constraints, load_family
 from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError
-from autogemm.targets import Target
+from autogemm.targets import Target, choose_target
 from autogemm.targets.recorded import Recording, read_recording
 from autogemm.targets.recorded.listing import recording_folder
-from autogemm.tuning import Event, TrialDone, TuneRequest, TuneResult, choose_target, tune
-from autogemm.tuning.task.build import Maker
+from autogemm.tuning import Event, TrialDone, TuneRequest, TuneResult, tune
+from autogemm.tuning.task.build import Builder
 
 DEFAULT_RECORDING = "sgemm_simt_h100_4096_nn.json.gz"
 COLUMNS = (
@@ -144,9 +144,9 @@ def compare(
 ) -> Finals:
     """All of them, once each a round, in random order."""
     with tempfile.TemporaryDirectory() as cache, closing(Compiler(Path(cache))) as compiler:
-        maker = Maker((family,), problem, target.device, compiler)
-        makings = [maker.start(maker.render(config)) for config in dict.fromkeys(configs)]
-        return target.finals([making.candidate() for making in makings], rounds, seed=0)
+        builder = Builder((family,), problem, target.device, compiler)
+        buildings = [builder.start(builder.render(config)) for config in dict.fromkeys(configs)]
+        return target.finals([building.candidate() for building in buildings], rounds, seed=0)
 
 
 def report(runs: list[Run], finals: Finals, best: Config, within: float, notice: str) -> None:
@@ -159,7 +159,7 @@ def report(runs: list[Run], finals: Finals, best: Config, within: float, notice:
     ratios = {config: ratio(entries[best], entry) for config, entry in entries.items() if config}
     reached = [first_within(run, ratios, within) for run in runs]
     rows = [row(run, step, ratios) for run, step in zip(runs, reached, strict=True)]
-    us, cublas = entries[best].median_us, finals.baseline.median_us
+    us, cublas = entries[best].time_us, finals.baseline.time_us
     title = (
         f"within {100 * within:g} % of the exhaustive best, {us:.5g} us (cuBLAS {cublas:.5g} us)"
     )

@@ -62,7 +62,7 @@ def search(  # noqa: PLR0913  # one search's circumstances
     )
     with closing(RecordedTarget(path)) as target:
         # Reaching the share ends the search: what comes after is not asked for.
-        goal = target.recording.baseline.median_us / optimum_us(path) * SHARE
+        goal = target.recording.baseline.time_us / optimum_us(path) * SHARE
         if trials == MOST_TRIALS:
             request = replace(request, until_ratio=goal)
         result = tune(request, target, None, store, listen)

@@ -8,14 +8,14 @@ from autogemm.model.hardware.roofline import Ceilings
 from autogemm.support.cells import shown
 
 # Whose roofs are shown; those of an FP32 C are the same.
-ROOFED = (DType.F32, DType.TF32, DType.BF16, DType.F16)
+ROOFED = DType.one_each()
 
 # All, for scripts.
 COLUMNS = (
     *("kind", "short_name", "name", "arch", "num_sms", "fp32_cores", "sm_clock_mhz"),
     *("memory_clock_mhz", "memory_bus_bits", "memory_gib", "bandwidth_gb_s"),
-    *(f"peak_{dtype}_tflops" for dtype in ROOFED),
-    *(f"ridge_{dtype}_flop_per_byte" for dtype in ROOFED),
+    *(f"peak_{dtype.ab}_tflops" for dtype in ROOFED),
+    *(f"ridge_{dtype.ab}_flop_per_byte" for dtype in ROOFED),
     *("measured_f32_tflops", "measured_gb_s", "measured_l2_gb_s", "measured_smem_gb_s"),
     *("l2_mib", "smem_per_sm_kib", "smem_per_block_kib"),
     *("registers_per_sm", "registers_per_thread", "threads_per_sm", "threads_per_block"),
@@ -57,8 +57,8 @@ def gpu_row(
     for dtype in ROOFED:
         roof = roof_of(device, dtype)
         if roof is not None:
-            row[f"peak_{dtype}_tflops"] = roof.peak_tflops
-            row[f"ridge_{dtype}_flop_per_byte"] = roof.ridge_flop_per_byte
+            row[f"peak_{dtype.ab}_tflops"] = roof.peak_tflops
+            row[f"ridge_{dtype.ab}_flop_per_byte"] = roof.ridge_flop_per_byte
     return row
 
 
@@ -91,7 +91,7 @@ def fact_rows(row: Row, published: dict[str, float]) -> list[Row]:
     """One GPU, a fact a line, its source's own figures beside the peaks."""
     beside = {
         "bandwidth_gb_s": published.get("gb_s"),
-        **{f"peak_{dtype}_tflops": published.get(f"{dtype}_tflops") for dtype in ROOFED},
+        **{f"peak_{dtype.ab}_tflops": published.get(f"{dtype.ab}_tflops") for dtype in ROOFED},
     }
     return [
         {"fact": name, "value": shown(row[name]), "published": beside.get(name)}

@@ -12,7 +12,7 @@ from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.space import Family, load_family, parse_fix
 from autogemm.support.errors import UsageError
-from autogemm.targets import cuda
+from autogemm.targets import attached_gpus
 
 # What `--gpu auto` means to commands that only need a GPU's facts, where none is attached.
 FALLBACK_GPU = "h100"
@@ -26,9 +26,9 @@ def device_facts(gpu: str) -> Device:
     """
     if gpu != "auto":
         return find_device(gpu)
-    attached = cuda.attached_devices()
+    attached = attached_gpus()
     if attached:
-        return attached[0]
+        return attached[0].device
     device = find_device(FALLBACK_GPU)
     click.echo(
         f"no GPU is attached: using the limits of {device.name} (choose with --gpu)", err=True

@@ -75,9 +75,9 @@ def _tuned_size(run: DecidedRow) -> TunedSize:
     winner = finals.winner
     assert winner.config is not None, "a winner has a config"
     # Ratios are paired with cuBLAS round by round: what they say holds however clocks drift.
-    baseline_us = finals.baseline.median_us
+    baseline_us = finals.baseline.time_us
     times = {
-        entry.config: baseline_us / entry.ratio if entry.ratio else entry.median_us
+        entry.config: baseline_us / entry.ratio if entry.ratio else entry.time_us
         for entry in finals.entries
         if entry.config is not None
     }

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.model.dtypes import Element
 from autogemm.model.elements import Stored
 from autogemm.model.kernel import LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
@@ -32,10 +31,6 @@ MAX_TENSOR_MAPS = 8
 MAX_FINDINGS = 256
 MAX_DYNAMIC_SMEM = 256 * 1024
 MAX_THREADS = 1024
-
-
-# In the order of TensorElement of shim/protocol.h.
-TENSOR_ELEMENTS = (Element.F32, Element.TF32, Element.F16, Element.BF16)
 
 
 class Region(IntEnum):
@@ -348,7 +343,7 @@ def _region(argument: Argument, arrays: list[str]) -> int:
 
 def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:
     raw.region = Region[tensor_map.matrix.upper()]
-    raw.element = TENSOR_ELEMENTS.index(tensor_map.element)
+    raw.element = tensor_map.element.format_code
     raw.offset_bytes = tensor_map.offset_bytes
     raw.ld_bytes = tensor_map.element.size_bytes * tensor_map.ld
     raw.columns, raw.rows = tensor_map.extent

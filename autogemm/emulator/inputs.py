@@ -22,9 +22,6 @@ from autogemm.model.problem import Problem
 
 Doubles = npt.NDArray[np.float64]
 
-# Half the distance of subnormal FP16 numbers; those of BF16 lie closer.
-SMALLEST_STEP = 2.0**-25
-
 
 class Data(StrEnum):
     """Integers make every partial sum exact, so that any wrong term shows. Reals round."""
@@ -107,7 +104,7 @@ def make_inputs(problem: Problem, data: Data, seed: int) -> Inputs:
     bound = (problem.k + 3) * 2.0**-24 * magnitude
     if dtype.c.size_bytes < 4:
         # C is rounded once more; subnormal numbers by half their distance.
-        bound += dtype.c.unit_roundoff * (np.abs(expected) + bound) + SMALLEST_STEP
+        bound += dtype.c.unit_roundoff * (np.abs(expected) + bound) + dtype.c.half_step
     if exact:
         expected, bound = rounded(expected, dtype.c).astype(np.float64), np.zeros_like(expected)
     before = c if beta != 0.0 else np.full_like(c, np.nan)

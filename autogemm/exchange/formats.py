@@ -8,8 +8,9 @@ from pathlib import Path
 
 from autogemm.exchange import table
 from autogemm.exchange.jsonl import jsonl
-from autogemm.exchange.jsonl.forms import FORMAT
+from autogemm.exchange.jsonl.lines import FORMAT
 from autogemm.exchange.listed import listed_copies, listed_selection
+from autogemm.exchange.studies import finished_studies
 from autogemm.exchange.wisdom import wisdom_pieces
 from autogemm.formats import MAX_UNPACKED_BYTES
 from autogemm.model.outcome import Status
@@ -36,6 +37,7 @@ class Format(StrEnum):
     T4 = "t4"
     KERNEL_TUNER = "kernel-tuner"
     WISDOM = "wisdom"
+    OPTUNA = "optuna"
 
 
 _LINES: dict[Format, Callable[[Path], Iterable[Copy]]] = {
@@ -49,11 +51,17 @@ _LISTS: dict[Format, Callable[[Path], ListedRecording]] = {
 }
 IMPORTED = (*_LINES, *_LISTS)
 
+_LISTED: dict[Format, tuple[Callable[[ListedRecording], Iterator[str]], bytes]] = {
+    Format.T4: (t4_pieces, b'{"schema_version"'),
+    Format.KERNEL_TUNER: (kernel_tuner_pieces, b'{"device_name"'),
+}
+
 # What the beginning of a file shows that is something else, and what to do with it.
 _OTHERS = {
     b'"ConfigurationSpace"': "a search space (T1): autogemm space shows it",
     b'"autogemm-recording"': "a recording: tune on it with --gpu recorded:FILE",
     b'"tunable_parameters"': "a wisdom file, which holds too little to be read back",
+    b'"op_code"': "a journal of Optuna, which holds too little to be read back",
 }
 
 
@@ -80,17 +88,19 @@ def write_results(store: Store, query: BestQuery, status: Status | None, wanted:
             return Written(table.csv_pieces(copies), table.MARK)
         case Format.JSON:
             return Written(table.json_pieces(copies), f'[\n  {{"{table.COLUMNS[0]}"'.encode())
-        case Format.T4:
-            listed = listed_selection(store, query, status)
-            return Written(t4_pieces(listed), b'{"schema_version"')
-        case Format.KERNEL_TUNER:
-            listed = listed_selection(store, query, status)
-            return Written(kernel_tuner_pieces(listed), b'{"device_name"')
+        case Format.T4 | Format.KERNEL_TUNER:
+            pieces_of, mark = _LISTED[wanted]
+            return Written(pieces_of(listed_selection(store, query, status)), mark)
         case Format.WISDOM:
             if status is not None:
                 raise UsageError("a wisdom file holds the best only: --status has no meaning")
             notes, pieces = wisdom_pieces(store, query)
             return Written(pieces, b'{"version"', notes)
+        case Format.OPTUNA:
+            # Optuna takes a second to import.
+            from autogemm.search import MARK, journal_pieces
+
+            return Written(journal_pieces(finished_studies(copies)), MARK)
 
 
 @dataclass(frozen=True, slots=True)

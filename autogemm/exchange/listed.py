@@ -120,6 +120,6 @@ def _problem(target: ListedTarget, size: str | None) -> Problem:
     said = target.listed.problem
     if said is not None and (size is None or Problem.parse_size(size) == (said.m, said.n, said.k)):
         return said
-    if not (size or target.size):
+    if not (size or target.own_size):
         raise UsageError(f"{target.path.name} does not say for which M, N and K: give --size")
-    return Problem.of_size(size or target.size)
+    return Problem.of_size(size or target.own_size)

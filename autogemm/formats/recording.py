@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -45,6 +46,8 @@ Count = Annotated[int, Field(ge=0, strict=True)]
 Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Parameter = Annotated[list[StrictInt | StrictStr], Field(min_length=1)]
+# Files of version 0.1 have the former name.
+_ERROR = Field(validation_alias=AliasChoices("error", "relative_frobenius"))
 
 
 class _ProblemForm(BaseModel):
@@ -124,7 +127,7 @@ class Baseline(_Part):
     samples_us: list[TimeUs] = Field(min_length=1)
     after_configs: list[Count]
     max_error_ratio: Error | None = None
-    relative_frobenius: Error | None = None
+    error: Annotated[Error | None, _ERROR] = None
 
     @model_validator(mode="after")
     def _same_length(self) -> Self:
@@ -133,7 +136,7 @@ class Baseline(_Part):
         return self
 
     @property
-    def median_us(self) -> float:
+    def time_us(self) -> float:
         """Median of all samples, in microseconds."""
         return statistics.median(self.samples_us)
 
@@ -165,7 +168,7 @@ class Recording(_Part):
     spill_bytes: list[Count | None]
     static_smem_bytes: list[Count | None]
     max_error_ratio: list[Error | None]
-    relative_frobenius: list[Error | None]
+    error: Annotated[list[Error | None], _ERROR]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -179,7 +182,7 @@ class Recording(_Part):
                 "spill_bytes",
                 "static_smem_bytes",
                 "max_error_ratio",
-                "relative_frobenius",
+                "error",
             )
         }
         columns |= {f"parameters.{name}": list(col) for name, col in self.parameters.items()}
@@ -204,18 +207,18 @@ class Recording(_Part):
 
     def verification(self, row: int) -> Verification | None:
         """Errors seen when it was recorded; the largest absolute error is not kept."""
-        return _verification(self.max_error_ratio[row], self.relative_frobenius[row])
+        return _verification(self.max_error_ratio[row], self.error[row])
 
     @property
     def baseline_verification(self) -> Verification | None:
         """The baseline's errors, None if they were not taken."""
-        return _verification(self.baseline.max_error_ratio, self.baseline.relative_frobenius)
+        return _verification(self.baseline.max_error_ratio, self.baseline.error)
 
 
-def _verification(ratio: float | None, frobenius: float | None) -> Verification | None:
-    if ratio is None or frobenius is None:
+def _verification(ratio: float | None, error: float | None) -> Verification | None:
+    if ratio is None or error is None:
         return None
-    return Verification(max_abs_error=None, max_error_ratio=ratio, relative_frobenius=frobenius)
+    return Verification(max_abs_error=None, max_error_ratio=ratio, error=error)
 
 
 def read_recording(path: Path) -> Recording:

@@ -15,7 +15,7 @@ import yaml
 from autogemm.formats.t1 import T1Space
 from autogemm.formats.t1_conditions import MAX_CHARS, some_values
 from autogemm.model.config import Value
-from autogemm.model.dtypes import Element
+from autogemm.model.dtypes import DType
 from autogemm.model.signature import extents, factors, gemm_signature
 from autogemm.space import (
     Constraint,
@@ -32,7 +32,6 @@ from autogemm.support.errors import FamilyError
 FORMAT_VERSION = 1
 
 _MISTAKEN = re.compile(r"//|-|\(| if ")
-_C_TYPES = {Element.F32: "float", Element.TF32: "float", Element.F16: "half"}
 
 
 def t1_text(space: Space) -> tuple[str, tuple[str, ...]]:
@@ -158,7 +157,7 @@ class _Writing:
             own = rules.get(argument.name)
             yield {
                 "Name": argument.name,
-                "Type": _C_TYPES.get(element, "custom"),
+                "Type": element.t1_type,
                 "MemoryType": "Vector",
                 "AccessType": "ReadOnly" if argument.is_const else "ReadWrite",
                 "Size": elements[argument.name],
@@ -214,7 +213,7 @@ def yaml_text(space: T1Space) -> str:
     content = {
         "family": family.name,
         "summary": family.summary,
-        "dtypes": dict.fromkeys(("a", "b", "c", "accumulate"), "f32"),
+        "dtypes": dict.fromkeys(("a", "b", "c", "accumulate"), str(DType.F32)),
         "architectures": ">=70",
         "parameters": {
             one.name: {"values": list(one.values), "doc": "?"} for one in family.parameters

@@ -3,13 +3,26 @@
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
+
+from annotated_types import MaxLen
 
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.roofline import Roof
+from autogemm.model.limits import (
+    AnySamples,
+    AnySha256,
+    Count,
+    Launches,
+    Line,
+    Long,
+    LongText,
+    Moment,
+    Ratio,
+)
 from autogemm.model.outcome import (
     CONFIDENCE,
     CacheState,
@@ -52,9 +65,9 @@ class BenchSpec:
     device: Device
     environment: Environment
     provenance: Provenance
-    command: str
-    preset: str = ""
-    seed: int = 0
+    command: LongText
+    preset: Line = ""
+    seed: Long = 0
     l2: CacheState = CacheState.WARM
     fill: Fill = Fill.UNIFORM
 
@@ -70,21 +83,21 @@ class BenchEntry:
     ``problem.dtype`` is what it multiplied. ``library`` names a library's version.
     """
 
-    kernel: str
+    kernel: Line
     kind: KernelKind
     problem: Problem
     status: Status
-    reason: str = ""
+    reason: LongText = ""
     config: Config | None = None
-    kernel_sha256: str = ""
-    library: str = ""
-    samples_us: tuple[float, ...] = ()
-    method: str = "events"
-    launches_per_sample: int = 1
-    ratio: float | None = None
-    ratio_low: float | None = None
-    ratio_high: float | None = None
-    registers: int | None = None
+    kernel_sha256: AnySha256 = ""
+    library: Line = ""
+    samples_us: AnySamples = ()
+    method: Line = "events"
+    launches_per_sample: Launches = 1
+    ratio: Ratio | None = None
+    ratio_low: Ratio | None = None
+    ratio_high: Ratio | None = None
+    registers: Count | None = None
     verification: Verification | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
 
@@ -104,40 +117,49 @@ class BenchEntry:
 class Bench:
     """A benchmark. ``entries`` stand by problem, then in the order they were asked for."""
 
-    bench_id: int
+    bench_id: Count
     spec: BenchSpec
-    started_at: datetime
-    finished_at: datetime | None
-    entries: tuple[BenchEntry, ...]
+    started_at: Moment
+    finished_at: Moment | None
+    entries: Annotated[tuple[BenchEntry, ...], MaxLen(10_000)]
 
 
 @dataclass(frozen=True, slots=True)
 class Metrics:
     """The figures of one timed kernel; None where what it is compared with was not timed.
 
-    ``confidence`` is that of the interval of ``percent_of_cublas``. ``bandwidth_gb_s`` and
+    ``confidence`` is that of the interval of ``ratio``. ``bandwidth_gb_s`` and
     ``flop_per_byte`` count each matrix once, A and B read and C written. ``percent_of_roof`` is of
     what the card's theory allows at that intensity, for the numbers that are multiplied.
     """
 
     time_us: float
-    gflops: float
+    tflops: float
     bandwidth_gb_s: float
     flop_per_byte: float
-    percent_of_cublas: float | None
-    percent_of_cublas_low: float | None
-    percent_of_cublas_high: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
     confidence: float | None
     speedup_over_naive: float | None
     percent_of_roof: float | None
 
+    @property
+    def gflops(self) -> float:
+        """The speed as people say it of slow kernels, 1e-3 TFLOP/s."""
+        return 1e3 * self.tflops
+
+    @property
+    def percent_of_cublas(self) -> float | None:
+        """The ratio as people say it of a ladder."""
+        return None if self.ratio is None else 100 * self.ratio
+
     def interval(self, between: str) -> str | None:
-        """``98.5..101``, with its confidence behind it where that is less than usual."""
-        low, high = self.percent_of_cublas_low, self.percent_of_cublas_high
-        confidence = self.confidence
+        """``98.5..101`` percent, with its confidence where that is less than usual."""
+        low, high, confidence = self.ratio_low, self.ratio_high, self.confidence
         if low is None or high is None or confidence is None or not low < high:
             return None
-        text = f"{low:.4g}{between}{high:.4g}"
+        text = f"{100 * low:.4g}{between}{100 * high:.4g}"
         return text if confidence >= CONFIDENCE else f"{text} ({100 * confidence:.3g} %)"
 
 
@@ -150,21 +172,21 @@ def metrics(entry: BenchEntry, beside: Iterable[BenchEntry], roof: Roof | None) 
     time_us, problem = entry.time_us, entry.problem
     if time_us is None:
         return None
-    gflops = 1e3 * problem.tflops(time_us)
+    tflops = problem.tflops(time_us)
     same_size = [one for one in beside if one.problem.size_label == problem.size_label]
     naive_us = next((one.time_us for one in same_size if one.kernel == NAIVE), None)
     attainable = roof.attainable_tflops(problem.flop_per_byte) if roof is not None else None
     return Metrics(
         time_us=time_us,
-        gflops=gflops,
+        tflops=tflops,
         bandwidth_gb_s=1e-3 * problem.moved_bytes / time_us,
         flop_per_byte=problem.flop_per_byte,
-        percent_of_cublas=_percent(entry.ratio),
-        percent_of_cublas_low=_percent(entry.ratio_low),
-        percent_of_cublas_high=_percent(entry.ratio_high),
+        ratio=entry.ratio,
+        ratio_low=entry.ratio_low,
+        ratio_high=entry.ratio_high,
         confidence=_confidence(entry, same_size),
         speedup_over_naive=naive_us / time_us if naive_us is not None else None,
-        percent_of_roof=0.1 * gflops / attainable if attainable else None,
+        percent_of_roof=100 * tflops / attainable if attainable else None,
     )
 
 
@@ -179,7 +201,3 @@ def _confidence(entry: BenchEntry, same_size: Iterable[BenchEntry]) -> float | N
     own = [one for one in baselines if one.problem == entry.problem]
     paired = (entry, *(own or baselines)[:1])
     return confidence_of(min(len(one.samples_us) for one in paired))
-
-
-def _percent(ratio: float | None) -> float | None:
-    return None if ratio is None else 100 * ratio

@@ -1,8 +1,12 @@
 """What was checked of a kernel before it is called a winner, with which tools and what result."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
+from typing import Annotated
+
+from annotated_types import MaxLen
+
+from autogemm.model.limits import Amount, Line, LongText, Moment
 
 
 class Verdict(StrEnum):
@@ -20,11 +24,11 @@ class Check:
     ``what`` is what was looked at, what is wrong, or why nothing was done: one line.
     """
 
-    name: str
+    name: Line
     verdict: Verdict
-    what: str
-    tool: str = ""
-    seconds: float = 0.0
+    what: LongText
+    tool: Line = ""
+    seconds: Amount = 0.0
 
     @property
     def line(self) -> str:
@@ -37,8 +41,8 @@ class Check:
 class Certificate:
     """All checks of one kernel on one card, and when they were made."""
 
-    checks: tuple[Check, ...]
-    made_at: datetime
+    checks: Annotated[tuple[Check, ...], MaxLen(1000)]
+    made_at: Moment
 
     @property
     def verdict(self) -> Verdict:

@@ -4,7 +4,9 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Annotated, Self
+
+from autogemm.model.limits import Mapped, Name, ParameterValue, Word
 
 Value = int | str
 
@@ -13,8 +15,8 @@ Value = int | str
 class Config:
     """The values of a family's parameters, in the family's order."""
 
-    family: str
-    values: tuple[tuple[str, Value], ...]
+    family: Word
+    values: Annotated[tuple[tuple[str, Value], ...], Mapped(ParameterValue, Name)]
 
     @classmethod
     def of(cls, family: str, values: Mapping[str, Value]) -> Self:

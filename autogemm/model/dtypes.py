@@ -1,36 +1,176 @@
-"""Element types, and which of them a GEMM's matrices have, one row each."""
+"""Element types, and which of them a GEMM's matrices have, one row each.
 
+Whatever depends on an element type reads the attributes of its row: names in C, numbers of CUDA's
+headers, bits. docs/extending.md says what a new row needs besides.
+"""
+
+from dataclasses import dataclass
 from enum import Enum
 from typing import Self
 
 from autogemm.support.errors import UsageError
 
 
-class Element(Enum):
-    """What an element of a matrix is: name, bytes stored, significant bits, name in emitted C++.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class ElementRow:
+    """What there is to know of an element type.
 
-    TF32 is stored as FP32, of which tensor cores see the first 11 significant bits. 16-bit elements
-    are emitted as their bits, so that a kernel needs no header.
+    Values are binary floating point as in IEEE 754: a sign, ``exponent_bits``, ``fraction_bits``;
+    subnormal numbers, infinities and NaN. They are the upper bits of ``size_bytes`` in memory.
     """
 
-    F32 = ("f32", 4, 24, "float")
-    TF32 = ("tf32", 4, 11, "float")
-    F16 = ("f16", 2, 11, "unsigned short")
-    BF16 = ("bf16", 2, 8, "unsigned short")
+    label: str
+    size_bytes: int
+    exponent_bits: int
+    fraction_bits: int
+    # A quiet NaN that no arithmetic produces, by which it is seen that nothing was written.
+    canary_bits: int
 
-    def __init__(self, label: str, size_bytes: int, significant_bits: int, c_name: str) -> None:
-        self.label = label
-        self.size_bytes = size_bytes
-        self.significant_bits = significant_bits
-        self.c_name = c_name
+    # In emitted kernels; 16-bit elements are their bits there, so that a kernel needs no header.
+    c_name: str
+    # For callers of the exported function: C type, header (empty: none), function that gives the
+    # bits of a value, and the exported function itself, by the type of A and B.
+    host_type: str
+    host_header: str = ""
+    host_bits: str
+    export_function: str
+
+    # cudaDataType_t; cublasComputeType_t for products of them, summed in FP32.
+    cuda_data_type: int
+    cublas_compute_type: int = 68
+    # CUtensorMapDataType of cuda.h: CU_TENSOR_MAP_DATA_TYPE_ without the prefix, and the number.
+    tensor_map_type: str
+    tensor_map_number: int
+
+    # How NumPy, CuPy and torch name arrays of it, and the (type code, bits) of DLPack; None where
+    # arrays have no such type.
+    array_name: str | None = None
+    dlpack: tuple[int, int] | None = None
+    # ArgumentType in T1 files.
+    t1_type: str = "custom"
+
+
+class Element(ElementRow, Enum):
+    """The type of a matrix's elements.
+
+    TF32 is stored as FP32, of which tensor cores see the first 11 significant bits.
+    """
+
+    F32 = ElementRow(
+        label="f32",
+        size_bytes=4,
+        exponent_bits=8,
+        fraction_bits=23,
+        canary_bits=0x7FC0C0DE,
+        c_name="float",
+        host_type="float",
+        host_bits="__float_as_int",
+        export_function="autogemm_sgemm",
+        cuda_data_type=0,
+        tensor_map_type="FLOAT32",
+        tensor_map_number=7,
+        array_name="float32",
+        dlpack=(2, 32),
+        t1_type="float",
+    )
+    TF32 = ElementRow(
+        label="tf32",
+        size_bytes=4,
+        exponent_bits=8,
+        fraction_bits=10,
+        canary_bits=0x7FC0C0DE,
+        c_name="float",
+        host_type="float",
+        host_bits="__float_as_int",
+        export_function="autogemm_gemm_tf32",
+        cuda_data_type=0,
+        cublas_compute_type=77,
+        tensor_map_type="TFLOAT32",
+        tensor_map_number=11,
+        t1_type="float",
+    )
+    BF16 = ElementRow(
+        label="bf16",
+        size_bytes=2,
+        exponent_bits=8,
+        fraction_bits=7,
+        canary_bits=0x7FE5,
+        c_name="unsigned short",
+        host_type="__nv_bfloat16",
+        host_header="cuda_bf16.h",
+        host_bits="__bfloat16_as_short",
+        export_function="autogemm_gemm_bf16",
+        cuda_data_type=14,
+        tensor_map_type="BFLOAT16",
+        tensor_map_number=9,
+        array_name="bfloat16",
+        dlpack=(4, 16),
+    )
+    F16 = ElementRow(
+        label="f16",
+        size_bytes=2,
+        exponent_bits=5,
+        fraction_bits=10,
+        canary_bits=0x7FE5,
+        c_name="unsigned short",
+        host_type="__half",
+        host_header="cuda_fp16.h",
+        host_bits="__half_as_short",
+        export_function="autogemm_gemm_f16",
+        cuda_data_type=2,
+        tensor_map_type="FLOAT16",
+        tensor_map_number=6,
+        array_name="float16",
+        dlpack=(2, 16),
+        t1_type="half",
+    )
+
+    def __new__(cls, row: ElementRow) -> Self:
+        """Let the label be the member's value."""
+        member = object.__new__(cls)
+        member._value_ = row.label
+        return member
+
+    def __init__(self, row: ElementRow) -> None:
+        vars(self).update(vars(row))
 
     def __str__(self) -> str:
         return self.label
 
     @property
+    def significant_bits(self) -> int:
+        """Bits of a normal number's significand, the leading one included."""
+        return self.fraction_bits + 1
+
+    @property
     def unit_roundoff(self) -> float:
         """Largest relative error of rounding to nearest."""
         return 2.0**-self.significant_bits
+
+    @property
+    def exponent_bias(self) -> int:
+        """What is added to an exponent to store it; also the largest exponent."""
+        return (1 << (self.exponent_bits - 1)) - 1
+
+    @property
+    def least_exponent(self) -> int:
+        """The exponent of the smallest normal number."""
+        return 1 - self.exponent_bias
+
+    @property
+    def half_step_exponent(self) -> int:
+        """Of 2: half the distance of subnormal numbers, the largest error of rounding one."""
+        return self.least_exponent - self.fraction_bits - 1
+
+    @property
+    def half_step(self) -> float:
+        """Half the distance of subnormal numbers."""
+        return 2.0**self.half_step_exponent
+
+    @property
+    def format_code(self) -> int:
+        """Bytes, bits of the exponent and of the fraction in one number, for CUDA and C++."""
+        return self.size_bytes << 16 | self.exponent_bits << 8 | self.fraction_bits
 
 
 class DType(Enum):
@@ -72,3 +212,8 @@ class DType(Enum):
                 return dtype
         known = ", ".join(dtype.label for dtype in cls)
         raise UsageError(f"unknown dtype {label!r}; known: {known}")
+
+    @classmethod
+    def one_each(cls) -> tuple[Self, ...]:
+        """The first dtype for each type of A and B, in the order of `Element`."""
+        return tuple(next(one for one in cls if one.ab is element) for element in Element)

@@ -10,53 +10,67 @@ from autogemm.model.kernel import Extra
 
 Floats = npt.NDArray[np.float32]
 Stored = npt.NDArray[Any]
-"""float32, or the bits of 16-bit elements as uint16."""
-
-_FRACTION_BITS = 23
-_STORED_AS: dict[Element, type[np.float32] | type[np.uint16]] = {
-    Element.F32: np.float32,
-    Element.TF32: np.float32,
-    Element.F16: np.uint16,
-    Element.BF16: np.uint16,
-}
+"""float32, or the bits of smaller elements as unsigned integers."""
 
 
 def rounded(values: npt.NDArray[np.floating], element: Element) -> Floats:
     """Each value rounded to the nearest of the element type, ties to even, as float32."""
-    return loaded(stored(values, element), element)
+    # Too large is infinite; what is no number stays none.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if element is Element.F32:
+            singles: Floats = values.astype(np.float32)
+            return singles
+        doubles = values.astype(np.float64)
+    # frexp() gives fractions from 1/2 to 1: their exponent is one more than IEEE's.
+    exponent = np.maximum(np.frexp(doubles)[1] - 1, element.least_exponent)
+    step = exponent - element.fraction_bits
+    nearest = np.ldexp(np.rint(np.ldexp(doubles, -step)), step)
+    too_large = np.abs(nearest) >= 2.0 ** (element.exponent_bias + 1)
+    held: Floats = np.where(too_large, np.copysign(np.inf, nearest), nearest).astype(np.float32)
+    return held
 
 
 def stored(values: npt.NDArray[np.floating], element: Element) -> Stored:
     """Rounded as by `rounded`, in the form in which kernels get it. NaN stays NaN."""
-    if element is Element.F16:
-        with np.errstate(over="ignore"):
-            return values.astype(np.float16).view(np.uint16)
-    singles = values.astype(np.float32)
-    if element is Element.F32:
-        return singles
-    bits = singles.view(np.uint32)
-    dropped = _FRACTION_BITS + 1 - element.significant_bits
-    last_kept = (bits >> dropped) & 1
-    # Adding half of what is dropped, or one less, carries where it must; to infinity as well.
-    nearest = bits + np.uint32((1 << (dropped - 1)) - 1) + last_kept
-    kept = np.where(np.isnan(singles), bits, nearest) >> dropped << dropped
-    if element is Element.TF32:
-        return kept.astype(np.uint32).view(np.float32)
-    return (kept >> 16).astype(np.uint16)
+    nearest = rounded(values, element)
+    if element.size_bytes == nearest.itemsize:
+        return nearest
+    fraction_bits, least = element.fraction_bits, element.least_exponent
+    size = np.abs(nearest.astype(np.float64))
+    # From the smallest normal number on a float has the same fraction, and another exponent.
+    bits = size.astype(np.float32).view(np.uint32).astype(np.int64)
+    normal = (bits >> (23 - fraction_bits)) - ((127 - element.exponent_bias) << fraction_bits)
+    with np.errstate(invalid="ignore"):
+        subnormal = np.ldexp(size, fraction_bits - least).astype(np.int64)
+    infinity = ((1 << element.exponent_bits) - 1) << fraction_bits
+    magnitude = np.where(size < 2.0**least, subnormal, normal)
+    magnitude = np.where(np.isinf(size), infinity, magnitude)
+    magnitude = np.where(np.isnan(size), infinity | 1 << (fraction_bits - 1), magnitude)
+    sign = np.signbit(nearest).astype(np.int64) << (8 * element.size_bytes - 1)
+    return (sign | magnitude).astype(stored_type(element))
 
 
 def loaded(data: Stored, element: Element) -> Floats:
     """What is stored, as float32; exact."""
-    if element is Element.F16:
-        return data.view(np.float16).astype(np.float32)
-    if element is Element.BF16:
-        return (data.astype(np.uint32) << 16).view(np.float32)
-    return data
+    if element.size_bytes == 4:
+        return data
+    bits = data.astype(np.int64)
+    fraction_bits = element.fraction_bits
+    biased = bits >> fraction_bits & ((1 << element.exponent_bits) - 1)
+    fraction = bits & ((1 << fraction_bits) - 1)
+    significand = np.where(biased > 0, fraction + (1 << fraction_bits), fraction)
+    exponent = np.maximum(biased, 1) - element.exponent_bias - fraction_bits
+    size = np.ldexp(significand.astype(np.float64), exponent)
+    special = np.where(fraction > 0, np.nan, np.inf)
+    size = np.where(biased == (1 << element.exponent_bits) - 1, special, size)
+    is_negative = bits >> (8 * element.size_bytes - 1) > 0
+    values: Floats = np.where(is_negative, -size, size).astype(np.float32)
+    return values
 
 
-def stored_type(element: Element) -> type[np.float32] | type[np.uint16]:
+def stored_type(element: Element) -> np.dtype[Any]:
     """The NumPy type of `stored`."""
-    return _STORED_AS[element]
+    return np.dtype(np.float32 if element.size_bytes == 4 else f"u{element.size_bytes}")
 
 
 def not_a_number(count: int, element: Element) -> Stored:

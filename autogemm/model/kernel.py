@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from autogemm.model.config import Config
 from autogemm.model.dtypes import Element
+from autogemm.model.limits import Count, Line, SourceText, Word
 from autogemm.model.problem import Layout
 from autogemm.model.signature import Argument, Signature, gemm_signature
 
@@ -105,11 +106,11 @@ class LaunchPlan:
 class KernelSource:
     """Emitted CUDA text. What is timed is what is exported: identity is the text's sha256."""
 
-    family: str
-    template_sha256: str
+    family: Word
+    template_sha256: Line
     config: Config
     layout: Layout
-    text: str
+    text: SourceText
     sha256: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -134,12 +135,12 @@ class KernelSource:
 class Resources:
     """What one kernel uses per thread (registers, spills, stack) and block (shared memory)."""
 
-    kernel: str
-    registers: int
-    spill_store_bytes: int
-    spill_load_bytes: int
-    stack_bytes: int
-    static_smem_bytes: int
+    kernel: Line
+    registers: Count
+    spill_store_bytes: Count
+    spill_load_bytes: Count
+    stack_bytes: Count
+    static_smem_bytes: Count
 
 
 @dataclass(frozen=True, slots=True)

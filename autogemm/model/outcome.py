@@ -4,9 +4,28 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Annotated
+
+from annotated_types import MaxLen, MinLen
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import Resources
+from autogemm.model.limits import (
+    Amount,
+    AnySha256,
+    Bits,
+    Celsius,
+    Count,
+    Energies,
+    Error,
+    Launches,
+    Line,
+    LongLine,
+    LongText,
+    NotKept,
+    RatioOrNan,
+    Samples,
+)
 
 
 class Status(StrEnum):
@@ -79,24 +98,24 @@ class StopRule(StrEnum):
 class Telemetry:
     """Sampled beside the timings; None where the driver does not tell."""
 
-    sm_clock_mhz: int | None = None
-    memory_clock_mhz: int | None = None
-    power_w: float | None = None
-    temperature_c: int | None = None
-    throttle_reasons: int | None = None
+    sm_clock_mhz: Count | None = None
+    memory_clock_mhz: Count | None = None
+    power_w: Amount | None = None
+    temperature_c: Celsius | None = None
+    throttle_reasons: Bits | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
     """What besides the GPU decides a time. Empty text where a part is not in play."""
 
-    driver: str = ""
-    cuda_runtime: str = ""
-    compiler: str = ""
-    cublas: str = ""
-    cupy: str = ""
-    python: str = ""
-    autogemm: str = ""
+    driver: Line = ""
+    cuda_runtime: Line = ""
+    compiler: Line = ""
+    cublas: Line = ""
+    cupy: Line = ""
+    python: Line = ""
+    autogemm: Line = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,17 +128,17 @@ class Measurement:
     ``throttled_samples`` more were taken while the card was throttled and thrown away.
     """
 
-    samples_us: tuple[float, ...]
+    samples_us: Samples
     provenance: Provenance
-    method: str = "events"
-    launches_per_sample: int = 1
+    method: Line = "events"
+    launches_per_sample: Launches = 1
     l2: CacheState = CacheState.WARM
     telemetry: Telemetry = Telemetry()
-    energy_mj: float | None = None
-    throttled_samples: int = 0
+    energy_mj: Amount | None = None
+    throttled_samples: Count = 0
 
     @property
-    def median_us(self) -> float:
+    def time_us(self) -> float:
         """Median of the samples, in microseconds."""
         return statistics.median(self.samples_us)
 
@@ -129,13 +148,13 @@ class Verification:
     """Largest errors against the float64-accumulated reference.
 
     ``max_abs_error`` is None where it was not kept, as in a recording, ``max_error_ratio`` the
-    largest |C - reference| / bound over all elements (at most 1 passes), ``relative_frobenius``
+    largest |C - reference| / bound over all elements (at most 1 passes), ``error``
     ||C - reference||_F / ||reference||_F.
     """
 
-    max_abs_error: float | None
-    max_error_ratio: float
-    relative_frobenius: float
+    max_abs_error: Error | None
+    max_error_ratio: Error
+    error: Error
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,19 +163,19 @@ class Outcome:
 
     config: Config
     status: Status
-    reason: str = ""
-    kernel_sha256: str = ""
-    resources: tuple[Resources, ...] = ()
+    reason: LongText = ""
+    kernel_sha256: AnySha256 = ""
+    resources: Annotated[tuple[Resources, ...], MaxLen(64)] = ()
     verification: Verification | None = None
     measurement: Measurement | None = None
-    compile_seconds: float = 0.0
-    measure_seconds: float = 0.0
+    compile_seconds: Amount = 0.0
+    measure_seconds: Amount = 0.0
 
     @property
     def time_us(self) -> float | None:
         """Median time of one GEMM in microseconds, None unless the status is OK."""
         if self.status is Status.OK and self.measurement is not None:
-            return self.measurement.median_us
+            return self.measurement.time_us
         return None
 
     def cost(self, objective: Objective) -> float | None:
@@ -205,20 +224,20 @@ class FinalsEntry:
     ``samples_mj`` are millijoules for one GEMM, empty if energy was not measured.
     """
 
-    name: str
+    name: LongLine
     config: Config | None
-    kernel_sha256: str
-    samples_us: tuple[float, ...]
-    ratio: float
-    ratio_low: float
-    ratio_high: float
+    kernel_sha256: AnySha256
+    samples_us: Samples
+    ratio: RatioOrNan
+    ratio_low: RatioOrNan
+    ratio_high: RatioOrNan
     tied: bool
     verification: Verification | None = None
-    registers: int | None = None
-    samples_mj: tuple[float, ...] = ()
+    registers: Count | None = None
+    samples_mj: Energies = ()
 
     @property
-    def median_us(self) -> float:
+    def time_us(self) -> float:
         """Median over the rounds, in microseconds."""
         return statistics.median(self.samples_us)
 
@@ -256,16 +275,16 @@ class Finals:
     away. Who is ``disqualified`` took part and is no entry.
     """
 
-    entries: tuple[FinalsEntry, ...]
+    entries: Annotated[tuple[FinalsEntry, ...], MinLen(1), MaxLen(999)]
     baseline: FinalsEntry
-    rounds: int
+    rounds: Count
     provenance: Provenance
     telemetry: Telemetry = Telemetry()
-    method: str = "events"
-    launches_per_sample: int = 1
-    throttled_rounds: int = 0
-    num_checks: int = 0
-    disqualified: tuple[Disqualified, ...] = ()
+    method: Line = "events"
+    launches_per_sample: Launches = 1
+    throttled_rounds: Count = 0
+    num_checks: Annotated[int, NotKept()] = 0
+    disqualified: Annotated[tuple[Disqualified, ...], NotKept()] = ()
 
     @property
     def confidence(self) -> float | None:

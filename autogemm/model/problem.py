@@ -3,9 +3,10 @@
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Self
+from typing import Annotated, Self
 
 from autogemm.model.dtypes import DType
+from autogemm.model.limits import Finite, Named
 from autogemm.support.errors import UsageError
 
 # Sizes travel to kernels as 32-bit int.
@@ -43,12 +44,12 @@ class Problem:
     n: int
     k: int
     layout: Layout = Layout.NN
-    dtype: DType = DType.F32
+    dtype: Annotated[DType, Named(DType.parse)] = DType.F32
     lda: int = 0
     ldb: int = 0
     ldc: int = 0
-    alpha: float = 1.0
-    beta: float = 0.0
+    alpha: Finite = 1.0
+    beta: Finite = 0.0
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):

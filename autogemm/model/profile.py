@@ -1,10 +1,11 @@
 """Counters of a profiler, of one kernel on one problem."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from typing import Annotated
 
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
+from autogemm.model.limits import Finite, Line, Mapped, Moment, Sha256
 from autogemm.model.outcome import Environment
 from autogemm.model.problem import Problem
 
@@ -17,12 +18,12 @@ class Profile:
     percent). ``profiler`` has its version. A time under a profiler is none to compare.
     """
 
-    kernel: str
+    kernel: Line
     config: Config
-    kernel_sha256: str
+    kernel_sha256: Sha256
     problem: Problem
     device: Device
     environment: Environment
-    profiler: str
-    counters: tuple[tuple[str, float], ...]
-    made_at: datetime
+    profiler: Line
+    counters: Annotated[tuple[tuple[str, float], ...], Mapped(Finite, Line, 10_000)]
+    made_at: Moment

@@ -13,11 +13,11 @@ from autogemm.model.dtypes import Element
 from autogemm.runtime.driver import cuda_driver
 from autogemm.support.errors import UsageError
 
-# Names that libraries give to element types.
-_ELEMENTS = {"float32": Element.F32, "float16": Element.F16, "bfloat16": Element.BF16}
-# DLPack: kDLCUDA and kDLCUDAManaged; type codes of floats and of bfloat16.
+# By the names that libraries give them.
+_ELEMENTS = {one.array_name: one for one in Element if one.array_name is not None}
+# DLPack: kDLCUDA and kDLCUDAManaged; names of element types by type code and bits.
 _DLPACK_CUDA = (2, 13)
-_DLPACK_NAMES = {(2, 32): "float32", (2, 16): "float16", (4, 16): "bfloat16"}
+_DLPACK_NAMES = {one.dlpack: name for name, one in _ELEMENTS.items()}
 # The legacy default stream, as both protocols spell it.
 _LEGACY_STREAM = 1
 

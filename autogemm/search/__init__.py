@@ -1,41 +1,53 @@
 """Searches enumerated legal configs with Optuna; the only place that imports optuna.
 
 :class:`Search` proposes configs (``ask``) and learns what became of them (``tell``). Its state is
-an Optuna study, so that a killed run goes on from the database.
+rebuilt from what the database knows (``remember``), so that a killed run goes on.
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING
+
+from autogemm.search.names import DEFAULT_SAMPLER, SAMPLERS, check_sampler, sampler_names
 
 if TYPE_CHECKING:
     from autogemm.search.enumerated import EnumeratedSpace
+    from autogemm.search.finished import FinishedStudy, FinishedTrial
     from autogemm.search.importance import parameter_importance
+    from autogemm.search.samplers import EnumeratedSampler
+    from autogemm.search.studies import MARK, journal_pieces
     from autogemm.search.study import Proposal, Search
 
-SAMPLERS = ("surrogate", "random", "tpe", "gp", "cmaes", "nsga2", "exhaustive")
-DEFAULT_SAMPLER = "surrogate"
+_LAZY = {
+    "EnumeratedSampler": "autogemm.search.samplers",
+    "EnumeratedSpace": "autogemm.search.enumerated",
+    "FinishedStudy": "autogemm.search.finished",
+    "FinishedTrial": "autogemm.search.finished",
+    "MARK": "autogemm.search.studies",
+    "Proposal": "autogemm.search.study",
+    "Search": "autogemm.search.study",
+    "journal_pieces": "autogemm.search.studies",
+    "parameter_importance": "autogemm.search.importance",
+}
 
 __all__ = [
     "DEFAULT_SAMPLER",
+    "MARK",
     "SAMPLERS",
+    "EnumeratedSampler",
     "EnumeratedSpace",
+    "FinishedStudy",
+    "FinishedTrial",
     "Proposal",
     "Search",
+    "check_sampler",
+    "journal_pieces",
     "parameter_importance",
+    "sampler_names",
 ]
 
 
 def __getattr__(name: str) -> object:
     # Optuna takes a second to import, and a help page needs the names of the samplers only.
-    if name in ("Proposal", "Search"):
-        from autogemm.search import study
-
-        return getattr(study, name)
-    if name == "parameter_importance":
-        from autogemm.search.importance import parameter_importance
-
-        return parameter_importance
-    if name == "EnumeratedSpace":
-        from autogemm.search.enumerated import EnumeratedSpace
-
-        return EnumeratedSpace
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,5 @@
 """What the search needs to know of a space, and small questions about it."""
 
-import hashlib
-import json
 import math
 from collections.abc import Sequence
 from itertools import combinations, product
@@ -62,13 +60,6 @@ class EnumeratedSpace(Protocol):
         ``rows`` are indices of legal configs, None for all. A column named `EXPECTED_TIME` is log2
         of what the times are thought to be proportional to before any is measured.
         """
-
-
-def fingerprint(space: EnumeratedSpace) -> str:
-    """Identity of a space: its parameters, their values and the number of legal configs."""
-    parameters = [[parameter.name, list(parameter.values)] for parameter in space.parameters]
-    text = json.dumps([len(space), parameters], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def neighbours(space: EnumeratedSpace, index: int, moves: int = 1) -> list[int]:

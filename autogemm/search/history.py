@@ -12,11 +12,6 @@ from optuna.trial import FrozenTrial, TrialState
 from autogemm.model.config import Config, Value
 from autogemm.search.enumerated import EnumeratedSpace
 
-STATUS_ATTR = "status"
-REASON_ATTR = "reason"
-# Status of a trial that a killed process left behind: nothing is known of its config.
-INTERRUPTED = "interrupted"
-
 
 @dataclass(frozen=True, slots=True)
 class Told:
@@ -66,7 +61,7 @@ class History:
         self._read.add(trial.number)
         proposed = self.pending.pop(trial.number, None)
         index = self.index_of(trial) if proposed is None else proposed
-        if index is None or trial.user_attrs.get(STATUS_ATTR) == INTERRUPTED:
+        if index is None:
             return
         told = Told(index, trial.value if trial.state is TrialState.COMPLETE else None)
         self.told.append(told)

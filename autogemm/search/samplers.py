@@ -1,7 +1,6 @@
 """Optuna samplers that propose each legal config at most once."""
 
 from abc import abstractmethod
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 import numpy as np
@@ -10,12 +9,10 @@ from optuna.samplers import BaseSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from autogemm.search import SAMPLERS
 from autogemm.search.enumerated import EnumeratedSpace
 from autogemm.search.history import History
 from autogemm.search.surrogate import Surrogate
 from autogemm.support.errors import UsageError
-from autogemm.support.naming import did_you_mean
 
 # Configs that the surrogate asks for, seeds included, before its model has a say.
 NUM_INITIAL = 10
@@ -139,25 +136,3 @@ class SurrogateSampler(EnumeratedSampler):
         if self.history.best is None:
             return self.pick_any(rng)
         return self._surrogate.propose(self.history)
-
-
-_MAKERS: dict[str, Callable[[EnumeratedSpace, int], EnumeratedSampler]] = {
-    "surrogate": SurrogateSampler,
-    "random": UniformSampler,
-    "exhaustive": ExhaustiveSampler,
-}
-
-
-def make_sampler(name: str, space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    """The sampler of that name.
-
-    Raises UsageError for a name that is none, and where a package that it needs is missing.
-    """
-    if name not in SAMPLERS:
-        near = did_you_mean(name, SAMPLERS)
-        raise UsageError(f"unknown sampler {name!r}{near}; known: {', '.join(SAMPLERS)}")
-    if name in _MAKERS:
-        return _MAKERS[name](space, seed)
-    from autogemm.search.stock import make_stock_sampler
-
-    return make_stock_sampler(name, space, seed)

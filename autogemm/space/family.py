@@ -1,13 +1,13 @@
 """A family of kernels as values: parameters, derived quantities, constraints, launches, seeds."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType, Element
-from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.device import FACTS, Device
 from autogemm.model.problem import Problem
 from autogemm.model.signature import (
     EXTENT_KINDS,
@@ -30,7 +30,7 @@ PROBLEM_NAMES = (
     *("trans_a", "trans_b", "bytes_ab", "bytes_c", "dtype_ab", "dtype_c"),
 )
 PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c"})
-DEVICE_NAMES = tuple(f"device.{field.name}" for field in fields(Device) if field.type is int)
+DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
 
 
 @dataclass(frozen=True, slots=True)

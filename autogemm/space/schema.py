@@ -96,7 +96,7 @@ class LaunchForm(_Form):
     """``{kernel: gemm_kernel, threads: ..., grid: ..., smem_bytes: ...}``.
 
     A launch whose ``when`` is 0 is left out; it reads parameters only. ``fewest`` says how few
-    blocks may do the work of ``grid``, walking over more tiles each: hard problems, which are
+    blocks may do the work of ``grid``, walking over more tiles each: edge cases, which are
     small, are launched with so few.
     """
 

@@ -91,7 +91,7 @@ def _unreferenced(metadata: MetaData, table: Table) -> list[ColumnElement[bool]]
 
 
 def _delete_studies(session: Session, run_ids: Iterable[int]) -> None:
-    """Optuna's tables are not ours: what they are is read from the database."""
+    """Delete studies of versions before 0.2, whose tables are in no model of ours."""
     connection = session.connection()
     if not inspect(connection).has_table("studies"):
         return

@@ -1,18 +1,27 @@
 """Where a candidate runs: ``cuda`` (a GPU) or ``recorded`` (a file of measured times).
 
-The tuner knows targets only through :class:`Target`.
+Others know targets only through :class:`Target` and :class:`GpuTarget`, and get one by
+:func:`choose_target` or :func:`open_gpu`.
 """
 
-from autogemm.targets.finals import PairedRatio, paired_ratio, without_winner
-from autogemm.targets.racing import Raced, Racer
-from autogemm.targets.target import MeasureOptions, Target
+from autogemm.targets.bench import BenchCandidate, BenchTimes, ContestantTimes
+from autogemm.targets.choose import Chosen, choose_target, is_file
+from autogemm.targets.registry import AttachedGpu, attached_gpus, open_gpu, why_no_gpu
+from autogemm.targets.target import GpuTarget, MeasureOptions, RecordedPlace, Target
 
 __all__ = [
+    "AttachedGpu",
+    "BenchCandidate",
+    "BenchTimes",
+    "Chosen",
+    "ContestantTimes",
+    "GpuTarget",
     "MeasureOptions",
-    "PairedRatio",
-    "Raced",
-    "Racer",
+    "RecordedPlace",
     "Target",
-    "paired_ratio",
-    "without_winner",
+    "attached_gpus",
+    "choose_target",
+    "is_file",
+    "open_gpu",
+    "why_no_gpu",
 ]

@@ -1,10 +1,14 @@
-"""The protocol that the tuner knows targets by, and how they measure."""
+"""The protocols that others know targets by, and the options of measuring."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
 
+from autogemm.model.certificate import Check
+from autogemm.model.config import Value
 from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.roofline import Ceilings
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import (
     CacheState,
@@ -16,6 +20,12 @@ from autogemm.model.outcome import (
     Provenance,
 )
 from autogemm.model.problem import Problem
+from autogemm.support.errors import UsageError
+from autogemm.targets.bench import BenchCandidate, BenchTimes
+
+if TYPE_CHECKING:
+    from autogemm.compile import Compiler
+    from autogemm.space import Family, Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +50,11 @@ class MeasureOptions:
 
 
 class Target(Protocol):
-    """A place where candidates are verified and timed. Not thread-safe: one caller at a time."""
+    """A place where candidates are verified and timed. Not thread-safe: one caller at a time.
+
+    A class of targets derives from this one and inherits the answers of a place that runs whatever
+    kernel it is given.
+    """
 
     device: Device
     environment: Environment
@@ -55,12 +69,12 @@ class Target(Protocol):
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Get ready for one problem: inputs, reference, baseline.
 
-        Raises UsageError when the problem does not fit the card, RecordingError when no recording
-        holds it, DeviceError when there is no usable card.
+        Raises UsageError when the problem does not fit the GPU, RecordingError when no recording
+        holds it, DeviceError when there is no usable GPU.
         """
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
-        """Verify, then time. What the candidate did wrong is the outcome's status."""
+        """Verify, then time. The outcome's status says what the candidate did wrong."""
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
         """Re-time candidates and baseline interleaved, in random order, round after round.
@@ -69,4 +83,69 @@ class Target(Protocol):
         """
 
     def close(self) -> None:
-        """Free the card and end the worker. May be called twice."""
+        """Free the GPU and end the worker. May be called twice."""
+
+    def compiler(self) -> "Compiler | None":
+        """A new compiler for the kernels of this target; None where ``needs_cubin`` is false."""
+        return None
+
+    @property
+    def own_family(self) -> "Family | None":
+        """The family of a target that brings its own configs (`own_space`), and neither kernels
+        nor a baseline; None for one that runs the kernels of any family.
+        """
+        return None
+
+    def own_space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> "Space":
+        """The configs that it brings. Raises UsageError where it brings none."""
+        raise UsageError(f"{self.device.name} has no configs of its own")
+
+    @property
+    def only_family(self) -> str | None:
+        """The name of the one family that it knows; None where it runs kernels of any."""
+        return None
+
+    def restriction(self, family: "Family") -> Mapping[str, tuple[Value, ...]]:
+        """The values that it knows by parameter; a parameter that is not named may be any."""
+        return {}
+
+    def caveats(self, family: "Family") -> tuple[str, ...]:
+        """Remarks that a person must read before believing its times, a line each."""
+        return ()
+
+    @property
+    def can_sanitize(self) -> bool:
+        """Whether `sanitize` watches a candidate's machine code."""
+        return False
+
+    def sanitize(
+        self, candidate: Candidate, problem: Problem, deadline_s: float
+    ) -> tuple[Check, ...]:
+        """One check of the machine code for each tool that watches memory accesses."""
+        return ()
+
+
+class GpuTarget(Target, Protocol):
+    """A target that is a GPU of this machine: it also runs benches and shows its ceilings."""
+
+    def compiler(self) -> "Compiler":
+        """A new compiler for the kernels of this GPU."""
+
+    def bench(
+        self, candidates: Sequence[BenchCandidate], libraries: Sequence[str], rounds: int, seed: int
+    ) -> BenchTimes:
+        """Time candidates and libraries side by side, in random order, round after round."""
+
+    def ceilings(self, compiler: "Compiler") -> Ceilings:
+        """Measure what the GPU reaches in multiply-adds and in reading each memory."""
+
+
+class RecordedPlace(Target, Protocol):
+    """A target that replays the times in a file."""
+
+    path: Path
+
+    @property
+    def own_size(self) -> str:
+        """The size ``MxNxK`` that the file says; empty where it does not, or has several."""
+        return ""

@@ -1,8 +1,7 @@
 """The tuner: space, search, compiler, target and store made into one run."""
 
-from autogemm.tuning.checking import Checked, Checker, Winner
-from autogemm.tuning.choice import Chosen, choose_target
 from autogemm.tuning.opening import Opened, open_run, open_target
+from autogemm.tuning.recheck import Rechecked, Rechecker, StoredWinner
 from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
 from autogemm.tuning.task.events import (
     Certifying,
@@ -21,17 +20,17 @@ from autogemm.verify import Certifier
 __all__ = [
     "Certifier",
     "Certifying",
-    "Checked",
-    "Checker",
-    "Chosen",
     "Event",
     "FinalsStarted",
     "Notice",
     "Opened",
+    "Rechecked",
+    "Rechecker",
     "SearchResumed",
     "SearchStarted",
     "SearchedFamily",
     "Step",
+    "StoredWinner",
     "Sweep",
     "Sweeper",
     "Swept",
@@ -39,8 +38,6 @@ __all__ = [
     "TuneOptions",
     "TuneRequest",
     "TuneResult",
-    "Winner",
-    "choose_target",
     "open_run",
     "open_target",
     "tune",

@@ -9,8 +9,7 @@ from autogemm.model.problem import Problem
 from autogemm.space import parse_fix
 from autogemm.store import Store, open_store
 from autogemm.support.errors import UsageError
-from autogemm.targets import Target
-from autogemm.tuning.choice import Chosen, choose_target, is_file
+from autogemm.targets import Chosen, Target, choose_target, is_file
 from autogemm.tuning.task.options import TuneOptions, narrowed_families, request_for
 from autogemm.tuning.task.request import TuneRequest
 
@@ -73,7 +72,9 @@ def open_target(
     target = stack.enter_context(closing(chosen.target))
     if chosen.notice:
         notify(chosen.notice)
-    compiler = stack.enter_context(closing(Compiler())) if target.needs_cubin else None
+    compiler = target.compiler()
+    if compiler is not None:
+        stack.enter_context(closing(compiler))
     return chosen, compiler
 
 

@@ -25,9 +25,9 @@ from autogemm.support.errors import (
     UsageError,
 )
 from autogemm.targets import Target
-from autogemm.tuning.finals.winners import failed_in_finals
-from autogemm.tuning.loop.launchable import why_not_launchable
-from autogemm.tuning.task.build import Maker, Making
+from autogemm.tuning.finals import failed_in_finals
+from autogemm.tuning.loop.static_checks import why_not_launchable
+from autogemm.tuning.task.build import Builder, Building
 from autogemm.tuning.task.events import Event
 from autogemm.tuning.task.request import TuneRequest
 from autogemm.tuning.tuner import environment_of, families_sha256, tune
@@ -40,7 +40,7 @@ _ONE_PROBLEM = (EmptySpaceError, UsageError, CertificationError, NotFoundError)
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """One problem of a sweep. ``finals`` is None where there are none; ``error`` says why.
+    """One problem of a sweep. ``finals`` is None where there are none; ``reason`` says why.
 
     ``num_trials`` and ``seconds``, of search and finals, are 0 for a result that was there before
     (``is_known``).
@@ -52,7 +52,7 @@ class Swept:
     num_trials: int = 0
     seconds: float = 0.0
     is_known: bool = False
-    error: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Sweeper:
             _Crossing(self._target, self._compiler, one, replace(request, problem=one.problem))
             for one in decided
         ]
-        # All that will be compiled is begun at once; the card waits for nothing but the first.
+        # All that will be compiled is begun at once; the GPU waits for nothing but the first.
         for crossing in crossings:
             crossing.begin(kernels)
         done = {one.problem: one for one in sweep.problems}
@@ -149,7 +149,7 @@ class Sweeper:
         try:
             result = tune(request, self._target, self._compiler, self._store, on_event)
         except _ONE_PROBLEM as error:
-            return Swept(request.problem, error=str(error)), False
+            return Swept(request.problem, reason=str(error)), False
         failure = "" if result.best is not None else "no candidate ran correctly"
         swept = Swept(
             request.problem,
@@ -157,7 +157,7 @@ class Sweeper:
             result.finals,
             result.num_trials,
             time.monotonic() - begin,
-            error=failure,
+            reason=failure,
         )
         return swept, result.stopped_by is StopRule.INTERRUPTED
 
@@ -197,8 +197,8 @@ class _Crossing:
         self._request = request
         families = {family.name: family for family in request.families}
         self._families = families
-        self._maker = Maker(request.families, request.problem, target.device, compiler)
-        self._makings: list[Making] = []
+        self._builder = Builder(request.families, request.problem, target.device, compiler)
+        self._buildings: list[Building] = []
 
     def begin(self, kernels: Sequence[Config]) -> None:
         """Render and begin to compile; different configs of one text count once."""
@@ -215,11 +215,11 @@ class _Crossing:
             move = snapped if config is winner else fitted
             legal = move(family, config, problem, device)
             if legal is not None:
-                source = self._maker.render(legal)
+                source = self._builder.render(legal)
                 sources.setdefault(source.sha256, source)
         met = {entry.kernel_sha256 for entry in self.swept.finals.entries}
         if not sources.keys() <= met:
-            self._makings = [self._maker.start(source) for source in sources.values()]
+            self._buildings = [self._builder.start(source) for source in sources.values()]
 
     def finish(self, store: Store) -> Swept:
         """The finals, stored; as it was where all have met already."""
@@ -240,11 +240,11 @@ class _Crossing:
         return replace(swept, finals=finals)
 
     def _candidates(self) -> Iterator[Candidate]:
-        for making in self._makings:
+        for building in self._buildings:
             with suppress(KernelCompileError):
-                candidate = making.candidate()
+                candidate = building.candidate()
                 compiled, device = candidate.compiled, self._target.device
-                if compiled is None or not why_not_launchable(compiled, making.plan, device):
+                if compiled is None or not why_not_launchable(compiled, building.plan, device):
                     yield candidate
 
 

@@ -4,7 +4,7 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from autogemm.compile import Compiler
@@ -16,14 +16,14 @@ from autogemm.store import RunSpec, RunState, Store
 from autogemm.support.errors import CompilerMissingError
 from autogemm.support.interrupt import Wish, wish_to_stop
 from autogemm.targets import Target
-from autogemm.tuning.finals.deciding import Decided, Decider
+from autogemm.tuning.finals import FinalsResult, FinalsStage
 from autogemm.tuning.loop.joint import JointSearch, opening_for
 from autogemm.tuning.loop.ledger import Ledger
 from autogemm.tuning.loop.pipeline import Limits, Pipeline
 from autogemm.tuning.loop.stopping import StopRules
 from autogemm.tuning.loop.warm import WarmStart, warm_starts, warmed
 from autogemm.tuning.task.accuracy import Accuracy, accuracy_for
-from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.build import Builder
 from autogemm.tuning.task.events import (
     Event,
     Notice,
@@ -32,7 +32,7 @@ from autogemm.tuning.task.events import (
     TrialDone,
 )
 from autogemm.tuning.task.request import TuneRequest, TuneResult
-from autogemm.tuning.task.spaces import Listing, Spaces, spaces_for
+from autogemm.tuning.task.spaces import Spaces, spaces_for
 
 Listener = Callable[[Event], None]
 
@@ -50,7 +50,7 @@ def tune(
     `autogemm.verify.certify`. There are no finals where the target lists configs without kernels.
 
     The same request resumes a run that was interrupted or killed. Ctrl-C ends the search after the
-    candidate on the card and skips the finals; a second one raises KeyboardInterrupt.
+    candidate on the GPU and skips the finals; a second one raises KeyboardInterrupt.
 
     Raises UsageError, EmptySpaceError, FamilyError, CompilerMissingError, DeviceError,
     RecordingError, StoreError, and CertificationError when no finalist passes; a candidate that
@@ -157,7 +157,7 @@ class _Run:
     def go(self) -> TuneResult:
         """Search, then finals unless Ctrl-C came."""
         request = self.request
-        maker = Maker(self.spaces.families, request.problem, self.target.device, self.compiler)
+        builder = Builder(self.spaces.families, request.problem, self.target.device, self.compiler)
         ledger = Ledger(self.store, self.run_id, self.spec, self.accuracy)
         num_resumed = len(ledger.outcomes)
         self.on_event(
@@ -172,7 +172,7 @@ class _Run:
             )
         )
         spent = _Spent()
-        decided, stopped_by = self._search_and_finals(maker, ledger, spent)
+        result, stopped_by = self._search_and_finals(builder, ledger, spent)
         return TuneResult(
             run_id=self.run_id,
             problem=request.problem,
@@ -180,8 +180,8 @@ class _Run:
             environment=self.spec.environment,
             provenance=self.spec.provenance,
             objective=self.spec.objective,
-            finals=decided.finals if decided is not None else None,
-            certificate=decided.certificate if decided is not None else None,
+            finals=result.finals if result is not None else None,
+            certificate=result.certificate if result is not None else None,
             outcomes=tuple(ledger.outcomes),
             num_resumed=num_resumed,
             num_reused=spent.num_reused,
@@ -195,40 +195,42 @@ class _Run:
         )
 
     def _search_and_finals(
-        self, maker: Maker, ledger: Ledger, spent: _Spent
-    ) -> tuple[Decided | None, StopRule]:
+        self, builder: Builder, ledger: Ledger, spent: _Spent
+    ) -> tuple[FinalsResult | None, StopRule]:
         """Until finals confirm the ratio to stop at, or another rule ends the search."""
         request = self.request
-        decider = Decider(
-            request, self.target, self.store, maker, self.run_id, self.on_event, self.accuracy
+        stage = FinalsStage(
+            request, self.target, self.store, builder, self.run_id, self.on_event, self.accuracy
         )
         rules = StopRules(request.until_ratio, request.until_gain)
         while True:
-            stopped_by = self._search(maker, ledger, rules, spent)
-            if stopped_by is StopRule.INTERRUPTED or isinstance(self.target, Listing):
+            stopped_by = self._search(builder, ledger, rules, spent)
+            if stopped_by is StopRule.INTERRUPTED or self.target.own_family is not None:
                 return None, stopped_by
             best = ledger.best
             began = time.monotonic()
             try:
-                decided = decider.decide(ledger.outcomes)
-                if decided is None:
+                result = stage.run(ledger.outcomes)
+                if result is None:
                     return None, stopped_by
-                is_final = stopped_by is not StopRule.RATIO or rules.confirm(decided.finals, best)
+                is_final = stopped_by is not StopRule.RATIO or rules.confirm(result.finals, best)
                 if is_final:
-                    decided = decider.certify(decided)
-                decider.record(decided)
+                    result = stage.certify(result)
+                stage.record(result)
             except KeyboardInterrupt:
                 return None, StopRule.INTERRUPTED
-            if decided.finals.disqualified or not is_final:
+            if result.finals.disqualified or not is_final:
                 # Who was disqualified is no trial's success any more.
                 ledger.reload()
             spent.finals_s += time.monotonic() - began
             if is_final:
-                return decided, stopped_by
+                return result, stopped_by
             assert request.until_ratio is not None, "the rule that ended the search"
-            self.on_event(SearchResumed(decided.finals, request.until_ratio))
+            self.on_event(SearchResumed(result.finals, request.until_ratio))
 
-    def _search(self, maker: Maker, ledger: Ledger, rules: StopRules, spent: _Spent) -> StopRule:
+    def _search(
+        self, builder: Builder, ledger: Ledger, rules: StopRules, spent: _Spent
+    ) -> StopRule:
         request = self.request
         budget_s = math.inf if request.budget_s is None else request.budget_s - spent.search_s
         searches = self._searches()
@@ -248,9 +250,7 @@ class _Run:
             budget_s=budget_s,
             ahead=2 * self.compiler.threads if self.compiler is not None else 2,
         )
-        with ExitStack() as open_searches, wish_to_stop() as wish:
-            for search in searches.values():
-                open_searches.callback(search.close)
+        with wish_to_stop() as wish:
             watch = _Watch(rules, ledger, self.target, joint, wish)
 
             def on_trial(trial: TrialDone) -> None:
@@ -259,7 +259,7 @@ class _Run:
 
             watch.look()
             pipeline = Pipeline(
-                maker,
+                builder,
                 self.target,
                 joint,
                 ledger,
@@ -286,14 +286,7 @@ class _Run:
         """One for each family. What a former search left unfinished may be proposed again."""
         request = self.request
         return {
-            space.family.name: Search(
-                space,
-                request.sampler,
-                request.seed,
-                self.store.url,
-                # Readable, because optuna-dashboard shows it.
-                f"run {self.run_id}: {space.family.name} {request.problem.label}",
-            )
+            space.family.name: Search(space, request.sampler, request.seed)
             for space in self.spaces.spaces
         }
 

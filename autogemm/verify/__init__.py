@@ -1,8 +1,6 @@
 """Kernels checked on edge cases, on the CPU and on a GPU, and the certificate of a winner."""
 
-from autogemm.verify.certify import Certifier
-from autogemm.verify.edge_cases import reduced
-from autogemm.verify.verifying import (
+from autogemm.verify.cases import (
     Case,
     CaseResult,
     CaseSet,
@@ -14,6 +12,8 @@ from autogemm.verify.verifying import (
     sample_configs,
     smallest_failure,
 )
+from autogemm.verify.certify import Certifier
+from autogemm.verify.edge_cases import reduced
 
 __all__ = [
     "Case",

@@ -1,4 +1,4 @@
-"""Checks of a winner beyond the search's: hard problems on CPU and card, and compute-sanitizer.
+"""Checks of a winner beyond the search's: edge cases on CPU and GPU, and compute-sanitizer.
 
 The matrix is that of `autogemm.verify.edge_cases`: the kernel's own problem cut down to a
 few tiles, edges, padded rows, short K, scalars, in all layouts. Each step says what it did, with
@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Protocol, runtime_checkable
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
@@ -27,10 +26,10 @@ from autogemm.support.errors import (
     UsageError,
 )
 from autogemm.targets import Target
+from autogemm.verify.cases import Case, CaseResult, CaseSet, cases_of, on_gpu
 from autogemm.verify.edge_cases import rounds_of
-from autogemm.verify.verifying import Case, CaseResult, CaseSet, cases_of, on_gpu
 
-# Seconds for the hard problems (CPU and card work side by side), and for each sanitizer.
+# Seconds for the edge cases (CPU and GPU work side by side), and for each sanitizer.
 MATRIX_S = 10.0
 SANITIZER_S = 20.0
 # Block tiles along M, N and K.
@@ -39,16 +38,6 @@ FEW_TILES = ((1, 1, 1), (2, 1, 2), (1, 2, 3), (2, 2, 5), (1, 3, 6))
 TICK_S = 0.1
 
 Progress = Callable[[str], None]
-
-
-@runtime_checkable
-class Sanitizing(Protocol):
-    """A target that can run machine code under compute-sanitizer."""
-
-    def sanitize(
-        self, candidate: Candidate, problem: Problem, deadline_s: float
-    ) -> tuple[Check, ...]:
-        """One check for each tool."""
 
 
 class CannotRunError(Exception):
@@ -68,7 +57,7 @@ class _Clock:
 
 @dataclass(frozen=True, slots=True)
 class Certifier:
-    """Certifies kernels of one family on one target. ``matrix_s`` bounds the hard problems.
+    """Certifies kernels of one family on one target. ``matrix_s`` bounds the edge cases.
 
     It leaves the target prepared for another problem.
     """
@@ -108,18 +97,18 @@ class Certifier:
             tuned_for=(problem, *few_tiles(problem, tile, stages_of(self.family, config))),
         )
         yield self._matrix(candidate.source, case_set)
-        if isinstance(self.target, Sanitizing):
+        if self.target.can_sanitize:
             self.progress("compute-sanitizer: memcheck, racecheck, initcheck, synccheck")
-            yield self._sanitized(self.target, candidate, case_set)
+            yield self._sanitized(candidate, case_set)
 
     def _matrix(self, source: KernelSource, case_set: CaseSet) -> Sequence[Check]:
-        """The hard problems, on the CPU and on the card at the same time."""
-        self.progress(f"{len(case_set.cases)} hard problems on the card and the CPU")
+        """The edge cases, on the CPU and on the GPU at the same time."""
+        self.progress(f"{len(case_set.cases)} edge cases on the GPU and the CPU")
         clock = _Clock(time.monotonic() + self.matrix_s)
         with ThreadPoolExecutor(1, thread_name_prefix="emulator") as pool:
             on_emulator = pool.submit(self._on_emulator, source, case_set, clock)
             try:
-                return self._on_card(source, case_set, clock), on_emulator.result()
+                return self._on_gpu(source, case_set, clock), on_emulator.result()
             except BaseException:
                 clock.end = 0.0  # the emulator need not go on
                 raise
@@ -135,18 +124,18 @@ class Certifier:
         results = _within(check, case_set.cases, os.cpu_count() or 1, clock)
         return self._verdict("emulator", tool, source, case_set, results, begin)
 
-    def _on_card(self, source: KernelSource, case_set: CaseSet, clock: _Clock) -> Check:
+    def _on_gpu(self, source: KernelSource, case_set: CaseSet, clock: _Clock) -> Check:
         begin = time.monotonic()
         if self.compiler is None:
-            return Check("card", Verdict.NOT_DONE, "there is no compiler")
-        for case in case_set.cases:  # ahead of the card; the cubin cache keeps them
+            return Check("gpu", Verdict.NOT_DONE, "there is no compiler")
+        for case in case_set.cases:  # ahead of the GPU; the cubin cache keeps them
             self.compiler.submit(
                 render(self.family, case.config, case.problem), self.target.device.sm
             )
         check = on_gpu(self.family, self.target, self.compiler)
         results = _within(check, case_set.cases, 1, clock)
         tool = f"{self.target.device.name}, {self.compiler.version}"
-        return self._verdict("card", tool, source, case_set, results, begin)
+        return self._verdict("gpu", tool, source, case_set, results, begin)
 
     def _verdict(  # noqa: PLR0913, PLR0917  # what makes one line
         self,
@@ -173,7 +162,7 @@ class Certifier:
             return Check(name, Verdict.FAILED, " ".join(what.split()), tool, seconds)
         num_same = sum(_is_same(self.family, result.case, source) for result in done)
         what = (
-            f"{len(done)} of {len(case_set.cases)} hard problems, {num_same} of them with exactly "
+            f"{len(done)} of {len(case_set.cases)} edge cases, {num_same} of them with exactly "
             f"this source; {case_set.num_skipped} are not legal for this config"
         )
         if len(done) < len(case_set.cases):
@@ -181,9 +170,7 @@ class Certifier:
         verdict = Verdict.PASSED if num_same else Verdict.NOT_DONE
         return Check(name, verdict, what, tool, seconds)
 
-    def _sanitized(
-        self, target: Sanitizing, candidate: Candidate, case_set: CaseSet
-    ) -> Sequence[Check]:
+    def _sanitized(self, candidate: Candidate, case_set: CaseSet) -> Sequence[Check]:
         """On the cut-down problem of the kernel's own, so that it is the very machine code."""
         same = [case for case in case_set.cases if _is_same(self.family, case, candidate.source)]
         if not same:
@@ -192,7 +179,7 @@ class Certifier:
         problem = same[0].problem
         plan = launch_plan(self.family, candidate.config, problem, few_blocks=True)
         small = Candidate(candidate.source, plan, candidate.compiled)
-        return target.sanitize(small, problem, SANITIZER_S)
+        return self.target.sanitize(small, problem, SANITIZER_S)
 
 
 def few_tiles(problem: Problem, tile: Tile, stages: int) -> Iterator[Problem]:
@@ -222,7 +209,7 @@ def _is_same(family: Family, case: Case, source: KernelSource) -> bool:
 
 
 def _emulated(family: Family, emulator: Emulator) -> Callable[[Case], CaseResult]:
-    """As `autogemm.verify.verifying.on_cpu`, but what the emulator cannot run is no failure."""
+    """As `autogemm.verify.cases.on_cpu`, but what the emulator cannot run is no failure."""
 
     def check(case: Case) -> CaseResult:
         begin = time.perf_counter()

@@ -8,7 +8,7 @@ from autogemm.space import DEFAULT_TILE, Tile
 
 
 @dataclass(frozen=True, slots=True)
-class HardShape:
+class EdgeShape:
     """Sizes as multiples of the block tile plus a rest, and how rows are padded.
 
     ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of so
@@ -44,39 +44,39 @@ class HardShape:
 
 
 # (times, rest): times * side of the block tile + rest elements.
-HARD_SHAPES: tuple[HardShape, ...] = (
-    HardShape("one element", (0, 1), (0, 1), (0, 1)),
-    HardShape("less than one tile, K < BK, beta", (1, -1), (1, -2), (1, -1), 0, 1.0, 1.0),
-    HardShape("exactly one tile, alpha and beta", (1, 0), (1, 0), (1, 0), 0, 0.5, 1.0),
-    HardShape("many slabs, no edge", (2, 0), (2, 0), (7, 0)),
-    HardShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4),
-    HardShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4, 0.5, -1.0),
-    HardShape("odd rows, unaligned, alpha and beta", (2, 3), (1, 1), (3, 1), 1, -1.25, 0.5),
-    HardShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, 1.0, -0.5),
-    HardShape("only M has an edge", (0, 3), (2, 0), (5, 0)),
-    HardShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4),
-    HardShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4, 0.5, 1.0),
-    HardShape("rows aligned for 8 bytes only", (1, 2), (1, 2), (4, 2), 2),
+EDGE_SHAPES: tuple[EdgeShape, ...] = (
+    EdgeShape("one element", (0, 1), (0, 1), (0, 1)),
+    EdgeShape("less than one tile, K < BK, beta", (1, -1), (1, -2), (1, -1), 0, 1.0, 1.0),
+    EdgeShape("exactly one tile, alpha and beta", (1, 0), (1, 0), (1, 0), 0, 0.5, 1.0),
+    EdgeShape("many slabs, no edge", (2, 0), (2, 0), (7, 0)),
+    EdgeShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4),
+    EdgeShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4, 0.5, -1.0),
+    EdgeShape("odd rows, unaligned, alpha and beta", (2, 3), (1, 1), (3, 1), 1, -1.25, 0.5),
+    EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, 1.0, -0.5),
+    EdgeShape("only M has an edge", (0, 3), (2, 0), (5, 0)),
+    EdgeShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4),
+    EdgeShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4, 0.5, 1.0),
+    EdgeShape("rows aligned for 8 bytes only", (1, 2), (1, 2), (4, 2), 2),
 )
 
 # To which K of a real problem is cut down, where no ring needs more.
 MOST_SLABS = 7
 
 
-def hard_problems(
+def edge_cases(
     tile: Tile = DEFAULT_TILE,
     layouts: tuple[Layout, ...] = tuple(Layout),
     dtype: DType = DType.F32,
     stages: int = 1,
 ) -> tuple[Problem, ...]:
-    """Each hard shape in each layout for a block tile (BM, BN, BK), fewest operations first.
+    """Each edge shape in each layout for a block tile (BM, BN, BK), fewest operations first.
 
     With several ``stages`` also one tile so deep that their ring goes round twice.
     """
-    shapes = HARD_SHAPES
+    shapes = EDGE_SHAPES
     if stages > 1:
         why = "a ring of slabs goes round twice"
-        shapes = (*shapes, HardShape(why, (0, 3), (0, 8), (rounds_of(stages), -3), 4))
+        shapes = (*shapes, EdgeShape(why, (0, 3), (0, 8), (rounds_of(stages), -3), 4))
     problems = [shape.problem(tile, layout, dtype) for shape in shapes for layout in layouts]
     return tuple(sorted(problems, key=lambda problem: problem.flops))
 
@@ -88,7 +88,7 @@ def rounds_of(stages: int) -> int:
     return 2 * stages + 1
 
 
-HARD_PROBLEMS: tuple[Problem, ...] = hard_problems()
+EDGE_CASES: tuple[Problem, ...] = edge_cases()
 
 
 def reduced(problem: Problem, tile: Tile, slabs: int = MOST_SLABS) -> Problem:

@@ -87,9 +87,9 @@ WGMMA_BASES: dict[str, Base] = {
         written_by_tma(Layout.NN, 4, DType.TF32),
         "gemm_wgmma",
     ),
-    # Two groups multiply: what one is done with the other may still read. Each has two row tiles,
-    # of which a block's own elements are half of one; of two rows of tiles, and of two columns, the
-    # last is short.
+    # Two warpgroups multiply: one may still read a stage that the other is done with. Each has two
+    # row tiles, of which a block's own elements are half of one; of two rows of tiles, and of two
+    # columns, the last is cut off.
     "wgmma split along K": Base(
         TILE | {"SPLIT_K": 4, "BM": 256, "WM": 128, "GROUP_M": 1, "BLOCKS": 0},
         SPLIT_PROBLEMS,

@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner, Result
 from test_cuda_worker_on_cpu import KERNEL, RIGHT
 
-from autogemm.bench.kernels import BenchRequest, Listener, entrants, run_bench
+from autogemm.bench.kernels import BenchRequest, Listener, named_kernels, run_bench
 from autogemm.cli import main
 from autogemm.model.benchmark import KernelKind
 from autogemm.model.kernel import CompiledKernel, KernelSource, Resources
@@ -26,8 +26,8 @@ from autogemm.model.outcome import Status
 from autogemm.model.problem import Problem
 from autogemm.store import Store, open_store
 from autogemm.support.errors import KernelCompileError
+from autogemm.targets.bench import LEAST_ROUNDS, SHARE_US, rounds_of
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.racing import LEAST_ROUNDS, SHARE_US, rounds_of
 
 pytestmark = [
     pytest.mark.emulated,
@@ -79,7 +79,7 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def store(simulated: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
     """With one benchmark: ours, wrong, not compiling, slow, libraries here and missing."""
     request = BenchRequest(
-        entrants((*OURS, *LIBRARIES)),
+        named_kernels((*OURS, *LIBRARIES)),
         sizes=((40, 24, 32), (16, 16, 16)),
         rounds=8,
     )
@@ -172,7 +172,7 @@ def test_a_library_that_breaks_costs_only_itself(
 ) -> None:
     (tmp_path / "torch.py").write_text(content)
     monkeypatch.syspath_prepend(str(tmp_path))
-    kernels = entrants(("vectorized", "torch_f32", "cublas_f32"))
+    kernels = named_kernels(("vectorized", "torch_f32", "cublas_f32"))
     request = BenchRequest(kernels, sizes=((16, 16, 16),), rounds=2)
     with closing(CudaTarget()) as target:
         done = run_bench(request, target, PlainCompiler(), None, Listener())  # type: ignore[arg-type]
@@ -220,16 +220,16 @@ def test_the_table_the_csv_and_the_database_agree(run: Run, tmp_path: Path) -> N
     for row, entry in zip(rows, entries, strict=True):
         assert row["status"] == entry.status.value
         if entry.time_us is None:
-            assert (row["time_us"], row["gflops"]) == ("", "")
+            assert (row["time_us"], row["tflops"]) == ("", "")
             continue
         problem = Problem.of_size(row["size"])
         assert float(row["time_us"]) == entry.time_us
-        assert float(row["gflops"]) == pytest.approx(problem.flops / entry.time_us / 1e3)
+        assert float(row["tflops"]) == pytest.approx(problem.flops / entry.time_us / 1e6)
         moved = 4 * (problem.m * problem.k + problem.k * problem.n + problem.m * problem.n)
         assert float(row["bandwidth_gb_s"]) == pytest.approx(moved / entry.time_us / 1e3)
         assert float(row["flop_per_byte"]) == pytest.approx(problem.flops / moved)
         assert entry.ratio is not None
-        assert float(row["percent_of_cublas"]) == pytest.approx(100 * entry.ratio)
+        assert float(row["ratio"]) == pytest.approx(entry.ratio)
 
 
 def test_a_stored_benchmark_is_shown_again(run: Run) -> None:
@@ -254,7 +254,7 @@ def test_json_has_every_row(run: Run) -> None:
     result = run("--sizes", "16", "--json", "-q", "--no-store")
     rows = json.loads(result.stdout)
     assert [row["kernel"] for row in rows] == ["vectorized", "tiled", "cublas_f32"]
-    assert rows[2]["percent_of_cublas"] == 100.0
+    assert rows[2]["ratio"] == 1.0
 
 
 def test_a_report_of_what_was_just_timed(run: Run, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A winner is checked on hard problems before it is one; who fails gives way to the next."""
+"""A winner is checked on edge cases before it is one; who fails gives way to the next."""
 
 import shutil
 import threading
@@ -18,15 +18,16 @@ from autogemm.cli import main
 from autogemm.emulator import Emulator, EmulatorReport
 from autogemm.model.certificate import Check, Verdict
 from autogemm.model.config import Config
+from autogemm.model.finals import without_winner
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.model.outcome import Finals, Outcome, Status
 from autogemm.model.problem import Problem
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery, RunState, Store, open_store
 from autogemm.support.errors import CertificationError, UsageError
-from autogemm.targets.finals import without_winner
-from autogemm.tuning import Certifier, Certifying, Chosen, Event, TuneRequest, tune
-from autogemm.tuning.task.build import Maker
+from autogemm.targets import Chosen
+from autogemm.tuning import Certifier, Certifying, Event, TuneRequest, tune
+from autogemm.tuning.task.build import Builder
 from autogemm.verify import certify as certify_module
 
 pytestmark = [
@@ -93,6 +94,7 @@ class Sanitizing(FakeTarget):
     """Says what it was asked to watch; finds what the test wants."""
 
     found = Verdict.PASSED
+    can_sanitize = True
 
     def sanitize(
         self, candidate: Candidate, problem: Problem, deadline_s: float
@@ -122,8 +124,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def candidate(family: Family, unroll: int) -> Candidate:
     config = Config.of("plain", {"BM": 32, "BN": 32, "U": unroll})
-    maker = Maker((family,), PROBLEM, FakeTarget().device, Compiler())
-    return maker.start(maker.render(config)).candidate()
+    builder = Builder((family,), PROBLEM, FakeTarget().device, Compiler())
+    return builder.start(builder.render(config)).candidate()
 
 
 def request_for(family: Family, **changes: Any) -> TuneRequest:
@@ -142,9 +144,9 @@ def test_a_right_kernel_passes_and_the_certificate_tells_all(family: Family) -> 
     assert certificate.verdict is Verdict.PASSED, certificate
     finals, card, emulator, memcheck = certificate.checks
     assert finals is before[0]
-    assert emulator.what.startswith("55 of 55 hard problems, 19 of them with exactly this source")
+    assert emulator.what.startswith("55 of 55 edge cases, 19 of them with exactly this source")
     assert "g++" in emulator.tool
-    assert (card.name, card.verdict) == ("card", Verdict.PASSED)
+    assert (card.name, card.verdict) == ("gpu", Verdict.PASSED)
     assert card.tool == "NVIDIA H100 80GB HBM3, fake 1.0"
     # The machine code of the winner, with the launches of the small problem.
     watched, problem = target.sanitized
@@ -234,7 +236,7 @@ def test_the_card_has_its_say(family: Family) -> None:
         candidate(family, 1), PROBLEM
     )
     failed = [check for check in certificate.checks if check.verdict is Verdict.FAILED]
-    assert [check.name for check in failed] == ["card"]
+    assert [check.name for check in failed] == ["gpu"]
     assert failed[0].what.endswith("wrong_result: 3 elements")
 
 
@@ -251,7 +253,7 @@ def test_a_problem_that_cannot_be_run_hides_no_failure(family: Family) -> None:
             super().prepare(problem, *arguments)
 
     certificate = Certifier(family, Full(), Compiler()).certify(candidate(family, 1), PROBLEM)
-    (card,) = [check for check in certificate.checks if check.name == "card"]
+    (card,) = [check for check in certificate.checks if check.name == "gpu"]
     assert card.verdict is Verdict.FAILED
     assert card.what.endswith("wrong_result: 3 elements")
 
@@ -301,9 +303,9 @@ def test_the_time_is_kept_and_what_was_left_out_is_said(
     certifier = Certifier(family, slow, Compiler(), matrix_s=MATRIX_S)
     certificate = certifier.certify(candidate(family, 1), PROBLEM)
     assert MATRIX_S / 20 <= len(slow.measured) < 55
-    (card,) = [check for check in certificate.checks if check.name == "card"]
+    (card,) = [check for check in certificate.checks if check.name == "gpu"]
     assert card.verdict is Verdict.PASSED
-    assert "of 55 hard problems" in card.what
+    assert "of 55 edge cases" in card.what
     assert card.what.endswith(f"then the {MATRIX_S:g} s were over")
 
 
@@ -369,7 +371,7 @@ def tuned(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
     with open_store(database) as store:
         tune(request_for(family, certify=False), FakeTarget(), Compiler(), store)
     monkeypatch.setattr("autogemm.compile.Compiler", Compiler)
-    monkeypatch.setattr("autogemm.tuning.choose_target", lambda *_: Chosen(FakeTarget()))
+    monkeypatch.setattr("autogemm.targets.choose_target", lambda *_: Chosen(FakeTarget()))
     return database
 
 
@@ -381,7 +383,7 @@ def test_verify_makes_a_certificate_of_a_stored_kernel(
     arguments = ["verify", "--kernel", kernel[:16], "--certify", "--db", tuned]
     result = CliRunner().invoke(main, [*arguments, "--family", str(family.yaml_path.parent)])
     assert result.exit_code == exit_code, result.output
-    assert "hard problems" in result.output
+    assert "edge cases" in result.output
     with open_store(tuned) as store:
         certificate = store.stored_kernel(kernel).certificate
     assert certificate is not None

@@ -13,7 +13,7 @@ from autogemm.emulator import Emulator
 from autogemm.model.config import Config
 from autogemm.space import load_family
 from autogemm.support.resources import data_folder
-from autogemm.verify.verifying import Case, CaseResult, Check
+from autogemm.verify.cases import Case, CaseResult, Check
 
 pytestmark = pytest.mark.emulated
 
@@ -89,7 +89,7 @@ def test_a_rung_of_the_ladder_with_every_value_of_fix(
         asked.append(cases[0].config)
         return []
 
-    monkeypatch.setattr("autogemm.verify.verifying.run_cases", no_run)
+    monkeypatch.setattr("autogemm.verify.cases.run_cases", no_run)
     assert "nothing was run" in verify("--rung", "naive", "--fix", "UNROLL=0,4").stderr
     rung = find_rung("naive").config(load_family("naive").seeds[0]).as_dict()
     wanted = [Config.of("naive", rung | {"UNROLL": unroll}) for unroll in (0, 4)]

@@ -16,7 +16,7 @@ from test_cuda_worker_on_cpu import (
 from autogemm.model.kernel import Launch
 from autogemm.model.outcome import Status
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.cuda.worker.rechecks import MIN_CHECKS
+from autogemm.targets.cuda.worker.finals import MIN_CHECKS
 
 __all__ = ["prepared", "pytestmark", "target"]
 

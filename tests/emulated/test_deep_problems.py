@@ -1,4 +1,4 @@
-"""Hard problems are as deep as a config's slabs and stages: what goes wrong when a ring goes round
+"""Edge cases are as deep as a config's slabs and stages: what goes wrong when a ring goes round
 shows, and kernels whose blocks share a tile's k are checked at all.
 """
 
@@ -12,9 +12,9 @@ from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import Family, broken_constraints, launch_plan, load_family, stages_of, tile_of
+from autogemm.verify.cases import Case, cases_of, on_cpu
 from autogemm.verify.certify import few_tiles
-from autogemm.verify.edge_cases import hard_problems
-from autogemm.verify.verifying import Case, cases_of, on_cpu
+from autogemm.verify.edge_cases import edge_cases
 
 pytestmark = pytest.mark.emulated
 
@@ -28,7 +28,7 @@ CONFIG = Config.of("gemm_wgmma", WGMMA.seeds[0].as_dict() | SMALL)
 
 
 def depths(family: Family, config: Config, dtype: DType) -> set[int]:
-    """K of all hard problems that are legal, and of those of a few tiles."""
+    """K of all edge cases that are legal, and of those of a few tiles."""
     cases = cases_of(family, config, DEVICE, adapt=False, dtype=dtype).cases
     tile, stages = tile_of(family, config, DEVICE, dtype), stages_of(family, config)
     few = few_tiles(Problem(4096, 4096, 4096, dtype=dtype), tile, stages)
@@ -88,9 +88,9 @@ def test_a_parity_that_stays_when_the_ring_goes_round_is_found(
     family = planted(tmp_path, "parts/pipeline/tma_pipeline.cu.jinja", "parity ^= 1;", "")
     layouts = (Layout.NT,)
     # Of one slab or less, whatever their K: nothing goes round.
-    assert all_right(emulator, family, hard_problems((64, 64, 8), layouts, DType.BF16))
+    assert all_right(emulator, family, edge_cases((64, 64, 8), layouts, DType.BF16))
     tile, stages = tile_of(WGMMA, CONFIG, DEVICE, DType.BF16), stages_of(WGMMA, CONFIG)
-    deep = hard_problems(tile, layouts, DType.BF16, stages)
+    deep = edge_cases(tile, layouts, DType.BF16, stages)
     assert not all_right(emulator, family, deep)
     assert all_right(emulator, WGMMA, deep)
 
@@ -104,7 +104,7 @@ def test_what_only_a_blocks_second_tile_shows_is_found(emulator: Emulator, tmp_p
     )
     serpentine = {"K_ORDER": "serpentine"}
     stays = Config.of("gemm_wgmma", CONFIG.as_dict() | serpentine | {"BLOCKS": 132})
-    problems = hard_problems(tile_of(WGMMA, stays, DEVICE, DType.BF16), (Layout.NT,), DType.BF16)
+    problems = edge_cases(tile_of(WGMMA, stays, DEVICE, DType.BF16), (Layout.NT,), DType.BF16)
     legal = [one for one in problems if not broken_constraints(WGMMA, stays, one, DEVICE)]
     grids = [launch_plan(WGMMA, stays, one).main.grid[0] for one in legal]
     few = [launch_plan(WGMMA, stays, one, few_blocks=True).main.grid[0] for one in legal]

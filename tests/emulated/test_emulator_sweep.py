@@ -1,4 +1,4 @@
-"""A seeded random sweep: legal configs of every family over the matrix of hard problems."""
+"""A seeded random sweep: legal configs of every family over the matrix of edge cases."""
 
 import random
 
@@ -11,7 +11,7 @@ from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.space import Family, list_families, load_family
 from autogemm.space.family import Searched
-from autogemm.verify.verifying import Case, cases_of, on_cpu, run_cases, sample_configs
+from autogemm.verify.cases import Case, cases_of, on_cpu, run_cases, sample_configs
 
 pytestmark = pytest.mark.emulated
 
@@ -28,7 +28,7 @@ SMALL_TILES: dict[str, dict[str, tuple[Value, ...]]] = {
     "sgemm_emulated": {"BM": (32, 64), "BN": (32, 64), "BK": (16, 32)},
     "sgemm_emulated_wgmma": {"BN": (64,)},
 }
-# TMA wants aligned rows, and with gemm_wgmma TF32 along k: fewer of the hard problems are its own.
+# TMA wants aligned rows, and with gemm_wgmma TF32 along k: fewer of the edge cases are its own.
 LEAST_CASES = {"gemm_wgmma": 10}
 RANDOM_CONFIGS = [
     (name, index)

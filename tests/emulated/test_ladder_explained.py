@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from autogemm.bench.kernels import entrants, prepared
+from autogemm.bench.kernels import named_kernels, render_named
 from autogemm.catalogue.gpus import find_device
 from autogemm.emulator import Emulator
 from autogemm.insight.explain.accesses import Accesses, accesses, small_problem
@@ -22,11 +22,11 @@ DEVICE = find_device("h100")
 
 
 def explained(emulator: Emulator, rung: str) -> Accesses:
-    (entrant,) = entrants((rung,))
-    config = prepared(entrant, Problem.of_size("1024"), DEVICE, None).source.config
+    (kernel,) = named_kernels((rung,))
+    config = render_named(kernel, Problem.of_size("1024"), DEVICE, None).source.config
     family = load_family(config.family)
     small = small_problem(family, config, Problem.of_size("1024"), DEVICE)
-    ready = prepared(entrant, small, DEVICE, None)
+    ready = render_named(kernel, small, DEVICE, None)
     found = accesses(emulator, ready.source, ready.plan, small, None)
     assert isinstance(found, Accesses)
     return found
@@ -65,9 +65,9 @@ def test_padding_takes_the_bank_conflicts_of_a_transposed_operand(
     emulator: Emulator, rung: str, times_ideal: float
 ) -> None:
     # Stored [N,K], B's tile is read down a column: without padding 32 lanes meet in one bank.
-    (entrant,) = entrants((rung,))
+    (kernel,) = named_kernels((rung,))
     problem = Problem(128, 128, 128, layout=Layout.NT)
-    ready = prepared(entrant, problem, DEVICE, None)
+    ready = render_named(kernel, problem, DEVICE, None)
     found = accesses(emulator, ready.source, ready.plan, problem, None)
     assert isinstance(found, Accesses)
     shared = [one.times_ideal for one in found.lines if one.memory == "shared"]

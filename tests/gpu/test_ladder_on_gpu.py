@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from autogemm.bench.kernels import BenchRequest, Listener, entrants, run_bench
+from autogemm.bench.kernels import BenchRequest, Listener, named_kernels, run_bench
 from autogemm.catalogue.gpus import roof_of
 from autogemm.catalogue.ladder import rungs
 from autogemm.cli import main
@@ -15,7 +15,6 @@ from autogemm.model.dtypes import DType
 from autogemm.model.outcome import Status
 from autogemm.store import open_store
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.cuda.ceilings import ceilings_source
 from autogemm.targets.cuda.tools.profiler import find_profiler
 
 pytestmark = pytest.mark.gpu
@@ -25,7 +24,7 @@ pytestmark = pytest.mark.gpu
 def test_every_rung_is_right(
     target: CudaTarget, compiler: Compiler, size: tuple[int, int, int]
 ) -> None:
-    request = BenchRequest(entrants(("variants", "cublas_f32")), sizes=(size,), rounds=3)
+    request = BenchRequest(named_kernels(("variants", "cublas_f32")), sizes=(size,), rounds=3)
     done = run_bench(request, target, compiler, None, Listener())
     assert len(done.entries) > len(rungs())
     for entry in done.entries:
@@ -37,7 +36,7 @@ def test_every_rung_is_right(
 def test_libraries_are_right_or_say_why_they_are_not_here(
     target: CudaTarget, compiler: Compiler
 ) -> None:
-    request = BenchRequest(entrants(("libraries",)), sizes=((512, 384, 256),), rounds=3)
+    request = BenchRequest(named_kernels(("libraries",)), sizes=((512, 384, 256),), rounds=3)
     done = run_bench(request, target, compiler, None, Listener())
     for entry in done.entries:
         assert entry.kind is KernelKind.LIBRARY
@@ -47,7 +46,7 @@ def test_libraries_are_right_or_say_why_they_are_not_here(
 
 
 def test_ceilings_lie_below_the_theory_and_not_far(target: CudaTarget, compiler: Compiler) -> None:
-    found = target.ceilings(compiler.compile(ceilings_source(), target.device.sm))
+    found = target.ceilings(compiler)
     roof = roof_of(target.device, DType.F32)
     assert roof is not None
     assert 0.5 < found.fma_tflops / roof.peak_tflops <= 1.02

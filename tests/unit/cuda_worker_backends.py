@@ -110,21 +110,21 @@ class FakeBackend:
 
     def finals(self, request: RunFinals) -> FinalsDone:
         # Imported here: NumPy would double the start of every worker.
-        from autogemm.targets.finals import Contestant, decide
+        from autogemm.model.finals import FinalsSamples, decide
 
         acts = [candidate.config["act"] for candidate in request.candidates]
         if len(acts) > 1 and "die in company" in acts:
             os.kill(os.getpid(), 9)
 
-        def contestant(candidate: Candidate) -> Contestant:
+        def contestant(candidate: Candidate) -> FinalsSamples:
             if candidate.config["act"] == "hang":
                 time.sleep(600)
             if candidate.config["act"] in {"die", "die in finals"}:
                 os.kill(os.getpid(), 9)
             sha256 = candidate.source.sha256
-            return Contestant("one", candidate.config, sha256, (50.0,) * request.rounds)
+            return FinalsSamples("one", candidate.config, sha256, (50.0,) * request.rounds)
 
-        baseline = Contestant("baseline", None, "", (100.0,) * request.rounds)
+        baseline = FinalsSamples("baseline", None, "", (100.0,) * request.rounds)
         entries, own = decide(baseline, [contestant(one) for one in request.candidates], 0)
         return FinalsDone(Finals(entries, own, request.rounds, Provenance.MEASURED))
 

@@ -5,7 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
+import autogemm.compile
 from autogemm.catalogue.gpus import find_device
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Resources
@@ -23,10 +25,9 @@ from autogemm.model.outcome import (
     cost,
 )
 from autogemm.model.problem import Problem
-from autogemm.search import Search
 from autogemm.space import Family, Space, build_space, load_family
 from autogemm.support.errors import KernelCompileError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.recorded import Baseline, Recording, RecordingSource
 
 YAML = """\
@@ -107,11 +108,6 @@ def energy_mj(config: Config) -> float:
     return time_us(config) * (0.50 if config["U"] == 4 else 0.39)
 
 
-def in_memory(space: Space, sampler: str, seed: int, url: str, study: str) -> Search:
-    """A search that forgets, in place of one in the database."""
-    return Search(space, sampler, seed, None, study)
-
-
 def error(config: Config | None) -> float:
     """Relative error against float64; cuBLAS has that of the middle tile, the fastest more."""
     return CUBLAS_ERROR if config is None else CUBLAS_ERROR * int(config["BN"]) / 32
@@ -147,7 +143,7 @@ class FakeCompiler:
         """Nothing is held."""
 
 
-class FakeTarget:
+class FakeTarget(Target):
     """Answers with `time_us`, after ``delay_s``, unless ``fault`` says otherwise.
 
     Each config is appended to ``log``, a line each, when it is begun.
@@ -222,11 +218,15 @@ class FakeTarget:
         objective = self._objective
         if objective is not Objective.TIME:
             entries = [_with_energy(entry) for entry in entries]
-        entries.sort(key=lambda entry: cost(objective, entry.median_us, entry.energy_mj) or 0.0)
+        entries.sort(key=lambda entry: cost(objective, entry.time_us, entry.energy_mj) or 0.0)
         baseline = _entry("cuBLAS", None, "", rounds)
         if objective is not Objective.TIME:
             baseline = _with_energy(baseline)
         return Finals(tuple(entries), baseline, rounds, Provenance.MEASURED)
+
+    def compiler(self) -> Any:
+        """The one of the package, whatever a test puts in its place; None as for recorded times."""
+        return autogemm.compile.Compiler() if self.needs_cubin else None
 
     def close(self) -> None:
         self.closed = True
@@ -288,6 +288,6 @@ def tiny_recording(family: Family, /, **changes: object) -> Recording:
         "spill_bytes": [0] * len(rows),
         "static_smem_bytes": [0] * len(rows),
         "max_error_ratio": [0.1 if ok else None for ok in is_ok],
-        "relative_frobenius": [1e-6 if ok else None for ok in is_ok],
+        "error": [1e-6 if ok else None for ok in is_ok],
     }
     return Recording.model_validate(facts | changes)

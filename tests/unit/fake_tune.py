@@ -11,10 +11,11 @@ from typing import Any
 from fake_target import FakeCompiler, FakeTarget, tiny_family, twin_family
 from waiting import wait_until
 
+import autogemm.compile
 import autogemm.tuning.opening
 from autogemm.cli import main
 from autogemm.model.outcome import Outcome
-from autogemm.tuning import Chosen
+from autogemm.targets import Chosen
 
 
 class HeldTarget(FakeTarget):
@@ -34,7 +35,7 @@ def run() -> None:
     target = HeldTarget(folder, int(sys.argv[2]))
     tiny_family(folder / "tiny")
     twin_family(folder / "twin")
-    autogemm.tuning.opening.Compiler = FakeCompiler  # type: ignore[assignment,misc]
+    autogemm.compile.Compiler = FakeCompiler  # type: ignore[assignment,misc]
     autogemm.tuning.opening.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
     main(
         ["tune", "--no-certify", "--family", str(folder / "tiny"), "--size", "1024", *sys.argv[3:]]

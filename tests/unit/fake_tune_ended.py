@@ -19,12 +19,13 @@ from fake_target import FakeCompiler, FakeTarget, tiny_family
 from sqlalchemy import event
 from sqlalchemy.engine import Engine
 
+import autogemm.compile
 import autogemm.search
 import autogemm.store
 import autogemm.tuning.opening
 from autogemm.cli import main
 from autogemm.model.kernel import KernelSource
-from autogemm.tuning import Chosen
+from autogemm.targets import Chosen
 
 # A run takes about 600 steps, half of them before its first trial.
 MOST_STEPS = 300
@@ -81,7 +82,7 @@ def attempt(folder: Path, last: int, number: int) -> None:
     for name in ("before_cursor_execute", "after_cursor_execute", "commit"):
         event.listen(Engine, name, steps.step)
     target = Target(log=folder / "measured.log")
-    autogemm.tuning.opening.Compiler = Compiler  # type: ignore[misc]
+    autogemm.compile.Compiler = Compiler  # type: ignore[misc]
     autogemm.tuning.opening.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
     arguments = ["--sampler", "exhaustive", "--budget", "none", "--rounds", "2", "--fix", "BM=32"]
     family = str(folder / "tiny")

@@ -36,7 +36,7 @@ class SizedTarget(FakeTarget):
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
         finals = super().finals(candidates, rounds, seed)
-        entries = sorted(map(self._sized, finals.entries), key=lambda entry: entry.median_us)
+        entries = sorted(map(self._sized, finals.entries), key=lambda entry: entry.time_us)
         return dataclasses.replace(finals, entries=tuple(entries))
 
     def _sized(self, entry: FinalsEntry) -> FinalsEntry:
@@ -74,7 +74,7 @@ def swept(
     told: list[str] = []
 
     def on_swept(one: Swept) -> None:
-        told.append(f"{one.problem.m} {'known' if one.is_known else 'tuned'} {one.error}".strip())
+        told.append(f"{one.problem.m} {'known' if one.is_known else 'tuned'} {one.reason}".strip())
 
     sweeper = Sweeper(
         target,  # type: ignore[arg-type]

@@ -65,13 +65,13 @@ SPEC = RunSpec(
 CERTIFICATE = Certificate(
     (
         Check("finals", Verdict.PASSED, "60 more results, every element compared"),
-        Check("card", Verdict.PASSED, "41 of 41 hard problems", "NVIDIA H100, nvrtc 13.0", 3.25),
+        Check("gpu", Verdict.PASSED, "41 of 41 edge cases", "NVIDIA H100, nvrtc 13.0", 3.25),
         Check("emulator", Verdict.NOT_DONE, "no g++ \u00fc"),
     ),
     datetime(2026, 11, 21, 6, 30, tzinfo=UTC),
 )
 
-VERIFIED = Verification(max_abs_error=1.5e-4, max_error_ratio=1 / 3, relative_frobenius=1.1e-6)
+VERIFIED = Verification(max_abs_error=1.5e-4, max_error_ratio=1 / 3, error=1.1e-6)
 TELEMETRY = Telemetry(
     sm_clock_mhz=1755,
     memory_clock_mhz=2619,

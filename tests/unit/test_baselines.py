@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from autogemm.model.problem import Problem
-from autogemm.targets.cuda.libraries import baselines
-from autogemm.targets.cuda.libraries.baselines import NEAR_ROUNDS, ROUNDS, Baseline
+from autogemm.targets.cuda.worker.libraries import baselines
+from autogemm.targets.cuda.worker.libraries.baselines import NEAR_ROUNDS, ROUNDS, Baseline
 
 
 class Scripted:

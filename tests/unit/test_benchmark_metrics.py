@@ -20,11 +20,11 @@ def test_figures_of_one_kernel() -> None:
     found = metrics(own, all_entries, ROOF)
     assert found is not None
     assert found.time_us == 80.0
-    assert found.gflops == pytest.approx(209.7152)
+    assert found.tflops == pytest.approx(0.2097152)
     assert found.bandwidth_gb_s == pytest.approx(9.0112)
     assert found.flop_per_byte == pytest.approx(23.27272727)
-    assert found.percent_of_cublas == 125.0
-    assert found.percent_of_cublas_low == pytest.approx(122.5)
+    assert found.ratio == 1.25
+    assert found.ratio_low == pytest.approx(1.225)
     assert found.speedup_over_naive == 12.5
     # The ridge is at 20 FLOP a byte: arithmetic bounds it.
     assert found.percent_of_roof == pytest.approx(100 * 0.2097152 / 60)

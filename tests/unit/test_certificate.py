@@ -110,7 +110,7 @@ def test_db_show_prints_the_checks(store: Store, tmp_path: Path) -> None:
     arguments = ["db", "show", source(128).sha256[:12], "--db", str(tmp_path / "a.db")]
     text = CliRunner().invoke(main, arguments).output
     assert "certificate" in text
-    assert "card passed (NVIDIA H100, nvrtc 13.0): 41 of 41 hard problems" in text
+    assert "gpu passed (NVIDIA H100, nvrtc 13.0): 41 of 41 edge cases" in text
     assert "emulator not done: no g++" in text
     as_json = CliRunner().invoke(main, [*arguments, "--json"]).output
     assert '"certificate": "passed"' in as_json
@@ -130,8 +130,8 @@ def header_of(family: Family, certificate: Certificate | None) -> list[str]:
 
 def test_the_exported_header_tells_what_was_checked_and_what_not(family: Family) -> None:
     text = "\n".join(header_of(family, CERTIFICATE))
-    assert "// checked: 2026-11-21, passed: finals, card; not done: emulator" in text
-    assert "//          card passed (NVIDIA H100, nvrtc 13.0): 41 of 41 hard problems" in text
+    assert "// checked: 2026-11-21, passed: finals, gpu; not done: emulator" in text
+    assert "//          gpu passed (NVIDIA H100, nvrtc 13.0): 41 of 41 edge cases" in text
     assert "//          emulator not done: no g++" in text
 
 

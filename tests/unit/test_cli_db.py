@@ -55,7 +55,7 @@ def test_best_shows_where_each_time_comes_from(database: Path) -> None:
 
 def test_best_as_json_has_everything_in_full(database: Path) -> None:
     first = rows_of("best", "--gpu", "H100", "--provenance", "measured")[0]
-    assert (first["time_us"], first["ratio_to_cublas"], first["provenance"]) == (
+    assert (first["time_us"], first["ratio"], first["provenance"]) == (
         2655.0,
         1.01,
         "measured",
@@ -149,8 +149,8 @@ def test_filters_reach_the_store(database: Path) -> None:
 
 def test_show_kernel(database: Path) -> None:
     (kernel,) = rows_of("show", "1")
-    assert kernel["source_sha256"] == source(64).sha256
-    assert (kernel["ratio_to_cublas"], kernel["registers"]) == (0.96, 125)
+    assert kernel["kernel_sha256"] == source(64).sha256
+    assert (kernel["ratio"], kernel["registers"]) == (0.96, 125)
     assert [trial["run_id"] for trial in kernel["trials"]] == [3, 2, 1]  # type: ignore[attr-defined]
     assert rows_of("show", source(64).sha256[:12]) == rows_of("show", "kernel:1") == [kernel]
     text = db("show", "1").stdout

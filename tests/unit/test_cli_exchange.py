@@ -137,7 +137,7 @@ def test_an_export_that_fails_leaves_the_old_file(
     assert db("export", "--format", "jsonl", "-o", file).exit_code == 0
     before = file.read_bytes()
     folder = sorted(tmp_path.iterdir())
-    monkeypatch.setattr("autogemm.exchange.jsonl.jsonl.form_of", _fails)
+    monkeypatch.setattr("autogemm.exchange.jsonl.lines.value_of", _fails)
     result = db("export", "--format", "jsonl", "-o", file)
     assert (result.exit_code, len(result.stderr.splitlines())) == (1, 1)
     assert file.read_bytes() == before
@@ -146,5 +146,5 @@ def test_an_export_that_fails_leaves_the_old_file(
     ]
 
 
-def _fails(copy: object) -> object:
+def _fails(line: str) -> object:
     raise ValueError("no line for this")

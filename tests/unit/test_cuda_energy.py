@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.worker.energy import SAMPLE_S, EnergyMeter
+from autogemm.targets.cuda.worker.gpu.energy import SAMPLE_S, EnergyMeter
 
 IDLE_W, LOAD_W = 80.0, 500.0
 # The load's power comes up this late.

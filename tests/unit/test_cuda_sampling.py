@@ -11,15 +11,14 @@ import pytest
 from click.testing import CliRunner
 from store_samples import SPEC, new_store, ok, source
 
-import autogemm.targets.cuda.worker.final_rounds
+import autogemm.targets.cuda.worker.interleave
 from autogemm.cli import main
 from autogemm.model.outcome import Fill, Measurement, Provenance, Telemetry
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda.messages import RunFinals
-from autogemm.targets.cuda.worker.final_rounds import Finalist, interleaved
-from autogemm.targets.cuda.worker.rechecks import Rechecks
-from autogemm.targets.cuda.worker.telemetry import TelemetryReader, is_throttled
-from autogemm.targets.cuda.worker.timing import (
+from autogemm.targets.cuda.worker.finals import Finalist, Rechecks, timed_rounds
+from autogemm.targets.cuda.worker.gpu.telemetry import TelemetryReader, is_throttled
+from autogemm.targets.cuda.worker.gpu.timing import (
     COOLING_S,
     WARM_UP_US,
     Method,
@@ -231,19 +230,19 @@ def test_rounds_of_a_throttled_card_are_run_again(
     monkeypatch: pytest.MonkeyPatch, reasons: tuple[int, ...], num_thrown: int
 ) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(autogemm.targets.cuda.worker.final_rounds.time, "sleep", pauses.append)
+    monkeypatch.setattr(autogemm.targets.cuda.worker.interleave.time, "sleep", pauses.append)
     card = SimpleNamespace(telemetry=reader(monkeypatch, *reasons))
     timers = [FakeTimer(*[start + i for i in range(10)]) for start in (100.0, 200.0)]
-    bench, request = SimpleNamespace(card=card), RunFinals((), rounds=5, seed=0)
+    bench, request = SimpleNamespace(gpu=card), RunFinals((), rounds=5, seed=0)
     finalists = [Finalist("one", None, "", None, 100.0) for _ in timers]  # type: ignore[arg-type]
     rechecks = Rechecks(bench, [], 5)  # type: ignore[arg-type]
     monkeypatch.setattr(Rechecks, "after_round", lambda self: None)
-    readings, thrown = interleaved(bench, finalists, timers, request, rechecks)  # type: ignore[arg-type]
+    rounds = timed_rounds(bench, finalists, timers, request, rechecks)  # type: ignore[arg-type]
     samples_us = [finalist.samples_us for finalist in finalists]
     kept = [i for i in range(10) if not 1 <= i <= 2] if num_thrown == 2 else range(num_thrown, 10)
     assert samples_us == [[start + i for i in list(kept)[:5]] for start in (100.0, 200.0)]
-    assert thrown == len(pauses) == num_thrown
-    assert len(readings) == 5
+    assert rounds.num_thrown == len(pauses) == num_thrown
+    assert len(rounds.readings) == 5
 
 
 def test_fill_is_part_of_a_run(tmp_path: Path) -> None:

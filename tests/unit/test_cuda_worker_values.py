@@ -6,16 +6,16 @@ import pytest
 from autogemm.model.outcome import CacheState, Telemetry
 from autogemm.model.problem import Problem
 from autogemm.support.errors import UsageError
-from autogemm.targets.cuda.worker.inputs import (
+from autogemm.targets.cuda.worker.gpu.telemetry import summary
+from autogemm.targets.cuda.worker.gpu.timing import Method, method_for, settled
+from autogemm.targets.cuda.worker.problem.inputs import (
     bytes_needed,
     exact_scalar,
     num_rotated,
     require_memory,
 )
-from autogemm.targets.cuda.worker.reference import rounding_allowance
-from autogemm.targets.cuda.worker.telemetry import summary
-from autogemm.targets.cuda.worker.timing import Method, method_for, settled
-from autogemm.targets.cuda.worker.verification import summarised
+from autogemm.targets.cuda.worker.problem.reference import rounding_allowance
+from autogemm.targets.cuda.worker.problem.verification import summarised
 
 
 @pytest.mark.parametrize(

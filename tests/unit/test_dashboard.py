@@ -1,4 +1,4 @@
-"""optuna-dashboard opens the tuning database and shows what the tuner did."""
+"""optuna-dashboard opens what `db export --format optuna` writes, and shows what the tuner did."""
 
 import json
 import subprocess
@@ -57,13 +57,18 @@ def fetched(address: str) -> bytes:
     return content
 
 
-def shows_what_was_tuned(db: str, log: Path) -> None:
+def shows_what_was_tuned(db: str, folder: Path) -> None:
     tune = ("tune", "--gpu", "recorded", "--size", "1024", "--trials", "5", "-q", "--json")
     result = CliRunner().invoke(main, [*tune, "--db", db])
     assert result.exit_code == 0, result.output
     best_us = json.loads(result.stdout)["best"]["time_us"]
-    storage = db if "://" in db else f"sqlite:///{db}"
-    with dashboard(storage, log) as address:
+    file = folder / "studies.log"
+    export = ("db", "export", "--format", "optuna", "-o", str(file), "--db", db)
+    for _ in range(2):
+        # The second time it replaces what it wrote.
+        done = CliRunner().invoke(main, export)
+        assert done.exit_code == 0, done.output
+    with dashboard(str(file), folder / "log") as address:
         assert b"<title>Optuna Dashboard</title>" in fetched(f"{address}/dashboard/")
         (study,) = json.loads(fetched(f"{address}/api/studies"))["study_summaries"]
         detail: dict[str, Any] = json.loads(
@@ -75,8 +80,8 @@ def shows_what_was_tuned(db: str, log: Path) -> None:
 
 
 def test_of_a_sqlite_file(tmp_path: Path) -> None:
-    shows_what_was_tuned(str(tmp_path / "a.db"), tmp_path / "log")
+    shows_what_was_tuned(str(tmp_path / "a.db"), tmp_path)
 
 
 def test_of_a_postgresql_server(postgres: PostgresServer, tmp_path: Path) -> None:
-    shows_what_was_tuned(postgres.new_database(), tmp_path / "log")
+    shows_what_was_tuned(postgres.new_database(), tmp_path)

@@ -12,7 +12,6 @@ import pytest
 from click.testing import CliRunner, Result
 from fake_target import BEST, PROBLEM, FakeCompiler, FakeTarget, tiny_family
 
-import autogemm.tuning.choice
 import autogemm.tuning.opening
 from autogemm.cli import main
 from autogemm.model.config import Config
@@ -21,7 +20,8 @@ from autogemm.model.outcome import Finals, FinalsEntry, Status
 from autogemm.model.problem import Problem
 from autogemm.store import RunState, open_store
 from autogemm.support.errors import DeviceError
-from autogemm.tuning import Chosen, TuneRequest, tune
+from autogemm.targets import Chosen
+from autogemm.tuning import TuneRequest, tune
 
 OTHER = Problem(512, 512, 512)
 Slowdown = Callable[[Config], float]
@@ -58,7 +58,7 @@ class DriftingTarget(FakeTarget):
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two problems tuned with driver 1, of the tiny family in ``tiny``."""
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
-    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
+    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     tiny_family(tmp_path / "tiny")
     (tmp_path / "a.db").write_bytes(tuned())
     return tmp_path
@@ -111,7 +111,7 @@ def test_a_new_driver_that_changes_nothing(check: Callable[..., Result], folder:
     first, second = rows(check(target, "--json"))
     assert (first["verdict"], second["verdict"]) == ("SAME", "SAME")
     assert (first["by"], first["changed"]) == ("cublas", "driver 1 -> 2")
-    assert first["time_us"] == pytest.approx(1.05 * first["before_us"], rel=0.01)
+    assert first["time_us"] == pytest.approx(1.05 * first["before_time_us"], rel=0.01)
     # What was measured is kept, and is as it should be from now on.
     with open_store(str(folder / "a.db")) as store:
         assert [run.spec.environment.driver for run in store.runs()] == ["2", "2", "1", "1"]
@@ -227,8 +227,8 @@ def test_another_gpu_is_not_measured(check: Callable[..., Result]) -> None:
 def test_without_a_gpu_nothing_is_said_to_be_unchanged(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(autogemm.tuning.choice, "attached_devices", list)
-    monkeypatch.setattr(autogemm.tuning.choice, "why_no_device", lambda: "no driver is loaded")
+    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
+    monkeypatch.setattr("autogemm.targets.cuda.why_no_device", lambda: "no driver is loaded")
     result = CliRunner().invoke(main, ["db", "check"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "no GPU: no driver is loaded; --gpu recorded replays a recording" in result.stderr

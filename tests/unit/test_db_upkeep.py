@@ -16,7 +16,6 @@ from store_samples import SPEC, T4, entry, fill, finals, new_store, ok, source
 
 from autogemm.cli import main
 from autogemm.model.certificate import Certificate, Check, Verdict
-from autogemm.search.storage import close_storage, open_storage
 from autogemm.store import BestQuery, RunState, Store, open_store
 
 STUDIES = "SELECT study_name FROM studies"
@@ -105,14 +104,15 @@ def test_what_is_being_written_stays(store: Store) -> None:
 def test_a_failed_certificate_stays(store: Store) -> None:
     run = store.begin_run(replace(SPEC, seed=8))
     store.record_finals(run, finals(entry(128, 2655.0, ratio=1.5)), {})
-    failure = Certificate((Check("card", Verdict.FAILED, "1 of 41"),), datetime.now(UTC))
+    failure = Certificate((Check("gpu", Verdict.FAILED, "1 of 41"),), datetime.now(UTC))
     store.record_certificate(run, source(128).sha256, failure)
     store.finish_run(run, RunState.FINISHED)
     assert states("--run", str(run), "--with-best", "-y") == {run: "kept"}
 
 
 def test_studies_of_the_runs_go_too(store: Store) -> None:
-    storage = open_storage(store.url)
+    # Versions before 0.2 kept Optuna's tables in the same database.
+    storage = optuna.storages.RDBStorage(store.url)
     for name in ("run 4: sgemm_simt 512", "run 40: sgemm_simt 512", "mine"):
         study = optuna.create_study(storage=storage, study_name=name)
         study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=2)
@@ -120,7 +120,8 @@ def test_studies_of_the_runs_go_too(store: Store) -> None:
     left = sorted(row[0] for row in store.sql(STUDIES, timeout_s=10).rows)
     assert left == ["mine", "run 40: sgemm_simt 512"]
     assert len(optuna.load_study(storage=storage, study_name="mine").trials) == 2
-    close_storage(storage)
+    storage.remove_session()
+    storage.engine.dispose()
     assert count(store, "trial_params") == 4
 
 

@@ -38,7 +38,7 @@ def row(
             "", config, "", (own_us,), ratio, ratio, ratio, tied=False, verification=None
         )
 
-    entries = sorted((entry(*pair) for pair in times), key=lambda one: one.median_us)
+    entries = sorted((entry(*pair) for pair in times), key=lambda one: one.time_us)
     finals = Finals(tuple(entries), entry(None, 10.0), 1, provenance)
     spec = replace(SPEC, problem=problem, device=device, provenance=provenance)
     return DecidedRow(run_id, spec, finals, datetime(2026, 11, run_id, tzinfo=UTC))

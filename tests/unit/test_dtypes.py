@@ -1,10 +1,18 @@
 """Element types: rounding, storing, and which family has kernels for which."""
 
+import pickle
+import re
+
 import numpy as np
 import pytest
+import yaml
+from cuda.bindings import driver, runtime
 
+from autogemm.catalogue.gpus import CATALOGUE_PATH
+from autogemm.catalogue.ladder import libraries
+from autogemm.model.benchmark import baseline_of
 from autogemm.model.dtypes import DType, Element
-from autogemm.model.elements import loaded, not_a_number, rounded, stored
+from autogemm.model.elements import loaded, not_a_number, rounded, stored, stored_type
 from autogemm.model.problem import Problem
 from autogemm.support.errors import EmptySpaceError
 
@@ -29,6 +37,79 @@ def test_nan_and_infinity_stay(element: Element) -> None:
     values = np.array([np.nan, np.inf, -np.inf], np.float32)
     assert np.array_equal(rounded(values, element), values, equal_nan=True)
     assert np.isnan(loaded(not_a_number(3, element), element)).all()
+
+
+@pytest.mark.parametrize("element", list(Element), ids=str)
+def test_all_bits_are_loaded_and_stored_again(element: Element) -> None:
+    kept = element.exponent_bits + element.fraction_bits + 1
+    patterns = np.arange(2 ** min(kept, 16), dtype=np.uint32)
+    # Of longer ones the upper bits differ: signs, exponents and the largest bits of the fraction.
+    patterns <<= np.uint32(8 * element.size_bytes - min(kept, 16))
+    bits = patterns.astype(f"u{element.size_bytes}").view(stored_type(element))
+    values = loaded(bits, element)
+    is_number = ~np.isnan(values)
+    assert np.array_equal(stored(values, element)[is_number], bits[is_number])
+    assert np.isnan(loaded(stored(values, element), element))[~is_number].all()
+
+
+def test_16_bit_floats_are_those_of_numpy() -> None:
+    bits = np.arange(2**16, dtype=np.uint16)
+    assert np.array_equal(loaded(bits, Element.F16), bits.view(np.float16), equal_nan=True)
+    sizes = 2.0 ** np.random.default_rng(0).uniform(-27, 17, 10_000)
+    with np.errstate(over="ignore"):
+        assert np.array_equal(rounded(sizes, Element.F16), sizes.astype(np.float16))
+
+
+def test_subnormal_numbers_are_rounded_to_their_distance() -> None:
+    step = 2.0**-24
+    values = np.array([0.5 * step, 0.51 * step, 1.5 * step, -2.5 * step])
+    assert rounded(values, Element.F16).tolist() == [0, step, 2 * step, -2 * step]
+
+
+@pytest.mark.parametrize("element", list(Element), ids=str)
+def test_a_row_is_right_by_the_headers_of_cuda(element: Element) -> None:
+    in_memory = runtime.cudaDataType(element.cuda_data_type).name
+    assert re.match(rf"CUDA_R_{8 * element.size_bytes}B?F", in_memory)
+    tensor_map = driver.CUtensorMapDataType(element.tensor_map_number).name
+    assert tensor_map == f"CU_TENSOR_MAP_DATA_TYPE_{element.tensor_map_type}"
+
+
+@pytest.mark.parametrize("element", list(Element), ids=str)
+def test_a_row_is_right_by_its_bits(element: Element) -> None:
+    size_bits = 8 * element.size_bytes
+    assert element.exponent_bits + element.fraction_bits < size_bits
+    canary = np.array([element.canary_bits], f"u{element.size_bytes}").view(stored_type(element))
+    assert np.isnan(loaded(canary, element)).all()
+    assert (
+        np.float64(element.half_step)
+        == loaded(
+            np.array([1 << (size_bits - element.exponent_bits - element.fraction_bits - 1)])
+            .astype(f"u{element.size_bytes}")
+            .view(stored_type(element)),
+            element,
+        ).astype(np.float64)
+        / 2
+    )
+    assert pickle.loads(pickle.dumps(element)) is element
+
+
+@pytest.mark.parametrize("element", list(Element), ids=str)
+def test_every_row_has_a_dtype_and_all_but_fp32_a_peak_of_tensor_cores(element: Element) -> None:
+    assert element in [dtype.ab for dtype in DType.one_each()]
+    peaks = yaml.safe_load(CATALOGUE_PATH.read_text())["tensor_flops_per_sm_clock"].values()
+    assert any(element.label in of_arch for of_arch in peaks) == (element is not Element.F32)
+
+
+def test_rows_do_not_share_names() -> None:
+    for attribute in ("label", "format_code", "export_function"):
+        assert len({getattr(element, attribute) for element in Element}) == len(Element)
+    names = [element.array_name for element in Element if element.array_name is not None]
+    assert len({element.dlpack for element in Element if element.dlpack}) == len(names)
+
+
+def test_cublas_is_described_for_every_dtype() -> None:
+    described = {library.name for library in libraries()}
+    assert {baseline_of(dtype) for dtype in DType} <= described
 
 
 def test_bf16_overflows_to_infinity() -> None:

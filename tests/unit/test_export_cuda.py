@@ -179,9 +179,9 @@ def test_json_holds_everything(family: Family) -> None:
         **{"lda": 32, "ldb": 32, "ldc": 64, "alpha": 1.0, "beta": 0.0},
     }
     assert content["measurement"]["provenance"] == "measured"
-    assert content["measurement"]["ratio_to_cublas"] == 1.0123
+    assert content["measurement"]["ratio"] == 1.0123
     assert content["device"]["name"] == H100.name
-    assert hashlib.sha256(content["source"].encode()).hexdigest() == content["source_sha256"]
+    assert hashlib.sha256(content["source"].encode()).hexdigest() == content["kernel_sha256"]
 
 
 FORMATTED = [
@@ -355,6 +355,23 @@ def test_one_kernel_replaces_another_in_a_program(tmp_path: Path, family: Family
     assert launchers[0].call(*sizes, *packed, 16, -4096)[-1] == needed
     # A size that is none needs nothing, and is refused.
     assert launchers[0].call(0, 64, 64) == ["status 1 workspace 0"]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_a_family_may_name_its_quantities_as_launches_do(tmp_path: Path) -> None:
+    """The launcher's own variables do not hide them: a size was taken from itself."""
+    family = split_family(tmp_path / "split")
+    path = tmp_path / "split" / "split.yaml"
+    own = "  smem_bytes: 16 * min(K, 100)\n  threads: 32 * min(M, 2)\n  grid: ceil_div(N, 16)\n"
+    text = path.read_text().replace("derive:\n", f"derive:\n{own}")
+    text = text.replace("smem_bytes: 20000 * vec_a", "smem_bytes: smem_bytes")
+    text = text.replace("threads: 256", "threads: threads").replace('"ceil_div(N, 16)"', "grid")
+    path.write_text(text)
+    family = load_family(tmp_path / "split")
+    launcher = Launcher(exported(stored_kernel(family, SQUARE), family), tmp_path)
+    first, second, _ = launcher.call(64, 48, 64)
+    assert first == "launch 4 3 4  64 2 1  1024  K=64"
+    assert second == "launch 12 1 1  64 1 1  0  K=64"
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")

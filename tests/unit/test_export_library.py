@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from fake_target import in_memory
 from sized_target import SizedTarget, requests_for, swept
 from store_samples import H100, SPEC, T4, entry, finals, new_store
 
@@ -30,14 +29,12 @@ from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Split, TimeModel,
 from autogemm.space import default_families, load_family
 from autogemm.store import Store, open_store
 from autogemm.support.errors import NotFoundError, UsageError
-from autogemm.tuning import tuner
 
 WRITTEN = date(2026, 11, 21)
 
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setattr(tuner, "Search", in_memory)
     with open_store(str(tmp_path / "sweep.db")) as opened:
         yield opened
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from autogemm.model.finals import FinalsSamples, decide, paired_ratio
 from autogemm.model.outcome import Finals, Objective, Provenance, confidence_of
-from autogemm.targets.finals import Contestant, decide, paired_ratio
 
 ROUNDS = 30
 
 
-def contestant(name: str, time_us: float, seed: int, *, noise: float = 0.003) -> Contestant:
+def contestant(name: str, time_us: float, seed: int, *, noise: float = 0.003) -> FinalsSamples:
     """Times with 6 % drift that all contestants share, and noise of their own."""
     drift = 1 + 0.06 * np.linspace(0, 1, ROUNDS)
     own = 1 + noise * np.random.default_rng(seed).standard_normal(ROUNDS)
-    return Contestant(name, None, name, tuple(time_us * drift * own))
+    return FinalsSamples(name, None, name, tuple(time_us * drift * own))
 
 
 def test_a_one_per_cent_difference_is_found_under_six_per_cent_drift() -> None:
@@ -61,7 +61,7 @@ def test_a_ratio_above_one_is_faster_than_the_baseline() -> None:
 
 def test_one_wild_round_moves_nothing() -> None:
     calm = contestant("x", 100.0, 2)
-    wild = Contestant("x", None, "x", (*calm.samples_us[:-1], 9000.0))
+    wild = FinalsSamples("x", None, "x", (*calm.samples_us[:-1], 9000.0))
     baseline = contestant("cuBLAS", 100.0, 1)
     ratio_calm, ratio_wild = (decide(baseline, [one], 0)[0][0].ratio for one in (calm, wild))
     assert ratio_wild == pytest.approx(ratio_calm, abs=0.002)
@@ -73,8 +73,8 @@ def test_the_same_seed_gives_the_same_interval() -> None:
 
 
 def test_few_rounds_give_the_extremes() -> None:
-    baseline = Contestant("cuBLAS", None, "", (100.0, 110.0, 120.0))
-    entries, _ = decide(baseline, [Contestant("x", None, "x", (100.0, 100.0, 100.0))], seed=0)
+    baseline = FinalsSamples("cuBLAS", None, "", (100.0, 110.0, 120.0))
+    entries, _ = decide(baseline, [FinalsSamples("x", None, "x", (100.0, 100.0, 100.0))], seed=0)
     assert (entries[0].ratio_low, entries[0].ratio, entries[0].ratio_high) == (1.0, 1.1, 1.2)
 
 
@@ -97,12 +97,14 @@ def test_the_extremes_of_few_rounds_hold_the_true_ratio_as_often_as_is_said(roun
 def test_unpaired_or_missing_rounds_are_refused(
     baseline: tuple[float, ...], others: list[tuple[float, ...]]
 ) -> None:
-    contestants = [Contestant("x", None, "x", samples) for samples in others]
+    contestants = [FinalsSamples("x", None, "x", samples) for samples in others]
     with pytest.raises(ValueError, match="finals"):
-        decide(Contestant("cuBLAS", None, "", baseline), contestants, seed=0)
+        decide(FinalsSamples("cuBLAS", None, "", baseline), contestants, seed=0)
 
 
-def noisy(name: str, time_us: float, seed: int, noise: float, registers: int = 128) -> Contestant:
+def noisy(
+    name: str, time_us: float, seed: int, noise: float, registers: int = 128
+) -> FinalsSamples:
     return replace(contestant(name, time_us, seed, noise=noise), registers=registers)
 
 
@@ -128,10 +130,10 @@ def test_among_equals_of_one_spread_fewer_registers_win() -> None:
     baseline = contestant("cuBLAS", 103.0, 1)
     same = contestant("", 100.0, 2).samples_us
     contestants = [
-        Contestant(f"{registers}", None, f"{registers}", same, registers=registers)
+        FinalsSamples(f"{registers}", None, f"{registers}", same, registers=registers)
         for registers in (200, 96, 128)
     ]
-    unknown = Contestant("unknown", None, "unknown", same)
+    unknown = FinalsSamples("unknown", None, "unknown", same)
     entries, _ = decide(baseline, [unknown, *contestants], seed=0)
     assert entries[0].name == "96"
     assert entries[0].registers == 96
@@ -140,10 +142,10 @@ def test_among_equals_of_one_spread_fewer_registers_win() -> None:
 
 def test_the_winner_is_never_one_that_another_is_shown_to_beat() -> None:
     # The leader is noisy; "calm" is tied with it, but "fast" beats "calm" in every round.
-    baseline = Contestant("cuBLAS", None, "", (110.0,) * ROUNDS)
+    baseline = FinalsSamples("cuBLAS", None, "", (110.0,) * ROUNDS)
     leader = noisy("leader", 98.0, 5, 0.08)
-    calm = Contestant("calm", None, "calm", (100.0,) * ROUNDS, registers=32)
-    fast = Contestant("fast", None, "fast", (99.0,) * ROUNDS, registers=200)
+    calm = FinalsSamples("calm", None, "calm", (100.0,) * ROUNDS, registers=32)
+    fast = FinalsSamples("fast", None, "fast", (99.0,) * ROUNDS, registers=200)
     entries, _ = decide(baseline, [leader, calm, fast], seed=0)
     assert entries[0].name == "fast"
     assert {entry.name: entry.tied for entry in entries}["calm"] is False
@@ -159,7 +161,7 @@ def test_a_clear_lead_is_not_given_away_for_registers() -> None:
     assert not entries[1].tied
 
 
-def with_energy(name: str, time_us: float, energy_mj: float, seed: int) -> Contestant:
+def with_energy(name: str, time_us: float, energy_mj: float, seed: int) -> FinalsSamples:
     noise = 1 + 0.002 * np.random.default_rng(100 + seed).standard_normal(5)
     return replace(contestant(name, time_us, seed), samples_mj=tuple(energy_mj * noise))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from autogemm.bench.kernels import NotForThisError, entrants, kernels_of, prepared
+from autogemm.bench.kernels import NotForThisError, kernels_of, named_kernels, render_named
 from autogemm.catalogue.gpus import find_device
 from autogemm.catalogue.ladder import Rung, find_rung, libraries, rungs
 from autogemm.codegen import render
@@ -89,10 +89,12 @@ def test_published_figures_are_shares_of_cublas() -> None:
 
 
 def test_names_of_kernels_and_groups() -> None:
-    names = [one.name for one in entrants(("tiled", "rungs", "kernel:12", "winner", "cublas_f32"))]
+    names = [
+        one.name for one in named_kernels(("tiled", "rungs", "kernel:12", "winner", "cublas_f32"))
+    ]
     assert names[0] == "tiled"
     assert len(names) == len(set(names)) == len(rungs()) + 3
-    assert [one.name for one in entrants(kernels_of("ladder"))] == [
+    assert [one.name for one in named_kernels(kernels_of("ladder"))] == [
         *(rung.name for rung in rungs()),
         "winner",
         *(one.name for one in libraries() if one.name not in MIXED),
@@ -102,13 +104,13 @@ def test_names_of_kernels_and_groups() -> None:
     for preset in (None, "ladder"):
         assert kernels_of(preset, DType.BF16_F32) == ("winner", "cublas_bf16_f32")
     with pytest.raises(NotFoundError, match=r"no kernel 'tild'.*--list"):
-        entrants(("tild",))
+        named_kernels(("tild",))
 
 
 def test_a_rung_that_is_not_made_for_a_problem_says_why() -> None:
-    (pipelined,) = entrants(("pipelined",))
+    (pipelined,) = named_kernels(("pipelined",))
     with pytest.raises(NotForThisError, match=r"cp\.async"):
-        prepared(pipelined, Problem.of_size("4096"), find_device("t4"), None)
-    (tiled,) = entrants(("tiled",))
-    ready = prepared(tiled, Problem(100, 60, 70, layout=Layout.TT), find_device("t4"), None)
+        render_named(pipelined, Problem.of_size("4096"), find_device("t4"), None)
+    (tiled,) = named_kernels(("tiled",))
+    ready = render_named(tiled, Problem(100, 60, 70, layout=Layout.TT), find_device("t4"), None)
     assert ready.plan.launches[0].grid == (8, 1, 1)

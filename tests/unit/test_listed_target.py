@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from fake_target import in_memory, tiny_family, tiny_recording
+from fake_target import tiny_family, tiny_recording
 from kernel_tuner_caches import BEST, VALUES, content, write_cache
 
-import autogemm.tuning.tuner
 from autogemm.cli import main
 from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
 from autogemm.model.outcome import CacheState, Outcome, Provenance, Status
@@ -35,7 +34,6 @@ PROBLEM = Problem(4096, 4096, 4096)
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
     monkeypatch.setenv("AUTOGEMM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture
@@ -53,7 +51,7 @@ def tune(cache: Path, *arguments: object) -> Result:
 
 
 def outcome(target: ListedTarget, index: int) -> Outcome:
-    config = target.space(PROBLEM, {}).config(index)
+    config = target.own_space(PROBLEM, {}).config(index)
     source = KernelSource(config.family, "", config, Layout.NN, str(config))
     return target.measure(Candidate(source, LaunchPlan(()), None), None)
 
@@ -87,7 +85,7 @@ def test_the_same_command_resumes(cache: Path) -> None:
         store.resume_run(json.loads(first.stdout)["run_id"])
     again = tune(cache, "--trials", 9, "--json", "-q")
     found = json.loads(again.stdout)
-    assert (found["resumed"], found["trials"], found["finals"]) == (5, 9, None)
+    assert (found["num_resumed"], found["num_trials"], found["finals"]) == (5, 9, None)
 
 
 def test_export_is_refused_in_one_line(cache: Path, tmp_path: Path) -> None:
@@ -114,7 +112,7 @@ def test_fix_speaks_of_the_files_parameters(cache: Path) -> None:
     found = json.loads(result.stdout)
     assert found["best"]["config"]["SA"] == 0
     rows = [row for row in content()["cache"].values() if row["MWG"] < 64 and row["SA"] == 0]
-    assert found["legal_configs"] == found["trials"] == len(rows)
+    assert found["num_legal"] == found["num_trials"] == len(rows)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +154,7 @@ def test_an_unknown_kernel_is_searched_by_its_raw_parameters(tmp_path: Path) -> 
     )
     target = ListedTarget(path)
     target.prepare(Problem(10, 20, 30), MeasureOptions())
-    space = target.space(Problem(10, 20, 30), {})
+    space = target.own_space(Problem(10, 20, 30), {})
     assert target.family.name == "vector_add"
     assert space.features()[0] == ["X", "MODE=a", "MODE=b"]
     said = " ".join(target.caveats(target.family))
@@ -166,7 +164,7 @@ def test_an_unknown_kernel_is_searched_by_its_raw_parameters(tmp_path: Path) -> 
 
 def test_a_described_kernel_has_engineered_features(cache: Path) -> None:
     target = ListedTarget(cache)
-    space = target.space(PROBLEM, {})
+    space = target.own_space(PROBLEM, {})
     names, columns = space.features()
     config = space.config(len(space) - 1)
     by_name = dict(zip(names, columns[-1], strict=True))
@@ -303,7 +301,7 @@ def test_a_recording_in_which_nothing_worked_is_refused(tmp_path: Path) -> None:
 
 def test_nothing_left_by_fix(cache: Path) -> None:
     with pytest.raises(EmptySpaceError):
-        ListedTarget(cache).space(PROBLEM, {"MWG": (16,), "MDIMC": (16,), "VWM": (2,)})
+        ListedTarget(cache).own_space(PROBLEM, {"MWG": (16,), "MDIMC": (16,), "VWM": (2,)})
 
 
 def test_of_several_descriptions_the_one_of_that_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ COLUMNS = (
     "spill_bytes",
     "static_smem_bytes",
     "max_error_ratio",
-    "relative_frobenius",
+    "error",
 )
 
 

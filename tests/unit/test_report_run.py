@@ -188,7 +188,7 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = Texts(page)
     assert "BM" in "".join(text for where, text in texts.texts if where == "span")
     assert "illegal address" in texts.of("td")
-    assert "41 of 41 hard problems" in texts.of("td")
+    assert "41 of 41 edge cases" in texts.of("td")
     assert report(path, "--run", 1, "--no-explain").exit_code == 0, "a report replaces a report"
     (tmp_path / "mine.html").write_text("<!DOCTYPE html>")
     assert report(tmp_path / "mine.html", "--run", 1).exit_code == 2

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 import autogemm
-import autogemm.tuning.choice
 from autogemm.model.dtypes import DType
 from autogemm.model.outcome import Objective, Provenance
 from autogemm.model.problem import Layout, Problem
@@ -34,7 +33,7 @@ def test_tune_and_best_return_values(tmp_path: Path) -> None:
 def test_recorded_times_in_place_of_a_gpu_are_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(autogemm.tuning.choice, "attached_devices", list)
+    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
     with pytest.warns(UserWarning, match="recorded, not measured here"):
         autogemm.tune(1024, trials=3, db=str(tmp_path / "mine.db"))
 
@@ -144,6 +143,6 @@ def test_what_is_no_option(keywords: dict[str, Any], message: str, tmp_path: Pat
 def test_without_a_gpu_where_one_is_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(autogemm.tuning.choice, "attached_devices", list)
+    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
     with pytest.raises(DeviceError, match="no GPU"):
         autogemm.tune(1024, require_gpu=True, db=str(tmp_path / "mine.db"))

@@ -52,7 +52,7 @@ def time_us(config):
 family = load_family(sys.argv[1])
 before_mb = peak_mb()
 space = build_space(family, Problem(4096, 4096, 4096), H100)
-search = Search(space, sys.argv[2], 0, None, "large")
+search = Search(space, sys.argv[2], 0)
 start = time.process_time()
 for _ in range(60):
     proposal = search.ask()

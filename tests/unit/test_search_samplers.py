@@ -40,7 +40,7 @@ def small_time_us(config: Config) -> float:
 def test_each_legal_config_is_proposed_once_whatever_is_told(
     sampler: str, data: st.DataObject
 ) -> None:
-    search = Search(SMALL, sampler, data.draw(st.integers(0, 99)), None, "contract")
+    search = Search(SMALL, sampler, data.draw(st.integers(0, 99)))
     pending, proposed = [], []
     while (proposal := search.ask()) is not None:
         assert SMALL.index(proposal.config) == proposal.index
@@ -60,7 +60,7 @@ def test_each_legal_config_is_proposed_once_whatever_is_told(
 @pytest.mark.parametrize("sampler", EVERY_SAMPLER)
 def test_same_seed_same_sequence_and_another_seed_another(sampler: str) -> None:
     def sequence(seed: int) -> list[int]:
-        search = Search(tiles(), sampler, seed, None, "sequence")
+        search = Search(tiles(), sampler, seed)
         indices = []
         for _ in range(25):
             proposal = search.ask()
@@ -79,7 +79,7 @@ def test_same_seed_same_sequence_and_another_seed_another(sampler: str) -> None:
 
 @pytest.mark.parametrize("sampler", EVERY_SAMPLER)
 def test_space_of_one_config(sampler: str) -> None:
-    search = Search(GridSpace({"A": (1,), "B": ("x",)}), sampler, 0, None, "one")
+    search = Search(GridSpace({"A": (1,), "B": ("x",)}), sampler, 0)
     proposal = search.ask()
     assert proposal is not None
     assert proposal.config == Config("grid", (("A", 1), ("B", "x")))
@@ -91,7 +91,7 @@ def test_space_of_one_config(sampler: str) -> None:
 
 def test_unknown_sampler_names_the_known_ones() -> None:
     with pytest.raises(UsageError, match=r"'anealing'.*surrogate, random, tpe"):
-        Search(SMALL, "anealing", 0, None, "unknown")
+        Search(SMALL, "anealing", 0)
 
 
 @pytest.mark.parametrize(("sampler", "package"), [("gp", "torch"), ("cmaes", "cmaes")])
@@ -100,7 +100,7 @@ def test_missing_package_is_said_in_one_line(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=f"'{sampler}' needs the Python package '{package}'") as e:
-        Search(SMALL, sampler, 0, None, "missing")
+        Search(SMALL, sampler, 0)
     assert "\n" not in str(e.value)
 
 
@@ -110,7 +110,7 @@ def test_stock_samplers_learn_through_the_encoding(sampler: str) -> None:
     found, chance = [], []
     for seed in range(3):
         for name, best in ((sampler, found), ("random", chance)):
-            search = Search(space, name, seed, None, "learn")
+            search = Search(space, name, seed)
             for _ in range(100):
                 proposal = search.ask()
                 assert proposal is not None
@@ -125,7 +125,7 @@ def test_stock_samplers_find_the_way_in_a_space_too_large_to_compare(
     monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:
     monkeypatch.setattr(stock, "MAX_COMPARED", 100)
-    search = Search(SMALL, sampler, 1, None, "whole")
+    search = Search(SMALL, sampler, 1)
     monkeypatch.setattr(stock, "MAX_COMPARED", 5)
     seen = set()
     while (proposal := search.ask()) is not None:
@@ -146,7 +146,7 @@ def test_stock_samplers_are_told_what_was_measured(
             made.append(self)
 
     monkeypatch.setattr(stock, "StockSampler", Watched)
-    search = Search(SMALL, sampler, 0, None, "told")
+    search = Search(SMALL, sampler, 0)
     expected = []
     for turn in range(12):
         proposal = search.ask()
@@ -174,7 +174,7 @@ def test_the_nearest_legal_config_stands_in_for_a_wish(monkeypatch: pytest.Monke
 
 
 def test_best_is_the_fastest_that_worked() -> None:
-    search = Search(SMALL, "random", 0, None, "best")
+    search = Search(SMALL, "random", 0)
     assert search.best is None
     asked = [search.ask() for _ in range(4)]
     proposals = [proposal for proposal in asked if proposal is not None]
@@ -188,7 +188,7 @@ def test_best_is_the_fastest_that_worked() -> None:
 
 @pytest.mark.parametrize("time_us", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_time_that_is_none_counts_as_failed(time_us: float) -> None:
-    search = Search(SMALL, "surrogate", 0, None, "time")
+    search = Search(SMALL, "surrogate", 0)
     proposal = search.ask()
     assert proposal is not None
     measured = Measurement((time_us,), Provenance.MEASURED)
@@ -201,7 +201,7 @@ def test_random_is_uniform() -> None:
     space = GridSpace({"A": tuple(range(1, 21))})
     first = []
     for seed in range(200):
-        proposal = Search(space, "random", seed, None, "uniform").ask()
+        proposal = Search(space, "random", seed).ask()
         assert proposal is not None
         first.append(proposal.index)
     # Of 200 draws among 20, each is expected 10 times; 25 is five standard deviations away.

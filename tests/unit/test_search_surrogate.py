@@ -30,7 +30,7 @@ def best_after(
     sampler: str, seed: int, evaluations: int, batch: int = 1, fails: Fails = too_many_registers
 ) -> float:
     """Best time as a multiple of the optimum, which is among the configs that work."""
-    search = Search(TILES, sampler, seed, None, "quality")
+    search = Search(TILES, sampler, seed)
     for _ in range(evaluations // batch):
         for proposal in [search.ask() for _ in range(batch)]:
             assert proposal is not None
@@ -51,7 +51,7 @@ def test_surrogate_is_far_better_than_random_among_failures(batch: int, fails: F
 
 
 def test_all_failed_so_far_goes_on_exploring() -> None:
-    search = Search(TILES, "surrogate", 0, None, "failed")
+    search = Search(TILES, "surrogate", 0)
     seen = set()
     for _ in range(30):
         proposal = search.ask()
@@ -68,7 +68,7 @@ class Featureless(GridSpace):
 
 
 def test_constant_features_fall_back_to_chance() -> None:
-    search = Search(Featureless({"A": tuple(range(40))}), "surrogate", 0, None, "constant")
+    search = Search(Featureless({"A": tuple(range(40))}), "surrogate", 0)
     seen = set()
     while (proposal := search.ask()) is not None:
         seen.add(proposal.index)
@@ -97,7 +97,7 @@ def test_features_of_a_large_space_are_read_in_part(monkeypatch: pytest.MonkeyPa
             return super().features(rows)
 
     space = Watched({name: tuple(range(1, 10)) for name in "ABCD"})
-    search = Search(space, "surrogate", 0, None, "large")
+    search = Search(space, "surrogate", 0)
     for _ in range(20):
         proposal = search.ask()
         assert proposal is not None
@@ -109,7 +109,7 @@ def test_features_of_a_large_space_are_read_in_part(monkeypatch: pytest.MonkeyPa
 def test_a_space_larger_than_the_pool_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surrogate, "MAX_POOL", 8)
     space = GridSpace({"A": tuple(range(10)), "B": tuple(range(5))})
-    search = Search(space, "surrogate", 3, None, "used up")
+    search = Search(space, "surrogate", 3)
     seen = []
     while (proposal := search.ask()) is not None:
         seen.append(proposal.index)
@@ -118,7 +118,7 @@ def test_a_space_larger_than_the_pool_is_used_up(monkeypatch: pytest.MonkeyPatch
 
 
 def test_equal_times_are_no_trouble() -> None:
-    search = Search(TILES, "surrogate", 0, None, "equal")
+    search = Search(TILES, "surrogate", 0)
     for _ in range(15):
         proposal = search.ask()
         assert proposal is not None
@@ -127,7 +127,7 @@ def test_equal_times_are_no_trouble() -> None:
 
 
 def test_a_single_config_that_worked_is_no_trouble() -> None:
-    search = Search(TILES, "surrogate", 0, None, "single")
+    search = Search(TILES, "surrogate", 0)
     for turn in range(14):
         proposal = search.ask()
         assert proposal is not None
@@ -229,7 +229,7 @@ def test_log_expected_improvement_orders_where_the_plain_one_underflows() -> Non
 
 
 def test_expected_improvement_is_a_share_of_the_best_time_and_falls() -> None:
-    search = Search(TILES, "surrogate", 0, None, "improvement")
+    search = Search(TILES, "surrogate", 0)
     expected = []
     for _ in range(60):
         proposal = search.ask()
@@ -244,7 +244,7 @@ def test_expected_improvement_is_a_share_of_the_best_time_and_falls() -> None:
 
 
 def test_samplers_without_a_model_expect_nothing() -> None:
-    search = Search(TILES, "random", 0, None, "no model")
+    search = Search(TILES, "random", 0)
     assert search.ask() is not None
     assert search.expected_improvement is None
 
@@ -274,7 +274,7 @@ def test_where_nothing_is_in_doubt_the_improvement_is_what_is_predicted() -> Non
 
 
 def test_times_that_are_all_the_same_leave_nothing_to_expect() -> None:
-    search = Search(TILES, "surrogate", 0, None, "flat")
+    search = Search(TILES, "surrogate", 0)
     for _ in range(12):
         proposal = search.ask()
         assert proposal is not None

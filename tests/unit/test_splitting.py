@@ -31,7 +31,7 @@ from autogemm.model.splitting import PARAMETER, Splitting, splitting_of
 from autogemm.space import list_families, load_family
 from autogemm.space.family import Searched
 from autogemm.store import RunState, open_store
-from autogemm.verify.verifying import CaseResult, Check
+from autogemm.verify.cases import CaseResult, Check
 
 H100 = find_device("h100")
 PROBLEM = Problem(1024, 1024, 1024)

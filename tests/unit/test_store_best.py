@@ -74,7 +74,7 @@ def test_only_trials_that_ran_well_can_be_the_best(store: Store) -> None:
     store.record_trial(run, 0, too_slow, source(64))
     store.record_trial(run, 1, failed(128), source(128))
     assert store.best() == []
-    assert store.runs()[0].best_us is None
+    assert store.runs()[0].time_us is None
 
 
 def test_of_equal_times_the_first_is_the_best(store: Store) -> None:
@@ -129,11 +129,11 @@ def test_a_size_that_is_none(filled: Store) -> None:
 def test_runs_are_listed_newest_first_with_what_they_found(filled: Store) -> None:
     assert [row.run_id for row in filled.runs(limit=2)] == [3, 2]
     run = filled.run(1)
-    assert (run.num_trials, run.num_ok, run.best_us) == (3, 2, 2655.0)
+    assert (run.num_trials, run.num_ok, run.time_us) == (3, 2, 2655.0)
     assert (run.state, run.finals is not None) == (RunState.FINISHED, True)
     assert run.finished_at is not None
     assert run.started_at <= run.finished_at
-    assert (filled.run(3).best_us, filled.run(3).finals) == (50.0, None)
+    assert (filled.run(3).time_us, filled.run(3).finals) == (50.0, None)
     with pytest.raises(NotFoundError, match="no run 4"):
         filled.run(4)
 

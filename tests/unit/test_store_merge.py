@@ -128,7 +128,7 @@ def test_a_run_that_went_on_in_both_copies_keeps_all_trials(tmp_path: Path) -> N
 def test_a_certificate_that_failed_there_counts_here(tmp_path: Path) -> None:
     other, mine = filled(tmp_path / "other"), filled(tmp_path / "mine")
     with open_store(other) as store:
-        check = Check("card", Verdict.FAILED, "1 of 41 hard problems")
+        check = Check("gpu", Verdict.FAILED, "1 of 41 edge cases")
         failure = Certificate((check,), datetime(2026, 11, 21, 9, tzinfo=UTC))
         store.record_certificate(1, source(128).sha256, failure)
     assert added(other, mine)["certificates"] >= 1

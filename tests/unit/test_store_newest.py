@@ -25,7 +25,7 @@ from autogemm.store import RunSpec, Store
 
 OLDER = replace(SPEC, environment=replace(ENVIRONMENT, driver="1.0"))
 NEWER = replace(SPEC, environment=replace(ENVIRONMENT, driver="2.0"))
-FAILED = Certificate((Check("card", Verdict.FAILED, "1 of 41"),), CERTIFICATE.made_at)
+FAILED = Certificate((Check("gpu", Verdict.FAILED, "1 of 41"),), CERTIFICATE.made_at)
 LATER = replace(CERTIFICATE, made_at=CERTIFICATE.made_at + timedelta(hours=1))
 
 
@@ -64,8 +64,8 @@ def test_the_finals_of_a_run(older: Store, newer: Store) -> None:
     older.record_finals(run, finals(entry(64, 2400.0, ratio=1.3)), {})
     newer.record_finals(1, finals(entry(64, 2600.0, ratio=1.1)), {})
     newer.merge(older)
-    assert [row.best_us for row in newer.runs()] == [2600.0]
-    assert [row.finals.winner.median_us for row in newer.decided()] == [2600.0]
+    assert [row.time_us for row in newer.runs()] == [2600.0]
+    assert [row.finals.winner.time_us for row in newer.decided()] == [2600.0]
     assert newer.stored_kernel(source(64).sha256).time_us == 2600.0
 
 

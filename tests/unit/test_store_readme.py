@@ -10,6 +10,12 @@ import pytest
 from bench_samples import fill_bench
 from store_samples import fill, new_store
 
+from autogemm.cli import rows as cli_rows
+from autogemm.cli.bench import rows as bench_rows
+from autogemm.cli.db.run import pareto
+from autogemm.cli.tune import facts, many
+from autogemm.exchange import table
+from autogemm.model.columns import FORMER, NUMBERS
 from autogemm.store.tables.models import Base
 
 README = Path(__file__).parents[2] / "db" / "README.md"
@@ -47,9 +53,26 @@ def test_queries_tell_the_truth(database: sqlite3.Connection) -> None:
 
 
 def test_every_table_and_column_is_documented() -> None:
-    sections = re.split(r"^### ", README.read_text().split("\n## Queries")[0], flags=re.M)[1:]
+    sections = re.split(r"^### ", README.read_text().split("\n## Names")[0], flags=re.M)[1:]
     documented = {section.split()[0]: set(re.findall(r"`(\w+)`", section)) for section in sections}
     tables = {name: set(table.columns.keys()) for name, table in Base.metadata.tables.items()}
     assert set(documented) == set(tables)
     for name, columns in tables.items():
         assert columns <= documented[name], f"db/README.md does not explain a column of {name}"
+
+
+def test_every_number_is_explained_once() -> None:
+    section = README.read_text().split("\n## Names")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) ?\| (.*?) \|$", section, flags=re.MULTILINE)
+    said = [(name, unit, meaning.replace("&#124;", "|")) for name, unit, meaning in rows]
+    assert said == [(one.name, one.unit, one.meaning) for one in NUMBERS]
+
+
+def test_a_number_has_no_other_name() -> None:
+    """No table, row of the command line or file has a former name."""
+    shown = {*cli_rows.BEST, *cli_rows.RUN, *cli_rows.TRIAL, *cli_rows.ENTRY, *cli_rows.KERNEL}
+    shown |= {*facts.COLUMNS, *many.CSV_COLUMNS, *bench_rows.COLUMNS, *pareto.COLUMNS}
+    shown |= {*table.COLUMNS}
+    shown |= {c.name for one in Base.metadata.tables.values() for c in one.columns}
+    assert not shown & {*FORMER, "ratio_to_cublas", "percent_of_cublas", "gflops"}
+    assert {one.name for one in NUMBERS} <= shown

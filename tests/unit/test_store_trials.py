@@ -118,7 +118,7 @@ def test_run_comes_back(store: Store) -> None:
     )
     row = store.run(store.begin_run(spec))
     assert row.spec == spec
-    assert (row.state, row.num_trials, row.best_us) == (RunState.RUNNING, 0, None)
+    assert (row.state, row.num_trials, row.time_us) == (RunState.RUNNING, 0, None)
     assert row.started_at.utcoffset() is not None
 
 
@@ -139,7 +139,7 @@ def test_two_writers_of_one_run_are_told(store: Store) -> None:
 def test_a_trial_that_cannot_be_stored_leaves_nothing(store: Store) -> None:
     run = store.begin_run(SPEC)
     endless = replace(ok(64, 1.0), measurement=measurement(math.inf))
-    with pytest.raises(ValueError, match="finite number of microseconds"):
+    with pytest.raises(ValueError, match="samples_us must hold finite numbers"):
         store.record_trial(run, 0, endless, source(64))
     with pytest.raises(ValueError, match="got source"):
         store.record_trial(run, 0, ok(64, 1.0), source(128))

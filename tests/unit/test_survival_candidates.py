@@ -10,11 +10,9 @@ from fake_target import (
     PROBLEM,
     FakeCompiler,
     FakeTarget,
-    in_memory,
     tiny_family,
 )
 
-import autogemm.tuning.tuner
 from autogemm.model.config import Config
 from autogemm.model.kernel import CompiledKernel, KernelSource
 from autogemm.model.outcome import Status
@@ -28,11 +26,6 @@ from autogemm.tuning import TuneRequest, tune
 
 # One config among the 32; its twin, which differs in ECHO, renders the same text.
 VICTIM = {"BM": 32, "BN": 32, "U": 4}
-
-
-@pytest.fixture(autouse=True)
-def search_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture
@@ -93,7 +86,7 @@ def test_a_compiler_that_fails_costs_one_kernel(
 def test_a_compiler_that_never_answers_costs_one_kernel(
     request_all: TuneRequest, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogemm.tuning.loop.judging.COMPILE_DEADLINE_S", 0.3)
+    monkeypatch.setattr("autogemm.tuning.loop.triage.COMPILE_DEADLINE_S", 0.3)
     result = tune(request_all, FakeTarget(), FailingCompiler(None), store)
     assert result.counts == {Status.OK: NUM_LEGAL - 2, Status.COMPILE_TIMEOUT: 2}
 

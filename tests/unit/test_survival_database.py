@@ -16,7 +16,6 @@ from sqlalchemy.engine import Engine
 import autogemm.tuning.loop.ledger
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import Outcome
-from autogemm.search.storage import close_storage, open_storage
 from autogemm.store import Store, open_store
 from autogemm.support.errors import StoreError
 from autogemm.tuning import Event, SearchStarted, TrialDone, TuneRequest, TuneResult, tune
@@ -96,8 +95,7 @@ def test_each_connection_waits_longer_than_half_a_minute(path: Path) -> None:
 
     with listening("connect", note):
         open_store(str(path)).close()
-        close_storage(open_storage(f"sqlite:///{path}"))
-    assert len(waits) >= 2
+    assert waits
     assert min(waits) > 1000 * PATIENCE_S
 
 

@@ -41,7 +41,8 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    "place", ["pathlib.Path.write_bytes", "pathlib.Path.replace", "autogemm.codegen.export_json"]
+    "place",
+    ["pathlib.Path.write_bytes", "pathlib.Path.replace", "autogemm.cli.export.run.export_json"],
 )
 def test_ctrl_c_leaves_the_old_file(
     database: str, folder: Path, monkeypatch: pytest.MonkeyPatch, place: str

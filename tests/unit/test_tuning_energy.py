@@ -18,7 +18,6 @@ from fake_target import (
     FakeCompiler,
     FakeTarget,
     energy_mj,
-    in_memory,
     time_us,
     tiny_family,
     tiny_recording,
@@ -31,17 +30,12 @@ from autogemm.model.certificate import Check, Verdict
 from autogemm.model.outcome import CacheState, Objective
 from autogemm.store import Store, open_store
 from autogemm.support.errors import UsageError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import Chosen, MeasureOptions
 from autogemm.targets.recorded import RecordedTarget, write_recording
-from autogemm.tuning import Certifier, Chosen, TuneRequest, tune
+from autogemm.tuning import Certifier, TuneRequest, tune
 
 FASTEST = {"BM": 32, "BN": 64, "U": 4}
 MOST_FRUGAL = {"BM": 32, "BN": 64, "U": 1}
-
-
-@pytest.fixture(autouse=True)
-def search_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture
@@ -137,9 +131,9 @@ def test_energy_is_not_measured_behind_flushes(tmp_path: Path) -> None:
 def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
     """`tune --objective energy` over the whole space: run 1, and a run 2 of times only."""
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
-    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
+    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     # The tiny family computes nothing.
-    passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
+    passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
     monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(FakeTarget()))
     folder = str(tiny_family(tmp_path / "tiny").yaml_path.parent)

@@ -13,7 +13,6 @@ from fake_target import (
     TWIN_SLOWER_US,
     FakeCompiler,
     FakeTarget,
-    in_memory,
     tiny_family,
     tiny_recording,
     twin_family,
@@ -33,8 +32,9 @@ from autogemm.model.problem import Problem
 from autogemm.space import Family, Searched, default_families, list_families, load_family
 from autogemm.store import BestQuery, Store, open_store
 from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError
+from autogemm.targets import Chosen
 from autogemm.targets.recorded import RecordedTarget, write_recording
-from autogemm.tuning import Certifier, Chosen, Event, SearchStarted, TuneRequest, tune
+from autogemm.tuning import Certifier, Event, SearchStarted, TuneRequest, tune
 
 
 @pytest.fixture
@@ -44,7 +44,6 @@ def families(tmp_path: Path) -> tuple[Family, Family]:
 
 @pytest.fixture
 def both(families: tuple[Family, Family], monkeypatch: pytest.MonkeyPatch) -> TuneRequest:
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
     return TuneRequest(PROBLEM, families, sampler="random", rounds=3)
 
 
@@ -78,7 +77,7 @@ def test_all_configs_of_all_families_are_searched_and_share_the_finals(
     ]
     assert len(result.of_family("tiny")) == len(result.of_family("twin")) == NUM_LEGAL
     assert result.finals is not None
-    times = [entry.median_us for entry in result.finals.entries]
+    times = [entry.time_us for entry in result.finals.entries]
     assert times == sorted(times)
     names = [entry.config.family for entry in result.finals.entries if entry.config]
     assert names[0] == "tiny"
@@ -193,9 +192,9 @@ def test_kill_9_in_a_run_of_two_families_loses_only_what_was_on_the_card(tmp_pat
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTarget:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
-    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
+    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     # The tiny family computes nothing.
-    passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
+    passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
     target = FakeTarget()
     monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))
@@ -216,10 +215,10 @@ def test_the_command_line_searches_the_default_families(
     )
     facts = json.loads(result.stdout)
     assert [one["family"] for one in facts["families"]] == ["tiny", "twin"]
-    assert sum(one["trials"] for one in facts["families"]) == facts["trials"] == 40
+    assert sum(one["num_trials"] for one in facts["families"]) == facts["num_trials"] == 40
     assert facts["finals"]["entries"][0]["family"] == "tiny"
     shown = CliRunner().invoke(main, ["db", "show", "run:1", "--json"])
-    assert json.loads(shown.stdout)[0]["family"] == "tiny twin"
+    assert json.loads(shown.stdout)[0]["families"] == "tiny twin"
     listed = CliRunner().invoke(main, ["db", "best", "--family", "twin", "--json"])
     assert [row["family"] for row in json.loads(listed.stdout)] == ["twin"]
 

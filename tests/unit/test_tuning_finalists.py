@@ -8,10 +8,10 @@ import pytest
 from autogemm.model.config import Config
 from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
 from autogemm.support.errors import KernelCompileError
-from autogemm.tuning.finals.deciding import finalists
+from autogemm.tuning.finals import finalists
 
 
-class Maker:
+class Builder:
     """Renders a config's label without ECHO; what is in ``broken`` does not compile any more."""
 
     def __init__(self, broken: frozenset[int]) -> None:
@@ -64,14 +64,14 @@ ALL = [*reversed(SIX), UNLIKE, TOO_SLOW]
     ],
 )
 def test_who_takes_part(outcomes: list[Outcome], places: int, expected: list[Outcome]) -> None:
-    maker: Any = Maker(frozenset())
-    found = [one.config for one in finalists(maker, outcomes, places)]
+    builder: Any = Builder(frozenset())
+    found = [one.config for one in finalists(builder, outcomes, places)]
     assert found[: len(expected)] == [one.config for one in expected]
     # Places that nobody unlike takes go to the next by time.
-    assert len(found) == min(places, len({maker.render(one.config).sha256 for one in outcomes}))
+    assert len(found) == min(places, len({builder.render(one.config).sha256 for one in outcomes}))
 
 
 def test_who_does_not_compile_any_more_leaves_the_place_to_the_next() -> None:
-    maker: Any = Maker(frozenset({256}))
-    found = [one.config for one in finalists(maker, ALL, 3)]
+    builder: Any = Builder(frozenset({256}))
+    found = [one.config for one in finalists(builder, ALL, 3)]
     assert found == [one.config for one in SIX[:3]]

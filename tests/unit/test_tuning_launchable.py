@@ -6,7 +6,7 @@ import pytest
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.model.kernel import CompiledKernel, Launch, LaunchPlan, Resources
-from autogemm.tuning.loop.launchable import why_not_launchable
+from autogemm.tuning.loop.static_checks import why_not_launchable
 
 H100 = find_device("h100")
 

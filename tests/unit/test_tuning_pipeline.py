@@ -16,7 +16,6 @@ from fake_target import (
     PROBLEM,
     FakeCompiler,
     FakeTarget,
-    in_memory,
     tiny_family,
 )
 from waiting import PATIENCE_S, wait_until
@@ -26,17 +25,11 @@ from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.model.outcome import Outcome, Status
 from autogemm.search import Proposal, Search
-from autogemm.space import Space
 from autogemm.store import Store, open_store
 from autogemm.support.errors import DeviceError
 from autogemm.tuning import Event, TrialDone, TuneRequest, tune
 from autogemm.tuning.loop.gpu_queue import DEPTH
 from autogemm.tuning.loop.pipeline import FIRST_AHEAD
-
-
-@pytest.fixture(autouse=True)
-def search_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture
@@ -126,10 +119,7 @@ def test_the_card_goes_on_while_the_search_thinks(
                 thought.append(sixth.wait(PATIENCE_S))
             return super().ask()
 
-    def search(space: Space, sampler: str, seed: int, url: str, study: str) -> Search:
-        return SlowSearch(space, sampler, seed, None, study)
-
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", search)
+    monkeypatch.setattr(autogemm.tuning.tuner, "Search", SlowSearch)
     target = WatchedTarget(lambda number: sixth.set() if number == 6 else None)
     # No twins among them.
     request = replace(request_all, fix={"ECHO": (0,)})

@@ -22,7 +22,7 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.space import launch_plan, load_family
 from autogemm.support.resources import data_folder
 from autogemm.targets.recorded import Recording, read_recording
-from autogemm.tuning.loop.pruning import (
+from autogemm.tuning.loop.static_checks import (
     MAX_SPILL_BYTES,
     least_time_us,
     runs_on_fp32_cores,

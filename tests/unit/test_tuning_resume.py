@@ -2,17 +2,14 @@
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-import optuna
 import pytest
 from fake_target import NUM_LEGAL, PROBLEM, FakeCompiler, FakeTarget, Fault, tiny_family
 from waiting import PATIENCE_S, wait_until
@@ -93,11 +90,6 @@ def test_kill_9_loses_only_what_was_on_the_card(tmp_path: Path) -> None:
     again = measured(tmp_path)[len(at_kill) :]
     assert not kept & set(again), "a stored trial was measured again"
     assert f"{len(before)} resumed" in out
-    # optuna-dashboard sees the same: what the killed process had not copied was copied later.
-    (study,) = optuna.get_all_study_names(f"sqlite:///{tmp_path / 'tune.db'}")
-    trials = optuna.load_study(study_name=study, storage=f"sqlite:///{tmp_path / 'tune.db'}").trials
-    values = sorted(trial.value for trial in trials if trial.value is not None)
-    assert values == sorted(outcome.time_us or 0.0 for outcome in after)
 
 
 def test_ctrl_c_prints_the_best_and_the_same_command_resumes(tmp_path: Path) -> None:
@@ -178,34 +170,6 @@ def test_a_lost_card_ends_the_run_and_loses_nothing(
     assert result.num_trials == NUM_LEGAL
     assert len({outcome.config for outcome in result.outcomes}) == NUM_LEGAL
     assert not set(seen[:9]) & set(target.measured), "a stored trial was measured again"
-
-
-def test_a_study_that_was_not_copied_is_made_again_from_the_trials(
-    request_all: TuneRequest, store: Store, tmp_path: Path
-) -> None:
-    seen: list[Config] = []
-
-    def fault(config: Config) -> Exception | None:
-        seen.append(config)
-        return DeviceError("gone") if len(seen) == 10 else None
-
-    with pytest.raises(DeviceError):
-        run(request_all, store, fault)
-    kept = store.runs()[0].num_trials
-    with closing(sqlite3.connect(tmp_path / "tune.db")) as connection:
-        connection.execute("DELETE FROM trials WHERE number > 1")
-        for table in ("trial_params", "trial_values", "trial_user_attributes"):
-            kept_ids = "SELECT trial_id FROM trials"
-            connection.execute(f"DELETE FROM {table} WHERE trial_id NOT IN ({kept_ids})")
-        connection.commit()
-    result, target = run(request_all, store)
-    assert result.num_resumed == kept
-    assert len({outcome.config for outcome in result.outcomes}) == result.num_trials == NUM_LEGAL
-    assert not set(seen[:9]) & set(target.measured)
-    url = f"sqlite:///{tmp_path / 'tune.db'}"
-    (name,) = optuna.get_all_study_names(url)
-    study = optuna.load_study(study_name=name, storage=url)
-    assert len([trial for trial in study.trials if trial.value is not None]) == NUM_LEGAL
 
 
 def test_trials_count_those_that_were_resumed(request_all: TuneRequest, store: Store) -> None:

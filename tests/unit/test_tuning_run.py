@@ -15,13 +15,11 @@ from fake_target import (
     FakeCompiler,
     FakeTarget,
     Fault,
-    in_memory,
     time_us,
     tiny_family,
     tiny_recording,
 )
 
-import autogemm.tuning.tuner
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.outcome import CacheState, Fill, Provenance, Status, StopRule
@@ -45,12 +43,6 @@ from autogemm.tuning import (
     tune,
 )
 from autogemm.tuning.loop.pipeline import FIRST_AHEAD
-
-
-@pytest.fixture(autouse=True)
-def search_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Optuna's tables take most of the time; test_tuning_resume.py uses them."""
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from fake_target import (
     PROBLEM,
     FakeCompiler,
     FakeTarget,
-    in_memory,
     tiny_family,
 )
 
@@ -33,14 +32,9 @@ from autogemm.model.outcome import (
 )
 from autogemm.store import RunState, Store, open_store
 from autogemm.support.errors import DeviceError, UsageError
-from autogemm.targets import MeasureOptions
-from autogemm.tuning import Certifier, Chosen, Event, SearchResumed, TuneRequest, TuneResult, tune
+from autogemm.targets import Chosen, MeasureOptions
+from autogemm.tuning import Certifier, Event, SearchResumed, TuneRequest, TuneResult, tune
 from autogemm.tuning.loop.stopping import PATIENCE, StopRules
-
-
-@pytest.fixture(autouse=True)
-def search_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(autogemm.tuning.tuner, "Search", in_memory)
 
 
 @pytest.fixture
@@ -205,9 +199,9 @@ def test_limits_out_of_range(
 @pytest.fixture
 def cli_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
-    monkeypatch.setattr(autogemm.tuning.opening, "Compiler", FakeCompiler)
+    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     # The tiny family computes nothing.
-    passed = Check("card", Verdict.PASSED, "as the test wanted", "a fake")
+    passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
     monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(Flattered()))
     return str(tiny_family(tmp_path / "tiny").yaml_path.parent)

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from fake_target import in_memory
 from sized_target import SizedTarget, requests_for, swept
 
 from autogemm.catalogue.gpus import find_device
@@ -17,16 +16,9 @@ from autogemm.model.outcome import Disqualified, Finals, Provenance, Status
 from autogemm.model.problem import Layout
 from autogemm.store import Store, open_store
 from autogemm.support.errors import UsageError
-from autogemm.tuning import tuner
 from autogemm.tuning.sweep import spread_winners
 
 SIZES = (64, 100, 500, 800, 3000, 4000)
-
-
-@pytest.fixture(autouse=True)
-def without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing here resumes a search in its middle."""
-    monkeypatch.setattr(tuner, "Search", in_memory)
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from fake_target import FakeCompiler, FakeTarget, in_memory, tiny_family
+from fake_target import FakeCompiler, FakeTarget, tiny_family
 from sized_target import SizedTarget
 from store_samples import SPEC
 
@@ -19,7 +19,7 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.model.similarity import distance
 from autogemm.space import Family
 from autogemm.store import DecidedRow, Store, open_store
-from autogemm.tuning import SearchStarted, TuneRequest, TuneResult, tune, tuner
+from autogemm.tuning import SearchStarted, TuneRequest, TuneResult, tune
 from autogemm.tuning.loop.warm import warm_starts
 
 H100 = find_device("h100")
@@ -32,7 +32,6 @@ def family(tmp_path: Path) -> Family:
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
-    monkeypatch.setattr(tuner, "Search", in_memory)
     with open_store(str(tmp_path / "warm.db")) as opened:
         yield opened
 

@@ -1,27 +1,27 @@
 """Kernels of the ladder, of the database and of libraries, timed side by side over sizes."""
 
-from autogemm.bench.kernels.entrants import (
-    Entrant,
+from autogemm.bench.kernels.names import (
+    NamedKernel,
     NotForThisError,
-    entrants,
+    named_kernels,
     names_of,
-    prepared,
+    render_named,
 )
 from autogemm.bench.kernels.presets import kernels_of
-from autogemm.bench.kernels.running import DEADLINE_S, BenchRequest, Listener, SizeDone, run_bench
+from autogemm.bench.kernels.run import DEADLINE_S, BenchRequest, Listener, SizeDone, run_bench
 from autogemm.bench.kernels.sizes import parse_sizes
 
 __all__ = [
     "DEADLINE_S",
     "BenchRequest",
-    "Entrant",
     "Listener",
+    "NamedKernel",
     "NotForThisError",
     "SizeDone",
-    "entrants",
     "kernels_of",
+    "named_kernels",
     "names_of",
     "parse_sizes",
-    "prepared",
+    "render_named",
     "run_bench",
 ]

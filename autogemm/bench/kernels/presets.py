@@ -5,9 +5,9 @@ from autogemm.model.benchmark import baseline_of
 from autogemm.model.dtypes import DType
 
 WINNER = "winner"
-"""The best kernel that the database has for the size on this card."""
+"""The best kernel that the database has for the size on this GPU."""
 
-_BESIDE_THE_LADDER = {baseline_of(dtype) for dtype in (DType.BF16_F32, DType.F16_F32)}
+_BESIDE_THE_LADDER = {baseline_of(dtype) for dtype in DType if dtype not in DType.one_each()}
 LADDER_KERNELS = (
     *(rung.name for rung in rungs()),
     WINNER,

@@ -4,8 +4,7 @@
 """
 
 from autogemm.bench.strategies.plan import Plan, known_strategies
-from autogemm.bench.strategies.replaying import Replay
-from autogemm.bench.strategies.running import replays
+from autogemm.bench.strategies.replaying import Replay, replays
 from autogemm.bench.strategies.summary import Curve, Summary, summarise
 
 __all__ = ["Curve", "Plan", "Replay", "Summary", "known_strategies", "replays", "summarise"]

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from autogemm.search import SAMPLERS
+from autogemm.search import check_sampler, sampler_names
 from autogemm.support.errors import UsageError
-from autogemm.support.naming import did_you_mean
 
 KERNEL_TUNER = "kernel_tuner:"
 # Those that Kernel Tuner's authors found best, and two to compare them with.
@@ -24,9 +23,9 @@ def has_kernel_tuner() -> bool:
 
 
 def known_strategies() -> tuple[str, ...]:
-    """The project's samplers, and some of Kernel Tuner's strategies where it is installed."""
+    """The samplers, and some of Kernel Tuner's strategies where it is installed."""
     others = KERNEL_TUNER_DEFAULTS if has_kernel_tuner() else ()
-    return (*SAMPLERS, *(KERNEL_TUNER + name for name in others))
+    return (*sampler_names(), *(KERNEL_TUNER + name for name in others))
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +78,7 @@ def is_kernel_tuner(strategy: str) -> bool:
 
 def _check(strategy: str) -> None:
     if not is_kernel_tuner(strategy):
-        if strategy not in SAMPLERS:
-            raise UsageError(
-                f"unknown strategy {strategy!r}{did_you_mean(strategy, SAMPLERS)}; known: "
-                f"{', '.join(SAMPLERS)}, {KERNEL_TUNER}NAME"
-            )
+        check_sampler(strategy, "strategy", (f"{KERNEL_TUNER}NAME",))
         return
     if not has_kernel_tuner():
         raise UsageError(f"{strategy}: Kernel Tuner is not installed: pip install kernel-tuner")

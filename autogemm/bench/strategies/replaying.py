@@ -1,18 +1,25 @@
-"""One strategy on one recorded space, from the first evaluation to the last."""
+"""Replays: strategies on recorded spaces, in parallel processes."""
 
+import multiprocessing
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from threadpoolctl import threadpool_limits
 
-from autogemm.bench.strategies.plan import Job, is_kernel_tuner
+from autogemm.bench.strategies.plan import Job, Plan, is_kernel_tuner
 from autogemm.model.config import Config
 from autogemm.model.outcome import Measurement, Outcome, Provenance, Status
 from autogemm.search import Search
-from autogemm.targets.recorded import RecordedSpace
+from autogemm.targets.recorded import RecordedSpace, open_recorded_space
 
 Floats = npt.NDArray[np.float64]
 Result = TypeVar("Result")
@@ -54,7 +61,7 @@ def replay(job: Job, recorded: RecordedSpace) -> Replay:
 
 def _tried(job: Job, recorded: RecordedSpace) -> tuple[list[int], float]:
     """Indices of the configs in the order of trying, and the seconds that the search took."""
-    clock = Stopwatch()
+    clock = CallTimer()
     search = clock.timed(lambda: Search(recorded.space, job.strategy, job.seed))
     tries: list[int] = []
     wanted = min(job.evaluations, len(recorded.space))
@@ -75,7 +82,7 @@ def _outcome(config: Config, time_us: float) -> Outcome:
     return Outcome(config, Status.OK, measurement=Measurement((time_us,), Provenance.RECORDED))
 
 
-class Stopwatch:
+class CallTimer:
     """Adds up the time of calls."""
 
     def __init__(self) -> None:
@@ -87,3 +94,47 @@ class Stopwatch:
         result = call()
         self.seconds += time.perf_counter() - began
         return result
+
+
+def replays(plan: Plan, processes: int | None = None) -> Iterator[Replay]:
+    """Every replay of the plan, as soon as it is done; by default on all cores.
+
+    What comes does not depend on the number of processes, its order does. Raises NotFoundError,
+    RecordingError, and AutogemmError when Kernel Tuner cannot work on a space.
+    """
+    jobs = plan.jobs()
+    cores = processes or len(os.sched_getaffinity(0))
+    if min(cores, len(jobs)) == 1:
+        yield from map(_replay, jobs)
+        return
+    # Not forked: the parent may have threads (a progress bar).
+    spawning = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
+    pool = ProcessPoolExecutor(min(cores, len(jobs)), spawning, _prepare_worker)
+    try:
+        for future in as_completed([pool.submit(_replay, job) for job in jobs]):
+            yield future.result()
+    except BaseException:
+        # Ctrl-C, or an error: nobody waits for what has begun.
+        for process in multiprocessing.active_children():
+            if process not in others:
+                process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _prepare_worker() -> None:
+    # The parent decides what Ctrl-C ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # One process a core: threads of the linear algebra library would fight over the cores.
+    threadpool_limits(1)
+
+
+def _replay(job: Job) -> Replay:
+    return replay(job, _recorded(job.path))
+
+
+@lru_cache(maxsize=4)
+def _recorded(path: Path) -> RecordedSpace:
+    return open_recorded_space(path)

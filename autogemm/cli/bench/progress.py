@@ -15,7 +15,7 @@ class Lines(Listener):
     """Prints a line for each size that is done."""
 
     def __init__(self, request: BenchRequest) -> None:
-        num_kernels, num_sizes = len(request.entrants), len(request.sizes)
+        num_kernels, num_sizes = len(request.kernels), len(request.sizes)
         click.echo(f"{num_kernels} kernels, {num_sizes} sizes", err=True)
 
     def done(self, size: SizeDone) -> None:
@@ -33,7 +33,7 @@ class LiveLine(Listener):
 
     def __init__(self, request: BenchRequest, progress: Progress) -> None:
         self._progress = progress
-        self._each = len(request.entrants)
+        self._each = len(request.kernels)
         total = self._each * len(request.sizes)
         self._task = progress.add_task(f"{total} kernels to verify", total=total)
 

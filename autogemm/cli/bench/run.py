@@ -11,8 +11,8 @@ from autogemm.bench.kernels import (
     DEADLINE_S,
     BenchRequest,
     Listener,
-    entrants,
     kernels_of,
+    named_kernels,
     parse_sizes,
     run_bench,
 )
@@ -26,7 +26,6 @@ from autogemm.cli.files import require_output, write_output
 from autogemm.cli.filters import bench_id_of
 from autogemm.cli.options import names_of
 from autogemm.cli.output import Form, Row, print_rows, print_table
-from autogemm.compile import Compiler
 from autogemm.insight.report import BEGINNING, bench_page, render_page, require_packages
 from autogemm.model.benchmark import Bench, KernelKind
 from autogemm.model.dtypes import DType
@@ -36,7 +35,7 @@ from autogemm.model.problem import Layout
 from autogemm.model.splitting import splitting_of
 from autogemm.store import open_store
 from autogemm.support.errors import DeviceError, UsageError
-from autogemm.targets import MeasureOptions, cuda
+from autogemm.targets import MeasureOptions, open_gpu, why_no_gpu
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +97,7 @@ def _request(command: BenchCommand) -> BenchRequest:
         raise UsageError("give --sizes (1024,4096x256x1024,128:8192:*2) or --preset ladder")
     kernels = names_of(command.kernels) or kernels_of(name, dtype)
     return BenchRequest(
-        entrants=entrants(kernels),
+        kernels=named_kernels(kernels),
         sizes=tuple(sizes),
         layout=Layout(command.layout),
         dtype=dtype,
@@ -127,11 +126,11 @@ def _measured(
 
     Raises DeviceError without a GPU.
     """
-    if not cuda.attached_devices():
-        raise DeviceError(f"a benchmark needs a GPU: {cuda.why_no_device()}")
+    if why := why_no_gpu():
+        raise DeviceError(f"a benchmark needs a GPU: {why}")
     store = None if command.no_store else stack.enter_context(open_store(command.db))
-    target = stack.enter_context(closing(cuda.CudaTarget()))
-    compiler = stack.enter_context(closing(Compiler()))
+    target = stack.enter_context(closing(open_gpu()))
+    compiler = stack.enter_context(closing(target.compiler()))
     listener = stack.enter_context(_listener(request, command.quiet))
     done = run_bench(request, target, compiler, store, listener)
     return done, store.ceilings(done.spec.device) if store is not None else None

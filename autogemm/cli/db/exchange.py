@@ -11,7 +11,7 @@ from autogemm.cli.output import listing_options
 from autogemm.model.outcome import Status
 
 # The values of autogemm.exchange.Format, which help must not import.
-FORMATS = ("jsonl", "csv", "json", "t4", "kernel-tuner", "wisdom")
+FORMATS = ("jsonl", "csv", "json", "t4", "kernel-tuner", "wisdom", "optuna")
 IMPORTED = ("jsonl", "csv", "t4", "kernel-tuner")
 DEFAULT_FORMAT = "json"
 
@@ -49,6 +49,7 @@ def export(**values: Any) -> None:
     t4            the results format of the auto-tuning community, version 1.0.0
     kernel-tuner  a cache file, for Kernel Tuner's simulation mode
     wisdom        the best configs, for Kernel Launcher
+    optuna        a study for each run and family, for optuna-dashboard
 
     t4 and kernel-tuner hold one kernel on one GPU for one problem, wisdom one kernel: narrow with
     the filters. docs/exchange.md says what each can hold. In JSON an infinite error is null.
@@ -60,6 +61,7 @@ def export(**values: Any) -> None:
       autogemm db export --csv --gpu h100 -o trials.csv
       autogemm db export --format t4 --run 3 -o run3.t4.json
       autogemm db export --format wisdom --family sgemm_simt --layout nn -o sgemm_simt_nn_f32.wisdom
+      autogemm db export --format optuna -o studies.log
     """
     from autogemm.cli.db.run.exchange import ExportCommand, run_export
 

@@ -23,7 +23,7 @@ def best(query: BestQuery, db: str | None, form: Form) -> None:
 
     It is the winner with the highest ratio to cuBLAS among the finals in the newest environment
     (driver, compiler, versions), or the fastest trial where there were no finals.
-    ratio_to_cublas is cuBLAS time / own time: above 1 is faster than cuBLAS.
+    ratio is cuBLAS time / own time: above 1 is faster than cuBLAS.
 
     \b
     Examples:

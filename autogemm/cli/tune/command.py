@@ -83,7 +83,7 @@ from autogemm.search import SAMPLERS
     metavar="NAME",
     default="surrogate",
     show_default=True,
-    help=f"One of: {', '.join(SAMPLERS)}.",
+    help=f"One of: {', '.join(SAMPLERS)}; or one that an installed package registers.",
 )
 @click.option(
     "--seed",

@@ -6,7 +6,9 @@ from dataclasses import asdict
 from typing import Any
 
 from autogemm.cli.output import Form, rows_text
+from autogemm.cli.rows import entry_row, for_json
 from autogemm.model.certificate import Certificate
+from autogemm.model.columns import CONFIG, ERRORS, Paths, row_of, under
 from autogemm.model.outcome import Finals, FinalsEntry, Outcome
 from autogemm.tuning import TuneResult
 
@@ -15,8 +17,19 @@ COLUMNS = (
     *("run_id", "problem", "m", "n", "k", "layout", "dtype", "gpu", "provenance", "place"),
     *("name", "family", "config", "kernel_sha256", "time_us", "tflops"),
     *("ratio", "ratio_low", "ratio_high", "confidence", "tied", "spread", "rounds"),
-    *("registers", "energy_mj", "max_error_ratio", "relative_frobenius"),
+    *("registers", "energy_mj", *ERRORS),
 )
+_WHERE: Paths = {
+    **under("problem", {"problem": "label", "m": "m", "n": "n", "k": "k", "layout": "layout"}),
+    "dtype": "problem.dtype.label",
+    "gpu": "device_name",
+    "provenance": "provenance",
+}
+_OUTCOME: Paths = {
+    **CONFIG,
+    **under("", ("kernel_sha256", "time_us")),
+    "energy_mj": "measurement.energy_mj",
+}
 
 
 def result_as_json(result: TuneResult, database: str) -> str:
@@ -31,16 +44,16 @@ def result_as_json(result: TuneResult, database: str) -> str:
             "max_error": result.max_error,
             "stopped_by": str(result.stopped_by),
             "interrupted": result.interrupted,
-            "trials": result.num_trials,
-            "resumed": result.num_resumed,
-            "reused": result.num_reused,
-            "pruned": result.num_pruned,
-            "legal_configs": result.num_legal,
+            "num_trials": result.num_trials,
+            "num_resumed": result.num_resumed,
+            "num_reused": result.num_reused,
+            "num_pruned": result.num_pruned,
+            "num_legal": result.num_legal,
             "families": [
                 {
                     "family": family.name,
-                    "legal_configs": family.num_legal,
-                    "trials": len(result.of_family(family.name)),
+                    "num_legal": family.num_legal,
+                    "num_trials": len(result.of_family(family.name)),
                 }
                 for family in result.families
             ],
@@ -84,29 +97,14 @@ def _in_a_cell(facts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _where(result: TuneResult) -> dict[str, Any]:
-    problem = result.problem
-    return {
-        "problem": problem.label,
-        "m": problem.m,
-        "n": problem.n,
-        "k": problem.k,
-        "layout": str(problem.layout),
-        "dtype": str(problem.dtype),
-        "gpu": result.device_name,
-        "provenance": str(result.provenance),
-    }
+    return for_json(row_of(result, _WHERE))
 
 
 def _outcome_as_dict(result: TuneResult, outcome: Outcome) -> dict[str, Any]:
     assert outcome.time_us is not None, "the best outcome has a time"
-    measurement = outcome.measurement
     return {
-        "family": outcome.config.family,
-        "config": outcome.config.as_dict(),
-        "kernel_sha256": outcome.kernel_sha256,
-        "time_us": outcome.time_us,
+        **for_json(row_of(outcome, _OUTCOME)),
         "tflops": result.problem.tflops(outcome.time_us),
-        "energy_mj": measurement.energy_mj if measurement is not None else None,
     }
 
 
@@ -114,7 +112,7 @@ def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
     return {
         "rounds": finals.rounds,
         "confidence": finals.confidence,
-        "ties": len(finals.ties),
+        "num_ties": len(finals.ties),
         "baseline": _entry_as_dict(result, finals, finals.baseline),
         "entries": [_entry_as_dict(result, finals, entry) for entry in finals.entries],
         "disqualified": [
@@ -136,21 +134,4 @@ def _certificate_as_dict(certificate: Certificate | None) -> dict[str, Any] | No
 
 
 def _entry_as_dict(result: TuneResult, finals: Finals, entry: FinalsEntry) -> dict[str, Any]:
-    checked = entry.verification
-    return {
-        "name": entry.name,
-        "family": entry.config.family if entry.config is not None else None,
-        "config": entry.config.as_dict() if entry.config is not None else None,
-        "kernel_sha256": entry.kernel_sha256,
-        "time_us": entry.median_us,
-        "tflops": result.problem.tflops(entry.median_us),
-        "ratio": entry.ratio,
-        "ratio_low": entry.interval[0] if entry.interval else None,
-        "ratio_high": entry.interval[1] if entry.interval else None,
-        "tied": entry.tied,
-        "spread": finals.spread_of(entry),
-        "registers": entry.registers,
-        "energy_mj": entry.energy_mj,
-        "max_error_ratio": checked.max_error_ratio if checked else None,
-        "relative_frobenius": checked.relative_frobenius if checked else None,
-    }
+    return for_json(entry_row(entry, finals, result.problem))

@@ -10,17 +10,30 @@ from typing import Any
 import click
 
 from autogemm.cli.output import Form, print_table, rows_text
+from autogemm.cli.rows import entry_row
 from autogemm.cli.tune.progress import progress_listener
-from autogemm.model.outcome import FinalsEntry, Provenance
+from autogemm.model.columns import HEADS, RATIO, SPEED, Paths, row_of, under
+from autogemm.model.outcome import Provenance
 from autogemm.tuning import Event, Notice, Step, Sweep, Swept, TuneRequest
 
-COLUMNS = ("size", "layout", "dtype", "time us", "TFLOP/s", "x cuBLAS", "family", "run", "trials")
+COLUMNS = (
+    *("size", "layout", "dtype", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"]),
+    *("family", "run", "trials"),
+)
 # Named as in the JSON.
 CSV_COLUMNS = (
-    *("gpu", "provenance", "size", "layout", "dtype", "run_id", "trials", "known", "family"),
-    *("config", "time_us", "tflops", "ratio", "ratio_low", "ratio_high", "confidence"),
-    *("relative_frobenius", "baseline_us", "baseline_relative_frobenius", "seconds", "error"),
+    *("gpu", "provenance", "size", "layout", "dtype", "run_id", "num_trials", "known", "family"),
+    *("config", *SPEED, *RATIO, "confidence", "error", "baseline_us", "baseline_error"),
+    *("seconds", "reason"),
 )
+_SWEPT: Paths = {
+    **under("problem", {"size": "size_label", "layout": "layout", "dtype": "dtype.label"}),
+    **under("", ("run_id", "num_trials", "seconds", "reason")),
+    "known": "is_known",
+    "confidence": "finals.confidence",
+    "baseline_us": "finals.baseline.time_us",
+    "baseline_error": "finals.baseline.verification.error",
+}
 
 
 @dataclass(slots=True)
@@ -59,11 +72,11 @@ def _only_notices(event: Event) -> None:
 
 def _outcome(swept: Swept) -> str:
     if swept.finals is None:
-        return swept.error or "no finals"
+        return swept.reason or "no finals"
     winner = swept.finals.winner
     how = f"known, run {swept.run_id}" if swept.is_known else f"run {swept.run_id}"
-    speed = swept.problem.tflops(winner.median_us)
-    return f"{winner.median_us:.4g} us, {speed:.3g} TFLOP/s, {winner.ratio:.3f} x cuBLAS ({how})"
+    speed = swept.problem.tflops(winner.time_us)
+    return f"{winner.time_us:.4g} us, {speed:.3g} TFLOP/s, {winner.ratio:.3f} x cuBLAS ({how})"
 
 
 def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database: str) -> None:
@@ -107,15 +120,15 @@ def sweep_as_csv(sweep: Sweep, device_name: str, provenance: Provenance) -> str:
 def _row(swept: Swept) -> dict[str, Any]:
     problem, finals = swept.problem, swept.finals
     winner = finals.winner if finals is not None else None
-    time_us = winner.median_us if winner is not None else None
+    time_us = winner.time_us if winner is not None else None
     config = winner.config if winner is not None else None
     return {
         "size": problem.size_label,
         "layout": str(problem.layout),
         "dtype": str(problem.dtype),
-        "time us": time_us,
-        "TFLOP/s": problem.tflops(time_us) if time_us is not None else None,
-        "x cuBLAS": winner.ratio if winner is not None else None,
+        HEADS["time_us"]: time_us,
+        HEADS["tflops"]: problem.tflops(time_us) if time_us is not None else None,
+        HEADS["ratio"]: winner.ratio if winner is not None else None,
         "family": config.family if config is not None else None,
         "run": swept.run_id,
         "trials": swept.num_trials if not swept.is_known else "known",
@@ -124,32 +137,10 @@ def _row(swept: Swept) -> dict[str, Any]:
 
 def _facts(swept: Swept) -> dict[str, Any]:
     """Named as in the JSON of one problem."""
-    problem, finals = swept.problem, swept.finals
-    winner = finals.winner if finals is not None else None
-    config = winner.config if winner is not None else None
-    interval = winner.interval if winner is not None else None
-    return {
-        "size": problem.size_label,
-        "layout": str(problem.layout),
-        "dtype": str(problem.dtype),
-        "run_id": swept.run_id,
-        "trials": swept.num_trials,
-        "known": swept.is_known,
-        "family": config.family if config is not None else None,
-        "config": config.as_dict() if config is not None else None,
-        "time_us": winner.median_us if winner is not None else None,
-        "tflops": problem.tflops(winner.median_us) if winner is not None else None,
-        "ratio": winner.ratio if winner is not None else None,
-        "ratio_low": interval[0] if interval is not None else None,
-        "ratio_high": interval[1] if interval is not None else None,
-        "confidence": finals.confidence if finals is not None else None,
-        "relative_frobenius": _error(winner) if winner is not None else None,
-        "baseline_us": finals.baseline.median_us if finals is not None else None,
-        "baseline_relative_frobenius": _error(finals.baseline) if finals is not None else None,
-        "seconds": swept.seconds,
-        "error": swept.error,
-    }
-
-
-def _error(entry: FinalsEntry) -> float | None:
-    return entry.verification.relative_frobenius if entry.verification is not None else None
+    facts = row_of(swept, _SWEPT)
+    winner: dict[str, Any] = {}
+    if swept.finals is not None:
+        winner = entry_row(swept.finals.winner, swept.finals, swept.problem)
+        winner["config"] = winner["config"].as_dict() if winner["config"] is not None else None
+    named = (name for name in CSV_COLUMNS if name not in ("gpu", "provenance"))
+    return {name: facts.get(name, winner.get(name)) for name in named}

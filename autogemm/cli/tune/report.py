@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from autogemm.cli.output import print_table
+from autogemm.model.columns import HEADS
 from autogemm.model.config import label, shared_values
 from autogemm.model.outcome import (
     CONFIDENCE,
@@ -19,8 +20,8 @@ from autogemm.model.outcome import (
 from autogemm.tuning import TuneResult
 
 COLUMNS = (
-    *("#", "family", "config", "time us", "TFLOP/s", "x cuBLAS", "interval", "spread %"),
-    *("energy mJ", "error", "registers", "tie"),
+    *("#", "family", "config", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"], "interval"),
+    *("spread %", HEADS["energy_mj"], HEADS["error"], "registers", "tie"),
 )
 # What a person calls the rules that end a search.
 STOPPED_BY = {
@@ -58,8 +59,8 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
     title = f"{result.problem.label} on {result.device_name}: finals, {how}"
     # Neither takes room where it says nothing.
     superfluous = {"family"} if len(result.families) == 1 else set()
-    superfluous |= {"energy mJ"} if finals.baseline.energy_mj is None else set()
-    superfluous |= {"error"} if result.max_error is None else set()
+    superfluous |= {HEADS["energy_mj"]} if finals.baseline.energy_mj is None else set()
+    superfluous |= {HEADS["error"]} if result.max_error is None else set()
     print_table(rows, [name for name in COLUMNS if name not in superfluous], title=title)
     if shared:
         click.echo(f"all of them: {label(shared.items())}")
@@ -83,13 +84,13 @@ def _row(
         "#": place,
         "family": entry.config.family if entry.config is not None else None,
         "config": config,
-        "time us": entry.median_us,
-        "TFLOP/s": result.problem.tflops(entry.median_us),
-        "x cuBLAS": f"{entry.ratio:.3f}",
+        HEADS["time_us"]: entry.time_us,
+        HEADS["tflops"]: result.problem.tflops(entry.time_us),
+        HEADS["ratio"]: f"{entry.ratio:.3f}",
         "interval": _interval(entry),
         "spread %": None if spread is None else f"{100 * spread:.2f}",
-        "energy mJ": entry.energy_mj,
-        "error": None if checked is None else f"{checked.relative_frobenius:.2e}",
+        HEADS["energy_mj"]: entry.energy_mj,
+        HEADS["error"]: None if checked is None else f"{checked.error:.2e}",
         "registers": entry.registers,
         "tie": "tied" if entry.tied else None,
     }
@@ -111,9 +112,9 @@ def _print_best(result: TuneResult) -> None:
     winner = finals.winner
     assert winner.config is not None, "only the baseline has no config"
     interval = f" ({_interval(winner)})" if _interval(winner) else ""
-    speed = result.problem.tflops(winner.median_us)
+    speed = result.problem.tflops(winner.time_us)
     remarks = [
-        f"{winner.median_us:.4g} us, {speed:.4g} TFLOP/s, {winner.ratio:.3f} x cuBLAS{interval}"
+        f"{winner.time_us:.4g} us, {speed:.4g} TFLOP/s, {winner.ratio:.3f} x cuBLAS{interval}"
     ]
     if winner.energy_mj is not None and finals.baseline.energy_mj is not None:
         share = winner.energy_mj / finals.baseline.energy_mj
@@ -170,7 +171,7 @@ def _provisional_line(result: TuneResult, best: Outcome, time_us: float) -> str:
 def _errors(verification: Verification) -> str:
     return (
         f"largest error {verification.max_error_ratio:.2g} of its bound, "
-        f"relative Frobenius {verification.relative_frobenius:.2g}"
+        f"relative Frobenius {verification.error:.2g}"
     )
 
 
@@ -185,7 +186,7 @@ def _search_line(result: TuneResult) -> str:
             f"{family.name} {len(result.of_family(family.name))}" for family in result.families
         )
         of_them += f" ({', '.join(by_family)})"
-    busy = "" if _is_recorded(result) else f", card busy {100 * result.gpu_busy:.0f} % of it"
+    busy = "" if _is_recorded(result) else f", GPU busy {100 * result.gpu_busy:.0f} % of it"
     return (
         f"search: {result.num_trials} trials{of_them} of {result.num_legal} legal configs in "
         f"{result.search_s:.1f} s, {result.trials_per_s:.1f}/s{busy}: {counts or 'none'}; "

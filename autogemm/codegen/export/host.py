@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Mapping
 
-from autogemm.model.dtypes import Element
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
@@ -21,14 +20,6 @@ from autogemm.space import (
     written,
 )
 from autogemm.support.errors import ExportError
-
-# CUtensorMapDataType, by element type.
-TENSOR_MAP_TYPES = {
-    Element.F32: "FLOAT32",
-    Element.TF32: "TFLOAT32",
-    Element.F16: "FLOAT16",
-    Element.BF16: "BFLOAT16",
-}
 
 
 class Host:
@@ -126,7 +117,7 @@ class Host:
         swizzle = self._c_text(rule.swizzle)
         return {
             "matrix": rule.matrix,
-            "type": f"CU_TENSOR_MAP_DATA_TYPE_{TENSOR_MAP_TYPES[element]}",
+            "type": f"CU_TENSOR_MAP_DATA_TYPE_{element.tensor_map_type}",
             "element_bytes": str(element.size_bytes),
             "base": rule.matrix + ("" if offset == "0" else f" + {offset}"),
             "columns": self._c_text(rule.extent[0]),

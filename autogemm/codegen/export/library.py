@@ -21,6 +21,12 @@ from autogemm.support.version import __version__
 
 # Of the functions that queue a GEMM, behind the layout and before the stream.
 _EXPORTED = gemm_signature(workspace=True)
+# Where the self-test has what is no member of its problem.
+_IN_TEST = {
+    **{name: name for name in ("A", "B", "C", "workspace_bytes")},
+    **{f"ld{name}": f"p.ld{name}()" for name in "abc"},
+    "workspace": "workspace.data",
+}
 FILES = ("autogemm.h", "autogemm.cu", "check.h", "selftest.cu", "benchmark.cu", "CMakeLists.txt")
 TORCH_FILES = ("autogemm_torch.cpp", "autogemm_torch.py")
 # The self-test's reference is slow: tuned sizes are cut down to these extents.
@@ -89,6 +95,7 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         "parameters": _EXPORTED.in_host_code(host_names(DType.F32)),
         "arguments": _EXPORTED.in_call({}),
         "passed": _EXPORTED.names,
+        "test_call": _EXPORTED.in_call(_IN_TEST, "p."),
         "alignment": ALIGNMENT_BYTES,
         "provenance": provenance,
         "arch": library.device.arch,

@@ -25,18 +25,6 @@ from autogemm.support.version import __version__
 
 WRITTEN_BY = "// Written by autogemm "
 
-# The exported function, by the element type of A and B; its C types, and the headers they are in.
-FUNCTIONS = {
-    Element.F32: "autogemm_sgemm",
-    Element.TF32: "autogemm_gemm_tf32",
-    Element.F16: "autogemm_gemm_f16",
-    Element.BF16: "autogemm_gemm_bf16",
-}
-HOST_TYPES = {Element.F16: "__half", Element.BF16: "__nv_bfloat16"}
-HEADERS = {Element.F16: "cuda_fp16.h", Element.BF16: "cuda_bf16.h"}
-# cudaDataType_t and cublasComputeType_t, by element type.
-CUBLAS_TYPES = {Element.F32: 0, Element.TF32: 0, Element.F16: 2, Element.BF16: 14}
-CUBLAS_COMPUTE = {Element.TF32: 77}
 # How the files of each text format begin, so that ours are known from others.
 BEGINNINGS = {"cuda": WRITTEN_BY, "ptx": WRITTEN_BY, "json": '{\n  "autogemm": '}
 
@@ -122,13 +110,13 @@ def export_json(kernel: StoredKernel, written: date) -> str:
             "measured_at": kernel.measured_at.isoformat(),
             "time_us": kernel.time_us,
             "tflops": problem.tflops(kernel.time_us) if kernel.time_us else None,
-            "ratio_to_cublas": kernel.ratio,
+            "ratio": kernel.ratio,
             "ratio_low": kernel.ratio_low,
             "ratio_high": kernel.ratio_high,
             "verification": asdict(kernel.verification) if kernel.verification else None,
         },
         "certificate": _certificate_dict(kernel.certificate),
-        "source_sha256": source.sha256,
+        "kernel_sha256": source.sha256,
         "template_sha256": source.template_sha256,
         "source": source.text,
     }
@@ -185,7 +173,7 @@ def _usage(kernel: StoredKernel, kernels: Iterable[str], file_name: str) -> Iter
     program = name.removesuffix(".cu")
     yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
     yield f"//     nvcc -O3 {target} {name} -o {program} && ./{program}"
-    function = FUNCTIONS[kernel.problem.dtype.ab]
+    function = kernel.problem.dtype.ab.export_function
     yield f"// As a library, without main; {function} below is the function to call:"
     yield f"//     nvcc -O3 {target} -DAUTOGEMM_LIBRARY -c {name}"
     others = " ".join(f"-D{name}=..." for name in (function, *kernels))
@@ -221,7 +209,7 @@ def _error(verification: Verification | None) -> str:
     largest = "largest" if absolute is None else f"largest {absolute:.3g},"
     return (
         f"{largest} {verification.max_error_ratio:.3g} of the bound; "
-        f"relative (Frobenius) {verification.relative_frobenius:.3g}"
+        f"relative (Frobenius) {verification.error:.3g}"
     )
 
 
@@ -257,21 +245,25 @@ def printable(text: str) -> str:
 
 def _types(dtype: DType) -> dict[str, object]:
     """What the templates read of a problem's element types."""
-    compute = CUBLAS_COMPUTE.get(dtype.ab, 68)
+    ab, c = dtype.ab, dtype.c
     return {
-        "function": FUNCTIONS[dtype.ab],
+        "function": ab.export_function,
         "dtype": dtype.label,
-        "dtype_ab": dtype.ab.label,
-        "dtype_c": dtype.c.label,
-        "type_ab": HOST_TYPES.get(dtype.ab, "float"),
-        "type_c": HOST_TYPES.get(dtype.c, "float"),
-        "cublas_types": (CUBLAS_TYPES[dtype.ab], CUBLAS_TYPES[dtype.c], compute),
+        "dtype_c": c.label,
+        "type_ab": ab.host_type,
+        "type_c": c.host_type,
+        "bits_of_c": c.host_bits,
+        "is_short_c": c.size_bytes < Element.F32.size_bytes,
+        "roundoff_c": f"0x1p-{c.significant_bits}",
+        # At least that of FP16, so that the texts for BF16 stay as they are.
+        "half_step_c": f"0x1p{max(c.half_step_exponent, Element.F16.half_step_exponent)}",
+        "cublas_types": (ab.cuda_data_type, c.cuda_data_type, ab.cublas_compute_type),
     }
 
 
 def host_names(dtype: DType) -> CNames:
     """What callers call the element types of a problem's matrices, and element types as such."""
-    known: dict[ArgumentType, str] = {one: HOST_TYPES.get(one, "float") for one in Element}
+    known: dict[ArgumentType, str] = {one: one.host_type for one in Element}
     return {**known, ProblemType.AB: known[dtype.ab], ProblemType.C: known[dtype.c]}
 
 
@@ -279,7 +271,7 @@ def headers_of(family: Family, dtype: DType) -> list[str]:
     """The headers in which the C types of an exported function are declared."""
     own = (rule.argument.element(dtype) for rule in family.arguments)
     elements = (dtype.ab, dtype.c, *(element for element in own if element is not None))
-    return list(dict.fromkeys(HEADERS[one] for one in elements if one in HEADERS))
+    return list(dict.fromkeys(one.host_header for one in elements if one.host_header))
 
 
 def _in_test(family: Family) -> dict[str, str]:

@@ -314,7 +314,8 @@ void shadow_tile_store_has_read(const TileStore& store, uint64_t pc) {
 template <class Visit>
 inline void for_each_operand_word(const Product& product, uint32_t first_row, Visit&& visit) {
     const WarpgroupOperands& what = product.what;
-    const uint32_t size = is_tf32(what) ? 4 : 2, step = size < exchange->word_bytes ? 2 : 1;
+    const uint32_t size = bytes_of(what.element);
+    const uint32_t step = std::max(exchange->word_bytes / size, 1u);  // elements that a word holds
     const auto visit_operand = [&](uint64_t descriptor, bool along_k, uint32_t first, uint32_t count) {
         const uint32_t step_k = along_k ? step : 1, step_across = along_k ? 1 : step;
         for (uint32_t across = first; across < first + count; across += step_across) {

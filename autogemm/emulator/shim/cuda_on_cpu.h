@@ -89,7 +89,22 @@ enum class Tensor : unsigned {
     kCommitProducts,
     kMeet,
 };
-enum class TensorElement : unsigned { kF32, kTf32, kF16, kBf16 };
+// Element.format_code of autogemm/model/dtypes.py: bytes, bits of the exponent and of the fraction.
+enum class TensorElement : unsigned {
+    kF32 = 0x40817,
+    kTf32 = 0x4080a,
+    kBf16 = 0x20807,
+    kF16 = 0x2050a,
+};
+constexpr unsigned bytes_of(TensorElement element) {
+    return static_cast<unsigned>(element) >> 16;
+}
+constexpr unsigned exponent_bits(TensorElement element) {
+    return static_cast<unsigned>(element) >> 8 & 0xff;
+}
+constexpr unsigned fraction_bits(TensorElement element) {
+    return static_cast<unsigned>(element) & 0xff;
+}
 
 // Descriptors of A, unless it is in registers, and of B; how they are stored.
 struct WarpgroupOperands {
@@ -128,7 +143,7 @@ unsigned long long matrix_descriptor(const void* shared, unsigned leading_bytes,
 void multiply_warpgroup(const WarpgroupOperands& what, float* d, const unsigned* a);
 void order_warpgroup(Tensor operation);
 void wait_for_products(unsigned num_left);
-float float_of_half(unsigned half);
+float float_of(TensorElement element, unsigned bits);
 unsigned half_of_float(float value);
 unsigned active_mask();
 float atomic_add(float* address, float value);

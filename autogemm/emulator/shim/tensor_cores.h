@@ -10,13 +10,22 @@
 
 namespace autogemm_emulator {
 
-float float_of_half(unsigned half) {
-    // The same exponent and fraction, then the difference of the exponents' biases: 127 - 15.
-    const bool is_finite = (half & 0x7c00u) != 0x7c00u;
-    const float size = __builtin_bit_cast(float, (half & 0x7fffu) << 13) * 0x1p112f;
-    const uint32_t bits = __builtin_bit_cast(uint32_t, size);
-    const uint32_t special = 0x7f800000u | (half & 0x3ffu) << 13;
-    return __builtin_bit_cast(float, (is_finite ? bits : special) | (half & 0x8000u) << 16);
+// The value of an element's bits. Those of a word that the type does not have count for nothing.
+float float_of(TensorElement element, unsigned bits) {
+    const unsigned missing = 23 - fraction_bits(element), unused = 32 - 8 * bytes_of(element);
+    if (exponent_bits(element) == 8) {
+        return __builtin_bit_cast(float, bits << unused >> missing << missing);
+    }
+    const unsigned fewer = 8 - exponent_bits(element), bias = (1u << (exponent_bits(element) - 1)) - 1;
+    const uint32_t sign = bits << unused & 0x80000000u, fields = bits << unused & 0x7fffffffu;
+    const uint32_t infinity = 0x7f800000u >> fewer & 0x7f800000u;
+    // The same exponent and fraction, then the difference of the exponents' biases: for FP16 127 - 15.
+    const uint32_t aligned = fields >> fewer;
+    const float scale = __builtin_bit_cast(float, (254 - bias) << 23);
+    const float size = __builtin_bit_cast(float, aligned) * scale;
+    const bool is_finite = (aligned & infinity) != infinity;
+    const uint32_t value = is_finite ? __builtin_bit_cast(uint32_t, size) : aligned | 0x7f800000u;
+    return __builtin_bit_cast(float, value | sign);
 }
 
 // To nearest, ties to even.
@@ -35,8 +44,6 @@ unsigned half_of_float(float value) {
 
 constexpr uint32_t kWholeWarp = 0xffffffff;
 
-enum class Element : uint32_t { kF16, kBf16, kTf32 };
-
 // What one lane brings: registers of A, B and the accumulator, or the address of a row.
 struct LaneOperands {
     float* d;
@@ -51,22 +58,10 @@ void start_product(const Thread& thread, const LaneOperands* const* lanes);
 void fence_registers(const Thread& thread);
 void commit_products(const Thread& thread);
 
-inline double number_of(Element element, unsigned bits) {
-    if (element == Element::kBf16) {
-        return __builtin_bit_cast(float, bits << 16);
-    }
-    if (element == Element::kF16) {
-        return float_of_half(bits);
-    }
-    return __builtin_bit_cast(float, bits & 0xffffe000u);  // TF32
-}
-
 // Number `index` of a lane's registers.
-inline double number_at(Element element, const unsigned* registers, int index) {
-    if (element == Element::kTf32) {
-        return number_of(element, registers[index]);
-    }
-    return number_of(element, registers[index / 2] >> (16 * (index % 2)) & 0xffff);
+inline double number_at(TensorElement element, const unsigned* registers, int index) {
+    const unsigned size = bytes_of(element), run = 4 / size;
+    return float_of(element, registers[index / run] >> (8 * size * (index % run)));
 }
 
 inline float cut_off(double value) {
@@ -80,9 +75,9 @@ inline float cut_off(double value) {
 
 // Row-major A of 16 x depth, column-major B of depth x 8, D of 16 x 8, spread over the lanes as the PTX
 // ISA says (mma.m16n8k8, mma.m16n8k16). A lane has rows lane / 4 and lane / 4 + 8, column lane / 4 of B.
-inline void multiply_warp(Element element, int depth, const LaneOperands* const* lanes) {
+inline void multiply_warp(TensorElement element, int depth, const LaneOperands* const* lanes) {
     double a[16][16], b[16][8];
-    const int run = element == Element::kTf32 ? 1 : 2;  // neighbours in k that one register holds
+    const int run = 4 / static_cast<int>(bytes_of(element));  // neighbours in k that one register holds
     const int half = 4 * run;                           // of k, where a lane's next registers begin
     for (int lane = 0; lane < 32; ++lane) {
         const int group = lane / 4, first = lane % 4 * run;
@@ -174,16 +169,16 @@ void finish_tensor(const Thread& thread) {
         case Tensor::kMeet:
             break;
         case Tensor::kF16K8:
-            multiply_warp(Element::kF16, 8, lanes);
+            multiply_warp(TensorElement::kF16, 8, lanes);
             break;
         case Tensor::kF16K16:
-            multiply_warp(Element::kF16, 16, lanes);
+            multiply_warp(TensorElement::kF16, 16, lanes);
             break;
         case Tensor::kBf16K16:
-            multiply_warp(Element::kBf16, 16, lanes);
+            multiply_warp(TensorElement::kBf16, 16, lanes);
             break;
         case Tensor::kTf32K8:
-            multiply_warp(Element::kTf32, 8, lanes);
+            multiply_warp(TensorElement::kTf32, 8, lanes);
             break;
     }
 }

@@ -18,7 +18,7 @@ inline TensorElement element_of(const TensorMapSpec& map) {
 }
 
 inline uint32_t element_bytes(const TensorMapSpec& map) {
-    return element_of(map) == TensorElement::kF32 || element_of(map) == TensorElement::kTf32 ? 4 : 2;
+    return bytes_of(element_of(map));
 }
 
 inline uint32_t tile_bytes(const TensorMapSpec& map) {

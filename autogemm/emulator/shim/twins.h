@@ -233,7 +233,7 @@ __forceinline__ unsigned rest_of(unsigned number, unsigned part) {
     return __float_as_uint(__uint_as_float(number) - __uint_as_float(part));
 }
 __forceinline__ float float_from_f16(unsigned short bits) {
-    return autogemm_emulator::float_of_half(bits);
+    return autogemm_emulator::float_of(autogemm_emulator::TensorElement::kF16, bits);
 }
 __forceinline__ unsigned short f16_from_float(float value) {
     return (unsigned short)autogemm_emulator::half_of_float(value);

@@ -64,12 +64,10 @@ inline void for_each_warp(const Thread& thread, Visit&& visit) {
     }
 }
 
-inline bool is_tf32(const WarpgroupOperands& what) {
-    return what.element == TensorElement::kTf32;
-}
+constexpr uint32_t kMaxDepth = 32;
 
 inline uint32_t depth_of(const WarpgroupOperands& what) {
-    return is_tf32(what) ? 8 : 16;
+    return 32 / bytes_of(what.element);
 }
 
 // Descriptors count from the 1024 bytes that dynamic shared memory begins in: the address keeps the bits
@@ -106,19 +104,17 @@ inline char* element_at(uint64_t descriptor, bool is_along_k, uint32_t across, u
 
 inline double number_in(TensorElement element, const char* at) {
     uint32_t bits = 0;
-    memcpy(&bits, at, element == TensorElement::kTf32 ? 4 : 2);
-    return number_of(element == TensorElement::kTf32   ? Element::kTf32
-                     : element == TensorElement::kBf16 ? Element::kBf16
-                                                       : Element::kF16,
-                     bits);
+    memcpy(&bits, at, bytes_of(element));
+    return float_of(element, bits);
 }
 
 inline double number_in_register(const Product& product, uint32_t row, uint32_t k) {
     const WarpgroupOperands& what = product.what;
-    const uint32_t run = is_tf32(what) ? 1 : 2;  // neighbours in k that one register holds
+    const uint32_t size = bytes_of(what.element);
+    const uint32_t run = 4 / size;  // neighbours in k that one register holds
     const uint32_t lane = row % 8 * 4 + k / run % 4;
     const uint32_t index = row / 8 + k / (4 * run) * 2;
-    const unsigned bits = product.registers[lane * 4 + index] >> (is_tf32(what) ? 0 : 16 * (k % 2));
+    const unsigned bits = product.registers[lane * 4 + index] >> 8 * size * (k % run);
     return number_in(what.element, reinterpret_cast<const char*>(&bits));
 }
 
@@ -130,9 +126,9 @@ inline uint32_t first_row(const Thread& thread) {
 inline void multiply(const Product& product, uint32_t first_row) {
     const WarpgroupOperands& what = product.what;
     WarpSums& sums = *product.sums;
-    const uint32_t depth = depth_of(what), columns = 2 * sums.count, size = is_tf32(what) ? 4 : 2;
-    double a[16][16];
-    static double b[16][2 * kMaxSums];
+    const uint32_t depth = depth_of(what), columns = 2 * sums.count, size = bytes_of(what.element);
+    double a[16][kMaxDepth];
+    static double b[kMaxDepth][2 * kMaxSums];
     for (uint32_t k = 0; k < depth; ++k) {
         for (uint32_t row = 0; row < 16; ++row) {
             a[row][k] = product.registers.empty()

@@ -4,14 +4,18 @@ The first line says what the file is, the last one how many records there were: 
 short is noticed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
-from autogemm.exchange.jsonl.converting import copy_of, form_of
-from autogemm.exchange.jsonl.fields import Form
-from autogemm.exchange.jsonl.forms import FORMAT, AnyForm, CopyForm, EndForm, FileForm
+from autogemm.exchange.jsonl.former import FORMER_VERSION, todays_line
+from autogemm.exchange.jsonl.lines import (
+    FORMAT,
+    AnyLine,
+    EndLine,
+    FileLine,
+    line_of,
+    value_of,
+)
 from autogemm.formats import fault, lines_of
 from autogemm.store import Copy
 from autogemm.support.errors import ExchangeError
@@ -19,45 +23,46 @@ from autogemm.support.version import __version__
 
 # What the first line of every such file begins with.
 MARK = f'{{"record":"file","format":"{FORMAT}"'.encode()
-
-_FORMS: TypeAdapter[FileForm | CopyForm | EndForm] = TypeAdapter(AnyForm)
+_FORMER = f'"schema_version":{FORMER_VERSION}'
 
 
 def jsonl_pieces(copies: Iterable[Copy]) -> Iterator[str]:
     """The lines of the file. Raises ExchangeError for what no line may hold."""
-    yield _line(FileForm(autogemm=__version__))
+    yield _line(FileLine(autogemm=__version__))
     num_records = 0
     for copy in copies:
-        try:
-            yield _line(form_of(copy))
-        except ValueError as error:
-            what = type(copy).__name__.removesuffix("Copy").lower()
-            raise ExchangeError(f"a {what} cannot be written: {fault(error)}") from error
+        yield _line(copy)
         num_records += 1
-    yield _line(EndForm(records=num_records))
+    yield _line(EndLine(num_records))
 
 
-def _line(form: Form) -> str:
-    return form.model_dump_json() + "\n"
+def _line(value: AnyLine) -> str:
+    try:
+        return line_of(value) + "\n"
+    except ValueError as error:
+        raise ExchangeError(f"a {value.record} cannot be written: {fault(error)}") from error
 
 
 def read_jsonl(path: Path) -> Iterator[Copy]:
     """What is in the file, line by line. Raises ExchangeError naming the line and its fault."""
     num_records = 0
-    end: EndForm | None = None
+    end: EndLine | None = None
+    todays: Callable[[str], str] = str
     for number, line in lines_of(path):
         where = f"{path}, line {number}"
         if end is not None:
             raise ExchangeError(f"{where}: something follows the last record")
         try:
-            form = _FORMS.validate_json(line)
-            if isinstance(form, FileForm) is not (number == 1):
+            if number == 1 and _FORMER in line:
+                todays = todays_line
+            value = value_of(todays(line))
+            if isinstance(value, FileLine) is not (number == 1):
                 raise ValueError("a results file begins with its record 'file', once")
-            if isinstance(form, EndForm):
-                end = form
-            elif not isinstance(form, FileForm):
+            if isinstance(value, EndLine):
+                end = value
+            elif not isinstance(value, FileLine):
                 num_records += 1
-                yield copy_of(form)
+                yield value
         except ValueError as error:
             raise ExchangeError(f"{where}: {fault(error)}") from error
     if end is None:

@@ -8,7 +8,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.roofline import Ceilings
 
 # One for each kind of products; what C is made of makes no difference.
-TENSOR_DTYPES = (DType.TF32, DType.BF16, DType.F16)
+TENSOR_DTYPES = tuple(one for one in DType.one_each() if not one.has_fp32_products)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ def _tensor_cores(device: Device) -> list[Ceiling]:
     for dtype in TENSOR_DTYPES:
         roof = roof_of(device, dtype)
         if roof is not None:
-            names.setdefault(roof.peak_tflops, []).append(dtype.label.upper())
+            names.setdefault(roof.peak_tflops, []).append(dtype.ab.label.upper())
     return [
         Ceiling(f"{' and '.join(labels)}, tensor cores", peak) for peak, labels in names.items()
     ]

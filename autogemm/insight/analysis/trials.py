@@ -75,11 +75,11 @@ class RunTrials:
     def entry_merit(self, entry: FinalsEntry) -> float | None:
         """As `merit`, of one that took part in the finals."""
         if self.more_is_better:
-            return self.run.spec.problem.tflops(entry.median_us)
+            return self.run.spec.problem.tflops(entry.time_us)
         if entry.energy_mj is None:
             return None
         is_energy = self.run.spec.objective is Objective.ENERGY
-        return entry.energy_mj * (1.0 if is_energy else entry.median_us)
+        return entry.energy_mj * (1.0 if is_energy else entry.time_us)
 
     def merits(self) -> list[float]:
         """Of all trials that have one, in their order."""

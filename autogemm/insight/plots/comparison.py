@@ -144,8 +144,9 @@ def _name_sizes(axes: "Axes", timed: list[Timed]) -> None:
 
 
 def _size_name(problem: Problem) -> str:
-    """Elements of two bytes stand twice as far to the right: their places are named for it."""
-    return problem.size_label + (" 16-bit" if problem.dtype.size_bytes == 2 else "")
+    """Small elements stand further to the right: their places are named for it."""
+    size_bytes = problem.dtype.size_bytes
+    return problem.size_label + (f" {8 * size_bytes}-bit" if size_bytes < 4 else "")
 
 
 def _plain_numbers(*axes: "Axis") -> None:

@@ -196,8 +196,8 @@ def _runs(runs: list[RunRow]) -> Table:
                 "times": run.spec.provenance.value,
                 "families": " ".join(run.spec.families),
                 "trials": run.num_trials,
-                "best us": run.best_us,
-                "TFLOP/s": run.spec.problem.tflops(run.best_us) if run.best_us else None,
+                "best us": run.time_us,
+                "TFLOP/s": run.spec.problem.tflops(run.time_us) if run.time_us else None,
                 "x cuBLAS": f"{winner.ratio:.3f}" if winner else None,
                 "date": f"{run.started_at:%Y-%m-%d}",
             }

@@ -33,8 +33,8 @@ def outcome_words(trials: RunTrials) -> list[str]:
     winner, how = finals.winner, "recorded" if trials.is_recorded else "measured"
     family = winner.config.family if winner.config else winner.name
     won = (
-        f"A config of {family} won: {winner.median_us:.4g} us, "
-        f"{problem.tflops(winner.median_us):.4g} TFLOP/s, {how} on {trials.run.spec.device.name}."
+        f"A config of {family} won: {winner.time_us:.4g} us, "
+        f"{problem.tflops(winner.time_us):.4g} TFLOP/s, {how} on {trials.run.spec.device.name}."
     )
     return [won, _margin(winner, finals), *_ties(trials), _search_words(trials)]
 
@@ -51,7 +51,7 @@ def _best_of_search(trials: RunTrials) -> list[str]:
 
 def _margin(winner: FinalsEntry, finals: Finals) -> str:
     ratio, baseline = winner.ratio, finals.baseline
-    against = f"cuBLAS takes {baseline.median_us:.4g} us: "
+    against = f"cuBLAS takes {baseline.time_us:.4g} us: "
     if baseline.tied:
         return f"{against}no difference between the two was shown."
     interval = ""

@@ -1,6 +1,11 @@
 """What is known of a GPU: the facts that constraints, the launcher and the tables read."""
 
 from dataclasses import dataclass, fields
+from typing import Annotated
+
+from annotated_types import MinLen
+
+from autogemm.model.limits import Fact, Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,23 +16,23 @@ class Device:
     the opt-in maximum (above 48 KB a kernel must ask for it). Clocks are maxima.
     """
 
-    name: str
-    arch: int
-    num_sms: int
-    max_threads_per_block: int
-    max_threads_per_sm: int
-    max_blocks_per_sm: int
-    max_registers_per_thread: int
-    registers_per_sm: int
-    max_smem_per_block_bytes: int
-    smem_per_sm_bytes: int
-    reserved_smem_per_block_bytes: int
-    l2_bytes: int
-    memory_bytes: int
-    sm_clock_mhz: int
-    memory_clock_mhz: int
-    memory_bus_bits: int
-    fp32_cores_per_sm: int
+    name: Annotated[Line, MinLen(1)]
+    arch: Fact
+    num_sms: Fact
+    max_threads_per_block: Fact
+    max_threads_per_sm: Fact
+    max_blocks_per_sm: Fact
+    max_registers_per_thread: Fact
+    registers_per_sm: Fact
+    max_smem_per_block_bytes: Fact
+    smem_per_sm_bytes: Fact
+    reserved_smem_per_block_bytes: Fact
+    l2_bytes: Fact
+    memory_bytes: Fact
+    sm_clock_mhz: Fact
+    memory_clock_mhz: Fact
+    memory_bus_bits: Fact
+    fp32_cores_per_sm: Fact
 
     @property
     def sm(self) -> str:
@@ -51,8 +56,8 @@ class Device:
 
     def limits(self) -> dict[str, int]:
         """The integer facts by name: what ``device.*`` means in a search space."""
-        return {
-            field.name: value
-            for field in fields(self)
-            if isinstance(value := getattr(self, field.name), int)
-        }
+        return {name: getattr(self, name) for name in FACTS}
+
+
+# Names of the integer facts.
+FACTS = tuple(field.name for field in fields(Device) if field.type is Fact)

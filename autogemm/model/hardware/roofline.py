@@ -5,7 +5,8 @@ performance model for multicore architectures", Communications of the ACM 52(4),
 """
 
 from dataclasses import dataclass
-from datetime import datetime
+
+from autogemm.model.limits import Amount, Count, Moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,12 @@ class Ceilings:
     meanwhile, None if the driver does not tell.
     """
 
-    fma_tflops: float
-    copy_gb_s: float
-    sm_clock_mhz: int | None
-    measured_at: datetime
-    l2_gb_s: float | None = None
-    smem_gb_s: float | None = None
+    fma_tflops: Amount
+    copy_gb_s: Amount
+    sm_clock_mhz: Count | None
+    measured_at: Moment
+    l2_gb_s: Amount | None = None
+    smem_gb_s: Amount | None = None
 
     @property
     def roof(self) -> Roof:

@@ -6,12 +6,12 @@ from autogemm.store.connection.connect import let_readers_go_on, writer
 from autogemm.support.errors import NotFoundError, StoreError
 from autogemm.support.resources import data_folder
 
-# Not "alembic_version": that one is Optuna's, in the same database.
+# Not "alembic_version": that one is Optuna's in databases of before 0.2.
 VERSION_TABLE = "autogemm_version"
 
 # The newest file in db/migrations/versions. Kept here so that a database which is up to date, the
 # usual case, opens without importing alembic.
-SCHEMA_REVISION = "0008"
+SCHEMA_REVISION = "0009"
 
 
 def check_schema(engine: Engine, where: str) -> bool:

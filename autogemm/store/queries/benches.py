@@ -7,12 +7,12 @@ from datetime import datetime
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from autogemm.model.benchmark import Bench, BenchEntry, BenchSpec, KernelKind
+from autogemm.model.benchmark import Bench, BenchEntry, BenchSpec
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.roofline import Ceilings
 from autogemm.model.kernel import KernelSource
-from autogemm.model.outcome import CacheState, Environment, Fill, Provenance, Status
+from autogemm.model.outcome import CacheState, Environment, Provenance
 from autogemm.model.profile import Profile
 from autogemm.model.stored_kernel import StoredKernel
 from autogemm.store.tables.bench_models import (
@@ -22,15 +22,10 @@ from autogemm.store.tables.bench_models import (
     ProfileRecord,
 )
 from autogemm.store.tables.convert import (
+    columns_of,
     device_key,
-    device_of,
-    environment_of,
-    finite_samples,
     kernel_of,
-    problem_of,
-    telemetry_of,
-    verification_columns,
-    verification_of,
+    value_of,
 )
 from autogemm.store.tables.models import KernelRecord
 from autogemm.store.tables.writing import (
@@ -48,12 +43,7 @@ def add_bench(session: Session, spec: BenchSpec, started_at: datetime | None = N
     bench = BenchRecord(
         device=device_record(session, spec.device),
         environment=environment_record(session, spec.environment),
-        preset=spec.preset,
-        seed=spec.seed,
-        l2=spec.l2.value,
-        fill=spec.fill.value,
-        provenance=spec.provenance.value,
-        command=spec.command,
+        **columns_of(BenchRecord, spec),
         started_at=started_at or now(),
     )
     session.add(bench)
@@ -75,24 +65,8 @@ def add_entries(
             BenchEntryRecord(
                 position=position,
                 problem=problem_record(session, entry.problem),
-                kernel=entry.kernel,
-                kind=entry.kind.value,
-                library=entry.library,
                 kernel_source=kernel_record(session, entry.kernel_sha256, source),
-                family=entry.config.family if entry.config else None,
-                config=entry.config.as_dict() if entry.config else None,
-                status=entry.status.value,
-                reason=entry.reason,
-                registers=entry.registers,
-                median_us=entry.time_us,
-                samples_us=finite_samples(entry.samples_us),
-                method=entry.method,
-                launches_per_sample=entry.launches_per_sample,
-                ratio=entry.ratio,
-                ratio_low=entry.ratio_low,
-                ratio_high=entry.ratio_high,
-                **verification_columns(entry.verification),
-                **asdict(entry.telemetry),
+                **columns_of(BenchEntryRecord, entry),
             )
         )
 
@@ -125,12 +99,12 @@ def add_profile(session: Session, profile: Profile, source: KernelSource | None)
     """A profile with the kernel it is of, which may be stored already; its id."""
     record = ProfileRecord(
         kernel_source=kernel_record(session, profile.kernel_sha256, source),
-        kernel=profile.kernel,
         problem=problem_record(session, profile.problem),
         device=device_record(session, profile.device),
         environment=environment_record(session, profile.environment),
-        profiler=profile.profiler,
         counters=dict(profile.counters),
+        kernel=profile.kernel,
+        profiler=profile.profiler,
         made_at=profile.made_at,
     )
     session.add(record)
@@ -143,7 +117,7 @@ def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> 
     newest_first = (ProfileRecord.made_at.desc(), ProfileRecord.id.desc())
     statement = select(ProfileRecord).order_by(*newest_first).limit(limit)
     if kernel_sha256 is not None:
-        statement = statement.where(ProfileRecord.kernel_source.has(source_sha256=kernel_sha256))
+        statement = statement.where(ProfileRecord.kernel_source.has(kernel_sha256=kernel_sha256))
     return [profile_of(record) for record in session.scalars(statement)]
 
 
@@ -184,69 +158,28 @@ def bench_of(record: BenchRecord) -> Bench:
     """The benchmark of a row, with its entries."""
     return Bench(
         bench_id=record.id,
-        spec=_spec_of(record),
+        spec=value_of(BenchSpec, record),
         started_at=record.started_at,
         finished_at=record.finished_at,
-        entries=tuple(map(_entry_of, record.entries)),
-    )
-
-
-def _spec_of(record: BenchRecord) -> BenchSpec:
-    return BenchSpec(
-        device=device_of(record.device),
-        environment=environment_of(record.environment),
-        provenance=Provenance(record.provenance),
-        command=record.command,
-        preset=record.preset,
-        seed=record.seed,
-        l2=CacheState(record.l2),
-        fill=Fill(record.fill),
-    )
-
-
-def _entry_of(record: BenchEntryRecord) -> BenchEntry:
-    config = None if record.config is None else Config.of(record.family or "", record.config)
-    return BenchEntry(
-        kernel=record.kernel,
-        kind=KernelKind(record.kind),
-        problem=problem_of(record.problem),
-        status=Status(record.status),
-        reason=record.reason,
-        config=config,
-        kernel_sha256=record.kernel_source.source_sha256 if record.kernel_source else "",
-        library=record.library,
-        samples_us=tuple(record.samples_us),
-        method=record.method,
-        launches_per_sample=record.launches_per_sample,
-        ratio=record.ratio,
-        ratio_low=record.ratio_low,
-        ratio_high=record.ratio_high,
-        registers=record.registers,
-        verification=verification_of(record),
-        telemetry=telemetry_of(record),
+        entries=tuple(value_of(BenchEntry, entry) for entry in record.entries),
     )
 
 
 def profile_of(record: ProfileRecord) -> Profile:
     """The profile of a row."""
     source = record.kernel_source
-    return Profile(
-        kernel=record.kernel,
+    return value_of(
+        Profile,
+        record,
         config=Config.of(source.family, source.config),
-        kernel_sha256=source.source_sha256,
-        problem=problem_of(record.problem),
-        device=device_of(record.device),
-        environment=environment_of(record.environment),
-        profiler=record.profiler,
+        kernel_sha256=source.kernel_sha256,
         counters=tuple(record.counters.items()),
-        made_at=record.made_at,
     )
 
 
 def ceilings_of(record: CeilingsRecord) -> Ceilings:
     """The ceilings of a row."""
-    names = Ceilings.__dataclass_fields__
-    return Ceilings(**{name: getattr(record, name) for name in names})
+    return value_of(Ceilings, record)
 
 
 def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel | None:
@@ -254,11 +187,11 @@ def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel 
     entry = session.scalar(
         select(BenchEntryRecord)
         .filter_by(kernel_id=kernel.id)
-        .order_by(BenchEntryRecord.median_us.is_(None), BenchEntryRecord.bench_id.desc())
+        .order_by(BenchEntryRecord.time_us.is_(None), BenchEntryRecord.bench_id.desc())
         .limit(1)
     )
     if entry is not None:
-        spec, timed = _spec_of(entry.bench), _entry_of(entry)
+        spec, timed = value_of(BenchSpec, entry.bench), value_of(BenchEntry, entry)
         return StoredKernel(
             kernel_id=kernel.id,
             source=kernel_of(kernel),

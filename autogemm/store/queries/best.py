@@ -135,7 +135,7 @@ def find_kernel_id(session: Session, text: str) -> int:
     """
     if text.isascii() and text.isdigit() and len(text) < _MAX_DIGITS:
         return int(text)
-    begins = KernelRecord.source_sha256.startswith(text.lower(), autoescape=True)
+    begins = KernelRecord.kernel_sha256.startswith(text.lower(), autoescape=True)
     found = list(session.scalars(select(KernelRecord.id).where(begins).limit(2)))
     if not found or not text:
         raise NotFoundError(
@@ -161,9 +161,9 @@ def _ratios(timing: Timing) -> tuple[float | None, float | None, float | None]:
 
 def _time_us(timing: Timing) -> float | None:
     if isinstance(timing, FinalsEntryRecord):
-        return timing.median_us
+        return timing.time_us
     if timing.status == Status.OK.value and timing.measurement is not None:
-        return timing.measurement.median_us
+        return timing.measurement.time_us
     return None
 
 

@@ -20,7 +20,7 @@ def add_certificate(
     session: Session, run: RunRecord, kernel_sha256: str, certificate: Certificate
 ) -> None:
     """Raises NotFoundError for a kernel that is not stored."""
-    kernel = session.scalar(select(KernelRecord).filter_by(source_sha256=kernel_sha256))
+    kernel = session.scalar(select(KernelRecord).filter_by(kernel_sha256=kernel_sha256))
     if kernel is None:
         raise NotFoundError(f"no kernel with the sha256 {kernel_sha256!r} is stored")
     checks = [{**asdict(check), "verdict": check.verdict.value} for check in certificate.checks]

@@ -22,11 +22,10 @@ from autogemm.model.outcome import (
 from autogemm.model.problem import Problem
 from autogemm.store.queries.certificates import failed_kernels
 from autogemm.store.tables.convert import (
+    columns_of,
     device_key,
-    environment_columns,
     finals_of,
     outcome_of,
-    problem_columns,
     spec_columns,
     spec_of,
     trial_row_of,
@@ -36,6 +35,7 @@ from autogemm.store.tables.models import (
     EnvironmentRecord,
     FinalsRecord,
     KernelRecord,
+    ProblemRecord,
     RunRecord,
     TrialRecord,
 )
@@ -68,7 +68,7 @@ def conditions(query: BestQuery) -> list[Condition]:
         *(getattr(RunRecord, name) == value for name, value in run.items() if value is not None),
     ]
     if query.family is not None:
-        padded = " " + RunRecord.family + " "
+        padded = " " + RunRecord.families + " "
         wanted.append(padded.contains(f" {query.family} ", autoescape=True))
     for name, beginning in query.versions:
         version = getattr(EnvironmentRecord, name)
@@ -88,9 +88,9 @@ def same_place(  # noqa: PLR0913, PLR0917  # a time holds for all of these toget
 ) -> list[Condition]:
     """What a run must satisfy for its times to hold for these circumstances."""
     wanted = [
-        RunRecord.problem.has(**problem_columns(problem)),
+        RunRecord.problem.has(**columns_of(ProblemRecord, problem)),
         RunRecord.device.has(**device_key(device)),
-        RunRecord.environment.has(**environment_columns(environment)),
+        RunRecord.environment.has(**columns_of(EnvironmentRecord, environment)),
         RunRecord.provenance == provenance.value,
     ]
     if l2 is not None:
@@ -125,7 +125,7 @@ def known_outcome(session: Session, kernel_sha256: str, where: list[Condition]) 
         .join(TrialRecord.kernel)
         .join(TrialRecord.run)
         .where(
-            KernelRecord.source_sha256 == kernel_sha256,
+            KernelRecord.kernel_sha256 == kernel_sha256,
             TrialRecord.status.in_([status.value for status in _REPEATABLE]),
             *where,
         )
@@ -139,7 +139,7 @@ def known_outcome(session: Session, kernel_sha256: str, where: list[Condition]) 
 def known_kernels(session: Session, where: list[Condition]) -> frozenset[str]:
     """The sha256 of all kernels of which `known_outcome` knows something."""
     statement = (
-        select(KernelRecord.source_sha256)
+        select(KernelRecord.kernel_sha256)
         .join(TrialRecord, TrialRecord.kernel_id == KernelRecord.id)
         .join(TrialRecord.run)
         .where(TrialRecord.status.in_([status.value for status in _REPEATABLE]), *where)
@@ -183,7 +183,7 @@ def run_times(session: Session, problem: Problem, device: Device, family: str) -
         select(RunRecord.id, RunRecord.provenance, TrialRecord.config, TrialRecord.time_us)
         .join(RunRecord, RunRecord.id == TrialRecord.run_id)
         .where(
-            RunRecord.problem.has(**problem_columns(problem)),
+            RunRecord.problem.has(**columns_of(ProblemRecord, problem)),
             RunRecord.device.has(**device_key(device)),
             TrialRecord.family == family,
             TrialRecord.time_us.is_not(None),
@@ -288,7 +288,7 @@ def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
                 stopped_by=StopRule(run.stopped_by) if run.stopped_by else None,
                 num_trials=num_trials,
                 num_ok=num_ok,
-                best_us=decided.winner.median_us if decided else fastest_us,
+                time_us=decided.winner.time_us if decided else fastest_us,
                 finals=decided,
             )
         )

@@ -59,7 +59,7 @@ class BenchEntryRecord(VerificationColumns, TelemetryColumns, Base):
     status: Mapped[str]
     reason: Mapped[str] = mapped_column(FreeText)
     registers: Mapped[int | None]
-    median_us: Mapped[float | None]
+    time_us: Mapped[float | None]
     samples_us: Mapped[list[float]]
     method: Mapped[str]
     launches_per_sample: Mapped[int]
@@ -70,6 +70,11 @@ class BenchEntryRecord(VerificationColumns, TelemetryColumns, Base):
     bench: Mapped[BenchRecord] = relationship(back_populates="entries")
     problem: Mapped[ProblemRecord] = relationship(lazy="joined", innerjoin=True)
     kernel_source: Mapped[KernelRecord | None] = relationship(lazy="joined")
+
+    @property
+    def kernel_sha256(self) -> str:
+        """Empty where no source is stored."""
+        return self.kernel_source.kernel_sha256 if self.kernel_source is not None else ""
 
 
 class ProfileRecord(Base):

@@ -1,6 +1,6 @@
 """The tables. ``db/migrations`` creates them, ``db/README.md`` explains them.
 
-Optuna keeps its own tables (``studies``, ``trials``, ...) in the same database, hence
+Databases of before 0.2 hold Optuna's tables (``studies``, ``trials``, ...), hence
 ``run_trials``. Types are portable: SQLite and PostgreSQL.
 """
 
@@ -135,9 +135,11 @@ class KernelRecord(Base):
     """One emitted CUDA source, byte for byte."""
 
     __tablename__ = "kernels"
+    # SQLite renames a column, but no constraint.
+    __table_args__ = (UniqueConstraint("kernel_sha256", name="uq_kernels_source_sha256"),)
 
     id: Mapped[int] = mapped_column(primary_key=True)
-    source_sha256: Mapped[str] = mapped_column(unique=True)
+    kernel_sha256: Mapped[str]
     template_sha256: Mapped[str]
     family: Mapped[str] = mapped_column(index=True)
     layout: Mapped[str]
@@ -150,7 +152,7 @@ class KernelRecord(Base):
 class RunRecord(Base):
     """One run of the tuner. ``owner`` is ``host:pid`` of the process that writes it.
 
-    ``family`` has the names of all families that it searches, in order, a blank between two.
+    ``families`` has the names of all families that it searches, in order, a blank between two.
     """
 
     __tablename__ = "runs"
@@ -160,7 +162,7 @@ class RunRecord(Base):
     problem_id: Mapped[int] = mapped_column(ForeignKey("problems.id"))
     device_id: Mapped[int] = mapped_column(ForeignKey("devices.id"))
     environment_id: Mapped[int] = mapped_column(ForeignKey("environments.id"))
-    family: Mapped[str]
+    families: Mapped[str]
     family_sha256: Mapped[str]
     # Canonical JSON as text, because PostgreSQL cannot compare JSON values.
     fix: Mapped[str]
@@ -188,7 +190,7 @@ class VerificationColumns:
 
     max_abs_error: Mapped[float | None]
     max_error_ratio: Mapped[float | None]
-    relative_frobenius: Mapped[float | None]
+    error: Mapped[float | None]
 
 
 class TelemetryColumns:
@@ -235,6 +237,11 @@ class TrialRecord(VerificationColumns, Base):
         lazy="selectin", order_by="ResourcesRecord.position"
     )
 
+    @property
+    def kernel_sha256(self) -> str:
+        """Empty where no source is stored."""
+        return self.kernel.kernel_sha256 if self.kernel is not None else ""
+
 
 class ResourcesRecord(Base):
     """What each kernel of a trial's source uses, as compiled for that trial's device."""
@@ -257,7 +264,7 @@ class MeasurementRecord(TelemetryColumns, Base):
     __tablename__ = "measurements"
 
     trial_id: Mapped[int] = mapped_column(ForeignKey("run_trials.id"), primary_key=True)
-    median_us: Mapped[float]
+    time_us: Mapped[float]
     samples_us: Mapped[list[float]]
     method: Mapped[str]
     launches_per_sample: Mapped[int]
@@ -299,7 +306,7 @@ class FinalsEntryRecord(VerificationColumns, Base):
     family: Mapped[str | None]
     config: Mapped[dict[str, Any] | None]
     registers: Mapped[int | None]
-    median_us: Mapped[float]
+    time_us: Mapped[float]
     samples_us: Mapped[list[float]]
     energy_mj: Mapped[float | None]
     samples_mj: Mapped[list[float] | None]
@@ -310,6 +317,11 @@ class FinalsEntryRecord(VerificationColumns, Base):
 
     finals: Mapped[FinalsRecord] = relationship(back_populates="entries")
     kernel: Mapped[KernelRecord | None] = relationship(lazy="joined")
+
+    @property
+    def kernel_sha256(self) -> str:
+        """Empty where no source is stored."""
+        return self.kernel.kernel_sha256 if self.kernel is not None else ""
 
 
 class CertificateRecord(Base):

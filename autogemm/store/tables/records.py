@@ -1,9 +1,12 @@
 """What goes into the store and comes out of it: frozen values, no database types."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import Annotated, Literal
+
+from annotated_types import MaxLen, MinLen
 
 from autogemm.model.benchmark import Bench
 from autogemm.model.certificate import Certificate
@@ -12,6 +15,18 @@ from autogemm.model.config import Config, Value
 from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.roofline import Ceilings
 from autogemm.model.kernel import KernelSource
+from autogemm.model.limits import (
+    Count,
+    Line,
+    Long,
+    LongText,
+    Mapped,
+    Moment,
+    Name,
+    ParameterValue,
+    Sha256,
+    Word,
+)
 from autogemm.model.outcome import (
     CacheState,
     Environment,
@@ -34,6 +49,9 @@ class RunState(StrEnum):
     FINISHED = "finished"
 
 
+_Values = Annotated[tuple[ParameterValue, ...], MaxLen(10_000)]
+
+
 @dataclass(frozen=True, slots=True)
 class RunSpec:
     """What makes two runs the same run, so that one resumes the other; and the command typed.
@@ -46,17 +64,17 @@ class RunSpec:
     problem: Problem
     device: Device
     environment: Environment
-    families: tuple[str, ...]
-    family_sha256: str
-    fix: tuple[tuple[str, tuple[Value, ...]], ...]
-    sampler: str
-    seed: int
+    families: Annotated[tuple[Word, ...], MinLen(1), MaxLen(64)]
+    family_sha256: Line
+    fix: Annotated[tuple[tuple[str, tuple[Value, ...]], ...], Mapped(_Values, Name)]
+    sampler: Line
+    seed: Long
     provenance: Provenance
-    command: str
+    command: LongText
     l2: CacheState = CacheState.WARM
     objective: Objective = Objective.TIME
     fill: Fill = Fill.UNIFORM
-    max_error: str = ""
+    max_error: Line = ""
     """The largest relative error that a winner may have: a number, ``cublas``, or empty."""
 
 
@@ -134,7 +152,7 @@ class RunRow:
     stopped_by: StopRule | None
     num_trials: int
     num_ok: int
-    best_us: float | None
+    time_us: float | None
     finals: Finals | None
 
 
@@ -180,53 +198,63 @@ class TrialRow:
 
 @dataclass(frozen=True, slots=True)
 class RunCopy:
-    """A run on its way from one database to another; ``key`` is its number where it comes from.
+    """A run on its way from one database to another; ``run_id`` is its number where it comes from.
 
     ``started_at`` None is not known (a file of another program): the run is then known by its spec
     alone.
     """
 
-    key: int
+    record: Literal["run"] = field(default="run", kw_only=True)
+    run_id: Count
     spec: RunSpec
     state: RunState
     stopped_by: StopRule | None = None
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
+    started_at: Moment | None = None
+    finished_at: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCopy:
     """A source; it comes before whatever names it by its sha256."""
 
+    record: Literal["kernel"] = field(default="kernel", kw_only=True)
+    kernel_sha256: Sha256
     source: KernelSource
-    created_at: datetime
+    created_at: Moment
+
+    def __post_init__(self) -> None:
+        if self.source.sha256 != self.kernel_sha256:
+            raise ValueError(f"the source is not the one whose sha256 is {self.kernel_sha256}")
 
 
 @dataclass(frozen=True, slots=True)
 class TrialCopy:
-    """A trial of the run with that key, which comes before it."""
+    """A trial of the run of that number, which comes before it."""
 
-    run_key: int
-    number: int
+    record: Literal["trial"] = field(default="trial", kw_only=True)
+    run_id: Count
+    number: Count
     outcome: Outcome
-    finished_at: datetime
+    finished_at: Moment
 
 
 @dataclass(frozen=True, slots=True)
 class FinalsCopy:
-    """Finals of the run with that key."""
+    """Finals of the run of that number."""
 
-    run_key: int
+    record: Literal["finals"] = field(default="finals", kw_only=True)
+    run_id: Count
     finals: Finals
-    measured_at: datetime
+    measured_at: Moment
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateCopy:
-    """A certificate that was made in the run with that key."""
+    """A certificate that was made in the run of that number."""
 
-    run_key: int
-    kernel_sha256: str
+    record: Literal["certificate"] = field(default="certificate", kw_only=True)
+    run_id: Count
+    kernel_sha256: Sha256
     certificate: Certificate
 
 
@@ -234,6 +262,7 @@ class CertificateCopy:
 class BenchCopy:
     """A whole benchmark; its number is that of where it comes from."""
 
+    record: Literal["bench"] = field(default="bench", kw_only=True)
     bench: Bench
 
 
@@ -241,6 +270,7 @@ class BenchCopy:
 class ProfileCopy:
     """A profile."""
 
+    record: Literal["profile"] = field(default="profile", kw_only=True)
     profile: Profile
 
 
@@ -248,6 +278,7 @@ class ProfileCopy:
 class CeilingsCopy:
     """What a card reached, and in which environment."""
 
+    record: Literal["ceilings"] = field(default="ceilings", kw_only=True)
     device: Device
     environment: Environment
     ceilings: Ceilings

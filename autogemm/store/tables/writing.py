@@ -15,14 +15,11 @@ from autogemm.model.kernel import KernelSource
 from autogemm.model.outcome import Disqualified, Environment, Finals, Outcome, StopRule
 from autogemm.model.problem import Problem
 from autogemm.store.tables.convert import (
+    columns_of,
     device_key,
     device_of,
     entry_record,
-    environment_columns,
     kernel_columns,
-    measurement_record,
-    problem_columns,
-    resources_records,
     spec_columns,
     trial_columns,
 )
@@ -141,8 +138,6 @@ def add_trial(
         run=run,
         number=number,
         kernel=kernel_record(session, outcome.kernel_sha256, source),
-        measurement=measurement_record(outcome.measurement) if outcome.measurement else None,
-        resources=resources_records(outcome.resources),
         finished_at=now(),
         **trial_columns(outcome),
     )
@@ -164,13 +159,8 @@ def add_finals(
     """
     record = FinalsRecord(
         run=get_run(session, run_id),
-        rounds=finals.rounds,
-        method=finals.method,
-        launches_per_sample=finals.launches_per_sample,
-        provenance=finals.provenance.value,
-        throttled_rounds=finals.throttled_rounds,
         measured_at=measured_at or now(),
-        **asdict(finals.telemetry),
+        **columns_of(FinalsRecord, finals),
     )
     session.add(record)
     for place, entry in enumerate((finals.baseline, *finals.entries)):
@@ -184,7 +174,7 @@ def add_finals(
 
 def _withdraw(session: Session, run_id: int, lost: Disqualified) -> None:
     """So that no later run takes the kernel's time for granted."""
-    of_kernel = KernelRecord.source_sha256 == lost.kernel_sha256
+    of_kernel = KernelRecord.kernel_sha256 == lost.kernel_sha256
     statement = select(TrialRecord).join(TrialRecord.kernel).where(of_kernel)
     for trial in session.scalars(statement.where(TrialRecord.run_id == run_id)):
         trial.status = lost.status.value
@@ -194,7 +184,7 @@ def _withdraw(session: Session, run_id: int, lost: Disqualified) -> None:
 
 def problem_record(session: Session, problem: Problem) -> ProblemRecord:
     """The row of a problem, new if need be."""
-    return _get_or_add(session, ProblemRecord, problem_columns(problem))
+    return _get_or_add(session, ProblemRecord, columns_of(ProblemRecord, problem))
 
 
 def device_record(session: Session, device: Device) -> DeviceRecord:
@@ -214,7 +204,7 @@ def known_device(session: Session, device: Device) -> Device:
 
 def environment_record(session: Session, environment: Environment) -> EnvironmentRecord:
     """The row of an environment, new if need be."""
-    return _get_or_add(session, EnvironmentRecord, environment_columns(environment))
+    return _get_or_add(session, EnvironmentRecord, columns_of(EnvironmentRecord, environment))
 
 
 def kernel_record(
@@ -225,11 +215,11 @@ def kernel_record(
     Raises ValueError for a source of another sha256.
     """
     if source is None:
-        return session.scalar(select(KernelRecord).filter_by(source_sha256=sha256))
+        return session.scalar(select(KernelRecord).filter_by(kernel_sha256=sha256))
     if sha256 not in ("", source.sha256):
         raise ValueError(f"the outcome is of source {sha256}, got source {source.sha256}")
     columns = {**kernel_columns(source), "created_at": now()}
-    return _get_or_add(session, KernelRecord, {"source_sha256": source.sha256}, columns)
+    return _get_or_add(session, KernelRecord, {"kernel_sha256": source.sha256}, columns)
 
 
 def _get_or_add(

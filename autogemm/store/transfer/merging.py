@@ -221,7 +221,7 @@ def _check(table: Table, row: Row) -> None:
             words(row[name])
     if table.name == "kernels":
         sha256 = hashlib.sha256(row["source"].encode()).hexdigest()
-        if sha256 != row["source_sha256"]:
+        if sha256 != row["kernel_sha256"]:
             raise ValueError(f"the source of kernel {row['id']} is not the one that was stored")
 
 

@@ -19,9 +19,7 @@ from autogemm.store.tables.convert import (
     finals_of,
     kernel_columns,
     kernel_of,
-    measurement_record,
     outcome_of,
-    resources_records,
     spec_of,
     trial_columns,
 )
@@ -75,7 +73,7 @@ def copies(session: Session, query: BestQuery, status: Status | None) -> Iterato
         for kernel in wanted:
             if kernel is not None and kernel.id not in seen:
                 seen.add(kernel.id)
-                yield KernelCopy(kernel_of(kernel), kernel.created_at)
+                yield KernelCopy(kernel.kernel_sha256, kernel_of(kernel), kernel.created_at)
 
     runs = select(RunRecord).where(*conditions(query)).order_by(RunRecord.id)
     for run in session.scalars(runs).all():
@@ -91,7 +89,7 @@ def copies(session: Session, query: BestQuery, status: Status | None) -> Iterato
             kernel = session.get_one(KernelRecord, certificate.kernel_id)
             yield from kernels([kernel])
             made = certificate_of(certificate.checks, certificate.made_at)
-            yield CertificateCopy(run.id, kernel.source_sha256, made)
+            yield CertificateCopy(run.id, kernel.kernel_sha256, made)
         session.expunge_all()
     if status is None:
         yield from bench_copies(session, query, kernels)
@@ -99,7 +97,7 @@ def copies(session: Session, query: BestQuery, status: Status | None) -> Iterato
 
 def _run_copy(run: RunRecord) -> RunCopy:
     return RunCopy(
-        key=run.id,
+        run_id=run.id,
         spec=spec_of(run),
         state=RunState(run.state),
         stopped_by=StopRule(run.stopped_by) if run.stopped_by else None,
@@ -186,8 +184,8 @@ class _Adder:
         (self.new if is_new else self.known)[kind] += 1
 
     def _add_run(self, copy: RunCopy) -> bool:
-        if copy.key in self._run_ids:
-            raise StoreError(f"run {copy.key} comes twice")
+        if copy.run_id in self._run_ids:
+            raise StoreError(f"run {copy.run_id} comes twice")
         run = self._session.scalar(select(RunRecord).where(*_same_run(copy)).limit(1))
         is_new = run is None
         if run is None:
@@ -195,13 +193,13 @@ class _Adder:
             run = add_run(self._session, replace(copy.spec, device=device))
             run.owner = _NOBODY
             run.started_at = copy.started_at or run.started_at
-            self._trials[copy.key] = {}
+            self._trials[copy.run_id] = {}
         else:
             columns = (TrialRecord.number, TrialRecord.config, TrialRecord.status)
             rows = self._session.execute(
                 select(*columns, TrialRecord.kernel_id).where(TrialRecord.run_id == run.id)
             )
-            self._trials[copy.key] = {
+            self._trials[copy.run_id] = {
                 number: _Known(config, status, kernel_id is None)
                 for number, config, status, kernel_id in rows
             }
@@ -212,7 +210,7 @@ class _Adder:
             run.stopped_by = copy.stopped_by.value if copy.stopped_by else None
             run.finished_at = copy.finished_at
         self._session.flush()
-        self._run_ids[copy.key] = run.id
+        self._run_ids[copy.run_id] = run.id
         return is_new
 
     def _add_kernel(self, copy: KernelCopy) -> bool:
@@ -220,7 +218,7 @@ class _Adder:
         if self._kernel_id(source.sha256) is not None:
             return False
         kernel = KernelRecord(
-            source_sha256=source.sha256, created_at=copy.created_at, **kernel_columns(source)
+            kernel_sha256=source.sha256, created_at=copy.created_at, **kernel_columns(source)
         )
         self._session.add(kernel)
         self._session.flush()
@@ -228,14 +226,14 @@ class _Adder:
         return True
 
     def _add_trial(self, copy: TrialCopy) -> bool:
-        run_id, outcome = self._run_id(copy.run_key), copy.outcome
-        there = self._trials[copy.run_key]
+        run_id, outcome = self._run_id(copy.run_id), copy.outcome
+        there = self._trials[copy.run_id]
         config = outcome.config.as_dict()
         kernel_id = self._kernel_id(outcome.kernel_sha256)
         if (known := there.get(copy.number)) is not None:
             if known.config != config:
                 raise StoreError(
-                    f"trial {copy.number} of run {copy.run_key} is in the database with another "
+                    f"trial {copy.number} of run {copy.run_id} is in the database with another "
                     "config: the two are not the same run"
                 )
             found = select(TrialRecord).filter_by(run_id=run_id, number=copy.number)
@@ -257,10 +255,6 @@ class _Adder:
                 run_id=run_id,
                 number=copy.number,
                 kernel_id=kernel_id,
-                measurement=measurement_record(outcome.measurement)
-                if outcome.measurement
-                else None,
-                resources=resources_records(outcome.resources),
                 finished_at=copy.finished_at,
                 **trial_columns(outcome),
             )
@@ -273,7 +267,7 @@ class _Adder:
         return True
 
     def _add_finals(self, copy: FinalsCopy) -> bool:
-        run_id = self._run_id(copy.run_key)
+        run_id = self._run_id(copy.run_id)
         there = same(FinalsRecord, run_id=run_id, measured_at=copy.measured_at)
         if self._session.scalar(select(FinalsRecord.id).where(*there)) is not None:
             return False
@@ -281,7 +275,7 @@ class _Adder:
         return True
 
     def _add_certificate(self, copy: CertificateCopy) -> bool:
-        run_id = self._run_id(copy.run_key)
+        run_id = self._run_id(copy.run_id)
         there = same(
             CertificateRecord,
             run_id=run_id,
@@ -301,7 +295,7 @@ class _Adder:
 
     def _kernel_id(self, sha256: str) -> int | None:
         if sha256 and sha256 not in self._kernel_ids:
-            of_text = select(KernelRecord.id).filter_by(source_sha256=sha256)
+            of_text = select(KernelRecord.id).filter_by(kernel_sha256=sha256)
             found = self._session.scalar(of_text)
             if found is None:
                 return None

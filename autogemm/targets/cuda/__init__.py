@@ -1,13 +1,12 @@
-"""A card, reached through a worker process; the only place that imports cupy.
+"""A GPU, reached through a worker process; only the worker imports CuPy.
 
-The parent (:class:`CudaTarget`) asks, the worker (``worker.py`` with ``backend.py``) owns the
-card: it may hang, crash or have its context poisoned by a candidate, and is then replaced.
+The parent (:class:`CudaTarget`) asks, the worker (``worker/``) owns the
+GPU: it may hang, crash or have its context poisoned by a candidate, and is then replaced.
 """
 
 from autogemm.targets.cuda.arguments import CValue, argument_values, pointers_to
-from autogemm.targets.cuda.ceilings import ceilings_source
 from autogemm.targets.cuda.devices import attached_devices, why_no_device
-from autogemm.targets.cuda.probe import device_facts
+from autogemm.targets.cuda.facts import device_facts
 from autogemm.targets.cuda.target import CudaTarget
 from autogemm.targets.cuda.tensor_maps import RawMap, encode
 
@@ -17,7 +16,6 @@ __all__ = [
     "RawMap",
     "argument_values",
     "attached_devices",
-    "ceilings_source",
     "device_facts",
     "encode",
     "pointers_to",

@@ -1,4 +1,4 @@
-"""Which cards are attached, asked in a child process and remembered."""
+"""Which GPUs are attached, asked in a child process and remembered."""
 
 import functools
 import importlib.util
@@ -16,19 +16,19 @@ INSTALL_CUPY = "CuPy is not installed: pip install 'autogemm[cuda12]'"
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """The attached cards; without any, why."""
+    """The attached GPUs; without any, why."""
 
     devices: tuple[Device, ...]
     reason: str = ""
 
 
 def attached_devices() -> list[Device]:
-    """The attached cards in CUDA's order; empty without driver, card or CuPy. Never raises."""
+    """The attached GPUs in CUDA's order; empty without driver, GPU or CuPy. Never raises."""
     return list(probed().devices)
 
 
 def why_no_device() -> str:
-    """One line that says why there is no usable card; empty when there is one."""
+    """One line that says why there is no usable GPU; empty when there is one."""
     return probed().reason
 
 
@@ -37,7 +37,7 @@ def probed() -> ProbeResult:
     """Ask once per process."""
     if importlib.util.find_spec("cupy") is None:
         return ProbeResult((), INSTALL_CUPY)
-    command = [sys.executable, "-P", "-m", "autogemm.targets.cuda.probe"]
+    command = [sys.executable, "-P", "-m", "autogemm.targets.cuda.worker.probe"]
     try:
         done = subprocess.run(
             command,

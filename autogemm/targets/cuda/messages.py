@@ -8,12 +8,12 @@ from autogemm.model.kernel import Candidate, CompiledKernel
 from autogemm.model.outcome import Disqualified, Environment, Finals, Outcome, Status
 from autogemm.model.problem import Problem
 from autogemm.targets import MeasureOptions
-from autogemm.targets.racing import Race, Racer
+from autogemm.targets.bench import BenchCandidate, BenchTimes
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Take the card. Answer: Started."""
+    """Take the GPU. Answer: Started."""
 
     device_index: int
 
@@ -44,10 +44,10 @@ class RunFinals:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRace:
-    """Time candidates that were right and libraries, by name, in turn. Answer: RaceDone."""
+class RunBench:
+    """Time candidates that were right and libraries, by name, in turn. Answer: BenchDone."""
 
-    racers: tuple[Racer, ...]
+    candidates: tuple[BenchCandidate, ...]
     libraries: tuple[str, ...]
     rounds: int
     seed: int
@@ -55,17 +55,17 @@ class RunRace:
 
 @dataclass(frozen=True, slots=True)
 class RunCeilings:
-    """Measure what the card reaches at most; ceilings.cu compiled. Answer: CeilingsDone."""
+    """Measure what the GPU reaches at most; ceilings.cu compiled. Answer: CeilingsDone."""
 
     compiled: CompiledKernel
 
 
-Request = Start | Prepare | Measure | RunFinals | RunRace | RunCeilings
+Request = Start | Prepare | Measure | RunFinals | RunBench | RunCeilings
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """The card is taken."""
+    """The GPU is taken."""
 
     device: Device
     environment: Environment
@@ -98,15 +98,15 @@ class FinalsDone:
 
 
 @dataclass(frozen=True, slots=True)
-class RaceDone:
-    """The race's result."""
+class BenchDone:
+    """The bench's result."""
 
-    race: Race
+    times: BenchTimes
 
 
 @dataclass(frozen=True, slots=True)
 class CeilingsDone:
-    """What the card reached."""
+    """What the GPU reached."""
 
     ceilings: Ceilings
 
@@ -126,7 +126,7 @@ class Broken:
     message: str
 
 
-Reply = Started | Prepared | Measured | FinalsDone | RaceDone | CeilingsDone | Refused | Broken
+Reply = Started | Prepared | Measured | FinalsDone | BenchDone | CeilingsDone | Refused | Broken
 
 
 def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> Outcome:

@@ -1,21 +1,24 @@
-"""The CUDA target: a card behind a worker process that candidates may hang, crash or poison."""
+"""The CUDA target: a GPU behind a worker process that candidates may hang, crash or poison."""
 
 import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from autogemm.model.certificate import Check
 from autogemm.model.hardware.roofline import Ceilings
-from autogemm.model.kernel import Candidate, CompiledKernel
+from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
 from autogemm.model.problem import Problem
 from autogemm.support import errors
 from autogemm.support.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.support.errors import AutogemmError, DeviceError, UsageError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import GpuTarget, MeasureOptions
+from autogemm.targets.bench import BenchCandidate, BenchTimes, rounds_of
+from autogemm.targets.cuda.ceilings import ceilings_source
 from autogemm.targets.cuda.messages import (
+    BenchDone,
     Broken,
     CeilingsDone,
     FinalsDone,
@@ -23,30 +26,31 @@ from autogemm.targets.cuda.messages import (
     Measured,
     Prepare,
     Prepared,
-    RaceDone,
     Refused,
     Reply,
     Request,
+    RunBench,
     RunCeilings,
     RunFinals,
-    RunRace,
     Start,
     Started,
     disqualified,
     outcome_without_times,
 )
 from autogemm.targets.cuda.tools.sanitizer import Job, sanitize
-from autogemm.targets.racing import Race, Racer, rounds_of
+
+if TYPE_CHECKING:
+    from autogemm.compile import Compiler
 
 CUDA_BACKEND = "autogemm.targets.cuda.worker.backend:CudaBackend"
 
 # Generous: a first start reads CuPy and the CUDA libraries from a cold disk.
 START_DEADLINE_S = 180.0
 PREPARE_DEADLINE_S = 180.0
-# Waits before the card is tried again for a new worker: what the dead one held is freed late.
+# Waits before the GPU is tried again for a new worker: what the dead one held is freed late.
 RESTART_PAUSES_S = (0.5, 2.0, 8.0)
 FINALS_ATTEMPTS = 3
-# The float64 reference is two GEMMs; a card with few float64 units does 0.1 TFLOP/s and more.
+# The float64 reference is two GEMMs; a GPU with few float64 units does 0.1 TFLOP/s and more.
 SLOW_F64_FLOPS_PER_S = 1e11
 # A library may have to be loaded from a cold disk, or to compile its kernels.
 LIBRARY_S = 120.0
@@ -54,11 +58,11 @@ LIBRARY_S = 120.0
 ENERGY_FINALS_S = 25.0
 
 
-class CudaTarget:
-    """Runs candidates on one card. This process never makes a CUDA context nor imports CuPy.
+class CudaTarget(GpuTarget):
+    """Runs candidates on one GPU. This process never makes a CUDA context nor imports CuPy.
 
     A worker that hung, crashed or was poisoned is replaced, and the problem prepared again, before
-    the next request. Raises DeviceError when there is no usable card.
+    the next request. Raises DeviceError when there is no usable GPU.
     """
 
     provenance = Provenance.MEASURED
@@ -77,7 +81,7 @@ class CudaTarget:
         self.environment = started.environment
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
-        """Make inputs, float64 reference and baseline on the card."""
+        """Make inputs, float64 reference and baseline on the GPU."""
         self._prepare = None
         self.baseline_us = self.baseline_error = None
         request = Prepare(problem, options)
@@ -140,42 +144,53 @@ class CudaTarget:
                 raise DeviceError(f"no finalist ran a second time, the last one: {lost[-1].reason}")
         raise DeviceError(f"the finals broke off {FINALS_ATTEMPTS} times: {failure}") from failure
 
-    def race(
-        self, racers: Sequence[Racer], libraries: Sequence[str], rounds: int, seed: int
-    ) -> Race:
+    def bench(
+        self, candidates: Sequence[BenchCandidate], libraries: Sequence[str], rounds: int, seed: int
+    ) -> BenchTimes:
         """Time candidates and libraries in turn, in random order, round after round.
 
-        ``racers`` were right when measured one by one. ``libraries`` are names of
-        `autogemm.targets.cuda.libraries.names`; one that is not installed or wrong says so. Raises
-        DeviceError when the race breaks off.
+        ``candidates`` were right when measured one by one. ``libraries`` are names of
+        `autogemm.targets.cuda.worker.libraries`; one that is not installed or wrong says so. Raises
+        DeviceError when the bench breaks off.
         """
         options = self._prepared().options
-        request = RunRace(tuple(racers), tuple(libraries), rounds, seed)
-        race_s = sum(rounds_of(one.launch_us, rounds) * one.launch_us for one in racers) * 1e-6
+        request = RunBench(tuple(candidates), tuple(libraries), rounds, seed)
+        rounds_s = (
+            sum(rounds_of(one.launch_us, rounds) * one.launch_us for one in candidates) * 1e-6
+        )
         # Twice, because each sample is led by a run that is not timed; checks, and references of
         # other dtypes.
         others_s = len(libraries) * (LIBRARY_S + PREPARE_DEADLINE_S)
-        deadline_s = options.deadline_s * (len(racers) + 1) + 4 * race_s + others_s
+        deadline_s = options.deadline_s * (len(candidates) + 1) + 4 * rounds_s + others_s
         worker = self._ready_worker()
         try:
             reply = worker.ask(request, deadline_s)
         except ChildError as error:
             raise DeviceError(f"the benchmark broke off: {error}") from error
-        if isinstance(reply, RaceDone):
-            return reply.race
+        if isinstance(reply, BenchDone):
+            return reply.times
         raise self._unexpected(worker, reply)
 
-    def ceilings(self, compiled: CompiledKernel) -> Ceilings:
-        """What the card reaches in multiply-adds and in copying.
-
-        ``compiled`` is of `autogemm.targets.cuda.ceilings.ceilings_source`.
-        """
+    def ceilings(self, compiler: "Compiler") -> Ceilings:
+        """Measure what the GPU reaches in multiply-adds and in reading each memory."""
+        compiled = compiler.compile(ceilings_source(), self.device.sm)
         self._ready_worker()
         reply = self._ask_or_fail(RunCeilings(compiled), PREPARE_DEADLINE_S)
         if isinstance(reply, CeilingsDone):
             return reply.ceilings
         assert self._worker is not None
         raise self._unexpected(self._worker, reply)
+
+    def compiler(self) -> "Compiler":
+        """NVRTC, in processes of its own."""
+        from autogemm.compile import Compiler
+
+        return Compiler()
+
+    @property
+    def can_sanitize(self) -> bool:
+        """Whether `sanitize` watches a candidate's machine code: it says so itself if it cannot."""
+        return True
 
     def sanitize(
         self, candidate: Candidate, problem: Problem, deadline_s: float
@@ -187,7 +202,7 @@ class CudaTarget:
         return sanitize(Job(candidate, problem, self._device_index), deadline_s)
 
     def close(self) -> None:
-        """Free the card and end the worker. May be called twice."""
+        """Free the GPU and end the worker. May be called twice."""
         self._closed = True
         if self._worker is not None:
             self._worker.close()
@@ -216,7 +231,7 @@ class CudaTarget:
     ) -> tuple[tuple[Candidate, ...], tuple[Disqualified, ...]]:
         """Those that get through finals of their own, and those that do not with the reason.
 
-        Raises DeviceError when there is no usable card any more, for which no candidate pays.
+        Raises DeviceError when there is no usable GPU any more, for which no candidate pays.
         """
         left, lost = [], []
         for candidate in candidates:
@@ -238,7 +253,7 @@ class CudaTarget:
                 if reply.poisoned:
                     worker.kill()
                 return reply.outcome
-            # Nothing but this candidate ran since the problem was ready: if it is the card that
+            # Nothing but this candidate ran since the problem was ready: if it is the GPU that
             # is broken, the next worker will not start.
             case Broken() | Refused(error="DeviceError"):
                 worker.kill()
@@ -297,7 +312,7 @@ class CudaTarget:
         self.baseline_error = reply.baseline_error
 
     def _ask_or_fail(self, request: Request, deadline_s: float) -> Reply:
-        """The answer where no candidate can be to blame: failures are the card's or ours."""
+        """The answer where no candidate can be to blame: failures are the GPU's or ours."""
         assert self._worker is not None
         doing = type(request).__name__.lower()
         try:

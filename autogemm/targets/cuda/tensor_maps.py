@@ -1,6 +1,6 @@
-"""Tensor maps for the card, made by the driver's cuTensorMapEncodeTiled.
+"""Tensor maps for the GPU, made by the driver's cuTensorMapEncodeTiled.
 
-Called by ctypes: CuPy has no such function, and the driver is there wherever there is a card. The
+Called by ctypes: CuPy has no such function, and the driver is there wherever there is a GPU. The
 numbers are those of cuda.h, whose ABI is stable.
 """
 
@@ -8,7 +8,6 @@ import ctypes
 from functools import cache
 from typing import Any
 
-from autogemm.model.dtypes import Element
 from autogemm.model.kernel import TensorMap
 from autogemm.support.errors import DeviceError
 
@@ -18,8 +17,7 @@ MAP_BYTES = ctypes.sizeof(_WORDS)
 MAP_ALIGNMENT = 64
 RawMap = ctypes.Array[ctypes.c_uint64]
 
-# CUtensorMapDataType, CUtensorMapSwizzle, CUtensorMapL2promotion: 256 bytes.
-DATA_TYPES = {Element.F16: 6, Element.F32: 7, Element.BF16: 9, Element.TF32: 11}
+# CUtensorMapSwizzle, CUtensorMapL2promotion: 256 bytes.
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 L2_PROMOTION = 3
 # Of CUtensorMapInterleave and CUtensorMapFloatOOBfill: none; what lies outside reads as zero.
@@ -41,7 +39,7 @@ def encode(tensor_map: TensorMap, address: int, into: RawMap) -> None:
     ld_bytes = element.size_bytes * tensor_map.ld
     status = _driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(ctypes.addressof(into)),
-        DATA_TYPES[element],
+        element.tensor_map_number,
         2,
         ctypes.c_void_p(address + tensor_map.offset_bytes),
         (ctypes.c_uint64 * 2)(*tensor_map.extent),

@@ -29,6 +29,7 @@ from autogemm.targets.recorded.listing import (
     recording_folder,
     recording_paths,
 )
+from autogemm.targets.recorded.opening import open_recorded
 from autogemm.targets.recorded.spaces import RecordedSpace, open_recorded_space
 from autogemm.targets.recorded.target import RecordedTarget
 
@@ -49,6 +50,7 @@ __all__ = [
     "kernel_tuner_pieces",
     "list_recordings",
     "listed_of",
+    "open_recorded",
     "open_recorded_space",
     "read_kernel_tuner_cache",
     "read_recording",

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from autogemm.formats import (
     read_t4,
 )
 from autogemm.model.config import Config, Value
-from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.device import FACTS, Device
 from autogemm.model.kernel import Candidate
 from autogemm.model.outcome import (
     CacheState,
@@ -39,7 +38,7 @@ from autogemm.space import (
 )
 from autogemm.space.expressions import Operand
 from autogemm.support.errors import FamilyError, NotFoundError, UsageError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import MeasureOptions, RecordedPlace
 from autogemm.targets.recorded.description import SIZES, Description, description_for
 
 # Any problem will do to see whether a derived quantity can be computed at all.
@@ -56,7 +55,7 @@ def read_listed(path: Path) -> ListedRecording:
     return read_t4(path) if is_t4(path) else read_kernel_tuner_cache(path)
 
 
-class ListedTarget:
+class ListedTarget(RecordedPlace):
     """Answers from one Kernel Tuner cache or T4 file, with the family that it lists.
 
     ``listed`` is what the file holds, if it was read already. Nothing is known of the device but
@@ -81,7 +80,12 @@ class ListedTarget:
         self._entries: dict[tuple[Value, ...], Entry] = {}
 
     @property
-    def size(self) -> str:
+    def own_family(self) -> Family:
+        """The family that the file lists."""
+        return self.family
+
+    @property
+    def own_size(self) -> str:
         """``MxNxK`` if the file says all three, else nothing."""
         known = said_sizes(self.listed, self._description)
         return "x".join(str(known[name]) for name in SIZES) if len(known) == len(SIZES) else ""
@@ -119,7 +123,7 @@ class ListedTarget:
             return "x".join(str(known.get(name, name)) for name in SIZES)
         return str(next(iter(known.values())))
 
-    def space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Space:
+    def own_space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Space:
         """The listed configs within ``fix``. Raises UsageError, EmptySpaceError."""
         columns = self.listed.columns()
         return listed_space(self.family, problem, self.device, columns, fix)[0]
@@ -176,7 +180,7 @@ def said_sizes(listed: ListedRecording, description: Description | None) -> dict
 
 def device_named(name: str) -> Device:
     """A device of which only the name is known; every number is 0."""
-    unknown = {field.name: 0 for field in fields(Device) if field.type is int}
+    unknown = dict.fromkeys(FACTS, 0)
     return Device(name=name, **unknown)
 
 

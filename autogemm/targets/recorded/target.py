@@ -1,4 +1,4 @@
-"""Answers from recordings as a card would, with every time marked as recorded."""
+"""Answers from recordings as a GPU would, with every time marked as recorded."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -19,11 +19,11 @@ from autogemm.model.outcome import (
 from autogemm.model.problem import Problem
 from autogemm.space import Family
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
-from autogemm.targets import MeasureOptions
+from autogemm.targets import MeasureOptions, RecordedPlace
 from autogemm.targets.recorded.listing import recording_folder, recording_paths
 
 
-class RecordedTarget:
+class RecordedTarget(RecordedPlace):
     """Replays one recording file, or whichever of a folder's files holds the problem.
 
     ``families`` leaves out recordings of other families; empty takes all. Times are medians taken
@@ -55,9 +55,9 @@ class RecordedTarget:
         self.recording = recording
         self.device = recording.source.device
         self.environment = recording.source.environment
-        self.baseline_us: float | None = recording.baseline.median_us
+        self.baseline_us: float | None = recording.baseline.time_us
         checked = recording.baseline_verification
-        self.baseline_error = checked.relative_frobenius if checked is not None else None
+        self.baseline_error = checked.error if checked is not None else None
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Pick the recording that holds the problem. Raises UsageError if none does."""
@@ -98,7 +98,7 @@ class RecordedTarget:
         )
 
     @property
-    def family(self) -> str:
+    def only_family(self) -> str:
         """The family whose configs are recorded."""
         return self.recording.family
 
@@ -246,7 +246,7 @@ class RecordedTarget:
         return frozenset((name, value) for name, value in config if name in self._columns)
 
     def _entry(self, candidate: Candidate, time_us: float, *, is_tied: bool) -> FinalsEntry:
-        ratio = self.recording.baseline.median_us / time_us
+        ratio = self.recording.baseline.time_us / time_us
         return FinalsEntry(
             name=candidate.config.label,
             config=candidate.config,

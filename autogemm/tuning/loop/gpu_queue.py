@@ -1,4 +1,4 @@
-"""The card as a queue: one thread measures what waits, without a pause in between."""
+"""The GPU as a queue: one thread measures what waits, without a pause in between."""
 
 import time
 from collections import deque
@@ -24,7 +24,7 @@ class _Handed(Generic[Ticket]):
     measuring: Future[Outcome]
 
 
-class CardQueue(Generic[Ticket]):
+class GpuQueue(Generic[Ticket]):
     """Measures candidates in the order in which they are put in, one at a time.
 
     ``best_us`` is asked when a candidate's turn comes. ``busy_s`` are the seconds in which a
@@ -84,7 +84,7 @@ class CardQueue(Generic[Ticket]):
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _measure(self, candidate: Candidate) -> Outcome:
-        """In the card's thread."""
+        """In the GPU's thread."""
         began = time.monotonic()
         outcome = self._target.measure(candidate, self._best_us())
         seconds = time.monotonic() - began

@@ -14,7 +14,7 @@ from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
 LASTING = frozenset({Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESULT})
 
 # How long another process may hold the database's lock before the run ends. What was measured is
-# kept in the meantime, and the card goes on with what is asked for already.
+# kept in the meantime, and the GPU goes on with what is asked for already.
 LOCK_PATIENCE_S = 600.0
 
 _log = logging.getLogger(__name__)

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 from autogemm.model.kernel import KernelSource
 from autogemm.model.outcome import Outcome, Provenance
 from autogemm.targets import Target
-from autogemm.tuning.loop.gpu_queue import DEPTH, CardQueue
-from autogemm.tuning.loop.judging import Judge, Pending
+from autogemm.tuning.loop.gpu_queue import DEPTH, GpuQueue
 from autogemm.tuning.loop.ledger import Ledger
+from autogemm.tuning.loop.triage import Pending, Triage
 from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
-from autogemm.tuning.task.build import Maker
+from autogemm.tuning.task.build import Builder
 from autogemm.tuning.task.events import TrialDone
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Pipeline:
 
     def __init__(  # noqa: PLR0913  # the parts that meet here
         self,
-        maker: Maker,
+        builder: Builder,
         target: Target,
         searcher: Searcher,
         ledger: Ledger,
@@ -79,19 +79,19 @@ class Pipeline:
         accuracy: Accuracy = ANY_ACCURACY,
         prune: bool = False,
     ) -> None:
-        self._maker = maker
+        self._builder = builder
         self._target = target
         self._searcher = searcher
         self._ledger = ledger
         self._limits = limits
         self._on_trial = on_trial
         self._accuracy = accuracy
-        # A replay costs no card's time.
+        # A replay costs no GPU's time.
         prune = prune and target.provenance is Provenance.MEASURED
-        self._judge = Judge(maker, ledger, target.device, prune=prune)
+        self._triage = Triage(builder, ledger, target.device, prune=prune)
         self._next_number = ledger.next_number
         self._pending: deque[Pending] = deque()
-        self._card: CardQueue[Pending] = CardQueue(target, lambda: ledger.best_us)
+        self._queue: GpuQueue[Pending] = GpuQueue(target, lambda: ledger.best_us)
         # Measured or decided, and not in the store yet.
         self._ended: deque[tuple[Pending, Outcome]] = deque()
         self._search_thread = ThreadPoolExecutor(1, thread_name_prefix="search")
@@ -106,12 +106,12 @@ class Pipeline:
     @property
     def busy_s(self) -> float:
         """Seconds in which a candidate was verified and timed."""
-        return self._card.busy_s
+        return self._queue.busy_s
 
     def run(self, stop: threading.Event) -> None:
         """Until a limit is reached, the space is used up, or ``stop`` is set. Once.
 
-        What is on the card then is still awaited and recorded; what waits for it or is being
+        What is on the GPU then is still awaited and recorded; what waits for it or is being
         compiled is dropped.
         """
         self._started = time.monotonic()
@@ -120,11 +120,11 @@ class Pipeline:
             while not stop.is_set() and self._seconds() < self._limits.budget_s:
                 if not (self._replay_turn() if is_replay else self._turn()):
                     break
-            for pending, outcome in self._card.finish():
+            for pending, outcome in self._queue.finish():
                 self._settle(pending, outcome)
             self._await_told()
         finally:
-            self._card.close()
+            self._queue.close()
             for pending in self._pending:
                 if pending.compiling is not None:
                     pending.compiling.cancel()
@@ -136,9 +136,9 @@ class Pipeline:
         return time.monotonic() - self._started
 
     def _turn(self) -> bool:
-        """One round of the loop on a card, in the order that keeps it busy. False: all done."""
+        """One round of the loop on a GPU, in the order that keeps it busy. False: all done."""
         self._take_asked()
-        self._ended += self._card.take_finished()
+        self._ended += self._queue.take_finished()
         self._feed()
         while self._ended:
             self._settle(*self._ended[0])
@@ -158,31 +158,33 @@ class Pipeline:
         if not self._pending:
             return False
         pending = self._pending[0]
-        self._judge.judge(pending, self._in_flight)
-        if pending.outcome is None and pending.making is not None:
+        self._triage.advance(pending, self._in_flight)
+        if pending.outcome is None and pending.building is not None:
             if pending.compiling is not None and not pending.compiling.done():
                 wait([pending.compiling], timeout=TICK_S)
                 return True
-            pending.outcome = self._target.measure(pending.making.candidate(), self._ledger.best_us)
+            pending.outcome = self._target.measure(
+                pending.building.candidate(), self._ledger.best_us
+            )
         if pending.outcome is not None:
             self._pending.popleft()
             self._settle(pending, pending.outcome)
         return True
 
     def _ahead(self) -> int:
-        """Configs in flight so that the card never waits, but no more: each was asked for in
+        """Configs in flight so that the GPU never waits, but no more: each was asked for in
         ignorance of those before it. By Little's law one is compiled per measuring time if
         compile time / measuring time of them are compiled at once.
         """
-        card = self._card
-        if not card.mean_measure_s:
+        queue = self._queue
+        if not queue.mean_measure_s:
             return min(self._limits.ahead, FIRST_AHEAD)
-        compiling = math.ceil(card.mean_compile_s / card.mean_measure_s)
+        compiling = math.ceil(queue.mean_compile_s / queue.mean_measure_s)
         return min(self._limits.ahead, DEPTH + compiling)
 
     @property
     def _in_flight(self) -> list[Pending]:
-        return [*(one for one, _ in self._ended), *self._card.tickets, *self._pending]
+        return [*(one for one, _ in self._ended), *self._queue.tickets, *self._pending]
 
     def _may_ask(self, ahead: int) -> bool:
         num_in_flight = len(self._in_flight)
@@ -195,7 +197,7 @@ class Pipeline:
     def _ask(self) -> _Asked | None:
         """In the search's thread, where it keeps nobody waiting."""
         proposal = self._searcher.ask()
-        return _Asked(proposal, self._maker.render(proposal.config)) if proposal else None
+        return _Asked(proposal, self._builder.render(proposal.config)) if proposal else None
 
     def _take_asked(self) -> None:
         if self._asking is not None and self._asking.done():
@@ -209,18 +211,20 @@ class Pipeline:
         pending = Pending(self._next_number, asked.proposal, asked.source, time.monotonic())
         self._next_number += 1
         self._pending.append(pending)
-        self._judge.judge(pending, self._in_flight)
+        self._triage.advance(pending, self._in_flight)
 
     def _feed(self) -> None:
-        """Give the card what is ready; set aside what needs no measuring."""
+        """Give the GPU what is ready; set aside what needs no measuring."""
         for pending in list(self._pending):
-            self._judge.judge(pending, self._in_flight)
+            self._triage.advance(pending, self._in_flight)
             if pending.outcome is not None:
                 self._pending.remove(pending)
                 self._ended.append((pending, pending.outcome))
-            elif self._card.has_room and pending.making is not None and pending.making.is_ready:
+            elif (
+                self._queue.has_room and pending.building is not None and pending.building.is_ready
+            ):
                 self._pending.remove(pending)
-                self._card.put(pending, pending.making.candidate())
+                self._queue.put(pending, pending.building.candidate())
 
     def _wait(self) -> None:
         """Until something is done that another can follow, or a tick is over."""
@@ -229,7 +233,7 @@ class Pipeline:
             for pending in self._pending
             if pending.compiling is not None and not pending.compiling.done()
         ]
-        futures += [one for one in (self._card.measuring, self._asking) if one is not None]
+        futures += [one for one in (self._queue.measuring, self._asking) if one is not None]
         if futures:
             wait(futures, timeout=TICK_S, return_when=FIRST_COMPLETED)
 

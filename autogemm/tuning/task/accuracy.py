@@ -8,11 +8,11 @@ on the same inputs.
 import math
 from dataclasses import dataclass, replace
 
+from autogemm.model.finals import without_winner
 from autogemm.model.outcome import Finals, Objective, Outcome, Status, Verification
 from autogemm.support.errors import CertificationError, UsageError
-from autogemm.targets import Target, without_winner
+from autogemm.targets import Target
 from autogemm.tuning.task.request import AS_BASELINE
-from autogemm.tuning.task.spaces import Listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Accuracy:
             return ""
         if verification is None:
             return f"its error is not known, {self.limit:.4g} is allowed"
-        error = verification.relative_frobenius
+        error = verification.error
         return "" if error <= self.limit else f"error {error:.4g}, {self.limit:.4g} is allowed"
 
     def lesson(self, outcome: Outcome) -> tuple[Outcome, float]:
@@ -48,7 +48,7 @@ class Accuracy:
         """
         if outcome.status is not Status.INACCURATE or outcome.verification is None:
             return outcome, 1.0
-        excess = outcome.verification.relative_frobenius / self.limit
+        excess = outcome.verification.error / self.limit
         return replace(outcome, status=Status.OK, reason=""), max(1.0, excess)
 
     def kept(self, finals: Finals, seed: int, objective: Objective) -> Finals:
@@ -73,7 +73,7 @@ def accuracy_for(max_error: str, target: Target) -> Accuracy:
     """
     if not max_error:
         return ANY_ACCURACY
-    if isinstance(target, Listing):
+    if target.own_family is not None:
         raise UsageError("that recording lists times and no errors: leave --max-error out")
     if max_error != AS_BASELINE:
         return Accuracy(float(max_error))

@@ -13,7 +13,7 @@ from autogemm.space import Family, launch_plan
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class Building:
     """A candidate on its way; ``compiling`` is None where no compiler is in play."""
 
     source: KernelSource
@@ -32,7 +32,7 @@ class Making:
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class Builder:
     """Makes candidates of some families for one problem on one device."""
 
     families: tuple[Family, ...]
@@ -56,12 +56,12 @@ class Maker:
         """The launches of a source."""
         return launch_plan(self._family(source.config), source.config, self.problem)
 
-    def start(self, source: KernelSource, plan: LaunchPlan | None = None) -> Making:
+    def start(self, source: KernelSource, plan: LaunchPlan | None = None) -> Building:
         """Begin to compile, where there is a compiler. ``plan`` is the source's, if at hand."""
         plan = plan or self.plan(source)
         if self.compiler is None:
-            return Making(source, plan, None)
-        return Making(source, plan, self.compiler.submit(source, self.device.sm))
+            return Building(source, plan, None)
+        return Building(source, plan, self.compiler.submit(source, self.device.sm))
 
     def _family(self, config: Config) -> Family:
         return next(family for family in self.families if family.name == config.family)

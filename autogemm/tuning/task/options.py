@@ -7,10 +7,9 @@ from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.outcome import CacheState, Fill, Objective
 from autogemm.model.problem import Problem
-from autogemm.search import DEFAULT_SAMPLER, SAMPLERS
+from autogemm.search import DEFAULT_SAMPLER, check_sampler
 from autogemm.space import Family, default_families, load_family, parse_fix
 from autogemm.support.errors import UsageError
-from autogemm.support.naming import did_you_mean
 from autogemm.targets import MeasureOptions
 from autogemm.tuning.task.request import DEFAULT_FINALISTS, DEFAULT_ROUNDS, TuneRequest
 
@@ -88,9 +87,7 @@ def request_for(
     problem: Problem, options: TuneOptions, narrowed: Narrowed, command: str
 ) -> TuneRequest:
     """Return the request that the options make. Raises UsageError for values out of range."""
-    if options.sampler not in SAMPLERS:
-        near = did_you_mean(options.sampler, SAMPLERS)
-        raise UsageError(f"unknown sampler {options.sampler!r}{near}; known: {', '.join(SAMPLERS)}")
+    check_sampler(options.sampler)
     return TuneRequest(
         problem=problem,
         families=narrowed.families,

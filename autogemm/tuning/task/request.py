@@ -55,7 +55,7 @@ class TuneRequest:
     ``until_ratio``, when the search expects less than ``until_gain`` (a share of the best time) of
     the next candidate, or when the spaces are used up, whichever comes first; None sets no such
     limit. ``fresh`` starts a new run where the same request was left unfinished. ``prune`` rejects
-    what static facts rule out before it meets the card. ``warm_start`` tries the winners of the
+    what static facts rule out before it meets the GPU. ``warm_start`` tries the winners of the
     most similar stored results first. ``max_error`` is the largest relative Frobenius error against
     float64 that the winner may have: a number, or ``cublas`` for no worse than the baseline on the
     same inputs; empty sets no such condition. ``certify`` has the winner checked further (some

@@ -1,43 +1,13 @@
-"""The spaces of a run: of the families that fit the problem, the card, and what is recorded."""
+"""The spaces of a run: of the families that fit the problem, the GPU, and what is recorded."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 from autogemm.model.config import Value
-from autogemm.model.problem import Problem
 from autogemm.space import Family, Space, build_space
 from autogemm.support.errors import EmptySpaceError, UsageError
 from autogemm.targets import Target
 from autogemm.tuning.task.request import SearchedFamily, TuneRequest
-
-
-@runtime_checkable
-class Replaying(Protocol):
-    """A target that knows some configs only (:class:`autogemm.targets.recorded.RecordedTarget`)."""
-
-    @property
-    def family(self) -> str:
-        """The family whose configs it knows."""
-
-    def restriction(self, family: Family) -> Mapping[str, tuple[Value, ...]]:
-        """The values that it knows, by parameter."""
-
-    def caveats(self, family: Family) -> tuple[str, ...]:
-        """What a person must know before believing its times, a line each."""
-
-
-@runtime_checkable
-class Listing(Protocol):
-    """A target that brings its configs, and neither kernels nor a baseline
-    (:class:`autogemm.targets.recorded.ListedTarget`).
-    """
-
-    def space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> Space:
-        """The configs that it lists."""
-
-    def caveats(self, family: Family) -> tuple[str, ...]:
-        """What a person must know before believing its times, a line each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +41,14 @@ def spaces_for(request: TuneRequest, target: Target) -> Spaces:
     Raises EmptySpaceError when no family has any, UsageError when a recording does not fit the
     request, and what `build_space` raises.
     """
-    if isinstance(target, Listing):
-        listed = target.space(request.problem, request.fix)
+    if target.own_family is not None:
+        listed = target.own_space(request.problem, request.fix)
         return Spaces((listed,), (), request.fix, target.caveats(listed.family))
     families = sorted(request.families, key=lambda family: family.name)
     fix: Mapping[str, tuple[Value, ...]] = request.fix
     caveats: tuple[str, ...] = ()
-    if isinstance(target, Replaying):
-        families = [one for one in families if one.name == target.family] or families[:1]
+    if target.only_family is not None:
+        families = [one for one in families if one.name == target.only_family] or families[:1]
         fix = _within(target.restriction(families[0]), request.fix)
         caveats = target.caveats(families[0])
     spaces, empty = [], []

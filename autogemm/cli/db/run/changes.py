@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 
 import click
 
@@ -11,28 +12,27 @@ from autogemm.cli.output import Form
 from autogemm.cli.rows import Columns, FlatRow
 from autogemm.insight.analysis import Pair, compare_sides, history
 from autogemm.model.change import Compared, Figure
+from autogemm.model.columns import ENVIRONMENT, RATIO
 from autogemm.store import BestQuery
 
 SPEED_UP: Columns = ("verdict", "speed_up", "speed_up_low", "speed_up_high", "by")
 
 HISTORY_TABLE: Columns = (
     *(*db_rows.SHORT_PLACE, "driver", "compiler", "cublas", "autogemm", "time_us"),
-    *("ratio_to_cublas", *SPEED_UP, "kernel_id", "measured_at"),
+    *("ratio", *SPEED_UP, "kernel_id", "measured_at"),
 )
-HISTORY: Columns = (
-    *(*db_rows.BEST, *SPEED_UP, "template_sha256", *db_rows.ENVIRONMENT, "objective"),
-)
+HISTORY: Columns = (*(*db_rows.BEST, *SPEED_UP, "template_sha256", *ENVIRONMENT, "objective"),)
 
 COMPARED_TABLE: Columns = (
-    *("problem", "provenance", "first", "second", "first_us", "second_us", "first_ratio"),
-    *("second_ratio", *SPEED_UP),
+    *("problem", "provenance", "first", "second", "first_time_us", "second_time_us"),
+    *("first_ratio", "second_ratio", *SPEED_UP),
 )
 COMPARED: Columns = (
     *("size", "layout", "dtype", "provenance", *db_rows.PROBLEM, "l2", "fill"),
     *(
         f"{side}_{name}"
         for side in ("first", "second")
-        for name in ("gpu", *db_rows.ENVIRONMENT, "time_us", *db_rows.RATIO, "kernel_id", "run_id")
+        for name in ("gpu", *ENVIRONMENT, "time_us", *RATIO, "kernel_id", "run_id")
     ),
     *SPEED_UP,
 )
@@ -55,7 +55,7 @@ def run_history(query: BestQuery, db: str | None, form: Form) -> None:
     rows = [
         {
             **db_rows.best_row(step.row),
-            **db_rows.environment_row(step.row.environment),
+            **asdict(step.row.environment),
             "template_sha256": step.row.template_sha256,
             "objective": step.row.objective,
             **speed_up(step.compared, step.by),
@@ -85,12 +85,9 @@ def _pair_row(pair: Pair) -> FlatRow:
     versions = {"first": pair.first.environment, "second": pair.second.environment}
     row = {**sides["first"], **speed_up(pair.compared, pair.by)}
     for side, facts in sides.items():
-        everything = {**facts, **db_rows.environment_row(versions[side])}
+        everything = {**facts, **asdict(versions[side])}
         row |= {f"{side}_{name}": value for name, value in everything.items()}
-        # Short names for the table.
         row[side] = f"run {facts['run_id']} {facts['gpu']}"
-        row[f"{side}_us"] = facts["time_us"]
-        row[f"{side}_ratio"] = facts["ratio_to_cublas"]
     return row
 
 

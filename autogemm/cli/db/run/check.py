@@ -14,21 +14,30 @@ from autogemm.cli.database import open_database, print_rows_as
 from autogemm.cli.db.run.changes import print_words, speed_up
 from autogemm.cli.output import Form
 from autogemm.cli.rows import Columns, FlatRow
+from autogemm.model.columns import PLACE, RATIO, row_of, under
 from autogemm.space import Family, default_families, list_families, load_family
 from autogemm.store import BestQuery, ResultRow, Store
 from autogemm.support.errors import AutogemmError
 from autogemm.targets import MeasureOptions
-from autogemm.tuning import Checked, Checker, TuneRequest, TuneResult, Winner, open_target, tune
+from autogemm.tuning import (
+    Rechecked,
+    Rechecker,
+    StoredWinner,
+    TuneRequest,
+    TuneResult,
+    open_target,
+    tune,
+)
 
 TABLE: Columns = (
     *("problem", "provenance", "verdict", "speed_up", "speed_up_low", "speed_up_high", "by"),
-    *("before_us", "time_us", "before_ratio", "ratio_to_cublas", "changed", "note"),
+    *("before_time_us", "time_us", "before_ratio", "ratio", "changed", "note"),
 )
 ALL: Columns = (
-    *(*db_rows.PLACE, *db_rows.PROBLEM, "l2", "fill", "verdict", "speed_up", "speed_up_low"),
-    *("speed_up_high", "by", "before_us", "time_us", "before_ratio", *db_rows.RATIO),
+    *(*PLACE, *db_rows.PROBLEM, "l2", "fill", "verdict", "speed_up", "speed_up_low"),
+    *("speed_up_high", "by", "before_time_us", "time_us", "before_ratio", *RATIO),
     *("changed", "reason", "kernel_id", "before_run_id", "run_id", "retuned_run_id"),
-    "retuned_ratio_to_cublas",
+    "retuned_ratio",
 )
 
 
@@ -56,13 +65,13 @@ def run(command: CheckCommand) -> None:
         store = stack.enter_context(open_database(command.db))
         named = tuple(load_family(name) for name in command.family)
         families = named or tuple(default_families())
-        checker = _checker(stack, store, families, command)
+        rechecker = _checker(stack, store, families, command)
         rows = []
-        for winner in _with_progress(_winners(checker, command)):
-            checked = checker.check(winner)
-            row = _row(checked)
-            if command.retune and checked.moved:
-                row |= _retuned(checker, winner.row, families, command)
+        for winner in _with_progress(_winners(rechecker, command)):
+            rechecked = rechecker.recheck(winner)
+            row = _row(rechecked)
+            if command.retune and rechecked.moved:
+                row |= _retuned(rechecker, winner.row, families, command)
             rows.append(row)
     print_rows_as(rows, ALL, TABLE, command.form)
     if rows and command.form is Form.TABLE:
@@ -71,7 +80,7 @@ def run(command: CheckCommand) -> None:
 
 def _checker(
     stack: ExitStack, store: Store, families: Sequence[Family], command: CheckCommand
-) -> Checker:
+) -> Rechecker:
     shipped = {name: load_family(name) for name in list_families()}
     at_hand = shipped | {family.name: family for family in families}
     chosen, compiler = open_target(
@@ -83,14 +92,14 @@ def _checker(
         notify=lambda notice: click.secho(notice, err=True, bold=True),
     )
     rounds = command.rounds
-    return Checker(store, chosen.target, compiler, at_hand, rounds, command=command_line())
+    return Rechecker(store, chosen.target, compiler, at_hand, rounds, command=command_line())
 
 
-def _winners(checker: Checker, command: CheckCommand) -> list[Winner]:
+def _winners(rechecker: Rechecker, command: CheckCommand) -> list[StoredWinner]:
     """Return the winners to measure; say how many are left out."""
-    found = checker.winners(BestQuery(size=command.size, layout=command.layout))
+    found = rechecker.winners(BestQuery(size=command.size, layout=command.layout))
     wanted = [winner for winner in found if winner.changes or command.everything]
-    name = checker.target.device.name
+    name = rechecker.target.device.name
     if not found:
         click.echo(f"no winner of {name} is stored: autogemm tune makes some", err=True)
     elif len(wanted) < len(found):
@@ -103,7 +112,7 @@ def _winners(checker: Checker, command: CheckCommand) -> list[Winner]:
     return wanted
 
 
-def _with_progress(winners: list[Winner]) -> Iterator[Winner]:
+def _with_progress(winners: list[StoredWinner]) -> Iterator[StoredWinner]:
     """Show a bar on a terminal; elsewhere click would print its label."""
     with click.progressbar(
         winners, label="measuring", file=sys.stderr, hidden=not sys.stderr.isatty()
@@ -111,28 +120,25 @@ def _with_progress(winners: list[Winner]) -> Iterator[Winner]:
         yield from bar
 
 
-def _row(checked: Checked) -> FlatRow:
-    row, entry = checked.winner.row, checked.entry
-    now: FlatRow = dict.fromkeys(("time_us", *db_rows.RATIO))
-    if entry is not None:
-        ratios = (entry.ratio, entry.ratio_low, entry.ratio_high)
-        now = {"time_us": entry.median_us, **dict(zip(db_rows.RATIO, ratios, strict=True))}
+def _row(rechecked: Rechecked) -> FlatRow:
+    row, entry = rechecked.winner.row, rechecked.entry
+    now = row_of(entry, under("", ("time_us", *RATIO)))
     return {
         **db_rows.best_row(row),
-        "before_us": row.time_us,
+        "before_time_us": row.time_us,
         "before_ratio": row.ratio,
         "before_run_id": row.run_id,
         **now,
-        **speed_up(checked.compared, checked.by),
-        "changed": ", ".join(checked.winner.changes),
-        "reason": checked.reason,
-        "note": checked.reason,
-        "run_id": checked.run_id,
+        **speed_up(rechecked.compared, rechecked.by),
+        "changed": ", ".join(rechecked.winner.changes),
+        "reason": rechecked.reason,
+        "note": rechecked.reason,
+        "run_id": rechecked.run_id,
     }
 
 
 def _retuned(
-    checker: Checker, row: ResultRow, families: tuple[Family, ...], command: CheckCommand
+    rechecker: Rechecker, row: ResultRow, families: tuple[Family, ...], command: CheckCommand
 ) -> FlatRow:
     request = TuneRequest(
         problem=row.problem,
@@ -141,12 +147,12 @@ def _retuned(
         budget_s=None if math.isinf(command.budget_s) else command.budget_s,
         rounds=command.rounds,
         measure=MeasureOptions(l2=row.l2, fill=row.fill, objective=row.objective),
-        max_error=checker.store.run(row.run_id).spec.max_error,
+        max_error=rechecker.store.run(row.run_id).spec.max_error,
         certify=not command.no_certify,
-        command=checker.command,
+        command=rechecker.command,
     )
     try:
-        result = tune(request, checker.target, checker.compiler, checker.store)
+        result = tune(request, rechecker.target, rechecker.compiler, rechecker.store)
     except AutogemmError as error:
         return {"note": f"not tuned: {error}", "reason": str(error)}
     return _of_result(result)
@@ -160,5 +166,5 @@ def _of_result(result: TuneResult) -> FlatRow:
     return {
         "note": f"tuned again, {said}",
         "retuned_run_id": result.run_id,
-        "retuned_ratio_to_cublas": winner.ratio if winner is not None else None,
+        "retuned_ratio": winner.ratio if winner is not None else None,
     }

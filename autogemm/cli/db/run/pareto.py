@@ -10,13 +10,14 @@ from autogemm.cli.files import write_output
 from autogemm.cli.output import Form
 from autogemm.cli.rows import Columns, FlatRow
 from autogemm.insight.plots import Point, check_plot, front_picture
+from autogemm.model.columns import PLACE
 from autogemm.model.outcome import FinalsEntry, Objective, Status
 from autogemm.store import BestQuery, RunRow, Store, TrialRow
 from autogemm.support.errors import NotFoundError
 
 SPEED: Columns = ("time_us", "tflops", "energy_mj", "edp_mj_us")
 TABLE: Columns = (*SPEED, "on_front", "kernel_id", "family", "config")
-COLUMNS: Columns = ("run_id", *db_rows.PLACE, "name", *TABLE)
+COLUMNS: Columns = ("run_id", *PLACE, "name", *TABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def _baseline_rows(run: RunRow, baseline: FinalsEntry) -> list[FlatRow]:
     """Return cuBLAS as the finals saw it; the front consists of the search's kernels alone."""
     if baseline.energy_mj is None:
         return []
-    time_us, energy_mj = baseline.median_us, baseline.energy_mj
+    time_us, energy_mj = baseline.time_us, baseline.energy_mj
     return [
         {
             **db_rows.run_row(run),

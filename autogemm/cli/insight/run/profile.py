@@ -6,11 +6,10 @@ from pathlib import Path
 
 import click
 
-from autogemm.bench.kernels import NotForThisError, entrants, prepared
+from autogemm.bench.kernels import NotForThisError, named_kernels, render_named
 from autogemm.cli.files import require_output, write_output
 from autogemm.cli.lookup import device_facts
 from autogemm.cli.output import Form, Row, print_rows
-from autogemm.compile import Compiler
 from autogemm.insight.profiling import (
     Finding,
     ProfileRequest,
@@ -26,7 +25,7 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.model.profile import Profile
 from autogemm.store import Store, open_store
 from autogemm.support.errors import DeviceError, UsageError
-from autogemm.targets import cuda
+from autogemm.targets import open_gpu, why_no_gpu
 
 COLUMNS = ("topic", "figure", "says", "usual_cause", "usual_cure", "turn")
 MAX_PAGE_BYTES = 20_000_000
@@ -102,14 +101,11 @@ def _print(row: Row) -> None:
 
 def _made(kernel: str, problem: Problem, store: Store) -> tuple[Profile, str, ProfileRequest]:
     """Profile now. Raises DeviceError without a GPU or Nsight Compute."""
-    if not cuda.attached_devices():
-        raise DeviceError(
-            f"a profile needs a GPU: {cuda.why_no_device()}; "
-            "--from FILE reads a page made elsewhere"
-        )
-    with closing(cuda.CudaTarget()) as target:
+    if why := why_no_gpu():
+        raise DeviceError(f"a profile needs a GPU: {why}; --from FILE reads a page made elsewhere")
+    with closing(open_gpu()) as target:
         device, environment = target.device, target.environment
-    with closing(Compiler()) as compiler:
+    with closing(target.compiler()) as compiler:
         request = replace(
             _request(kernel, problem, store, device),
             environment=replace(environment, compiler=compiler.version),
@@ -134,11 +130,11 @@ def _read(
 
 
 def _request(kernel: str, problem: Problem, store: Store, device: Device) -> ProfileRequest:
-    found = entrants((kernel,))
+    found = named_kernels((kernel,))
     if len(found) != 1 or found[0].kind is KernelKind.LIBRARY:
         raise UsageError(f"{kernel} is no kernel of ours: name a rung, winner or kernel:ID")
     try:
-        ready = prepared(found[0], problem, device, store)
+        ready = render_named(found[0], problem, device, store)
     except NotForThisError as error:
         raise UsageError(f"{kernel} at {problem.label}: {error}") from error
     return ProfileRequest(

@@ -8,23 +8,21 @@ import click
 from autogemm.catalogue.gpus import find_card, known_cards
 from autogemm.cli.gpu_rows import COLUMNS, SHOWN, ceiling_rows, fact_rows, gpu_row
 from autogemm.cli.output import Form, Row, print_rows, print_table
-from autogemm.compile import Compiler
 from autogemm.model.hardware.device import Device
 from autogemm.model.hardware.roofline import Ceilings
 from autogemm.store import open_store
 from autogemm.support.errors import DeviceError
-from autogemm.targets import cuda, recorded
-from autogemm.targets.cuda import ceilings_source
+from autogemm.targets import attached_gpus, open_gpu, recorded, why_no_gpu
 
 RECORDING_COLUMNS = ("device", "problem", "num_configs", "date", "path")
 
 
 def show_all(form: Form) -> None:
     """Print the attached GPUs, those of the catalogue and, in a table, the recordings."""
-    attached = [gpu_row(device, kind="attached") for device in cuda.attached_devices()]
+    attached = [gpu_row(one.device, kind="attached") for one in attached_gpus()]
     known = _known_rows()
     if not attached:
-        click.echo(f"No attached GPU: {cuda.why_no_device()}", err=True)
+        click.echo(f"No attached GPU: {why_no_gpu()}", err=True)
     if form is not Form.TABLE:
         print_rows(attached + known, COLUMNS, form)
         return
@@ -81,15 +79,14 @@ def measure(db: str | None, form: Form) -> None:
 
 
 def _measured(db: str | None) -> tuple[Device, Ceilings]:
-    if not cuda.attached_devices():
-        raise DeviceError(f"measuring needs a GPU: {cuda.why_no_device()}")
+    if why := why_no_gpu():
+        raise DeviceError(f"measuring needs a GPU: {why}")
     with (
-        closing(cuda.CudaTarget()) as target,
-        closing(Compiler()) as compiler,
+        closing(open_gpu()) as target,
+        closing(target.compiler()) as compiler,
         open_store(db) as store,
     ):
-        compiled = compiler.compile(ceilings_source(), target.device.sm)
-        measured = target.ceilings(compiled)
+        measured = target.ceilings(compiler)
         environment = replace(target.environment, compiler=compiler.version)
         store.record_ceilings(target.device, environment, measured)
         return target.device, measured

@@ -12,7 +12,6 @@ from autogemm.cli.database import open_database
 from autogemm.cli.lookup import device_facts, family_and_rung
 from autogemm.cli.output import Form, print_rows
 from autogemm.codegen import render
-from autogemm.compile import Compiler
 from autogemm.emulator import Emulator, Mode
 from autogemm.model.certificate import Verdict
 from autogemm.model.config import Config, Value
@@ -24,12 +23,12 @@ from autogemm.model.stored_kernel import StoredKernel
 from autogemm.space import Family, launch_plan, parse_fix
 from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError, DeviceError, NotFoundError, UsageError
-from autogemm.targets import cuda
-from autogemm.tuning import Certifier, choose_target
+from autogemm.targets import choose_target, open_gpu, why_no_gpu
 from autogemm.verify import (
     Case,
     CaseResult,
     CaseSet,
+    Certifier,
     Check,
     cases_of,
     on_cpu,
@@ -170,7 +169,9 @@ def certify_kernel(db: str | None, key: str, family: Family, form: Form) -> None
             "run, tune first"
         )
     target = choose_target(kernel.device.name, [family.name]).target
-    with closing(target), closing(Compiler()) as compiler:
+    compiler = target.compiler()
+    assert compiler is not None, "a GPU was named"
+    with closing(target), closing(compiler):
         compiled = compiler.compile(source, target.device.sm)
         plan = launch_plan(family, source.config, problem)
         certifier = Certifier(
@@ -201,9 +202,9 @@ def checker(family: Family, place: str, mode: str) -> Iterator[Check]:
     if place == "cpu":
         yield on_cpu(family, Emulator(), Mode(mode))
         return
-    if not cuda.attached_devices():
-        raise DeviceError(f"--on gpu needs a GPU: {cuda.why_no_device()}; --on cpu needs none")
-    with closing(cuda.CudaTarget()) as target, closing(Compiler()) as compiler:
+    if why := why_no_gpu():
+        raise DeviceError(f"--on gpu needs a GPU: {why}; --on cpu needs none")
+    with closing(open_gpu()) as target, closing(target.compiler()) as compiler:
         yield on_gpu(family, target, compiler)
 
 

@@ -36,7 +36,7 @@ METRICS = (
 )
 
 NO_PERMISSION = (
-    "Nsight Compute may not read the card's counters here (ERR_NVGPUCTRPERM): run as root, or let "
+    "Nsight Compute may not read the GPU's counters here (ERR_NVGPUCTRPERM): run as root, or let "
     "the administrator load the driver with NVreg_RestrictProfilingToAdminUsers=0"
 )
 

@@ -1,4 +1,4 @@
-"""What the worker does with a card: prepare a problem, measure candidates, run finals."""
+"""What the worker does with a GPU: prepare a problem, measure candidates, run finals."""
 
 import math
 import platform
@@ -12,39 +12,46 @@ from autogemm.model.outcome import CacheState, Environment, Fill, Outcome, Statu
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.support.version import __version__
 from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda.ceilings import measured_ceilings
-from autogemm.targets.cuda.libraries.cublas import Cublas, forget_overrides
 from autogemm.targets.cuda.messages import (
+    BenchDone,
     CeilingsDone,
     FinalsDone,
     Measure,
     Measured,
     Prepare,
     Prepared,
-    RaceDone,
+    RunBench,
     RunCeilings,
     RunFinals,
-    RunRace,
     Start,
     Started,
     outcome_without_times,
 )
-from autogemm.targets.cuda.worker.bench import BASELINE_SAMPLES, Bench, Checked, KernelContestant
-from autogemm.targets.cuda.worker.final_rounds import run_finals
-from autogemm.targets.cuda.worker.gpu import Card
-from autogemm.targets.cuda.worker.launching import CandidateError
-from autogemm.targets.cuda.worker.race import run_race
-from autogemm.targets.cuda.worker.telemetry import is_throttled
-from autogemm.targets.cuda.worker.timing import (
+from autogemm.targets.cuda.worker.bench import run_bench
+from autogemm.targets.cuda.worker.ceilings import measured_ceilings
+from autogemm.targets.cuda.worker.finals import run_finals
+from autogemm.targets.cuda.worker.gpu import (
     MIN_SAMPLES,
     SHORT_LAUNCH_US,
+    CandidateError,
+    Cublas,
+    Gpu,
     Method,
     Sampled,
     Sampling,
+    forget_overrides,
+    is_throttled,
+)
+from autogemm.targets.cuda.worker.libraries import fastest_baseline
+from autogemm.targets.cuda.worker.problem import (
+    BASELINE_SAMPLES,
+    Checked,
+    KernelContestant,
+    PreparedProblem,
 )
 
 # The baseline is timed again after each new best, and after so many candidates at the latest: the
-# card is warm then, and their times are of the same clocks.
+# GPU is warm then, and their times are of the same clocks.
 BASELINE_INTERVAL = 20
 # Share of the deadline that a candidate may use up: past it the worker would be killed.
 USABLE_DEADLINE = 0.8
@@ -55,53 +62,55 @@ class CudaBackend:
     """The worker's side of :class:`autogemm.targets.cuda.CudaTarget`."""
 
     def __init__(self) -> None:
-        self._card: Card | None = None
+        self._gpu: Gpu | None = None
         self._cublas: Cublas | None = None
-        self._bench: Bench | None = None
+        self._prepared_problem: PreparedProblem | None = None
         self._baseline_us: float | None = None
         self._num_since_baseline = 0
 
     def start(self, request: Start) -> Started:
         """Make the context."""
         forget_overrides()
-        self._card = Card(request.device_index)
-        self._cublas = Cublas(self._card)
-        return Started(self._card.device, self._environment(self._card, self._cublas))
+        self._gpu = Gpu(request.device_index)
+        self._cublas = Cublas(self._gpu)
+        return Started(self._gpu.device, self._environment(self._gpu, self._cublas))
 
     def prepare(self, request: Prepare) -> Prepared:
         """Inputs, references and a first time of the baseline."""
-        if self._card is None or self._cublas is None:
-            raise DeviceError("the worker has no card")
-        self._bench = None  # frees the last problem's memory before it is counted
-        bench = Bench(self._card, self._cublas, request.problem, request.options)
+        if self._gpu is None or self._cublas is None:
+            raise DeviceError("the worker has no GPU")
+        self._prepared_problem = None  # frees the last problem's memory before it is counted
+        prepared = PreparedProblem(
+            self._gpu, self._cublas, request.problem, request.options, fastest_baseline
+        )
         if not request.options.compares:
-            self._bench, self._baseline_us = bench, None
+            self._prepared_problem, self._baseline_us = prepared, None
             return Prepared(None)
-        checked = bench.check(bench.baseline)
+        checked = prepared.check(prepared.baseline)
         if checked.complaint:
             raise DeviceError(f"cuBLAS gives a wrong result here: {checked.complaint}")
-        self._bench = bench
+        self._prepared_problem = prepared
         self._num_since_baseline = 0
-        self._baseline_us = bench.baseline_us()
-        error = checked.verification.relative_frobenius if checked.verification else None
+        self._baseline_us = prepared.baseline_us()
+        error = checked.verification.error if checked.verification else None
         return Prepared(self._baseline_us, error)
 
     def measure(self, request: Measure) -> Measured:
         """Verify and time. Raises UsageError before prepare()."""
-        bench = self._ready_bench()
+        prepared = self._ready_problem()
         begin = time.perf_counter()
         try:
-            with blamed_on_candidate(bench.card):
-                outcome = measured_outcome(bench, request, begin)
-                self._follow_baseline(bench, request, outcome, begin)
+            with blamed_on_candidate(prepared.gpu):
+                outcome = measured_outcome(prepared, request, begin)
+                self._follow_baseline(prepared, request, outcome, begin)
         except CandidateError as error:
             outcome = outcome_without_times(request.candidate, error.status, error.reason)
             return Measured(outcome, self._baseline_us, poisoned=error.poisoned)
-        poisoned = outcome.status is Status.WRONG_RESULT and not bench.intact()
+        poisoned = outcome.status is Status.WRONG_RESULT and not prepared.intact()
         return Measured(outcome, self._baseline_us, poisoned=poisoned)
 
     def _follow_baseline(
-        self, bench: Bench, request: Measure, outcome: Outcome, begin: float
+        self, prepared: PreparedProblem, request: Measure, outcome: Outcome, begin: float
     ) -> None:
         """Time the baseline again if that is due and the candidate's deadline leaves room."""
         self._num_since_baseline += 1
@@ -111,60 +120,64 @@ class CudaBackend:
         is_best = request.best_us is None or time_us < request.best_us
         if not is_best and self._num_since_baseline < BASELINE_INTERVAL:
             return
-        left_s = left_of_deadline_s(bench.options, begin)
+        left_s = left_of_deadline_s(prepared.options, begin)
         if 2e-6 * BASELINE_SAMPLES * self._baseline_us < left_s:
-            self._baseline_us = bench.baseline_us()
+            self._baseline_us = prepared.baseline_us()
             self._num_since_baseline = 0
 
     def finals(self, request: RunFinals) -> FinalsDone:
         """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
-        return FinalsDone(run_finals(self._ready_bench(), request))
+        return FinalsDone(run_finals(self._ready_problem(), request))
 
-    def race(self, request: RunRace) -> RaceDone:
+    def bench(self, request: RunBench) -> BenchDone:
         """Interleaved rounds of everybody who is right."""
         assert self._cublas is not None
-        return RaceDone(run_race(self._ready_bench(), self._cublas, request))
+        return BenchDone(run_bench(self._ready_problem(), self._cublas, request))
 
     def ceilings(self, request: RunCeilings) -> CeilingsDone:
         """Kernels that multiply-add only, or copy only."""
-        assert self._card is not None
-        return CeilingsDone(measured_ceilings(self._card, request.compiled))
+        assert self._gpu is not None
+        return CeilingsDone(measured_ceilings(self._gpu, request.compiled))
 
-    def _ready_bench(self) -> Bench:
-        if self._bench is None:
+    def _ready_problem(self) -> PreparedProblem:
+        if self._prepared_problem is None:
             raise UsageError("prepare() the target for a problem first")
-        return self._bench
+        return self._prepared_problem
 
     @staticmethod
-    def _environment(card: Card, cublas: Cublas) -> Environment:
+    def _environment(gpu: Gpu, cublas: Cublas) -> Environment:
         return Environment(
-            driver=card.telemetry.driver_version or cuda_version(card.runtime.driverGetVersion()),
-            cuda_runtime=cuda_version(card.runtime.runtimeGetVersion()),
+            driver=gpu.telemetry.driver_version or cuda_version(gpu.runtime.driverGetVersion()),
+            cuda_runtime=cuda_version(gpu.runtime.runtimeGetVersion()),
             cublas=cublas.version,
-            cupy=card.cupy.__version__,
+            cupy=gpu.cupy.__version__,
             python=platform.python_version(),
             autogemm=__version__,
         )
 
 
-def measured_outcome(bench: Bench, request: Measure, begin: float) -> Outcome:
+def measured_outcome(prepared: PreparedProblem, request: Measure, begin: float) -> Outcome:
     """The outcome of a candidate that breaks nothing. Raises CandidateError otherwise."""
-    contestant = bench.contestant(request.candidate)
+    contestant = prepared.contestant(request.candidate)
     try:
-        checked = bench.check(contestant)
+        checked = prepared.check(contestant)
         if checked.complaint:
             return ended(request.candidate, Status.WRONG_RESULT, checked, checked.complaint)
-        return timed_outcome(bench, request, contestant, checked, begin)
+        return timed_outcome(prepared, request, contestant, checked, begin)
     finally:
         contestant.unload()
 
 
 def timed_outcome(
-    bench: Bench, request: Measure, contestant: KernelContestant, checked: Checked, begin: float
+    prepared: PreparedProblem,
+    request: Measure,
+    contestant: KernelContestant,
+    checked: Checked,
+    begin: float,
 ) -> Outcome:
     """Time a candidate whose result is right."""
-    options, telemetry = bench.options, bench.card.telemetry
-    once = bench.measurement(Sampled((checked.launch_us,), telemetry.read(), 0), Method())
+    options, telemetry = prepared.options, prepared.gpu.telemetry
+    once = prepared.measurement(Sampled((checked.launch_us,), telemetry.read(), 0), Method())
     left_s = left_of_deadline_s(options, begin)
     if LAUNCHES_PER_SAMPLE * 1e-6 * checked.launch_us > left_s:
         reason = (
@@ -177,13 +190,13 @@ def timed_outcome(
     hopeless_us = options.hopeless_ratio * (request.best_us or math.inf)
     if is_comparable and checked.launch_us > hopeless_us and not is_throttled(once.telemetry):
         return replace(outcome, measurement=once)
-    stopwatch = bench.stopwatch_about(contestant, checked.launch_us)
+    stopwatch = prepared.stopwatch_about(contestant, checked.launch_us)
     first = MIN_SAMPLES if is_comparable else 1
     sampled = Sampling(stopwatch, telemetry.read).adaptive(options, request.best_us, first)
-    measurement = bench.measurement(sampled, stopwatch.method)
-    if bench.energy is not None and measurement.median_us <= hopeless_us:
-        sample_us = measurement.median_us * stopwatch.method.launches
-        energy_mj = bench.energy.energy_mj(stopwatch, sample_us)
+    measurement = prepared.measurement(sampled, stopwatch.method)
+    if prepared.energy is not None and measurement.time_us <= hopeless_us:
+        sample_us = measurement.time_us * stopwatch.method.launches
+        energy_mj = prepared.energy.energy_mj(stopwatch, sample_us)
         measurement = replace(measurement, energy_mj=energy_mj)
     return replace(outcome, measurement=measurement)
 
@@ -210,11 +223,11 @@ def ended(candidate: Candidate, status: Status, checked: Checked, reason: str = 
 
 
 @contextmanager
-def blamed_on_candidate(card: Card) -> Iterator[None]:
+def blamed_on_candidate(gpu: Gpu) -> Iterator[None]:
     """A CUDA error that nobody expected, after a candidate ran: it broke the context."""
     try:
         yield
-    except card.cuda_errors as error:
+    except gpu.cuda_errors as error:
         raise CandidateError(
             Status.CRASHED, f"the kernel crashed: {error}", poisoned=True
         ) from error

@@ -1,292 +1,147 @@
-"""One prepared problem on a card: inputs, references, baseline, and contestants to run on them."""
+"""A bench on a GPU: candidates and libraries timed in interleaved rounds, slow ones in a few."""
 
-import functools
-import itertools
-import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 
-import numpy as np
-
-from autogemm.model.elements import Stored, neutral_array
-from autogemm.model.kernel import Candidate
-from autogemm.model.outcome import (
-    CacheState,
-    Fill,
-    Measurement,
-    Objective,
-    Provenance,
-    Status,
-    Verification,
-)
+from autogemm.model.dtypes import DType
+from autogemm.model.outcome import Status, Telemetry
 from autogemm.model.problem import Problem
-from autogemm.support.errors import DeviceError
-from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda.libraries.baselines import Baseline, fastest_baseline
-from autogemm.targets.cuda.libraries.cublas import Cublas
-from autogemm.targets.cuda.worker.energy import EnergyMeter
-from autogemm.targets.cuda.worker.gpu import Card
-from autogemm.targets.cuda.worker.inputs import GUARD, InputSet, num_rotated, require_memory
-from autogemm.targets.cuda.worker.launching import (
-    Arguments,
-    CandidateError,
-    LoadedKernel,
-    gemm_arguments,
-)
-from autogemm.targets.cuda.worker.reference import Reference
-from autogemm.targets.cuda.worker.timing import (
-    SAMPLE_US,
-    SHORT_LAUNCH_US,
-    Method,
-    Sampled,
-    Stopwatch,
-    method_for,
-    warm_up,
-)
-from autogemm.targets.cuda.worker.verification import CheckResult, Result
+from autogemm.support.errors import AutogemmError
+from autogemm.targets.bench import BenchCandidate, BenchTimes, ContestantTimes, rounds_of
+from autogemm.targets.cuda.messages import RunBench
+from autogemm.targets.cuda.worker.gpu import Cublas, summary
+from autogemm.targets.cuda.worker.interleave import INTERLEAVED_SAMPLE_US, Series, interleave
+from autogemm.targets.cuda.worker.libraries import LIBRARIES, NotHereError
+from autogemm.targets.cuda.worker.problem import Checked, Contestant, PreparedProblem
 
-BASELINE_SAMPLES = 5
-UNSURE_LAUNCH_US = 1000.0
+# A compiler's message may fill pages.
+MAX_REASON = 300
 
 
-class Contestant(Protocol):
-    """Something that computes the problem's GEMM into the bench's C."""
+@dataclass(slots=True)
+class TimedContestant:
+    """A contestant with the problem that it runs on, and its samples so far."""
 
-    def queue(self, inputs: InputSet) -> None:
-        """Put one GEMM on the stream."""
+    name: str
+    prepared: PreparedProblem
+    runs: Contestant
+    series: Series
+    library: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A contestant's verification: ``complaint`` is empty when it is right.
-
-    ``launch_us`` is the time of the launch on real inputs.
-    """
-
-    complaint: str
-    verification: Verification | None
-    launch_us: float
-
-
-class Bench:
-    """Buffers of one problem. Raises UsageError when they do not fit, DeviceError otherwise."""
-
-    def __init__(
-        self, card: Card, cublas: Cublas, problem: Problem, options: MeasureOptions
-    ) -> None:
-        num_sets = num_rotated(problem, options.l2, card.device.l2_bytes)
-        is_verified_on = num_sets == 1 and options.fill in (Fill.INTEGERS, Fill.UNIFORM)
-        require_memory(problem, card.free_bytes(), 0 if is_verified_on else num_sets)
-        self.card, self.problem, self.options = card, problem, options
-        seeds = (2 * options.seed, 2 * options.seed + 1)
-        self.integers = InputSet(card, problem, seeds[0], Fill.INTEGERS)
-        self.reals = InputSet(card, problem, seeds[1], Fill.UNIFORM)
-        self.timed = self._timed_sets(num_sets, seeds[1])
-        self.exact = Reference(card, cublas, problem, self.integers)
-        self.close = Reference(card, cublas, problem, self.reals)
-        self.result = Result(card, problem)
-        self.flush = self._flusher() if options.l2 is CacheState.COLD else None
-        needs_energy = options.objective is not Objective.TIME
-        self.energy = EnergyMeter(card.telemetry.energy_mj) if needs_energy else None
-        self._cublas = cublas
-
-    @functools.cached_property
-    def baseline(self) -> Baseline:
-        """What candidates are compared with. Raises DeviceError when cuBLAS is wrong here."""
-        return fastest_baseline(self, self._cublas)
-
-    def contestant(self, candidate: Candidate) -> "KernelContestant":
-        """The candidate, loaded. Raises CandidateError."""
-        return KernelContestant(self, candidate)
-
-    def check(self, contestant: Contestant) -> Checked:
-        """Run on both sets of inputs and compare every element."""
-        exact, _ = self._run_checked(contestant, self.integers, self.exact)
-        complaint = exact.complaint("integer")
-        if complaint:
-            return Checked(complaint, None, 0.0)
-        close, launch_us = self._run_checked(contestant, self.reals, self.close)
-        complaint = close.complaint("real")
-        if not complaint and (self.reals.changed() or self.integers.changed()):
-            complaint = "the kernel writes to its inputs, or next to them"
-        return Checked(complaint, close.verification, launch_us)
-
-    def complaint_once(self, contestant: Contestant, *, integers: bool) -> str:
-        """Run once more on one set of inputs: what is wrong, empty when nothing is."""
-        inputs, reference = (self.integers, self.exact) if integers else (self.reals, self.close)
-        result, _ = self._run_checked(contestant, inputs, reference)
-        return result.complaint("integer" if integers else "real")
-
-    def intact(self) -> bool:
-        """Whether inputs and references survived a wrong kernel: the baseline still passes.
-
-        Without a baseline nobody knows.
-        """
-        if not self.options.compares:
-            return False
-        inputs_changed = self.reals.changed() or self.integers.changed()
-        return not inputs_changed and not self.check(self.baseline).complaint
-
-    def stopwatches(self, contestants: Sequence[Contestant], method: Method) -> list[Stopwatch]:
-        """For timing on the inputs that the options ask for; all by one method, so that times
-        compare.
-
-        Where a graph cannot be captured of one of them (a library may refuse), all are timed by
-        events around as many launches.
-        """
-        try:
-            return [self._stopwatch(contestant, method) for contestant in contestants]
-        except (DeviceError, *self.card.cuda_errors):
-            if method.name != "graph":
-                raise
-            plain = Method("events", method.launches)
-            return [self._stopwatch(contestant, plain) for contestant in contestants]
-
-    def stopwatch_about(
-        self, contestant: Contestant, launch_us: float, sample_us: float = SAMPLE_US
-    ) -> Stopwatch:
-        """A stopwatch whose method fits a contestant of which one launch took ``launch_us``.
-
-        A short launch timed alone looks longer than it is: up to UNSURE_LAUNCH_US may be the time
-        that this process took. A first graph tells; it may come out too short, or not be needed,
-        and another stopwatch is then made from what it showed.
-        """
-        l2, num_sets = self.options.l2, len(self.timed)
-        is_unsure = SHORT_LAUNCH_US <= launch_us < UNSURE_LAUNCH_US
-        if is_unsure:
-            launch_us = 0.99 * SHORT_LAUNCH_US
-        method = method_for(launch_us, l2, sample_us, num_sets)
-        first = self.stopwatches([contestant], method)[0]
-        if first.method.name != "graph":
-            return first
-        better = method_for(first.samples(1)[0], l2, sample_us, num_sets)
-        is_long = is_unsure and better.name != "graph"
-        if not is_long and better.launches <= 1.5 * first.method.launches:
-            return first
-        return self.stopwatches([contestant], better)[0]
-
-    def measurement(self, sampled: Sampled, method: Method) -> Measurement:
-        """The value that outcomes keep."""
-        return Measurement(
-            samples_us=sampled.samples_us,
-            provenance=Provenance.MEASURED,
-            method=method.name,
-            launches_per_sample=method.launches,
-            l2=self.options.l2,
-            telemetry=sampled.telemetry,
-            throttled_samples=sampled.throttled_samples,
+    def times(self, checked: Checked) -> ContestantTimes:
+        """The result, with what its last check said."""
+        times = ContestantTimes(
+            name=self.name,
+            problem=self.prepared.problem,
+            status=Status.OK,
+            library=self.library,
+            samples_us=tuple(self.series.samples_us),
+            method=self.series.stopwatch.method.name,
+            launches_per_sample=self.series.stopwatch.method.launches,
+            verification=checked.verification,
         )
-
-    @functools.cached_property
-    def baseline_stopwatch(self) -> Stopwatch:
-        """Made on a card that the baseline has warmed up. Kept, so that following the baseline's
-        drift costs only the launches.
-        """
-        launch_us = warm_up(lambda launches: self.batch_us(self.baseline, launches))
-        return self.stopwatch_about(self.baseline, launch_us)
-
-    def baseline_us(self) -> float:
-        """A quick, provisional time of the baseline, now."""
-        return statistics.median(self.baseline_stopwatch.samples(BASELINE_SAMPLES))
-
-    def batch_us(self, contestant: Contestant, launches: int) -> float:
-        """Microseconds of so many launches, one behind the other."""
-        begin = self.card.event()
-        for _ in range(launches):
-            contestant.queue(self.reals)
-        return self.card.microseconds(begin, self.card.event())
-
-    def _run_checked(
-        self, contestant: Contestant, inputs: InputSet, reference: Reference
-    ) -> tuple[CheckResult, float]:
-        self.result.reset(inputs)
-        begin = self.card.event()
-        contestant.queue(inputs)
-        end = self.card.event()
-        launch_us = self.card.microseconds(begin, end)
-        return self.result.check(reference), launch_us
-
-    def _stopwatch(self, contestant: Contestant, method: Method) -> Stopwatch:
-        # Timing starts from the C of the inputs, whatever a check left there.
-        self.result.reset(self.timed[0])
-        turns = itertools.cycle(self.timed)
-        return Stopwatch(self.card, lambda: contestant.queue(next(turns)), method, self.flush)
-
-    def _timed_sets(self, num_sets: int, seed: int) -> tuple[InputSet, ...]:
-        """The inputs that kernels are timed on, in turn. C is one of them unless beta = 0."""
-        fill, problem = self.options.fill, self.problem
-        if num_sets == 1:
-            known = (one for one in (self.reals, self.integers) if one.fill is fill)
-            return (next(known, None) or InputSet(self.card, problem, seed, fill),)
-        sets = tuple(InputSet(self.card, problem, seed, fill) for _ in range(num_sets))
-        for one in sets if problem.beta != 0 else ():
-            one.give_own_c(problem)
-        return sets
-
-    def _flusher(self) -> Callable[[], None]:
-        card, num_bytes = self.card, 2 * self.card.device.l2_bytes
-        scratch = card.allocate(num_bytes)
-        return lambda: card.runtime.memsetAsync(scratch.ptr, 0, num_bytes, card.stream.ptr)
+        if checked.complaint:
+            return replace(
+                times, status=Status.WRONG_RESULT, reason=checked.complaint, samples_us=()
+            )
+        return times
 
 
-class KernelContestant:
-    """A candidate with its arguments and workspace. Raises CandidateError."""
+class PreparedByDtype:
+    """The prepared problems of one size, one for each dtype that a contestant multiplies in."""
 
-    def __init__(self, bench: Bench, candidate: Candidate) -> None:
-        self.candidate = candidate
-        self._card = bench.card
-        self._workspace = self._zeroed(candidate.plan.workspace_bytes)
-        self._buffers: list[Any] = []
-        self._extras = {
-            extra.argument.name: self._guarded(neutral_array(extra, bench.problem.dtype))
-            for extra in candidate.plan.arrays
-        }
-        self._kernel = LoadedKernel(bench.card, candidate)
-        self._arguments = {
-            inputs: self._arguments_for(bench, inputs)
-            for inputs in (bench.integers, bench.reals, *bench.timed)
-        }
+    def __init__(self, first: PreparedProblem) -> None:
+        self._first = first
+        self._prepared = {first.problem.dtype: first}
 
-    def queue(self, inputs: InputSet) -> None:
-        """Put one GEMM, all launches of the plan, on the stream."""
-        self._kernel.queue(self._arguments[inputs])
+    def of(self, dtype: DType) -> PreparedProblem:
+        """The problem in that dtype. Raises UsageError when another one does not fit."""
+        if dtype not in self._prepared:
+            self._prepared[dtype] = self._first.in_dtype(dtype)
+        return self._prepared[dtype]
 
-    def unload(self) -> None:
-        """Give the machine code's memory back. The stream must be idle."""
-        self._kernel.unload()
 
-    def _zeroed(self, num_bytes: int) -> Any:
-        """A workspace, zero once: its counters are what kernels leave zero for the next launch."""
-        if not num_bytes:
-            return None
-        workspace = self._allocated(num_bytes, "a workspace")
-        self._card.runtime.memsetAsync(workspace.ptr, 0, num_bytes, self._card.stream.ptr)
-        return workspace
+def run_bench(prepared: PreparedProblem, cublas: Cublas, request: RunBench) -> BenchTimes:
+    """Time all that are right and check them again, in the order of the request.
 
-    def _guarded(self, values: Stored) -> int:
-        """The address of a family's own array, NaN around it."""
-        guard = np.full(GUARD * values.itemsize, 0xFF, np.uint8).view(values.dtype)
-        guarded = np.concatenate([guard, values, guard])
-        self._buffers.append(self._allocated(guarded.nbytes, "an argument"))
-        address = int(self._buffers[-1].ptr)
-        self._card.write(address, guarded)
-        return address + guard.nbytes
+    Candidates come first, then libraries. A crash ends the worker.
+    """
+    by_dtype = PreparedByDtype(prepared)
+    times: dict[str, ContestantTimes] = {}
+    with ExitStack() as loaded:
+        timed = [timed_candidate(prepared, one, request, loaded) for one in request.candidates]
+        for name in request.libraries:
+            try:
+                timed.append(timed_library(by_dtype, cublas, name, request))
+            except Exception as error:  # code of others: whatever it raises, the others go on
+                problem = replace(prepared.problem, dtype=LIBRARIES[name].dtype)
+                times[name] = left_out(name, problem, error)
+        telemetry = interleaved_telemetry(prepared, timed, request)
+        times |= {one.name: one.times(one.prepared.check(one.runs)) for one in timed}
+        # Graphs hold on to the kernels that are unloaded next.
+        timed.clear()
+    names = [*(one.name for one in request.candidates), *request.libraries]
+    return BenchTimes(tuple(times[name] for name in names), telemetry)
 
-    def _allocated(self, num_bytes: int, what: str) -> Any:
-        try:
-            return self._card.allocate(num_bytes)
-        except DeviceError as error:
-            reason = f"no room for {what} of {num_bytes} bytes: {error}"
-            raise CandidateError(Status.LAUNCH_FAILED, reason) from error
 
-    def _arguments_for(self, bench: Bench, inputs: InputSet) -> Arguments:
-        places = {
-            "A": inputs.a.address,
-            "B": inputs.b.address,
-            "C": inputs.own_c or bench.result.address,
-            "workspace": self._workspace.ptr if self._workspace is not None else 0,
-            **self._extras,
-        }
-        factors = (inputs.alpha, inputs.beta)
-        return gemm_arguments(self.candidate.plan, bench.problem, factors, places)
+class WrongError(Exception):
+    """A library's result is not what it should be."""
+
+
+def left_out(name: str, problem: Problem, error: Exception) -> ContestantTimes:
+    """A library that does not take part, with the reason on one line."""
+    status = Status.WRONG_RESULT if isinstance(error, WrongError) else Status.REJECTED
+    is_ours = isinstance(error, NotHereError | WrongError | AutogemmError)
+    reason = str(error) if is_ours else f"{type(error).__name__}: {error}"
+    return ContestantTimes(name, problem, status, " ".join(reason.split())[:MAX_REASON])
+
+
+def timed_candidate(
+    prepared: PreparedProblem, candidate: BenchCandidate, request: RunBench, loaded: ExitStack
+) -> TimedContestant:
+    """A candidate that was verified before. Raises CandidateError when the context broke."""
+    contestant = prepared.contestant(candidate.candidate)
+    loaded.callback(contestant.unload)
+    return ready_to_be_timed(candidate.name, prepared, contestant, candidate.launch_us, request)
+
+
+def timed_library(
+    by_dtype: PreparedByDtype, cublas: Cublas, name: str, request: RunBench
+) -> TimedContestant:
+    """A library, verified. Raises NotHereError where it is not installed, WrongError."""
+    library = LIBRARIES[name]
+    prepared = by_dtype.of(library.dtype)
+    contestant, version = library.make(prepared, cublas)
+    checked = prepared.check(contestant)
+    if checked.complaint:
+        raise WrongError(checked.complaint)
+    # The first launch may have loaded code: the second tells the time.
+    launch_us = prepared.batch_us(contestant, 1)
+    timed = ready_to_be_timed(name, prepared, contestant, launch_us, request)
+    timed.library = version
+    return timed
+
+
+def ready_to_be_timed(
+    name: str,
+    prepared: PreparedProblem,
+    contestant: Contestant,
+    launch_us: float,
+    request: RunBench,
+) -> TimedContestant:
+    """A contestant with a stopwatch whose method fits it."""
+    stopwatch = prepared.stopwatch_about(contestant, launch_us, INTERLEAVED_SAMPLE_US)
+    sample_us = max(launch_us * stopwatch.method.launches, launch_us)
+    series = Series(stopwatch, rounds_of(sample_us, request.rounds))
+    return TimedContestant(name, prepared, contestant, series)
+
+
+def interleaved_telemetry(
+    prepared: PreparedProblem, timed: Sequence[TimedContestant], request: RunBench
+) -> Telemetry:
+    """Take the samples, and return the state of the GPU meanwhile; empty without contestants."""
+    series = [one.series for one in timed]
+    read = prepared.gpu.telemetry.read
+    readings = interleave(series, read, request.seed, request.rounds).readings
+    return summary(readings) if readings else Telemetry()

@@ -1,4 +1,4 @@
-"""The process that owns the card: reads requests from a pipe, answers them, may die any time.
+"""The process that owns the GPU: reads requests from a pipe, answers them, may die any time.
 
 Run as ``python -m autogemm.targets.cuda.worker.process PIPE_FD BACKEND`` by
 :class:`autogemm.targets.cuda.target.CudaTarget`, and only by it.
@@ -12,6 +12,7 @@ from typing import Protocol
 from autogemm.support.child_process import become_child
 from autogemm.support.errors import AutogemmError
 from autogemm.targets.cuda.messages import (
+    BenchDone,
     Broken,
     CeilingsDone,
     FinalsDone,
@@ -19,13 +20,12 @@ from autogemm.targets.cuda.messages import (
     Measured,
     Prepare,
     Prepared,
-    RaceDone,
     Refused,
     Reply,
     Request,
+    RunBench,
     RunCeilings,
     RunFinals,
-    RunRace,
     Start,
     Started,
 )
@@ -35,7 +35,7 @@ class Backend(Protocol):
     """Does the work in the worker. An AutogemmError reaches the parent as it is."""
 
     def start(self, request: Start) -> Started:
-        """Take the card."""
+        """Take the GPU."""
 
     def prepare(self, request: Prepare) -> Prepared:
         """Get ready for a problem."""
@@ -46,11 +46,11 @@ class Backend(Protocol):
     def finals(self, request: RunFinals) -> FinalsDone:
         """Time candidates and baseline interleaved."""
 
-    def race(self, request: RunRace) -> RaceDone:
+    def bench(self, request: RunBench) -> BenchDone:
         """Time candidates and libraries interleaved."""
 
     def ceilings(self, request: RunCeilings) -> CeilingsDone:
-        """Measure what the card reaches at most."""
+        """Measure what the GPU reaches at most."""
 
 
 def main(pipe_fd: int, backend_path: str) -> None:
@@ -97,8 +97,8 @@ def answered(backend: Backend, request: Request) -> Reply:
             return backend.measure(request)
         case RunFinals():
             return backend.finals(request)
-        case RunRace():
-            return backend.race(request)
+        case RunBench():
+            return backend.bench(request)
         case RunCeilings():
             return backend.ceilings(request)
 

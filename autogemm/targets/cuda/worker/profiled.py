@@ -1,4 +1,4 @@
-"""Runs one candidate a few times, with nothing else on the card, for a profiler to watch.
+"""Runs one candidate a few times, with nothing else on the GPU, for a profiler to watch.
 
 ``python -m autogemm.targets.cuda.worker.profiled JOB``: the last run is the one to be
 profiled. Inputs are random reals; results are not looked at.
@@ -14,30 +14,36 @@ import numpy as np
 from autogemm.model.elements import stored
 from autogemm.targets.cuda.tools.profiler import NUM_WARM_LAUNCHES
 from autogemm.targets.cuda.tools.sanitizer import Job
-from autogemm.targets.cuda.worker.launching import LoadedKernel, gemm_arguments
-from autogemm.targets.cuda.worker.sanitized import BareCard, others_placed, placed
+from autogemm.targets.cuda.worker.gpu import (
+    BareGpu,
+    LoadedKernel,
+    gemm_arguments,
+    others_placed,
+    placed,
+)
 
 
 def run(job: Job) -> None:
     """All launches, one GEMM after the other."""
     problem = job.problem
-    card = BareCard(job.device_index)
+    gpu = BareGpu(job.device_index)
     generator = np.random.default_rng(1)
     a, b, c = (
-        placed(card, stored(generator.uniform(-1.0, 1.0, shape), element), ld, element)
+        placed(gpu, stored(generator.uniform(-1.0, 1.0, shape), element), ld, element)
         for shape, ld, element in (
             (problem.a_shape, problem.lda, problem.dtype.ab),
             (problem.b_shape, problem.ldb, problem.dtype.ab),
             ((problem.m, problem.n), problem.ldc, problem.dtype.c),
         )
     )
-    kernel = LoadedKernel(card, job.candidate)
-    places = {"A": a, "B": b, "C": c, **others_placed(card, job)}
+    kernel = LoadedKernel(gpu, job.candidate)
+    others = others_placed(gpu, job.candidate.plan, problem.dtype)
+    places = {"A": a, "B": b, "C": c, **others}
     factors = (problem.alpha, problem.beta)
     arguments = gemm_arguments(job.candidate.plan, problem, factors, places)
     for _ in range(NUM_WARM_LAUNCHES + 1):
         kernel.queue(arguments)
-    card.runtime.deviceSynchronize()
+    gpu.runtime.deviceSynchronize()
 
 
 def main(path: str) -> None:

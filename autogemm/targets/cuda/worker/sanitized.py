@@ -1,4 +1,4 @@
-"""Runs one candidate once, with nothing else on the card, for compute-sanitizer to watch.
+"""Runs one candidate once, with nothing else on the GPU, for compute-sanitizer to watch.
 
 ``python -m autogemm.targets.cuda.worker.sanitized JOB`` prints ``right`` or ``wrong: ...``.
 Each matrix is an allocation of its own of exactly its size, so that one element beyond it is out of
@@ -9,90 +9,48 @@ which initcheck does not see: then it holds NaN.
 import pickle
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from autogemm.model.dtypes import Element
-from autogemm.model.elements import (
-    Floats,
-    Stored,
-    loaded,
-    neutral_array,
-    not_a_number,
-    rounded,
-    stored,
-)
+from autogemm.model.elements import Floats, loaded, not_a_number, rounded, stored
 from autogemm.model.problem import Problem
 from autogemm.targets.cuda.tools.sanitizer import Job
-from autogemm.targets.cuda.worker.inputs import exact_scalar
-from autogemm.targets.cuda.worker.launching import LoadedKernel, gemm_arguments
-
-HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
-# Without a gap one allocation may begin where another ends, and a step across is not seen.
-GUARD_BYTES = 2**16
-
-
-class BareCard:
-    """What launching needs of a card, without helpers, memory pool and stream of its own."""
-
-    def __init__(self, device_index: int) -> None:
-        from cupy.cuda import driver, runtime
-
-        self.driver, self.runtime = driver, runtime
-        self.cuda_errors = (runtime.CUDARuntimeError, driver.CUDADriverError)
-        self.stream = SimpleNamespace(ptr=0)
-        runtime.setDevice(device_index)
-        runtime.memGetInfo()  # makes the context
-        self._guards = [int(runtime.malloc(GUARD_BYTES))]
-
-    def allocate(self, num_bytes: int) -> int:
-        """The address of exactly so many bytes, with a guard behind them."""
-        address = int(self.runtime.malloc(num_bytes))
-        self._guards.append(int(self.runtime.malloc(GUARD_BYTES)))
-        return address
-
-    def free_guards(self) -> None:
-        """What is around each allocation is nobody's from now on."""
-        for guard in self._guards:
-            self.runtime.free(guard)
-
-    def write(self, address: int, values: Stored) -> None:
-        """Copy to the card."""
-        self.runtime.memcpy(address, values.ctypes.data, values.nbytes, HOST_TO_DEVICE)
-
-    def read_rows(self, address: int, rows: Stored, ld: int) -> None:
-        """Copy from a matrix whose rows lie ``ld`` apart; what is between is not touched."""
-        for number, row in enumerate(rows):
-            source = address + rows.itemsize * number * ld
-            self.runtime.memcpy(row.ctypes.data, source, row.nbytes, DEVICE_TO_HOST)
+from autogemm.targets.cuda.worker.gpu import (
+    BareGpu,
+    LoadedKernel,
+    gemm_arguments,
+    others_placed,
+    placed,
+)
+from autogemm.targets.cuda.worker.problem import exact_scalar
 
 
 def run(job: Job) -> str:
     """``right``, or what is wrong."""
     problem = job.problem
-    card = BareCard(job.device_index)
+    gpu = BareGpu(job.device_index)
     generator = np.random.default_rng(1)
     a, b = (integers(generator, shape) for shape in (problem.a_shape, problem.b_shape))
     c = integers(generator, (problem.m, problem.n))
     alpha, beta = exact_scalar(problem.alpha, 2.0), exact_scalar(problem.beta, 0.5)
     dtype = problem.dtype
-    a_address = placed(card, stored(a, dtype.ab), problem.lda, dtype.ab)
-    b_address = placed(card, stored(b, dtype.ab), problem.ldb, dtype.ab)
+    a_address = placed(gpu, stored(a, dtype.ab), problem.lda, dtype.ab)
+    b_address = placed(gpu, stored(b, dtype.ab), problem.ldb, dtype.ab)
     got = stored(c, dtype.c)
     before = got
     if beta == 0 and job.writes_c_by_tma:
         before = not_a_number(got.size, dtype.c).reshape(got.shape)
     blank = beta == 0 and not job.writes_c_by_tma
-    c_address = placed(card, before, problem.ldc, dtype.c, blank=blank)
-    places = {"A": a_address, "B": b_address, "C": c_address, **others_placed(card, job)}
-    card.free_guards()
-    kernel = LoadedKernel(card, job.candidate)
+    c_address = placed(gpu, before, problem.ldc, dtype.c, blank=blank)
+    others = others_placed(gpu, job.candidate.plan, dtype)
+    places = {"A": a_address, "B": b_address, "C": c_address, **others}
+    gpu.free_guards()
+    kernel = LoadedKernel(gpu, job.candidate)
     kernel.queue(gemm_arguments(job.candidate.plan, problem, (alpha, beta), places))
-    card.runtime.deviceSynchronize()
+    gpu.runtime.deviceSynchronize()
     expected = reference(problem, a, b, c, (alpha, beta))
-    card.read_rows(c_address, got, problem.ldc)
+    gpu.read_rows(c_address, got, problem.ldc)
     result = loaded(got, dtype.c)
     wrong = np.argwhere(result != expected)
     if not len(wrong):
@@ -104,42 +62,9 @@ def run(job: Job) -> str:
     )
 
 
-def others_placed(card: BareCard, job: Job) -> dict[str, int]:
-    """Addresses of the workspace, zero once as kernels may expect of their counters, and of a
-    family's own arrays; by name, 0 for no workspace.
-    """
-
-    def place(values: Stored) -> int:
-        address = card.allocate(values.nbytes)
-        card.write(address, values)
-        return address
-
-    plan = job.candidate.plan
-    workspace = np.zeros(plan.workspace_bytes, np.uint8)
-    return {
-        "workspace": place(workspace) if workspace.size else 0,
-        **{
-            extra.argument.name: place(neutral_array(extra, job.problem.dtype))
-            for extra in plan.arrays
-        },
-    }
-
-
 def integers(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:
     """So small that every sum is exact, and never 0."""
     return generator.choice(np.array([-3, -2, -1, 1, 2, 3], np.float32), shape)
-
-
-def placed(card: BareCard, rows: Stored, ld: int, element: Element, *, blank: bool = False) -> int:
-    """The address of a matrix on the card, NaN between its rows; nothing is written if blank."""
-    num_rows, columns = rows.shape
-    count = (num_rows - 1) * ld + columns
-    address = card.allocate(element.size_bytes * count)
-    if not blank:
-        spread = not_a_number(num_rows * ld, element).reshape(num_rows, ld)
-        spread[:, :columns] = rows
-        card.write(address, spread.reshape(-1)[:count])
-    return address
 
 
 def reference(

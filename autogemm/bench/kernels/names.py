@@ -1,0 +1,131 @@
+"""The kernels of a bench by their names: of the ladder, of the database, of libraries."""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from autogemm.bench.kernels.presets import WINNER
+from autogemm.catalogue.ladder import Rung, find_rung, libraries, rungs
+from autogemm.codegen import render
+from autogemm.model.benchmark import KernelKind
+from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import KernelSource, LaunchPlan
+from autogemm.model.outcome import Provenance
+from autogemm.model.problem import Problem
+from autogemm.space import broken_constraints, launch_plan, load_family
+from autogemm.store import BestQuery, Store
+from autogemm.support.errors import AutogemmError, NotFoundError, UsageError
+
+GROUPS = {
+    "rungs": tuple(rung.name for rung in rungs()),
+    "variants": tuple(rung.name for rung in rungs(variants=True)),
+    "libraries": tuple(library.name for library in libraries()),
+}
+
+
+class NotForThisError(Exception):
+    """There is no kernel of that name for a problem; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedKernel:
+    """A name with what it stands for. ``key`` finds a stored kernel: its id, or WINNER."""
+
+    name: str
+    kind: KernelKind
+    rung: Rung | None = None
+    key: str = ""
+
+
+def named_kernels(names: Iterable[str]) -> tuple[NamedKernel, ...]:
+    """In the order of the names, each once; a group (``rungs``, ``libraries``) is its members.
+
+    ``kernel:12`` is number 12 of the database. Raises NotFoundError for an unknown name.
+    """
+    single = [member for name in names for member in GROUPS.get(name, (name,))]
+    return tuple(map(_named, dict.fromkeys(single)))
+
+
+def _named(name: str) -> NamedKernel:
+    if name == WINNER:
+        return NamedKernel(WINNER, KernelKind.STORED, key=WINNER)
+    if match := re.fullmatch(r"kernel:([0-9a-f]{1,64})", name):
+        return NamedKernel(f"kernel {match[1]}", KernelKind.STORED, key=match[1])
+    if name in GROUPS["libraries"]:
+        return NamedKernel(name, KernelKind.LIBRARY)
+    try:
+        return NamedKernel(name, KernelKind.RUNG, rung=find_rung(name))
+    except NotFoundError as error:
+        raise NotFoundError(
+            f"no kernel {name!r}: autogemm bench --list shows them; one of the database is "
+            "kernel:ID, the best of each size is winner"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedKernel:
+    """The source and launches of a kernel for one problem, to be compiled."""
+
+    source: KernelSource
+    plan: LaunchPlan
+
+
+def render_named(
+    kernel: NamedKernel, problem: Problem, device: Device, store: Store | None
+) -> RenderedKernel:
+    """The kernel of a rung or of the database. Raises NotForThisError."""
+    if kernel.rung is not None:
+        seed = load_family(kernel.rung.family).seeds[0]
+        return _of_config(kernel.rung.config(seed), problem, device)
+    if store is None:
+        raise NotForThisError("there is no database to take it from")
+    try:
+        key = _winner(problem, device, store) if kernel.key == WINNER else kernel.key
+        return _of_config(store.stored_kernel(key).source.config, problem, device)
+    except UsageError as error:
+        raise NotForThisError(str(error)) from error
+
+
+def _winner(problem: Problem, device: Device, store: Store) -> int:
+    """Its id in the database."""
+    query = BestQuery(
+        gpu=device.name,
+        size=problem.size_label,
+        layout=problem.layout.value,
+        dtype=problem.dtype.label,
+    )
+    rows = [
+        row
+        for row in store.best(query)
+        if row.device.name == device.name and row.problem == problem and row.kernel_id is not None
+    ]
+    if not rows:
+        raise NotForThisError(
+            "the database has no kernel for it: "
+            f"autogemm tune --size {problem.size_label} --dtype {problem.dtype.label}"
+        )
+    best = min(rows, key=lambda row: (row.provenance is not Provenance.MEASURED, row.time_us))
+    assert best.kernel_id is not None
+    return best.kernel_id
+
+
+def _of_config(config: Config, problem: Problem, device: Device) -> RenderedKernel:
+    family = load_family(config.family)
+    try:
+        broken = broken_constraints(family, config, problem, device)
+    except AutogemmError as error:
+        raise NotForThisError(str(error)) from error
+    if broken:
+        raise NotForThisError(f"its config is not legal here: {'; '.join(broken)}")
+    return RenderedKernel(render(family, config, problem), launch_plan(family, config, problem))
+
+
+def names_of(kind: KernelKind) -> Iterator[tuple[str, str]]:
+    """Names and summaries of the kernels of a kind that need no database."""
+    if kind is KernelKind.RUNG:
+        for rung in rungs(variants=True):
+            yield rung.name, f"{rung.summary} ({rung.family})"
+    elif kind is KernelKind.LIBRARY:
+        for library in libraries():
+            yield library.name, library.summary

@@ -1,0 +1,231 @@
+"""The finals on a GPU: contestants timed in interleaved rounds and checked after each of them."""
+
+import math
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from autogemm.model.config import Config
+from autogemm.model.finals import FinalsSamples, decide
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Disqualified, Finals, Provenance, Verification
+from autogemm.support.errors import DeviceError
+from autogemm.targets.cuda.messages import RunFinals, disqualified
+from autogemm.targets.cuda.worker.gpu import CandidateError, Stopwatch, summary
+from autogemm.targets.cuda.worker.interleave import (
+    INTERLEAVED_SAMPLE_US,
+    Rounds,
+    Series,
+    interleave,
+)
+from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
+
+# A kernel that is wrong once in ten launches passes so many with probability 0.9^44 < 1 %.
+MIN_CHECKS = 44
+# At the end, one after the other: between those after the rounds, which come at a steady pace, a
+# fault at every tenth launch could fall for ever.
+CHECKS_IN_A_ROW = 22
+# Each takes several tenths of a second.
+ENERGY_ROUNDS = 5
+
+
+class Rechecks:
+    """Compares results with the reference after each round, on both inputs in turn.
+
+    Each check is a launch of its own on a poisoned C: what a timed launch left there says nothing
+    of the one before it. ``complaints`` has, by the contestant's place, the first complaint.
+    """
+
+    def __init__(
+        self, prepared: PreparedProblem, contestants: Sequence[Contestant], rounds: int
+    ) -> None:
+        self._prepared_problem = prepared
+        self._contestants = contestants
+        per_round = math.ceil((MIN_CHECKS - CHECKS_IN_A_ROW) / rounds)
+        # Of each contestant, once all rounds are over.
+        self.num_checks = per_round * rounds + CHECKS_IN_A_ROW
+        self._after_rounds = iter([per_round] * (rounds - 1) + [per_round + CHECKS_IN_A_ROW])
+        self._done = 0
+        self.complaints: dict[int, str] = {}
+
+    def after_round(self) -> None:
+        """Check those that were right so far, until all checks are made.
+
+        Timing then goes on from the C that it began with.
+        """
+        for _ in range(next(self._after_rounds, 0)):
+            self._done += 1
+            for place, contestant in enumerate(self._contestants):
+                if place not in self.complaints:
+                    self._check(place, contestant)
+        self._prepared_problem.result.reset(self._prepared_problem.timed[0])
+
+    def _check(self, place: int, contestant: Contestant) -> None:
+        complaint = self._prepared_problem.complaint_once(contestant, integers=self._done % 2 == 1)
+        if complaint:
+            self.complaints[place] = (
+                f"wrong in check {self._done} of {self.num_checks} in the finals: {complaint}"
+            )
+
+
+@dataclass(slots=True)
+class Finalist:
+    """A contestant and what is found of it on the way; ``complaint`` is empty while it is right."""
+
+    name: str
+    config: Config | None
+    kernel_sha256: str
+    runs: Contestant
+    launch_us: float
+    registers: int | None = None
+    complaint: str = ""
+    verification: Verification | None = None
+    samples_us: list[float] = field(default_factory=list)
+    samples_mj: list[float] = field(default_factory=list)
+
+    def samples(self) -> FinalsSamples:
+        """Its times and energies for the statistics."""
+        return FinalsSamples(
+            name=self.name,
+            config=self.config,
+            kernel_sha256=self.kernel_sha256,
+            samples_us=tuple(self.samples_us),
+            verification=self.verification,
+            registers=self.registers,
+            samples_mj=tuple(self.samples_mj),
+        )
+
+
+def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
+    """Time and verify all in rounds. A candidate that is wrong at any time is disqualified.
+
+    Raises DeviceError when none is left, or the baseline is wrong. A crash ends the worker: the
+    parent then asks each candidate by itself.
+    """
+    with ExitStack() as loaded:
+        candidates, lost = right_candidates(prepared, request.candidates, loaded)
+        finalists = [baseline_finalist(prepared), *candidates]
+        shortest = min(finalists, key=lambda one: one.launch_us)
+        method = prepared.stopwatch_about(
+            shortest.runs, shortest.launch_us, INTERLEAVED_SAMPLE_US
+        ).method
+        stopwatches = prepared.stopwatches([one.runs for one in finalists], method)
+        rechecks = Rechecks(prepared, [one.runs for one in candidates], request.rounds)
+        rounds = timed_rounds(prepared, finalists, stopwatches, request, rechecks)
+        conclude(prepared, finalists, rechecks)
+        used = stopwatches[0].method
+        measure_energy(prepared, finalists, stopwatches, request)
+        # Graphs hold on to the kernels that are unloaded next.
+        stopwatches.clear()
+    baseline = finalists[0]
+    if baseline.complaint:
+        raise DeviceError(f"cuBLAS gives a wrong result here: {baseline.complaint}")
+    lost += [
+        Disqualified(one.config, one.kernel_sha256, one.complaint)
+        for one in candidates
+        if one.complaint and one.config is not None
+    ]
+    timed = [one.samples() for one in candidates if not one.complaint]
+    if not timed:
+        raise DeviceError(
+            f"no finalist gives the right result any more, the last one: {lost[-1].reason}"
+        )
+    objective = prepared.options.objective
+    entries, baseline_entry = decide(baseline.samples(), timed, request.seed, objective)
+    return Finals(
+        entries=entries,
+        baseline=baseline_entry,
+        rounds=request.rounds,
+        provenance=Provenance.MEASURED,
+        telemetry=summary(rounds.readings),
+        method=used.name,
+        launches_per_sample=used.launches,
+        throttled_rounds=rounds.num_thrown,
+        num_checks=rechecks.num_checks,
+        disqualified=tuple(lost),
+    )
+
+
+def baseline_finalist(prepared: PreparedProblem) -> Finalist:
+    """The baseline as a contestant of the finals, like every candidate."""
+    baseline = prepared.baseline
+    return Finalist(baseline.name, None, "", baseline, prepared.check(baseline).launch_us)
+
+
+def right_candidates(
+    prepared: PreparedProblem, candidates: Sequence[Candidate], loaded: ExitStack
+) -> tuple[list[Finalist], list[Disqualified]]:
+    """Load and verify, ``loaded`` unloads them; and those that are out, with the reason.
+
+    Raises CandidateError when the context broke.
+    """
+    finalists, lost = [], []
+    for candidate in candidates:
+        try:
+            contestant = prepared.contestant(candidate)
+            loaded.callback(contestant.unload)
+            checked = prepared.check(contestant)
+        except CandidateError as error:
+            if error.poisoned:
+                raise
+            lost.append(disqualified(candidate, error.reason, error.status))
+            continue
+        if checked.complaint:
+            lost.append(disqualified(candidate, checked.complaint))
+            continue
+        resources = candidate.compiled.resources if candidate.compiled is not None else ()
+        finalists.append(
+            Finalist(
+                name=candidate.config.sha256[:12],
+                config=candidate.config,
+                kernel_sha256=candidate.source.sha256,
+                runs=contestant,
+                launch_us=checked.launch_us,
+                registers=max((used.registers for used in resources), default=None),
+            )
+        )
+    return finalists, lost
+
+
+def timed_rounds(
+    prepared: PreparedProblem,
+    finalists: Sequence[Finalist],
+    stopwatches: Sequence[Stopwatch],
+    request: RunFinals,
+    rechecks: Rechecks,
+) -> Rounds:
+    """Give every finalist a sample in each round, and compare results after each."""
+    series = [
+        Series(stopwatch, request.rounds, finalist.samples_us)
+        for finalist, stopwatch in zip(finalists, stopwatches, strict=True)
+    ]
+    read = prepared.gpu.telemetry.read
+    return interleave(series, read, request.seed, request.rounds, rechecks.after_round)
+
+
+def conclude(prepared: PreparedProblem, finalists: Sequence[Finalist], rechecks: Rechecks) -> None:
+    """Note the verdict of all checks; the baseline, in front, was not checked between rounds."""
+    for place, finalist in enumerate(finalists):
+        checked = prepared.check(finalist.runs)
+        finalist.complaint = rechecks.complaints.get(place - 1) or checked.complaint
+        finalist.verification = checked.verification
+
+
+def measure_energy(
+    prepared: PreparedProblem,
+    finalists: Sequence[Finalist],
+    stopwatches: Sequence[Stopwatch],
+    request: RunFinals,
+) -> None:
+    """Rounds of their own, because a sample takes far longer than one of time does."""
+    if prepared.energy is None:
+        return
+    generator = np.random.default_rng(request.seed)
+    for _ in range(min(ENERGY_ROUNDS, request.rounds)):
+        for index in generator.permutation(len(stopwatches)):
+            finalist, stopwatch = finalists[index], stopwatches[index]
+            if not finalist.complaint:
+                sample_us = finalist.samples_us[0] * stopwatch.method.launches
+                finalist.samples_mj.append(prepared.energy.energy_mj(stopwatch, sample_us))

@@ -1,0 +1,158 @@
+"""cuBLAS through its C interface: the baseline, and float64 products for references.
+
+CuPy's wrapper sets the stream before each call, which puts the handle back to the default
+workspace; inside a graph that records an allocation around each GEMM and cuBLAS looks slower
+than it is. So the library that CuPy loaded is called directly, with a workspace of its own.
+"""
+
+import ctypes
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from autogemm.model.dtypes import DType
+from autogemm.support.errors import DeviceError
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
+
+OP_N, OP_T = 0, 1
+DEFAULT_MATH = 0
+# What cuBLAS recommends for Hopper and Blackwell; more than enough for older GPUs.
+WORKSPACE_BYTES = 32 * 2**20
+
+GEMM_DEFAULT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """C = alpha op(A) op(B) + beta C, row-major; a, b and c are device addresses."""
+
+    m: int
+    n: int
+    k: int
+    trans_a: bool
+    trans_b: bool
+    alpha: float
+    a: int
+    lda: int
+    b: int
+    ldb: int
+    beta: float
+    c: int
+    ldc: int
+
+
+def forget_overrides() -> None:
+    """Before the library is loaded: whatever the user's shell says, a GEMM is computed as it is
+    asked for, FP32 in FP32 and TF32 in TF32.
+    """
+    os.environ.pop("NVIDIA_TF32_OVERRIDE", None)
+    os.environ["CUBLAS_EMULATE_SINGLE_PRECISION"] = "0"
+
+
+class Cublas:
+    """One handle on the GPU's stream. FP32 means FP32: no TF32, no emulation.
+
+    Raises DeviceError when cuBLAS is missing or a call fails.
+    """
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._library = load_library()
+        self._workspace = gpu.allocate(WORKSPACE_BYTES)
+        self._handle = ctypes.c_void_p()
+        self._call("cublasCreate_v2", ctypes.byref(self._handle))
+        self._call("cublasSetStream_v2", self._handle, ctypes.c_void_p(gpu.stream.ptr))
+        self._call("cublasSetMathMode", self._handle, ctypes.c_int(DEFAULT_MATH))
+        self._call(
+            "cublasSetWorkspace_v2",
+            self._handle,
+            ctypes.c_void_p(self._workspace.ptr),
+            ctypes.c_size_t(WORKSPACE_BYTES),
+        )
+
+    @property
+    def version(self) -> str:
+        """``13.0.0``."""
+        parts = []
+        for part in range(3):
+            value = ctypes.c_int()
+            self._call("cublasGetProperty", ctypes.c_int(part), ctypes.byref(value))
+            parts.append(str(value.value))
+        return ".".join(parts)
+
+    def gemm(self, gemm: Gemm, dtype: DType) -> None:
+        """Queue it: FP32 by SGEMM, all others by GemmEx, with sums in FP32."""
+        if dtype.has_fp32_products:
+            self._gemm("cublasSgemm_v2", ctypes.c_float, gemm)
+        else:
+            self._gemm_ex(gemm, dtype)
+
+    def dgemm(self, gemm: Gemm) -> None:
+        """Queue it in float64."""
+        self._gemm("cublasDgemm_v2", ctypes.c_double, gemm)
+
+    def _gemm_ex(self, gemm: Gemm, dtype: DType) -> None:
+        operand, result = (ctypes.c_int(one.cuda_data_type) for one in (dtype.ab, dtype.c))
+        self._call(
+            "cublasGemmEx",
+            self._handle,
+            ctypes.c_int(OP_T if gemm.trans_b else OP_N),
+            ctypes.c_int(OP_T if gemm.trans_a else OP_N),
+            *(ctypes.c_int(extent) for extent in (gemm.n, gemm.m, gemm.k)),
+            ctypes.byref(ctypes.c_float(gemm.alpha)),
+            *(ctypes.c_void_p(gemm.b), operand, ctypes.c_int(gemm.ldb)),
+            *(ctypes.c_void_p(gemm.a), operand, ctypes.c_int(gemm.lda)),
+            ctypes.byref(ctypes.c_float(gemm.beta)),
+            *(ctypes.c_void_p(gemm.c), result, ctypes.c_int(gemm.ldc)),
+            ctypes.c_int(dtype.ab.cublas_compute_type),
+            ctypes.c_int(GEMM_DEFAULT),
+        )
+
+    def _gemm(
+        self, function: str, scalar: type[ctypes.c_float] | type[ctypes.c_double], gemm: Gemm
+    ) -> None:
+        # cuBLAS is column-major: the same memory read its way is the transposed problem,
+        # C^T[N,M] = op(B)^T op(A)^T.
+        self._call(
+            function,
+            self._handle,
+            ctypes.c_int(OP_T if gemm.trans_b else OP_N),
+            ctypes.c_int(OP_T if gemm.trans_a else OP_N),
+            *(ctypes.c_int(extent) for extent in (gemm.n, gemm.m, gemm.k)),
+            ctypes.byref(scalar(gemm.alpha)),
+            ctypes.c_void_p(gemm.b),
+            ctypes.c_int(gemm.ldb),
+            ctypes.c_void_p(gemm.a),
+            ctypes.c_int(gemm.lda),
+            ctypes.byref(scalar(gemm.beta)),
+            ctypes.c_void_p(gemm.c),
+            ctypes.c_int(gemm.ldc),
+        )
+
+    def _call(self, function: str, *arguments: object) -> None:
+        status = getattr(self._library, function)(*arguments)
+        if status != 0:
+            raise DeviceError(f"{function} failed with cuBLAS status {status}")
+
+
+def load_library() -> ctypes.CDLL:
+    """The cuBLAS that CuPy uses, found the way CuPy finds it."""
+    try:
+        from cupy_backends.cuda.libs import cublas as _loaded  # noqa: F401  # loads the library
+    except ImportError as error:
+        raise DeviceError(
+            "cuBLAS is not found, the baseline needs it: install the CUDA toolkit, or the wheel "
+            f"nvidia-cublas-cu12 (CUDA 12) or nvidia-cublas (CUDA 13): {error}"
+        ) from error
+    path = loaded_library("libcublas.so")
+    if path is None:
+        raise DeviceError("CuPy loaded no libcublas.so: reinstall CuPy and the CUDA toolkit")
+    return ctypes.CDLL(path)
+
+
+def loaded_library(name: str) -> str | None:
+    """The path of a library of that name that this process has loaded; None if it has not."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        path = line.split(maxsplit=5)[-1]
+        if Path(path).name.startswith(name):
+            return path
+    return None

@@ -1,0 +1,162 @@
+"""cuBLASLt through its C interface: every algorithm that its heuristics propose for one GEMM."""
+
+import ctypes
+import weakref
+from collections.abc import Callable
+
+from autogemm.model.problem import Problem
+from autogemm.support.errors import DeviceError
+from autogemm.targets.cuda.worker.gpu.cublas import (
+    OP_N,
+    OP_T,
+    WORKSPACE_BYTES,
+    Gemm,
+    loaded_library,
+)
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
+
+CUDA_R_32F = 0
+# cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
+DESC_TRANSA, DESC_TRANSB = 3, 4
+PREF_MAX_WORKSPACE_BYTES, PREF_REDUCTION_SCHEME_MASK = 1, 3
+# cublasLtReductionScheme_t: how parts of K may be added up. All; or in FP32, not in C's own type.
+ANY_REDUCTION, FP32_REDUCTION = 7, 2
+
+
+class HeuristicResult(ctypes.Structure):
+    """`cublasLtMatmulHeuristicResult_t`."""
+
+    _fields_ = (
+        ("algo", ctypes.c_uint64 * 8),
+        ("workspace_size", ctypes.c_size_t),
+        ("state", ctypes.c_int),
+        ("waves_count", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    )
+
+
+class CublasLt:
+    """One handle on the GPU's stream. Raises DeviceError when a call fails."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._library = lt_library()
+        self._stream = ctypes.c_void_p(gpu.stream.ptr)
+        self._workspace = gpu.allocate(WORKSPACE_BYTES)
+        self._handle = ctypes.c_void_p()
+        self._call("cublasLtCreate", ctypes.byref(self._handle))
+        weakref.finalize(self, self._library.cublasLtDestroy, self._handle)
+
+    def algorithms(
+        self, problem: Problem, most: int, reduction: int = ANY_REDUCTION
+    ) -> list[Callable[[Gemm], None]]:
+        """What the heuristics propose for a problem, the most promising first.
+
+        Each queues the problem's GEMM with the addresses and scalars that it is given.
+        """
+        plan = _Plan(self._call, problem, reduction)
+        found = (HeuristicResult * most)()
+        count = ctypes.c_int()
+        self._call(
+            "cublasLtMatmulAlgoGetHeuristic",
+            self._handle,
+            plan.description,
+            *plan.layouts,
+            plan.preference,
+            ctypes.c_int(most),
+            found,
+            ctypes.byref(count),
+        )
+        usable = [one for one in found[: count.value] if one.state == 0]
+        return [self._queueing(plan, one) for one in usable]
+
+    def _queueing(self, plan: "_Plan", found: HeuristicResult) -> Callable[[Gemm], None]:
+        a_layout, b_layout, c_layout, d_layout = plan.layouts
+
+        def queue(gemm: Gemm) -> None:
+            self._call(
+                "cublasLtMatmul",
+                self._handle,
+                plan.description,
+                ctypes.byref(ctypes.c_float(gemm.alpha)),
+                *(ctypes.c_void_p(gemm.b), a_layout),
+                *(ctypes.c_void_p(gemm.a), b_layout),
+                ctypes.byref(ctypes.c_float(gemm.beta)),
+                *(ctypes.c_void_p(gemm.c), c_layout),
+                *(ctypes.c_void_p(gemm.c), d_layout),
+                ctypes.byref(found.algo),
+                ctypes.c_void_p(self._workspace.ptr),
+                ctypes.c_size_t(WORKSPACE_BYTES),
+                self._stream,
+            )
+
+        return queue
+
+    def _call(self, function: str, *arguments: object) -> None:
+        status = getattr(self._library, function)(*arguments)
+        if status != 0:
+            raise DeviceError(f"{function} failed with cuBLAS status {status}")
+
+
+class _Plan:
+    """The descriptors of one GEMM, column-major as cuBLASLt has it: op(B)^T op(A)^T."""
+
+    def __init__(self, call: Callable[..., None], problem: Problem, reduction: int) -> None:
+        dtype, layout = problem.dtype, problem.layout
+        operand, result = dtype.ab.cuda_data_type, dtype.c.cuda_data_type
+        self.description = ctypes.c_void_p()
+        call(
+            "cublasLtMatmulDescCreate",
+            ctypes.byref(self.description),
+            ctypes.c_int(dtype.ab.cublas_compute_type),
+            ctypes.c_int(CUDA_R_32F),
+        )
+        transpositions = ((DESC_TRANSA, layout.trans_b), (DESC_TRANSB, layout.trans_a))
+        for attribute, transposed in transpositions:
+            operation = ctypes.c_int32(OP_T if transposed else OP_N)
+            call(
+                "cublasLtMatmulDescSetAttribute",
+                self.description,
+                ctypes.c_int(attribute),
+                ctypes.byref(operation),
+                ctypes.c_size_t(ctypes.sizeof(operation)),
+            )
+        # What is stored row by row, seen column-major.
+        matrices = (
+            (operand, *reversed(problem.b_shape), problem.ldb),
+            (operand, *reversed(problem.a_shape), problem.lda),
+            (result, problem.n, problem.m, problem.ldc),
+            (result, problem.n, problem.m, problem.ldc),
+        )
+        self.layouts = tuple(ctypes.c_void_p() for _ in matrices)
+        for created, (element, rows, columns, ld) in zip(self.layouts, matrices, strict=True):
+            call(
+                "cublasLtMatrixLayoutCreate",
+                ctypes.byref(created),
+                ctypes.c_int(element),
+                ctypes.c_uint64(rows),
+                ctypes.c_uint64(columns),
+                ctypes.c_int64(ld),
+            )
+        self.preference = ctypes.c_void_p()
+        call("cublasLtMatmulPreferenceCreate", ctypes.byref(self.preference))
+        for attribute, value in (
+            (PREF_MAX_WORKSPACE_BYTES, ctypes.c_uint64(WORKSPACE_BYTES)),
+            (PREF_REDUCTION_SCHEME_MASK, ctypes.c_uint32(reduction)),
+        ):
+            call(
+                "cublasLtMatmulPreferenceSetAttribute",
+                self.preference,
+                ctypes.c_int(attribute),
+                ctypes.byref(value),
+                ctypes.c_size_t(ctypes.sizeof(value)),
+            )
+
+
+def lt_library() -> ctypes.CDLL:
+    """The libcublasLt that cuBLAS itself has loaded. Raises DeviceError where there is none."""
+    path = loaded_library("libcublasLt.so")
+    if path is None:
+        raise DeviceError(
+            "cuBLAS came without libcublasLt: reinstall the CUDA toolkit or its wheel"
+        )
+    return ctypes.CDLL(path)

@@ -1,0 +1,327 @@
+// Makes inputs and references on the card and checks results there: only a few numbers come back.
+// Matrices are row-major; extents and positions are 64-bit, so that no problem that fits a card
+// overflows them. All loops are grid-stride: any launch geometry is right. Elements are
+// described by a number, `type`; all arithmetic on them is in float or double.
+
+typedef long long int64;
+typedef unsigned long long uint64;
+
+// Values per block that check_result() writes; read as CHECK_FIELDS by verification.py.
+constexpr int NUM_FIELDS = 10;
+constexpr int MAX_THREADS = 256;
+
+// An element type is Element.format_code of autogemm/model/dtypes.py: bytes, bits of the exponent and
+// of the fraction, as in IEEE 754. Types with 8 bits of exponent are the upper bits of a float.
+__device__ int bytes_of(int type) {
+    return type >> 16;
+}
+
+__device__ int exponent_bits(int type) {
+    return type >> 8 & 0xff;
+}
+
+__device__ int fraction_bits(int type) {
+    return type & 0xff;
+}
+
+__device__ bool has_exponent_of_float(int type) {
+    return exponent_bits(type) == 8;
+}
+
+// What is added to an exponent to store it; the largest exponent; 1 - bias is the least.
+__device__ int bias_of(int type) {
+    return (1 << (exponent_bits(type) - 1)) - 1;
+}
+
+__device__ float power_of_2(int exponent) {
+    return __uint_as_float(static_cast<unsigned>(127 + exponent) << 23);
+}
+
+__device__ float rounded_to_bits(float value, int dropped) {
+    const unsigned bits = __float_as_uint(value);
+    const unsigned nearest = bits + ((1u << (dropped - 1)) - 1u) + (bits >> dropped & 1u);
+    return __uint_as_float(nearest >> dropped << dropped);
+}
+
+// The nearest number of a type; without overflow where its exponent has fewer bits than a float's
+// (inputs stay small, and so do exact results).
+__device__ float rounded(float value, int type) {
+    const int dropped = 23 - fraction_bits(type);
+    if (dropped == 0) {
+        return value;
+    }
+    const int least = 1 - bias_of(type);
+    if (!has_exponent_of_float(type) && fabsf(value) < power_of_2(least)) {
+        // Subnormal: FP16's are multiples of 2^-24, the distance of floats next to 1/2.
+        const float shift = copysignf(power_of_2(least + dropped), value);
+        return (value + shift) - shift;
+    }
+    return rounded_to_bits(value, dropped);
+}
+
+// No float here is subnormal: CuPy has these kernels compiled so that such a one becomes zero.
+__device__ float float_from_bits(unsigned bits, int type) {
+    if (has_exponent_of_float(type)) {
+        return __uint_as_float(bits << (32 - 8 * bytes_of(type)));
+    }
+    const int num_bits = fraction_bits(type), bias = bias_of(type);
+    const unsigned sign_bit = 1u << (exponent_bits(type) + num_bits);
+    const unsigned infinity = sign_bit - (1u << num_bits);
+    const unsigned sign = bits & sign_bit ? 1u << 31 : 0, size = bits & (sign_bit - 1);
+    if (size < 1u << num_bits) {
+        const float value = static_cast<float>(size) * power_of_2(1 - bias - num_bits);
+        return sign ? -value : value;
+    }
+    // The exponents' biases differ; infinity and NaN have the largest exponent in both.
+    const unsigned shift = size >= infinity ? 255u - (infinity >> num_bits) : 127u - bias;
+    return __uint_as_float(sign | ((size << (23 - num_bits)) + (shift << 23)));
+}
+
+// The bits of the nearest number of the type.
+__device__ unsigned bits_from_float(float value, int type) {
+    if (has_exponent_of_float(type)) {
+        return __float_as_uint(rounded(value, type)) >> (32 - 8 * bytes_of(type));
+    }
+    const int num_bits = fraction_bits(type), bias = bias_of(type);
+    const unsigned sign_bit = 1u << (exponent_bits(type) + num_bits);
+    const unsigned infinity = sign_bit - (1u << num_bits);
+    const unsigned sign = __float_as_uint(value) >> 31 ? sign_bit : 0;
+    const float size = fabsf(rounded(value, type));
+    if (!(size < power_of_2(bias + 1))) {
+        return sign | infinity | (value == value ? 0u : 1u << (num_bits - 1));
+    }
+    if (size < power_of_2(1 - bias)) {
+        return sign | static_cast<unsigned>(size * power_of_2(bias - 1 + num_bits));
+    }
+    return sign | ((__float_as_uint(size) >> (23 - num_bits)) - ((127u - bias) << num_bits));
+}
+
+// Bits of an element: the upper ones are 0 where it has fewer than 32.
+__device__ unsigned bits_of(const void* data, int64 i, int bytes) {
+    return bytes == 1   ? static_cast<const unsigned char*>(data)[i]
+           : bytes == 2 ? static_cast<const unsigned short*>(data)[i]
+                        : static_cast<const unsigned*>(data)[i];
+}
+
+__device__ void set_bits(void* data, int64 i, int bytes, unsigned bits) {
+    if (bytes == 1) {
+        static_cast<unsigned char*>(data)[i] = static_cast<unsigned char>(bits);
+    } else if (bytes == 2) {
+        static_cast<unsigned short*>(data)[i] = static_cast<unsigned short>(bits);
+    } else {
+        static_cast<unsigned*>(data)[i] = bits;
+    }
+}
+
+__device__ float element(const void* data, int64 i, int type) {
+    return float_from_bits(bits_of(data, i, bytes_of(type)), type);
+}
+
+__device__ void set_element(void* data, int64 i, int type, float value) {
+    set_bits(data, i, bytes_of(type), bits_from_float(value, type));
+}
+
+__device__ int64 first_index() {
+    return static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+__device__ int64 stride() {
+    return static_cast<int64>(gridDim.x) * blockDim.x;
+}
+
+// SplitMix64's finaliser (Steele, Lea and Flood, 2014): a counter in, 64 well-mixed bits out.
+__device__ uint64 mixed(uint64 counter) {
+    uint64 z = (counter + 1) * 0x9e3779b97f4a7c15ull;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
+
+// One of -3, -2, -1, 1, 2, 3: never 0, so that each dropped or doubled product is seen.
+__device__ float small_integer(uint64 bits) {
+    const int magnitude = 1 + static_cast<int>((bits >> 32) % 3);
+    return static_cast<float>(bits & 1 ? magnitude : -magnitude);
+}
+
+// Uniform on [-1, 1), a multiple of 2^-23: 24 significant bits, so that TF32 or BF16 would lose; an
+// input of these types is rounded afterwards.
+__device__ float uniform_real(uint64 bits) {
+    return static_cast<float>(bits >> 40) * 0x1p-23f - 1.0f;
+}
+
+// Normal with mean 0 and standard deviation 1 (Box and Muller, 1958).
+__device__ float normal_real(uint64 bits) {
+    // On (0, 1] and [0, 1): the logarithm of 0 is never taken.
+    const float radius = sqrtf(-2.0f * logf((static_cast<float>(bits >> 40) + 1.0f) * 0x1p-24f));
+    return radius * cosf(6.28318531f * static_cast<float>(bits & 0xffffffu) * 0x1p-24f);
+}
+
+// What random values are; the numbers of FILL_NUMBERS in inputs.py.
+constexpr int UNIFORM = 0;
+constexpr int INTEGERS = 1;
+constexpr int NORMAL = 2;
+
+extern "C" __global__ void fill_bits(void* data, int64 count, int bytes, unsigned bits) {
+    for (int64 i = first_index(); i < count; i += stride()) {
+        set_bits(data, i, bytes, bits);
+    }
+}
+
+// Random values of that type, or zeros, for a rows x cols matrix; what lies between the rows stays.
+extern "C" __global__ void fill_random(void* data, int type, int64 rows, int64 cols, int64 ld,
+                                       uint64 seed, int fill) {
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const uint64 bits = mixed(mixed(seed) + static_cast<uint64>(i));
+        const float value = fill == UNIFORM    ? uniform_real(bits)
+                            : fill == INTEGERS ? small_integer(bits)
+                            : fill == NORMAL   ? normal_real(bits)
+                                               : 0.0f;
+        set_element(data, i / cols * ld + i % cols, type, value);
+    }
+}
+
+// A tile of a stored matrix as packed float64, optionally each element squared.
+extern "C" __global__ void widen_tile(double* tile, const void* data, int type, int64 ld,
+                                      int64 row0, int64 col0, int64 rows, int64 cols, int squared) {
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const double value = element(data, (row0 + i / cols) * ld + col0 + i % cols, type);
+        tile[i] = squared ? value * value : value;
+    }
+}
+
+// The reference of one tile of C, alpha * product + beta * c0, and how far a result may be off.
+//
+// allowance * sqrt(squares) bounds the rounding error of the dot product (reference.py says
+// where it comes from); 4 roundings more for alpha, beta and their sum, and one of the result where
+// C has fewer bits than a float.
+extern "C" __global__ void finish_tile(const double* product, const double* squares, const void* c0,
+                                       int type, double alpha, double beta, double allowance,
+                                       int64 row0, int64 col0, int64 rows, int64 cols, int64 N,
+                                       double* reference, float* bound) {
+    constexpr double UNIT_ROUNDOFF = 0x1p-24;
+    const int num_bits = fraction_bits(type);
+    const double last_roundoff = bytes_of(type) < 4 ? power_of_2(-1 - num_bits) : 0.0;
+    // Half the distance of subnormal numbers; of types with the exponents of floats it hardly counts.
+    const double smallest_step =
+        has_exponent_of_float(type) ? 0.0 : power_of_2(-bias_of(type) - num_bits);
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const int64 at = (row0 + i / cols) * N + col0 + i % cols;
+        const double scaled = alpha * product[i];
+        const double added = c0 != nullptr ? beta * element(c0, at, type) : 0.0;
+        reference[at] = scaled + added;
+        const double dot_error = fabs(alpha) * allowance * sqrt(squares[i]);
+        const double scalar_error = 4 * UNIT_ROUNDOFF * (fabs(scaled) + fabs(added));
+        const double error = dot_error + scalar_error;
+        const double last_error = last_roundoff * (fabs(scaled + added) + error) + smallest_step;
+        // Rounded up to float; the smallest normal number covers results that underflow.
+        bound[at] = static_cast<float>((error + last_error) * (1 + 0x1p-22)) + 0x1p-126f;
+    }
+}
+
+// As above for integer inputs, where every kernel that is right has exactly this result.
+extern "C" __global__ void finish_exact_tile(const double* product, const void* c0, int type,
+                                             double alpha, double beta, int64 row0, int64 col0,
+                                             int64 rows, int64 cols, int64 N, float* exact) {
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const int64 at = (row0 + i / cols) * N + col0 + i % cols;
+        const double added = c0 != nullptr ? beta * element(c0, at, type) : 0.0;
+        const float value = static_cast<float>(alpha * product[i] + added);
+        exact[at] = float_from_bits(bits_from_float(value, type), type);
+    }
+}
+
+// C as it is before a launch: c0 (or NaN, which a kernel at beta = 0 must not read) inside,
+// canaries around it and between its rows.
+extern "C" __global__ void reset_result(void* buffer, int bytes, int64 total, int64 guard, int64 N,
+                                        int64 ldc, const void* c0, unsigned poison,
+                                        unsigned canary) {
+    for (int64 i = first_index(); i < total; i += stride()) {
+        const int64 at = i - guard;
+        const bool inside = at >= 0 && i < total - guard && at % ldc < N;
+        const unsigned before =
+            inside && c0 != nullptr ? bits_of(c0, at / ldc * N + at % ldc, bytes) : poison;
+        set_bits(buffer, i, bytes, inside ? before : canary);
+    }
+}
+
+// Compares C with `exact` (no error allowed) or, where that is null, with `reference` within
+// `bound`. NaN never passes. Each block writes NUM_FIELDS numbers:
+// mismatches, worst score (error / bound, or the error where none is allowed), its index, the
+// value there, the expected value, largest error, sum of squared errors, sum of squared expected
+// values, canaries overwritten, first such position in the buffer.
+extern "C" __global__ void check_result(const void* buffer, int type, int64 total, int64 guard,
+                                        int64 N, int64 ldc, unsigned canary, const float* exact,
+                                        const double* reference, const float* bound,
+                                        double* fields) {
+    const int bytes = bytes_of(type);
+    const double infinity = __longlong_as_double(0x7ff0000000000000ll);
+    double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, static_cast<double>(total)};
+    for (int64 i = first_index(); i < total; i += stride()) {
+        const int64 at = i - guard;
+        const bool inside = at >= 0 && i < total - guard && at % ldc < N;
+        if (!inside) {
+            if (bits_of(buffer, i, bytes) != canary) {
+                mine[8] += 1;
+                mine[9] = fmin(mine[9], static_cast<double>(i));
+            }
+            continue;
+        }
+        const int64 place = at / ldc * N + at % ldc;
+        const double value = element(buffer, i, type);
+        const double expected = exact != nullptr ? exact[place] : reference[place];
+        const double allowed = exact != nullptr ? 0.0 : bound[place];
+        double error = value == expected ? 0.0 : fabs(value - expected);
+        if (!(error <= infinity)) {
+            error = infinity;
+        }
+        const double score = exact != nullptr ? error : error / allowed;
+        if (!(error <= allowed)) {
+            mine[0] += 1;
+        }
+        if (score > mine[1]) {
+            mine[1] = score;
+            mine[2] = static_cast<double>(place);
+            mine[3] = value;
+            mine[4] = expected;
+        }
+        mine[5] = fmax(mine[5], error);
+        mine[6] += error * error;
+        mine[7] += expected * expected;
+    }
+
+    __shared__ double all[MAX_THREADS][NUM_FIELDS];
+    for (int field = 0; field < NUM_FIELDS; ++field) {
+        all[threadIdx.x][field] = mine[field];
+    }
+    __syncthreads();
+    if (threadIdx.x != 0) {
+        return;
+    }
+    for (int thread = 1; thread < blockDim.x; ++thread) {
+        const double* other = all[thread];
+        mine[0] += other[0];
+        if (other[1] > mine[1]) {
+            for (int field = 1; field <= 4; ++field) {
+                mine[field] = other[field];
+            }
+        }
+        mine[5] = fmax(mine[5], other[5]);
+        mine[6] += other[6];
+        mine[7] += other[7];
+        mine[8] += other[8];
+        mine[9] = fmin(mine[9], other[9]);
+    }
+    for (int field = 0; field < NUM_FIELDS; ++field) {
+        fields[static_cast<int64>(blockIdx.x) * NUM_FIELDS + field] = mine[field];
+    }
+}
+
+// Adds a hash of the bits and their positions to `sum`: inputs must come out as they went in.
+extern "C" __global__ void add_checksum(const void* data, int64 count, int bytes, uint64* sum) {
+    uint64 mine = 0;
+    for (int64 i = first_index(); i < count; i += stride()) {
+        const uint64 bits = bits_of(data, i, bytes);
+        mine += mixed(static_cast<uint64>(i) ^ (bits << 32));
+    }
+    atomicAdd(sum, mine);
+}

@@ -1,0 +1,65 @@
+"""Other people's GEMMs, by the names of autogemm/ladder.yaml, as contestants of a bench."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from autogemm.model.benchmark import baseline_of
+from autogemm.model.dtypes import DType
+from autogemm.targets.cuda.worker.gpu import Cublas
+from autogemm.targets.cuda.worker.libraries.missing import NotHereError
+from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryKernel:
+    """Makes a contestant and says which version of what it is; in which dtype it multiplies.
+
+    ``make`` raises NotHereError.
+    """
+
+    dtype: DType
+    make: Callable[[PreparedProblem, Cublas], tuple[Contestant, str]]
+
+
+def cublas_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
+    """The fastest of cuBLAS's own calls for the bench's dtype."""
+    return prepared.baseline, f"{prepared.baseline.name} {cublas.version}"
+
+
+def torch_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
+    """PyTorch's matmul."""
+    try:
+        import torch
+    except ImportError as error:
+        raise NotHereError("PyTorch is not installed: pip install torch") from error
+    from autogemm.targets.cuda.worker.libraries.with_torch import TorchContestant
+
+    return TorchContestant(prepared), f"PyTorch {torch.__version__}"
+
+
+def triton_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
+    """A Triton kernel, the fastest of its tiles here."""
+    try:
+        import torch  # noqa: F401  # Triton launches on PyTorch's stream
+        import triton
+    except ImportError as error:
+        raise NotHereError("Triton is not installed: pip install torch triton") from error
+    from autogemm.targets.cuda.worker.libraries.with_triton import fastest_triton
+
+    contestant, tile = fastest_triton(prepared)
+    return contestant, f"Triton {triton.__version__}, tile {tile}"
+
+
+def cutlass_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
+    """CUTLASS's SIMT kernel, the fastest of its tiles here."""
+    from autogemm.targets.cuda.worker.libraries.with_cutlass import fastest_cutlass
+
+    return fastest_cutlass(prepared)
+
+
+LIBRARIES = {
+    **{baseline_of(dtype): LibraryKernel(dtype, cublas_contestant) for dtype in DType},
+    "torch_f32": LibraryKernel(DType.F32, torch_contestant),
+    "triton_f32": LibraryKernel(DType.F32, triton_contestant),
+    "cutlass_f32": LibraryKernel(DType.F32, cutlass_contestant),
+}

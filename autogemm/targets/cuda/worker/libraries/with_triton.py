@@ -1,0 +1,79 @@
+"""A GEMM in Triton, in FP32 throughout, on the worker's own stream and matrices."""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+
+from autogemm.targets.cuda.worker.libraries.with_torch import tensors
+from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
+
+# BM, BN, BK, warps, stages.
+TILES = (
+    *((128, 128, 16, 8, 3), (128, 64, 32, 4, 3), (64, 64, 32, 4, 3)),
+    *((64, 128, 16, 4, 4), (32, 64, 32, 2, 4)),
+)
+TRIALS = 3
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def gemm_kernel(  # type: ignore[no-untyped-def]  # noqa: ANN201, D103, PLR0913, PLR0917
+    a, b, c, M, N, K, am, ak, bk, bn, cm, alpha, beta,  # noqa: ANN001
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    tiles_n = tl.cdiv(N, BN)
+    m = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)
+    n = tl.program_id(0) % tiles_n * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    a_tile = a + m[:, None] * am + k[None, :] * ak
+    b_tile = b + k[:, None] * bk + n[None, :] * bn
+    sums = tl.zeros((BM, BN), tl.float32)
+    for k0 in range(0, K, BK):
+        left = tl.load(a_tile, mask=(m[:, None] < M) & (k0 + k[None, :] < K), other=0.0)
+        right = tl.load(b_tile, mask=(k0 + k[:, None] < K) & (n[None, :] < N), other=0.0)
+        sums = tl.dot(left, right, sums, input_precision="ieee")
+        a_tile += BK * ak
+        b_tile += BK * bk
+    c_tile = c + m[:, None] * cm + n[None, :]
+    inside = (m[:, None] < M) & (n[None, :] < N)
+    sums *= alpha
+    if beta != 0:
+        sums += beta * tl.load(c_tile, mask=inside)
+    tl.store(c_tile, sums, mask=inside)
+
+
+class TritonContestant:
+    """The kernel with one tile."""
+
+    def __init__(self, prepared: PreparedProblem, tile: tuple[int, int, int, int, int]) -> None:
+        self._problem = prepared.problem
+        self._tile = tile
+        self._stream = torch.cuda.ExternalStream(prepared.gpu.stream.ptr)
+        self._tensors = {inputs: tensors(prepared, inputs) for inputs in prepared.input_sets}
+
+    def queue(self, inputs: InputSet) -> None:
+        """Put one GEMM on the stream."""
+        problem = self._problem
+        BM, BN, BK, warps, stages = self._tile
+        a, b, c = self._tensors[inputs]
+        grid: Any = (triton.cdiv(problem.m, BM) * triton.cdiv(problem.n, BN),)
+        with torch.cuda.stream(self._stream):
+            gemm_kernel[grid](
+                *(a, b, c, problem.m, problem.n, problem.k),
+                *(*a.stride(), *b.stride(), problem.ldc, inputs.alpha, inputs.beta),
+                *(BM, BN, BK),
+                num_warps=warps,
+                num_stages=stages,
+            )
+
+
+def fastest_triton(prepared: PreparedProblem) -> tuple[TritonContestant, str]:
+    """The contestant with the fastest of TILES, and that tile as text."""
+    timed = []
+    for tile in TILES:
+        contestant = TritonContestant(prepared, tile)
+        prepared.batch_us(contestant, 1)  # compiles
+        timed.append((prepared.batch_us(contestant, TRIALS), tile, contestant))
+    _, tile, contestant = min(timed, key=lambda one: one[:2])
+    return contestant, "x".join(map(str, tile[:3]))

@@ -1,0 +1,200 @@
+"""Matrices on the GPU: sets of inputs, and the memory that a problem takes."""
+
+import math
+
+import numpy as np
+
+from autogemm.model.dtypes import Element
+from autogemm.model.outcome import CacheState, Fill
+from autogemm.model.problem import Problem
+from autogemm.support.errors import UsageError
+from autogemm.targets.cuda.worker.gpu import Gpu, pointer
+
+# Elements before and after each matrix that nobody may use: NaN around inputs, canaries around C.
+GUARD = 1024
+# Where matrices begin, as large allocations of users do. It matters: 4 KiB further on, cuBLAS was
+# 2.5 % slower at 4096x256x1024 on an H100 and the kernels were not.
+ALIGNMENT_BYTES = 2 * 2**20
+# All bits set: NaN in every element type.
+NAN_BITS = 0xFFFFFFFF
+# As fill_random() of verify.cu knows them.
+FILL_NUMBERS = {Fill.UNIFORM: 0, Fill.INTEGERS: 1, Fill.NORMAL: 2, Fill.ZEROS: 3}
+# With a rotating L2 this many times its size of other inputs is read before a set's turn comes
+# again: caches do not replace strictly the oldest.
+ROTATED_L2_SIZES = 2
+MAX_ROTATED = 2000
+
+# Edge of the tiles in which float64 references are computed.
+TILE = 4096
+SPARE_BYTES = 64 * 2**20
+
+
+class Matrix:
+    """A rows x cols matrix of exactly the size needed, NaN between its rows and around it."""
+
+    def __init__(self, gpu: Gpu, shape: tuple[int, int], ld: int, element: Element) -> None:
+        self._gpu = gpu
+        self.rows, self.cols = shape
+        self.ld, self.element = ld, element
+        self.total = num_elements(*shape, ld) + 2 * GUARD
+        self._buffer = gpu.allocate(element.size_bytes * self.total + ALIGNMENT_BYTES)
+        self.address = aligned_address(int(self._buffer.ptr), element)
+        self.buffer_address = self.address - element.size_bytes * GUARD
+
+    def fill(self, seed: int, fill: Fill) -> None:
+        """Values of that kind, random but for zeros."""
+        self._gpu.run_helper(
+            "fill_bits",
+            self.total,
+            pointer(self.buffer_address),
+            np.int64(self.total),
+            np.int32(self.element.size_bytes),
+            np.uint32(NAN_BITS),
+        )
+        self._gpu.run_helper(
+            "fill_random",
+            self.rows * self.cols,
+            pointer(self.address),
+            np.int32(self.element.format_code),
+            np.int64(self.rows),
+            np.int64(self.cols),
+            np.int64(self.ld),
+            np.uint64(seed),
+            np.int32(FILL_NUMBERS[fill]),
+        )
+
+
+def aligned_address(buffer_address: int, element: Element) -> int:
+    """The first address in a buffer where a matrix may begin: aligned, behind its guard."""
+    least = buffer_address + element.size_bytes * GUARD
+    return -(-least // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+class InputSet:
+    """A, B, C as it was before (None at beta = 0), alpha and beta.
+
+    ``own_c`` is the address of a C of the set's own, where it has one.
+
+    Values are of the element types of A, B and C. Filled with integers every product and partial
+    sum is exact in float32, whatever the order of summation: at most 9 K < 2^24 up to K = 1.8
+    million, and beyond that far (over 70 standard deviations) below it because the signs are
+    random. Scalars that would spoil that are replaced.
+    """
+
+    def __init__(self, gpu: Gpu, problem: Problem, seed: int, fill: Fill) -> None:
+        self._gpu = gpu
+        self.fill = fill
+        self.integers = integers = fill is Fill.INTEGERS
+        self._seed = seed
+        alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
+        self.alpha = exact_scalar(alpha, 2.0) if integers else alpha
+        self.beta = exact_scalar(beta, 0.5) if integers else beta
+        dtype, shape = problem.dtype, (problem.m, problem.n)
+        self.a = Matrix(gpu, problem.a_shape, problem.lda, dtype.ab)
+        self.b = Matrix(gpu, problem.b_shape, problem.ldb, dtype.ab)
+        self.c0 = Matrix(gpu, shape, problem.n, dtype.c) if self.beta != 0 else None
+        self._own_c: Matrix | None = None
+        self._sum = gpu.allocate(8)
+        for number, matrix in enumerate(self._matrices()):
+            matrix.fill(4 * seed + number, fill)
+        self._checksum = self.checksum()
+
+    @property
+    def c0_address(self) -> int:
+        """Of the packed C before the launch; 0 at beta = 0."""
+        return self.c0.address if self.c0 is not None else 0
+
+    @property
+    def own_c(self) -> int | None:
+        """Of a C that only this set is multiplied into; None if it has none."""
+        return self._own_c.address if self._own_c is not None else None
+
+    def give_own_c(self, problem: Problem) -> None:
+        """A C of its own, holding what C held before, with the problem's leading dimension."""
+        shape = (problem.m, problem.n)
+        self._own_c = Matrix(self._gpu, shape, problem.ldc, problem.dtype.c)
+        self._own_c.fill(4 * self._seed + 2, self.fill)
+
+    def changed(self) -> bool:
+        """Whether something wrote to the inputs, their padding or the guards around them."""
+        return self.checksum() != self._checksum
+
+    def checksum(self) -> int:
+        """Of all bits and their positions."""
+        self._gpu.runtime.memsetAsync(self._sum.ptr, 0, 8, self._gpu.stream.ptr)
+        for matrix in self._matrices():
+            self._gpu.run_helper(
+                "add_checksum",
+                matrix.total,
+                pointer(matrix.buffer_address),
+                np.int64(matrix.total),
+                np.int32(matrix.element.size_bytes),
+                pointer(self._sum.ptr),
+            )
+        value = np.zeros(1, np.uint64)
+        self._gpu.read(self._sum.ptr, value)
+        return int(value[0])
+
+    def _matrices(self) -> list[Matrix]:
+        return [matrix for matrix in (self.a, self.b, self.c0) if matrix is not None]
+
+
+def exact_scalar(value: float, otherwise: float) -> float:
+    """``value`` if it is a multiple of 1/4 up to 4, so that scaling is exact; else a stand-in."""
+    return value if abs(value) <= 4 and (4 * value).is_integer() else otherwise
+
+
+def num_elements(rows: int, cols: int, ld: int) -> int:
+    """From the first element of a row-major matrix to its last."""
+    return (rows - 1) * ld + cols
+
+
+def input_bytes(problem: Problem) -> int:
+    """Of A, B and, unless beta = 0, C."""
+    elements = num_elements(*problem.a_shape, problem.lda)
+    elements += num_elements(*problem.b_shape, problem.ldb)
+    old_c = problem.m * problem.n if problem.beta != 0 else 0
+    return problem.dtype.ab.size_bytes * elements + problem.dtype.c.size_bytes * old_c
+
+
+def num_rotated(problem: Problem, l2: CacheState, l2_bytes: int) -> int:
+    """Sets of inputs to be timed in turn, so that L2 holds nothing of the next one; else 1.
+
+    Raises UsageError for inputs so small that no number of sets would do.
+    """
+    if l2 is not CacheState.ROTATE:
+        return 1
+    num_sets = 1 + math.ceil(ROTATED_L2_SIZES * l2_bytes / input_bytes(problem))
+    if num_sets > MAX_ROTATED:
+        raise UsageError(
+            f"{problem.label} is too small for a rotating L2: {num_sets} copies of its matrices "
+            f"would be needed, {MAX_ROTATED} are the most; use --l2 cold"
+        )
+    return num_sets
+
+
+def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
+    """Device memory that inputs, C, references and float64 tiles take together.
+
+    ``more_sets`` of inputs are counted besides the two that verification needs.
+    """
+    m, n, k = problem.m, problem.n, problem.k
+    operands = input_bytes(problem)
+    tile_m, tile_n, tile_k = min(m, TILE), min(n, TILE), min(k, TILE)
+    tiles = tile_m * tile_k + tile_k * tile_n + 2 * tile_m * tile_n
+    result = problem.dtype.c.size_bytes * num_elements(m, n, problem.ldc)
+    references = 4 + 8 + 4  # exact float32, float64, bound
+    more = operands + (result if problem.beta != 0 else 0) + 4 * ALIGNMENT_BYTES
+    fixed = 2 * operands + result + 8 * tiles + references * m * n + SPARE_BYTES
+    return fixed + more_sets * more
+
+
+def require_memory(problem: Problem, free_bytes: int, more_sets: int = 0) -> None:
+    """Raises UsageError, with both sizes, when the problem does not fit into free memory."""
+    needed = bytes_needed(problem, more_sets)
+    if needed > free_bytes:
+        raise UsageError(
+            f"{problem.label} needs {needed / 2**30:.1f} GiB on the GPU ("
+            f"{problem.operand_bytes / 2**30:.1f} GiB of matrices, the rest to verify results), "
+            f"{free_bytes / 2**30:.1f} GiB are free: choose a smaller size"
+        )

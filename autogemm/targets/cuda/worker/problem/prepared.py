@@ -1,0 +1,318 @@
+"""One problem prepared on a GPU: inputs, references, baseline, and contestants to run on them."""
+
+import functools
+import itertools
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from autogemm.model.dtypes import DType
+from autogemm.model.elements import Stored, neutral_array
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import (
+    CacheState,
+    Fill,
+    Measurement,
+    Objective,
+    Provenance,
+    Status,
+    Verification,
+)
+from autogemm.model.problem import Problem
+from autogemm.support.errors import DeviceError
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda.worker.gpu import (
+    SAMPLE_US,
+    SHORT_LAUNCH_US,
+    Arguments,
+    CandidateError,
+    Cublas,
+    EnergyMeter,
+    Gpu,
+    LoadedKernel,
+    Method,
+    Sampled,
+    Stopwatch,
+    gemm_arguments,
+    method_for,
+    warm_up,
+)
+from autogemm.targets.cuda.worker.problem.inputs import GUARD, InputSet, num_rotated, require_memory
+from autogemm.targets.cuda.worker.problem.reference import Reference
+from autogemm.targets.cuda.worker.problem.verification import CheckResult, Result
+
+BASELINE_SAMPLES = 5
+UNSURE_LAUNCH_US = 1000.0
+
+
+class Contestant(Protocol):
+    """Something that computes the problem's GEMM into the bench's C."""
+
+    def queue(self, inputs: InputSet) -> None:
+        """Put one GEMM on the stream."""
+
+
+class Baseline(Contestant, Protocol):
+    """The contestant that all others are compared with."""
+
+    @property
+    def name(self) -> str:
+        """The library and which of its calls."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A contestant's verification: ``complaint`` is empty when it is right.
+
+    ``launch_us`` is the time of the launch on real inputs.
+    """
+
+    complaint: str
+    verification: Verification | None
+    launch_us: float
+
+
+FindBaseline = Callable[["PreparedProblem", Cublas], Baseline]
+
+
+class PreparedProblem:
+    """Buffers of one problem. Raises UsageError when they do not fit, DeviceError otherwise.
+
+    ``find_baseline`` is asked once, when the baseline is needed.
+    """
+
+    def __init__(  # the GPU, its library, what to prepare on it and how
+        self,
+        gpu: Gpu,
+        cublas: Cublas,
+        problem: Problem,
+        options: MeasureOptions,
+        find_baseline: FindBaseline,
+    ) -> None:
+        num_sets = num_rotated(problem, options.l2, gpu.device.l2_bytes)
+        is_verified_on = num_sets == 1 and options.fill in (Fill.INTEGERS, Fill.UNIFORM)
+        require_memory(problem, gpu.free_bytes(), 0 if is_verified_on else num_sets)
+        self.gpu, self.problem, self.options = gpu, problem, options
+        seeds = (2 * options.seed, 2 * options.seed + 1)
+        self.integers = InputSet(gpu, problem, seeds[0], Fill.INTEGERS)
+        self.reals = InputSet(gpu, problem, seeds[1], Fill.UNIFORM)
+        self.timed = self._timed_sets(num_sets, seeds[1])
+        self.exact = Reference(gpu, cublas, problem, self.integers)
+        self.close = Reference(gpu, cublas, problem, self.reals)
+        self.result = Result(gpu, problem)
+        self.flush = self._flusher() if options.l2 is CacheState.COLD else None
+        needs_energy = options.objective is not Objective.TIME
+        self.energy = EnergyMeter(gpu.telemetry.energy_mj) if needs_energy else None
+        self._cublas, self._find_baseline = cublas, find_baseline
+
+    @functools.cached_property
+    def baseline(self) -> Baseline:
+        """The contestant to compare candidates with. Raises DeviceError when it is wrong here."""
+        return self._find_baseline(self, self._cublas)
+
+    def in_dtype(self, dtype: DType) -> "PreparedProblem":
+        """The same sizes in another dtype. Raises UsageError when they do not fit beside these."""
+        problem = replace(self.problem, dtype=dtype)
+        return PreparedProblem(self.gpu, self._cublas, problem, self.options, self._find_baseline)
+
+    @property
+    def input_sets(self) -> tuple[InputSet, ...]:
+        """All sets of inputs that a contestant may be run on."""
+        return (self.integers, self.reals, *self.timed)
+
+    def contestant(self, candidate: Candidate) -> "KernelContestant":
+        """The candidate, loaded. Raises CandidateError."""
+        return KernelContestant(self, candidate)
+
+    def check(self, contestant: Contestant) -> Checked:
+        """Run on both sets of inputs and compare every element."""
+        exact, _ = self._run_checked(contestant, self.integers, self.exact)
+        complaint = exact.complaint("integer")
+        if complaint:
+            return Checked(complaint, None, 0.0)
+        close, launch_us = self._run_checked(contestant, self.reals, self.close)
+        complaint = close.complaint("real")
+        if not complaint and (self.reals.changed() or self.integers.changed()):
+            complaint = "the kernel writes to its inputs, or next to them"
+        return Checked(complaint, close.verification, launch_us)
+
+    def complaint_once(self, contestant: Contestant, *, integers: bool) -> str:
+        """Run once more on one set of inputs: what is wrong, empty when nothing is."""
+        inputs, reference = (self.integers, self.exact) if integers else (self.reals, self.close)
+        result, _ = self._run_checked(contestant, inputs, reference)
+        return result.complaint("integer" if integers else "real")
+
+    def intact(self) -> bool:
+        """Whether inputs and references survived a wrong kernel: the baseline still passes.
+
+        Without a baseline nobody knows.
+        """
+        if not self.options.compares:
+            return False
+        inputs_changed = self.reals.changed() or self.integers.changed()
+        return not inputs_changed and not self.check(self.baseline).complaint
+
+    def stopwatches(self, contestants: Sequence[Contestant], method: Method) -> list[Stopwatch]:
+        """For timing on the inputs that the options ask for; all by one method, so that times
+        compare.
+
+        Where a graph cannot be captured of one of them (a library may refuse), all are timed by
+        events around as many launches.
+        """
+        try:
+            return [self._stopwatch(contestant, method) for contestant in contestants]
+        except (DeviceError, *self.gpu.cuda_errors):
+            if method.name != "graph":
+                raise
+            plain = Method("events", method.launches)
+            return [self._stopwatch(contestant, plain) for contestant in contestants]
+
+    def stopwatch_about(
+        self, contestant: Contestant, launch_us: float, sample_us: float = SAMPLE_US
+    ) -> Stopwatch:
+        """A stopwatch whose method fits a contestant of which one launch took ``launch_us``.
+
+        A short launch timed alone looks longer than it is: up to UNSURE_LAUNCH_US may be the time
+        that this process took. A first graph tells; it may come out too short, or not be needed,
+        and another stopwatch is then made from what it showed.
+        """
+        l2, num_sets = self.options.l2, len(self.timed)
+        is_unsure = SHORT_LAUNCH_US <= launch_us < UNSURE_LAUNCH_US
+        if is_unsure:
+            launch_us = 0.99 * SHORT_LAUNCH_US
+        method = method_for(launch_us, l2, sample_us, num_sets)
+        first = self.stopwatches([contestant], method)[0]
+        if first.method.name != "graph":
+            return first
+        better = method_for(first.samples(1)[0], l2, sample_us, num_sets)
+        is_long = is_unsure and better.name != "graph"
+        if not is_long and better.launches <= 1.5 * first.method.launches:
+            return first
+        return self.stopwatches([contestant], better)[0]
+
+    def measurement(self, sampled: Sampled, method: Method) -> Measurement:
+        """The value that outcomes keep."""
+        return Measurement(
+            samples_us=sampled.samples_us,
+            provenance=Provenance.MEASURED,
+            method=method.name,
+            launches_per_sample=method.launches,
+            l2=self.options.l2,
+            telemetry=sampled.telemetry,
+            throttled_samples=sampled.throttled_samples,
+        )
+
+    @functools.cached_property
+    def baseline_stopwatch(self) -> Stopwatch:
+        """Made on a GPU that the baseline has warmed up. Kept, so that following the baseline's
+        drift costs only the launches.
+        """
+        launch_us = warm_up(lambda launches: self.batch_us(self.baseline, launches))
+        return self.stopwatch_about(self.baseline, launch_us)
+
+    def baseline_us(self) -> float:
+        """A quick, provisional time of the baseline, now."""
+        return statistics.median(self.baseline_stopwatch.samples(BASELINE_SAMPLES))
+
+    def batch_us(self, contestant: Contestant, launches: int) -> float:
+        """Microseconds of so many launches, one behind the other."""
+        begin = self.gpu.event()
+        for _ in range(launches):
+            contestant.queue(self.reals)
+        return self.gpu.microseconds(begin, self.gpu.event())
+
+    def _run_checked(
+        self, contestant: Contestant, inputs: InputSet, reference: Reference
+    ) -> tuple[CheckResult, float]:
+        self.result.reset(inputs)
+        begin = self.gpu.event()
+        contestant.queue(inputs)
+        end = self.gpu.event()
+        launch_us = self.gpu.microseconds(begin, end)
+        return self.result.check(reference), launch_us
+
+    def _stopwatch(self, contestant: Contestant, method: Method) -> Stopwatch:
+        # Timing starts from the C of the inputs, whatever a check left there.
+        self.result.reset(self.timed[0])
+        turns = itertools.cycle(self.timed)
+        return Stopwatch(self.gpu, lambda: contestant.queue(next(turns)), method, self.flush)
+
+    def _timed_sets(self, num_sets: int, seed: int) -> tuple[InputSet, ...]:
+        """The inputs that kernels are timed on, in turn. C is one of them unless beta = 0."""
+        fill, problem = self.options.fill, self.problem
+        if num_sets == 1:
+            known = (one for one in (self.reals, self.integers) if one.fill is fill)
+            return (next(known, None) or InputSet(self.gpu, problem, seed, fill),)
+        sets = tuple(InputSet(self.gpu, problem, seed, fill) for _ in range(num_sets))
+        for one in sets if problem.beta != 0 else ():
+            one.give_own_c(problem)
+        return sets
+
+    def _flusher(self) -> Callable[[], None]:
+        gpu, num_bytes = self.gpu, 2 * self.gpu.device.l2_bytes
+        scratch = gpu.allocate(num_bytes)
+        return lambda: gpu.runtime.memsetAsync(scratch.ptr, 0, num_bytes, gpu.stream.ptr)
+
+
+class KernelContestant:
+    """A candidate with its arguments and workspace. Raises CandidateError."""
+
+    def __init__(self, prepared: PreparedProblem, candidate: Candidate) -> None:
+        self.candidate = candidate
+        self._gpu = prepared.gpu
+        self._workspace = self._zeroed(candidate.plan.workspace_bytes)
+        self._buffers: list[Any] = []
+        self._extras = {
+            extra.argument.name: self._guarded(neutral_array(extra, prepared.problem.dtype))
+            for extra in candidate.plan.arrays
+        }
+        self._kernel = LoadedKernel(prepared.gpu, candidate)
+        self._arguments = {
+            inputs: self._arguments_for(prepared, inputs) for inputs in prepared.input_sets
+        }
+
+    def queue(self, inputs: InputSet) -> None:
+        """Put one GEMM, all launches of the plan, on the stream."""
+        self._kernel.queue(self._arguments[inputs])
+
+    def unload(self) -> None:
+        """Give the machine code's memory back. The stream must be idle."""
+        self._kernel.unload()
+
+    def _zeroed(self, num_bytes: int) -> Any:
+        """A workspace, zero once: its counters are what kernels leave zero for the next launch."""
+        if not num_bytes:
+            return None
+        workspace = self._allocated(num_bytes, "a workspace")
+        self._gpu.runtime.memsetAsync(workspace.ptr, 0, num_bytes, self._gpu.stream.ptr)
+        return workspace
+
+    def _guarded(self, values: Stored) -> int:
+        """The address of a family's own array, NaN around it."""
+        guard = np.full(GUARD * values.itemsize, 0xFF, np.uint8).view(values.dtype)
+        guarded = np.concatenate([guard, values, guard])
+        self._buffers.append(self._allocated(guarded.nbytes, "an argument"))
+        address = int(self._buffers[-1].ptr)
+        self._gpu.write(address, guarded)
+        return address + guard.nbytes
+
+    def _allocated(self, num_bytes: int, what: str) -> Any:
+        try:
+            return self._gpu.allocate(num_bytes)
+        except DeviceError as error:
+            reason = f"no room for {what} of {num_bytes} bytes: {error}"
+            raise CandidateError(Status.LAUNCH_FAILED, reason) from error
+
+    def _arguments_for(self, prepared: PreparedProblem, inputs: InputSet) -> Arguments:
+        places = {
+            "A": inputs.a.address,
+            "B": inputs.b.address,
+            "C": inputs.own_c or prepared.result.address,
+            "workspace": self._workspace.ptr if self._workspace is not None else 0,
+            **self._extras,
+        }
+        factors = (inputs.alpha, inputs.beta)
+        return gemm_arguments(self.candidate.plan, prepared.problem, factors, places)

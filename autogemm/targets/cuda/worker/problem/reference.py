@@ -1,0 +1,193 @@
+"""What C must be on the GPU: exact for integers, float64 with a bound on the error for reals.
+
+The bound follows from probabilistic rounding error analysis (Higham and Mary, SIAM J. Sci.
+Comput. 41(5), 2019, A2815; for random data 42(5), 2020, A3427). With independent mean-zero
+rounding errors of at most u, the error of a dot product stays below
+
+    lambda u sqrt(sum of squares of its K partial sums),
+
+and with inputs of random sign every partial sum stays below lambda sqrt(sum_k (a_k b_k)^2), so
+
+    |error| <= lambda^2 u sqrt(K) sqrt(sum_k (a_k b_k)^2),    lambda = sqrt(2 ln(2 M N K / p)),
+
+each with probability 1 - p over all partial sums of all elements. The sums of squares come from
+one more float64 GEMM. The classical lambda sqrt(K) u |A||B| is several times larger at the sizes
+of interest, enough to let TF32 pass.
+
+Tensor cores multiply 16-bit and TF32 numbers exactly, but cut sums off where FP32 ends instead of
+rounding them (Fasi, Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330, 2021: 4 to 16
+products are added to a sum in one step, each term aligned to the largest and truncated, the result
+truncated once more). Of at most 2 u times a partial sum each, the truncated results, one in four
+products, may all have one sign; the terms, with the sign of what they were cut from, are random. So
+
+    |error| <= 2 u lambda (K / 4 + lambda sqrt(5/4 K)) sqrt(sum_k (a_k b_k)^2).
+
+A and B hold numbers of their element type, so that their rounding is no error of the kernel's; C of
+16 bits is rounded once more. Decision 0022 has what this bound lets pass, and what not.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from autogemm.model.dtypes import Element
+from autogemm.model.problem import Problem
+from autogemm.targets.cuda.worker.gpu import Cublas, Gemm, Gpu, pointer
+from autogemm.targets.cuda.worker.problem.inputs import TILE, InputSet, Matrix
+
+# Chance that rounding alone breaks the bound anywhere, per problem.
+FAILURE_PROBABILITY = 1e-6
+# Of the tensor cores that add the fewest in one step.
+PRODUCTS_PER_STEP = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A rectangle of C: first row and column, extents."""
+
+    row: int
+    col: int
+    rows: int
+    cols: int
+
+    @property
+    def arguments(self) -> tuple[np.int64, ...]:
+        """As the kernels of verify.cu take them."""
+        return tuple(np.int64(value) for value in (self.row, self.col, self.rows, self.cols))
+
+
+class Reference:
+    """What C must be for one set of inputs: exact, or float64 with a bound."""
+
+    def __init__(self, gpu: Gpu, cublas: Cublas, problem: Problem, inputs: InputSet) -> None:
+        self._gpu, self._cublas = gpu, cublas
+        self._problem, self._inputs = problem, inputs
+        elements = problem.m * problem.n
+        self._exact = gpu.allocate(4 * elements) if inputs.integers else None
+        self._real = None if inputs.integers else gpu.allocate(8 * elements)
+        self._bound = None if inputs.integers else gpu.allocate(4 * elements)
+        self._compute()
+
+    @property
+    def exact_address(self) -> int:
+        """Of the exact result; 0 for real inputs."""
+        return int(self._exact.ptr) if self._exact else 0
+
+    @property
+    def real_address(self) -> int:
+        """Of the float64 result; 0 for integer inputs."""
+        return int(self._real.ptr) if self._real else 0
+
+    @property
+    def bound_address(self) -> int:
+        """Of the allowed errors; 0 for integer inputs."""
+        return int(self._bound.ptr) if self._bound else 0
+
+    def _compute(self) -> None:
+        problem = self._problem
+        tile_m, tile_n = min(TILE, problem.m), min(TILE, problem.n)
+        tile_k = min(TILE, problem.k)
+        a_tile = self._gpu.allocate(8 * tile_m * tile_k)
+        b_tile = self._gpu.allocate(8 * tile_k * tile_n)
+        product = self._gpu.allocate(8 * tile_m * tile_n)
+        squares = self._gpu.allocate(8 * tile_m * tile_n)
+        for row in range(0, problem.m, TILE):
+            for col in range(0, problem.n, TILE):
+                rows, cols = min(TILE, problem.m - row), min(TILE, problem.n - col)
+                tile = Tile(row, col, rows, cols)
+                self._multiply(tile, (a_tile.ptr, b_tile.ptr, product.ptr), squared=False)
+                if self._inputs.integers:
+                    self._finish_exact(tile, product.ptr)
+                else:
+                    self._multiply(tile, (a_tile.ptr, b_tile.ptr, squares.ptr), squared=True)
+                    self._finish(tile, product.ptr, squares.ptr)
+        # The tiles go back to the pool now, the kernels that use them must have run.
+        self._gpu.stream.synchronize()
+
+    def _multiply(self, tile: Tile, buffers: tuple[int, int, int], *, squared: bool) -> None:
+        """op(A) op(B) of one tile of C in float64, all of K; optionally of squared elements."""
+        a_tile, b_tile, product = buffers
+        layout = self._problem.layout
+        for k in range(0, self._problem.k, TILE):
+            depth = min(TILE, self._problem.k - k)
+            a_part = Tile(tile.row, k, tile.rows, depth)
+            b_part = Tile(k, tile.col, depth, tile.cols)
+            a_ld = self._widen(a_tile, self._inputs.a, a_part, layout.trans_a, squared)
+            b_ld = self._widen(b_tile, self._inputs.b, b_part, layout.trans_b, squared)
+            self._cublas.dgemm(
+                Gemm(
+                    m=tile.rows,
+                    n=tile.cols,
+                    k=depth,
+                    trans_a=layout.trans_a,
+                    trans_b=layout.trans_b,
+                    alpha=1.0,
+                    a=a_tile,
+                    lda=a_ld,
+                    b=b_tile,
+                    ldb=b_ld,
+                    beta=1.0 if k else 0.0,
+                    c=product,
+                    ldc=tile.cols,
+                )
+            )
+
+    def _widen(
+        self, target: int, matrix: Matrix, part: Tile, transposed: bool, squared: bool
+    ) -> int:
+        """A part of op(matrix) as it is stored, in float64; returns its leading dimension."""
+        stored = Tile(part.col, part.row, part.cols, part.rows) if transposed else part
+        self._gpu.run_helper(
+            "widen_tile",
+            stored.rows * stored.cols,
+            pointer(target),
+            pointer(matrix.address),
+            np.int32(matrix.element.format_code),
+            np.int64(matrix.ld),
+            *stored.arguments,
+            np.int32(squared),
+        )
+        return stored.cols
+
+    def _finish(self, tile: Tile, product: int, squares: int) -> None:
+        self._gpu.run_helper(
+            "finish_tile",
+            tile.rows * tile.cols,
+            pointer(product),
+            pointer(squares),
+            pointer(self._inputs.c0_address),
+            np.int32(self._problem.dtype.c.format_code),
+            np.float64(self._inputs.alpha),
+            np.float64(self._inputs.beta),
+            np.float64(rounding_allowance(self._problem)),
+            *tile.arguments,
+            np.int64(self._problem.n),
+            pointer(self.real_address),
+            pointer(self.bound_address),
+        )
+
+    def _finish_exact(self, tile: Tile, product: int) -> None:
+        self._gpu.run_helper(
+            "finish_exact_tile",
+            tile.rows * tile.cols,
+            pointer(product),
+            pointer(self._inputs.c0_address),
+            np.int32(self._problem.dtype.c.format_code),
+            np.float64(self._inputs.alpha),
+            np.float64(self._inputs.beta),
+            *tile.arguments,
+            np.int64(self._problem.n),
+            pointer(self.exact_address),
+        )
+
+
+def rounding_allowance(problem: Problem) -> float:
+    """What sqrt(sum_k (a_k b_k)^2) is multiplied by to bound a dot product's error."""
+    lambda_squared = 2 * math.log(2 * problem.m * problem.n * problem.k / FAILURE_PROBABILITY)
+    if problem.dtype.has_fp32_products:
+        return lambda_squared * Element.F32.unit_roundoff * math.sqrt(problem.k)
+    partial_sum = math.sqrt(lambda_squared)
+    truncation = 2 * Element.F32.unit_roundoff * partial_sum
+    at_random = math.sqrt(lambda_squared * (1 + 1 / PRODUCTS_PER_STEP) * problem.k)
+    return truncation * (problem.k / PRODUCTS_PER_STEP + at_random)

@@ -1,0 +1,144 @@
+"""Checks a result on the GPU, element by element, before any time is believed.
+
+Two checks catch different faults. On integer inputs every right kernel gives exactly the
+reference, so one dropped or doubled product is seen. On real inputs |C - reference| must stay
+within a bound on the rounding error of float32 arithmetic, which lower precision does not meet
+(`autogemm.targets.cuda.worker.problem.reference` has it, with its sources).
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from autogemm.model.outcome import Verification
+from autogemm.model.problem import Problem
+from autogemm.targets.cuda.worker.gpu import Gpu, pointer
+from autogemm.targets.cuda.worker.problem.inputs import (
+    ALIGNMENT_BYTES,
+    GUARD,
+    NAN_BITS,
+    InputSet,
+    aligned_address,
+    num_elements,
+)
+from autogemm.targets.cuda.worker.problem.reference import Reference
+
+# Layout of what check_result() in verify.cu writes per block.
+CHECK_FIELDS = 10
+CHECK_BLOCKS = 512
+
+
+@dataclass(frozen=True, slots=True)
+class CheckResult:
+    """One comparison of C with its reference, all elements counted."""
+
+    mismatches: int
+    worst_score: float
+    worst_at: tuple[int, int]
+    value: float
+    expected: float
+    max_abs_error: float
+    relative_frobenius: float
+    overwritten: int
+    shape: tuple[int, int]
+
+    def complaint(self, inputs: str) -> str:
+        """One line on what is wrong; empty when nothing is."""
+        row, col = self.worst_at
+        if self.mismatches:
+            return (
+                f"{self.mismatches} of {self.shape[0] * self.shape[1]} elements are wrong on "
+                f"{inputs} inputs, worst C[{row}, {col}]: got {self.value:.9g}, "
+                f"expected {self.expected:.9g}"
+            )
+        if self.overwritten:
+            return (
+                f"{self.overwritten} elements outside C (between or around its rows) were written"
+            )
+        return ""
+
+    @property
+    def verification(self) -> Verification | None:
+        """The errors as the outcome keeps them; None when the result holds NaN or infinity."""
+        errors = (self.max_abs_error, self.worst_score, self.relative_frobenius)
+        return Verification(*errors) if all(map(math.isfinite, errors)) else None
+
+
+class Result:
+    """C on the GPU, with canaries between its rows and around it."""
+
+    def __init__(self, gpu: Gpu, problem: Problem) -> None:
+        self._gpu = gpu
+        self._shape = (problem.m, problem.n)
+        self._ldc = problem.ldc
+        self._element = problem.dtype.c
+        self._total = num_elements(problem.m, problem.n, problem.ldc) + 2 * GUARD
+        num_bytes = self._element.size_bytes * self._total
+        self._buffer = gpu.allocate(num_bytes + ALIGNMENT_BYTES)
+        self._fields = gpu.allocate(8 * CHECK_FIELDS * CHECK_BLOCKS)
+        self.address = aligned_address(int(self._buffer.ptr), self._element)
+
+    def reset(self, inputs: InputSet) -> None:
+        """C as it is before a launch: the inputs' C, or NaN where a kernel must not read it."""
+        self._gpu.run_helper(
+            "reset_result",
+            self._total,
+            self._begin,
+            np.int32(self._element.size_bytes),
+            *self._geometry,
+            pointer(inputs.c0_address),
+            np.uint32(NAN_BITS),
+            np.uint32(self._element.canary_bits),
+        )
+
+    def check(self, reference: Reference) -> CheckResult:
+        """Compare every element, and every canary. Waits for the GPU."""
+        self._gpu.run_helper_blocks(
+            "check_result",
+            CHECK_BLOCKS,
+            self._begin,
+            np.int32(self._element.format_code),
+            *self._geometry,
+            np.uint32(self._element.canary_bits),
+            pointer(reference.exact_address),
+            pointer(reference.real_address),
+            pointer(reference.bound_address),
+            pointer(self._fields.ptr),
+        )
+        fields = np.zeros((CHECK_BLOCKS, CHECK_FIELDS))
+        self._gpu.read(self._fields.ptr, fields)
+        return summarised(fields, self._shape)
+
+    @property
+    def _begin(self) -> np.uint64:
+        return pointer(self.address - self._element.size_bytes * GUARD)
+
+    @property
+    def _geometry(self) -> tuple[np.generic, ...]:
+        return (
+            np.int64(self._total),
+            np.int64(GUARD),
+            np.int64(self._shape[1]),
+            np.int64(self._ldc),
+        )
+
+
+def summarised(fields: NDArray[np.float64], shape: tuple[int, int]) -> CheckResult:
+    """The blocks' rows of CHECK_FIELDS numbers as one result."""
+    _, score, index, value, expected = fields[int(np.argmax(fields[:, 1])), :5]
+    squared_error, squared_expected = fields[:, 6].sum(), fields[:, 7].sum()
+    # An all-zero reference has no relative error; its absolute one is zero if C is right.
+    relative = math.sqrt(squared_error / squared_expected) if squared_expected > 0 else 0.0
+    return CheckResult(
+        mismatches=int(fields[:, 0].sum()),
+        worst_score=float(score),
+        worst_at=divmod(int(index), shape[1]),
+        value=float(value),
+        expected=float(expected),
+        max_abs_error=float(fields[:, 5].max()),
+        relative_frobenius=relative,
+        overwritten=int(fields[:, 8].sum()),
+        shape=shape,
+    )

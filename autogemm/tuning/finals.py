@@ -1,0 +1,183 @@
+"""The finals of a run: who takes part, who wins, and whether the winner passes all checks."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from autogemm.model.certificate import Certificate, Check, Verdict
+from autogemm.model.config import Config
+from autogemm.model.finals import without_winner
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Disqualified, Finals, Objective, Outcome, Provenance, Status
+from autogemm.store import Store
+from autogemm.support.errors import CertificationError, KernelCompileError
+from autogemm.targets import Target
+from autogemm.tuning.task.accuracy import Accuracy
+from autogemm.tuning.task.build import Builder
+from autogemm.tuning.task.events import Certifying, Event, FinalsStarted
+from autogemm.tuning.task.request import TuneRequest, ranked
+from autogemm.verify import Certifier
+
+# Of the places in the finals one in so many is for a candidate unlike the others, within this
+# factor of the best.
+UNLIKE_SHARE = 3
+NEAR = 1.03
+
+
+@dataclass(frozen=True, slots=True)
+class FinalsResult:
+    """Finals with those who took part, and the winner's certificate once it has one."""
+
+    finals: Finals
+    candidates: tuple[Candidate, ...]
+    certificate: Certificate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FinalsStage:
+    """Holds the finals of one run on its target, and keeps what they say."""
+
+    request: TuneRequest
+    target: Target
+    store: Store
+    builder: Builder
+    run_id: int
+    on_event: Callable[[Event], None]
+    accuracy: Accuracy
+
+    def run(self, outcomes: Sequence[Outcome]) -> FinalsResult | None:
+        """The best outcomes in finals, None if there is no candidate for them.
+
+        Raises CertificationError when none of them is accurate enough a second time.
+        """
+        request = self.request
+        candidates = finalists(self.builder, outcomes, request.finalists, request.measure.objective)
+        if not candidates:
+            return None
+        self.on_event(FinalsStarted(len(candidates), request.rounds))
+        finals = self.target.finals(candidates, request.rounds, request.seed)
+        finals = self.accuracy.kept(finals, request.seed, request.measure.objective)
+        return FinalsResult(finals, tuple(candidates))
+
+    def certify(self, result: FinalsResult) -> FinalsResult:
+        """With the first finalist that passes all checks as the winner, if that was asked for.
+
+        Raises CertificationError when none does. The target is left prepared for another problem.
+        """
+        if not self.request.certify or result.finals.provenance is not Provenance.MEASURED:
+            return result
+        certifiers = {
+            family.name: Certifier(
+                family,
+                self.target,
+                self.builder.compiler,
+                progress=lambda step: self.on_event(Certifying(step)),
+            )
+            for family in self.builder.families
+        }
+
+        def keep(kernel_sha256: str, certificate: Certificate) -> None:
+            self.store.record_certificate(self.run_id, kernel_sha256, certificate)
+
+        finals, certificate = certified(
+            certifiers, result.finals, result.candidates, self.request, keep
+        )
+        return FinalsResult(finals, result.candidates, certificate)
+
+    def record(self, result: FinalsResult) -> None:
+        """Into the store."""
+        sources = {one.source.sha256: one.source for one in result.candidates}
+        self.store.record_finals(self.run_id, result.finals, sources)
+
+
+def finalists(
+    builder: Builder,
+    outcomes: Sequence[Outcome],
+    num_finalists: int,
+    objective: Objective = Objective.TIME,
+) -> list[Candidate]:
+    """The best candidates with different kernels, made again (from the cubin cache).
+
+    The search timed each alone, on a GPU that was mostly idle; near its power limit the order is
+    another one, and kernels of one kind move together. So a third of the places are for those near
+    the best that are least like the others.
+    """
+    order = ranked(outcomes, objective)
+    num_near = _num_near(order, objective)
+    taken: set[int] = set()
+    chosen: dict[str, Candidate] = {}
+    num_by_cost = num_finalists - num_finalists // UNLIKE_SHARE
+    while len(chosen) < num_finalists and len(taken) < len(order):
+        place = next(i for i in range(len(order)) if i not in taken)
+        near = [i for i in range(num_near) if i not in taken]
+        if near and len(chosen) >= num_by_cost:
+            place = max(near, key=lambda i: _distance(order[i].config, chosen.values()))
+        taken.add(place)
+        source = builder.render(order[place].config)
+        if source.sha256 not in chosen:
+            # It compiled during the search; should it not now, the next one takes its place.
+            with suppress(KernelCompileError):
+                chosen[source.sha256] = builder.start(source).candidate()
+    return list(chosen.values())
+
+
+def _num_near(order: Sequence[Outcome], objective: Objective) -> int:
+    """How many of those that stand by their cost are within NEAR of the first."""
+    costs = [cost for one in order if (cost := one.cost(objective)) is not None]
+    return sum(cost <= NEAR * costs[0] for cost in costs)
+
+
+def _distance(config: Config, others: Iterable[Candidate]) -> int:
+    """In how many parameters a config differs from the nearest of others; all of another family."""
+
+    def differing(other: Config) -> int:
+        if other.family != config.family:
+            return len(config.as_dict())
+        return sum(config[name] != value for name, value in other.as_dict().items())
+
+    return min(differing(other.config) for other in others)
+
+
+def certified(
+    certifiers: Mapping[str, Certifier],
+    finals: Finals,
+    candidates: Sequence[Candidate],
+    request: TuneRequest,
+    keep: Callable[[str, Certificate], None],
+) -> tuple[Finals, Certificate]:
+    """The finals with a winner that passed, and its certificate.
+
+    Who fails is disqualified and the next one checked; ``keep`` gets each kernel's sha256 and
+    certificate as it is made, also of those that the finals themselves disqualified. Raises
+    CertificationError when nobody is left.
+    """
+    by_sha256 = {candidate.source.sha256: candidate for candidate in candidates}
+    for lost in finals.disqualified:
+        if lost.status is Status.INACCURATE:
+            continue  # right all the same: elsewhere it may win
+        keep(lost.kernel_sha256, failed_in_finals(lost))
+    for _ in finals.entries:
+        winner = finals.winner
+        what = f"{finals.num_checks} more results, every element compared with the reference"
+        before = [Check("finals", Verdict.PASSED, what)] if finals.num_checks else []
+        candidate = by_sha256[winner.kernel_sha256]
+        certifier = certifiers[candidate.config.family]
+        certificate = certifier.certify(candidate, request.problem, before)
+        keep(winner.kernel_sha256, certificate)
+        if certificate.verdict is not Verdict.FAILED:
+            return finals, certificate
+        if len(finals.entries) == 1:
+            break
+        finals = without_winner(finals, certificate.reason, request.seed, request.measure.objective)
+    raise CertificationError(
+        f"no finalist passes the checks that a winner must pass, the last one: "
+        f"{certificate.reason}; all are stored (autogemm db show), --no-certify leaves the checks "
+        "out"
+    )
+
+
+def failed_in_finals(lost: Disqualified) -> Certificate:
+    """Of a kernel that was wrong, or crashed, among the finalists."""
+    found = Check("finals", Verdict.FAILED, lost.reason)
+    return Certificate((found,), datetime.now(UTC))

@@ -1,1 +1,0 @@
-"""The finals of a run: which candidates take part, and which one wins and passes all checks."""

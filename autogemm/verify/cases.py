@@ -1,0 +1,231 @@
+"""Configs over the matrix of edge cases, on the emulator or on a GPU."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from autogemm.codegen import render
+from autogemm.compile import Compiler
+from autogemm.emulator import Emulator, Mode
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.kernel import Candidate
+from autogemm.model.outcome import Status
+from autogemm.model.problem import Problem
+from autogemm.space import (
+    Family,
+    Space,
+    broken_constraints,
+    build_space,
+    launch_plan,
+    snapped,
+    stages_of,
+    tile_of,
+)
+from autogemm.support.errors import EmptySpaceError, KernelCompileError
+from autogemm.targets import MeasureOptions, Target
+from autogemm.verify.edge_cases import edge_cases, reduced, rounds_of
+
+# From which random configs are drawn: sizes and alignment that leave most of a space legal. A
+# family for few rows has no config for the first.
+ROOMY_PROBLEMS = (Problem(4096, 4096, 4096), Problem(64, 4096, 4096))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One config on one problem."""
+
+    config: Config
+    problem: Problem
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSet:
+    """The cases of one config, and how many edge cases were skipped as not legal for it."""
+
+    config: Config
+    dtype: DType
+    cases: tuple[Case, ...]
+    num_skipped: int
+
+    @property
+    def num_adapted(self) -> int:
+        """In how many cases the nearest legal config stands in."""
+        return sum(case.config != self.config for case in self.cases)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResult:
+    """Whether a case passed. ``message`` is empty when it did.
+
+    ``max_error_ratio`` is the largest |C - reference| / bound, nan where nothing was compared.
+    """
+
+    case: Case
+    ok: bool
+    message: str
+    max_error_ratio: float
+    seconds: float
+
+
+Check = Callable[[Case], CaseResult]
+
+
+def sample_configs(  # noqa: PLR0913, PLR0917  # what a space is of, and what of it is wanted
+    family: Family,
+    device: Device,
+    count: int,
+    seed: int,
+    fix: dict[str, tuple[Value, ...]] | None = None,
+    dtype: DType = DType.F32,
+) -> list[Config]:
+    """``count`` different legal configs at random, fewer where there are not as many.
+
+    Raises EmptySpaceError when there is none.
+    """
+    space = _roomy_space(family, device, fix, dtype)
+    chosen = np.random.default_rng(seed).permutation(len(space))[:count]
+    return [space.config(int(index)) for index in chosen]
+
+
+def _roomy_space(
+    family: Family, device: Device, fix: dict[str, tuple[Value, ...]] | None, dtype: DType
+) -> Space:
+    square, few_rows = (replace(problem, dtype=dtype) for problem in ROOMY_PROBLEMS)
+    try:
+        return build_space(family, square, device, fix)
+    except EmptySpaceError:
+        with suppress(EmptySpaceError):
+            return build_space(family, few_rows, device, fix)
+        raise
+
+
+def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
+    family: Family,
+    config: Config,
+    device: Device,
+    *,
+    adapt: bool = True,
+    dtype: DType = DType.F32,
+    tuned_for: tuple[Problem, ...] = (),
+) -> CaseSet:
+    """The edge cases for a config's tile and stages, in all layouts, fewest operations first.
+
+    Where the config is not legal for a problem (a vector width, a padding), the nearest legal one
+    with the same tiles stands in if ``adapt``; else the problem is skipped. ``tuned_for`` are
+    problems to be added, cut down in size to what needs the same source; all have ``dtype``.
+    """
+    tile, stages = tile_of(family, config, device, dtype), stages_of(family, config)
+    problems = (
+        *(reduced(problem, tile, rounds_of(stages)) for problem in tuned_for),
+        *edge_cases(tile, dtype=dtype, stages=stages),
+    )
+    cases = []
+    for problem in problems:
+        used: Config | None = config
+        if broken_constraints(family, config, problem, device):
+            used = snapped(family, config, problem, device) if adapt else None
+        if used is not None:
+            cases.append(Case(used, problem))
+    return CaseSet(config, dtype, tuple(cases), len(problems) - len(cases))
+
+
+def on_cpu(family: Family, emulator: Emulator, mode: Mode) -> Check:
+    """Runs a case on the emulator."""
+
+    def check(case: Case) -> CaseResult:
+        start = time.perf_counter()
+        source = render(family, case.config, case.problem)
+        plan = launch_plan(family, case.config, case.problem, few_blocks=True)
+        try:
+            report = emulator.verify(source, plan, case.problem, mode)
+        except KernelCompileError as error:
+            return CaseResult(case, False, str(error), float("nan"), time.perf_counter() - start)
+        seconds = time.perf_counter() - start
+        return CaseResult(case, report.ok, report.message, report.max_error_ratio, seconds)
+
+    return check
+
+
+def on_gpu(family: Family, target: Target, compiler: Compiler) -> Check:
+    """Compiles a case and verifies it on the GPU, as the tuner does before it times."""
+
+    def check(case: Case) -> CaseResult:
+        start = time.perf_counter()
+        source = render(family, case.config, case.problem)
+        plan = launch_plan(family, case.config, case.problem, few_blocks=True)
+        try:
+            compiled = compiler.compile(source, target.device.sm)
+        except KernelCompileError as error:
+            return CaseResult(case, False, str(error), float("nan"), time.perf_counter() - start)
+        target.prepare(case.problem, MeasureOptions(max_samples=1, compares=False))
+        outcome = target.measure(Candidate(source, plan, compiled), None)
+        seconds = time.perf_counter() - start
+        verification = outcome.verification
+        ratio = verification.max_error_ratio if verification else float("nan")
+        passed = outcome.status in (Status.OK, Status.TOO_SLOW)
+        message = "" if passed else f"{outcome.status}: {outcome.reason}"
+        return CaseResult(case, passed, message, ratio, seconds)
+
+    return check
+
+
+def run_cases(
+    check: Check, cases: Iterable[Case], threads: int | None = None
+) -> Iterator[CaseResult]:
+    """Results in the order of the cases, several at a time. A GPU takes one: ``threads=1``."""
+    with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
+        yield from pool.map(check, cases)
+
+
+def smallest_failure(
+    family: Family, device: Device, check: Check, failure: CaseResult
+) -> CaseResult:
+    """The failing case with sizes cut down as far as it goes on failing and its config is legal."""
+    smallest = failure
+    shrunk = True
+    while shrunk:
+        shrunk = False
+        for problem in _smaller(smallest.case.problem):
+            case = Case(smallest.case.config, problem)
+            if broken_constraints(family, case.config, problem, device):
+                continue
+            result = check(case)
+            if not result.ok:
+                smallest, shrunk = result, True
+                break
+    return smallest
+
+
+def _smaller(problem: Problem) -> Iterator[Problem]:
+    """Candidates with fewer operations, or plainer: one step from this problem each."""
+    for name in ("m", "n", "k"):
+        extent = getattr(problem, name)
+        for less in dict.fromkeys((1, extent // 2, extent - 1)):
+            if 1 <= less < extent:
+                yield _changed(problem, **{name: less})
+    if problem.alpha != 1.0 or problem.beta != 0.0:
+        yield _changed(problem, alpha=1.0, beta=0.0)
+
+
+def _changed(problem: Problem, **changes: float) -> Problem:
+    """The problem with changes; rows keep their padding, so that alignment stays what it was."""
+    m, n, k = (int(changes.get(name, getattr(problem, name))) for name in ("m", "n", "k"))
+    return Problem(
+        m,
+        n,
+        k,
+        problem.layout,
+        problem.dtype,
+        lda=problem.lda,
+        ldb=problem.ldb,
+        ldc=problem.ldc,
+        alpha=changes.get("alpha", problem.alpha),
+        beta=changes.get("beta", problem.beta),
+    )
