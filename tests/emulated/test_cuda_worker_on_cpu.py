@@ -146,7 +146,7 @@ def test_the_error_of_the_baseline_is_that_of_the_finals(prepared: CudaTarget) -
     assert 0 < prepared.baseline_error < 1e-6
     checked = prepared.finals([candidate(PROBLEM)], 2, 0).baseline.verification
     assert checked is not None
-    assert checked.relative_frobenius == prepared.baseline_error
+    assert checked.error == prepared.baseline_error
 
 
 def test_device_and_environment_are_read_from_the_card(target: CudaTarget) -> None:
