@@ -1,8 +1,10 @@
 """Config in, CUDA text out: no GPU, no clock, no file but the template, no environment."""
 
+from collections.abc import Mapping
+
 from jinja2 import TemplateError
 
-from autogemm.model.config import Config
+from autogemm.model.config import Config, Value
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.space import Family, derive_values, signature_of
@@ -23,8 +25,8 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
     """What a kernel template may read, by name (CONTEXT_NAMES)."""
     return {
         "family": family.name,
-        "config": family.completed(config).as_dict(),
-        "derived": derive_values(family, config, problem),
+        "config": _Read(family.completed(config).as_dict()),
+        "derived": _Read(derive_values(family, config, problem)),
         "layout": str(problem.layout),
         "trans_a": problem.layout.trans_a,
         "trans_b": problem.layout.trans_b,
@@ -54,14 +56,34 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
         line = getattr(error, "lineno", None)
         place = f"{path}:{line}" if line else str(path)
         raise FamilyError(f"template {place}: {error}") from error
-    text = _provenance(context) + text
+    text = _provenance(family, context) + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
     if family.needs_sm_90a and not source.arch_suffix:
         raise FamilyError(f"template {path}: a family for 90a includes parts/ptx/sm_90a.cu.jinja")
     return source
 
 
-def _provenance(context: dict[str, object]) -> str:
-    """The comment that begins every emitted file: its family and config."""
+class _Read(dict[str, Value]):
+    """Values by name that remember which of them were read."""
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        super().__init__(values)
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> Value:
+        self.names.add(name)
+        return super().__getitem__(name)
+
+
+def _provenance(family: Family, context: dict[str, object]) -> str:
+    """The comment that begins every emitted file: its family and config.
+
+    Of the config it has what shapes the text or its launches. Two configs that differ elsewhere are
+    one kernel, and two that are launched differently are two.
+    """
+    config, derived = context["config"], context["derived"]
+    assert isinstance(config, _Read) and isinstance(derived, _Read)
+    shaping = config.names | family.parameters_below(derived.names) | family.launch_parameters
     head = vars(environment().get_template("parts/head.cu.jinja").module)
-    return f"{head['provenance'](context['family'], context['config'])}\n"
+    values = {name: value for name, value in config.items() if name in shaping}
+    return f"{head['provenance'](family.name, values)}\n"

@@ -288,6 +288,24 @@ class Family:
         derived = tuple(name for name in self.derive if name in needed)
         return derived, frozenset(needed.difference(self.derive))
 
+    def parameters_below(self, names: Iterable[str]) -> frozenset[str]:
+        """The parameters among these names, and those that derived ones among them follow from."""
+        needed = set(names)
+        for name in reversed(self.derive):
+            if name in needed:
+                needed |= self.derive[name].names
+        return frozenset(needed & {parameter.name for parameter in self.parameters})
+
+    @property
+    def launch_parameters(self) -> frozenset[str]:
+        """The parameters that decide how kernels are launched, or what they are given."""
+        expressions = [self.workspace_bytes]
+        for launch in self.launch:
+            expressions += [*launch.grid, *launch.threads, launch.smem_bytes, launch.when]
+        for one in self.tensor_maps:
+            expressions += [*one.extent, one.ld, *one.box, one.swizzle, one.offset_bytes, one.when]
+        return self.parameters_below(name for one in expressions for name in one.names)
+
     def value_of(self, expression: Expression, given: dict[str, Operand]) -> Operand:
         """The expression, with the derived names that it needs added to ``given``."""
         for name in self.derived_for(expression)[0]:

@@ -1,5 +1,5 @@
 // autogemm, family gemm_mma: BM=128 BN=128 BK=32 WM=64 WN=32 STAGES=4 REG_STAGES=2 SWIZZLE=1
-// MMA_K=8 GROUP_M=8 MIN_BLOCKS=1
+// GROUP_M=8 MIN_BLOCKS=1
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
 // A and B tf32, C f32, accumulators FP32.

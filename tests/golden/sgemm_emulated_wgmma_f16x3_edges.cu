@@ -1,5 +1,5 @@
-// autogemm, family sgemm_emulated_wgmma: SPLIT=f16x3 CHUNK=128 BM=128 BN=128 BK=32 CLUSTER=2
-// STAGES=6 GROUP_M=8 BLOCKS=132
+// autogemm, family sgemm_emulated_wgmma: CHUNK=128 BM=128 BN=128 BK=32 CLUSTER=2 STAGES=6 GROUP_M=8
+// BLOCKS=132
 
 // Instructions of Hopper alone, which the plain target sm_90 does not have.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM90_ALL)

@@ -1,4 +1,4 @@
-// autogemm, family sgemm_skinny: BM=8 BN=64 BK=128 TM=8 TN=4 SLICE_K=8 SPLIT_K=1 FAN_IN=4 STAGES=4
+// autogemm, family sgemm_skinny: BM=8 BN=64 BK=128 TM=8 TN=4 SLICE_K=8 SPLIT_K=1 STAGES=4
 // CHAIN_K=64 MIN_BLOCKS=1
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.

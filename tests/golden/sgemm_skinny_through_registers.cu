@@ -1,5 +1,5 @@
-// autogemm, family sgemm_skinny: BM=32 BN=32 BK=128 TM=8 TN=4 SLICE_K=16 SPLIT_K=1 FAN_IN=4
-// STAGES=1 CHAIN_K=0 MIN_BLOCKS=1
+// autogemm, family sgemm_skinny: BM=32 BN=32 BK=128 TM=8 TN=4 SLICE_K=16 SPLIT_K=1 STAGES=1
+// CHAIN_K=0 MIN_BLOCKS=1
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
 // Layout tt: op(A) = A^T, A stored [K,M]; op(B) = B^T, B stored [N,K].

@@ -91,7 +91,7 @@ def test_winners_of_families_that_ship_are_certified(
     command += ["--db", str(tmp_path / "a.db"), *(["--allow-emulation"] * (dtype == "f32"))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "checked: card passed" in done.stdout, done.stdout
+    assert "checked: gpu passed" in done.stdout, done.stdout
 
 
 def test_gemm_of_arrays_that_move(

@@ -70,7 +70,7 @@ def test_a_family_of_ones_own(tmp_path: Path) -> None:
     split_family(tmp_path / "split")
     result = render("--family", str(tmp_path / "split"), "--size", "15", "--fix", "BM=32")
     assert result.exit_code == 0, result.output
-    assert result.stdout.startswith("// BM = 32, guard 1, vector 1\n")
+    assert "\n\n// BM = 32, guard 1, vector 1\n" in result.stdout
 
 
 def test_all_broken_constraints_are_named_at_once() -> None:

@@ -12,7 +12,8 @@ from jinja2 import BaseLoader, Environment, meta
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.codegen.rendering import CONTEXT_NAMES, template_context
-from autogemm.space import broken_constraints, load_family
+from autogemm.model.config import Config
+from autogemm.space import broken_constraints, launch_plan, load_family
 from autogemm.support.resources import data_folder
 from autogemm.support.templating import environment
 
@@ -60,8 +61,20 @@ def test_a_head_names_family_and_config(case: GoldenCase) -> None:
     assert {line[:3] for line in head.rstrip().splitlines()} == {"// "}
     words = head.replace("\n// ", " ").split()
     assert words[:4] == ["//", "autogemm,", "family", f"{case.family}:"]
-    config = load_family(case.family).completed(case.config).as_dict()
-    assert words[4:] == [f"{name}={value}" for name, value in config.items()]
+    family = load_family(case.family)
+    config = family.completed(case.config)
+    shown = dict(word.split("=") for word in words[4:])
+    assert shown.items() <= {name: str(value) for name, value in config}.items()
+    assert {"BM", "BN"} & set(shown) or case.family == "naive"
+    # What the head leaves out shapes neither the text nor how it is launched.
+    for parameter in family.parameters:
+        if parameter.name not in shown:
+            others = {value for value in parameter.values if isinstance(value, int | str)}
+            for other in others - {config[parameter.name]}:
+                changed = Config.of(case.family, config.as_dict() | {parameter.name: other})
+                assert render(family, changed, case.problem).text == source.text
+                plans = [launch_plan(family, one, case.problem) for one in (changed, config)]
+                assert plans[0] == plans[1]
 
 
 def test_the_emulator_replaces_one_section_of_each_kernel() -> None:
@@ -153,3 +166,15 @@ def test_no_template_holds_a_brace_pair_that_jinja_would_eat() -> None:
     # `float acc[2] = {{0}};` renders `= 0;` without an error.
     for path in data_folder("templates").rglob("*.jinja"):
         assert not re.search(r"\{\{\s*\d+\s*[,}]", path.read_text()), path
+
+
+def test_kernels_that_are_launched_differently_are_two() -> None:
+    family = load_family("gemm_wgmma")
+    case = next(one for one in GOLDEN_CASES if one.name.endswith("bf16"))
+    assert case.family == family.name
+    values = family.completed(case.config).as_dict()
+    one, other = (
+        render(family, Config.of(family.name, values | {"BLOCKS": blocks}), case.problem)
+        for blocks in (66, 132)
+    )
+    assert one.sha256 != other.sha256
