@@ -25,7 +25,7 @@ WIDTH = 100
 def environment(family_folder: Path | None = None) -> ImmutableSandboxedEnvironment:
     """The environment over the shipped templates, and before them a family's own folder.
 
-    Sandboxed, because a family may come from somebody else. A name that is not in the context
+    Sandboxed, because a family may come from elsewhere. A name that is not in the context
     raises, and so does anything but text and integers between ``{{`` and ``}}``.
     """
     shipped = data_folder("templates")
