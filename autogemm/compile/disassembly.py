@@ -1,4 +1,4 @@
-"""What a cubin holds: the size of its code, and the instructions of a kernel's main loop.
+"""Contents of a cubin: the size of its code, and the instructions of a kernel's main loop.
 
 Sizes are read from the ELF file itself. Instructions need NVIDIA's nvdisasm, which needs no GPU.
 """
@@ -154,10 +154,7 @@ def _in_package() -> Path | None:
         files = metadata.files(_PACKAGE) or []
     except metadata.PackageNotFoundError:
         return None
-    return next(
-        (Path(str(file.locate())) for file in files if file.stem == "nvdisasm"),
-        None,
-    )
+    return next((Path(str(file.locate())) for file in files if file.stem == "nvdisasm"), None)
 
 
 def _in_toolkits() -> tuple[Path, ...]:

@@ -1,8 +1,16 @@
 """A family's YAML: parameters, constraints, and the legal configs as NumPy columns."""
 
-from autogemm.space.build import build_space
+from autogemm.space.build import build_space, listed_space
 from autogemm.space.checking import RESERVED
-from autogemm.space.derived import broken_constraints, derive_values, launch_plan
+from autogemm.space.derived import (
+    DEFAULT_TILE,
+    Tile,
+    broken_constraints,
+    derive_values,
+    launch_plan,
+    stages_of,
+    tile_of,
+)
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import (
@@ -21,10 +29,9 @@ from autogemm.space.family import (
 )
 from autogemm.space.held import HeldValues, signature_of, written
 from autogemm.space.legal import Space
-from autogemm.space.listed import listed_space
 from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
-from autogemm.space.nearest import fitted, snapped
+from autogemm.space.nearest import fitted, nearest_legal
 from autogemm.space.schema import (
     IDENTIFIER,
     MAX_VALUES,
@@ -35,7 +42,6 @@ from autogemm.space.schema import (
     Text,
 )
 from autogemm.space.tensor_maps import ALIGNMENT_BYTES
-from autogemm.space.tiles import DEFAULT_TILE, Tile, stages_of, tile_of
 
 __all__ = [
     "ALIGNMENT_BYTES",
@@ -71,12 +77,12 @@ __all__ = [
     "list_families",
     "listed_space",
     "load_family",
+    "nearest_legal",
     "parse_expression",
     "parse_fix",
     "problem_values",
     "seeds_path",
     "signature_of",
-    "snapped",
     "specialised_values",
     "stages_of",
     "tile_of",

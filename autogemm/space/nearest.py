@@ -15,7 +15,9 @@ from autogemm.support.errors import EmptySpaceError
 KEPT_NAMES = ("BM", "BN", "BK", "WM", "WN", "TM", "TN", "STAGES")
 
 
-def snapped(family: Family, config: Config, problem: Problem, device: Device) -> Config | None:
+def nearest_legal(
+    family: Family, config: Config, problem: Problem, device: Device
+) -> Config | None:
     """The config itself where it is legal, else the nearest legal one with the same tiles.
 
     None where there is none. Raises UsageError for a config that is none of the family's.
@@ -32,13 +34,13 @@ def snapped(family: Family, config: Config, problem: Problem, device: Device) ->
 
 
 def fitted(family: Family, config: Config, problem: Problem, device: Device) -> Config | None:
-    """As `snapped`; where tiles do not divide the problem, written as the search would write it.
+    """Like `nearest_legal`; where tiles leave edges, the config that the search would take.
 
     A kernel that was tuned without edges may treat them in the slower of two ways. Of the rules of
     ``worth_trying`` those tell that it breaks here and keeps where its tiles fit; one other
     parameter that such a rule reads may mend it.
     """
-    legal = snapped(family, config, problem, device)
+    legal = nearest_legal(family, config, problem, device)
     if legal is None:
         return None
     whole = _without_edges(legal, problem)
