@@ -16,7 +16,6 @@ from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import (
     MAX_VALUE,
     PROBLEM_NAMES,
-    ArgumentRule,
     Constraint,
     Family,
     LaunchRule,
@@ -25,7 +24,6 @@ from autogemm.space.family import (
     TensorMapRule,
     device_values,
     problem_values,
-    specialised_values,
 )
 from autogemm.space.held import HeldValues, signature_of, written
 from autogemm.space.legal import Space
@@ -52,7 +50,6 @@ __all__ = [
     "PROBLEM_NAMES",
     "RESERVED",
     "WORD",
-    "ArgumentRule",
     "Constraint",
     "Expression",
     "ExpressionText",
@@ -83,7 +80,6 @@ __all__ = [
     "problem_values",
     "seeds_path",
     "signature_of",
-    "specialised_values",
     "stages_of",
     "tile_of",
     "written",

@@ -127,13 +127,13 @@ class _Join:
         }
         rules = []
         for i, constraint in enumerate(self._family.rules):
-            derived, names = self._family.derived_for(constraint.require)
+            derived, names = self._family.derived_for(constraint.require.names)
             parameters = frozenset(positions[name] for name in names & positions.keys())
             rules.append(_Rule(i, parameters, derived))
         return rules
 
     def _steps(self) -> list[_Step]:
-        """In the order that keeps the number of partial configs low; free parameters come last.
+        """The steps, in an order that keeps partial configs few; free parameters come last.
 
         What completes a rule is ranked by (net growth - 1) / cost, as for ordering joins in Ibaraki
         and Kameda, On the optimal nesting order, ACM TODS 9 (1984): a group of parameters with g

@@ -140,9 +140,7 @@ def _variant(index: int, variant: Variant) -> dict[str, object]:
         "layout": layout,
         "text": source.text,
         "arch_suffix": source.arch_suffix,
-        "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
-        f"sha256={source.sha256}",
-        "kernel_end": "// autogemm:kernel:end",
+        **kernel_marks(source),
         **host.context(host_names(variant.problem.dtype)),
     }
 
@@ -152,8 +150,8 @@ def rule_text(rule: Rule, configs: Sequence[Config]) -> str:
     context: dict[str, object]
     match rule:
         case Nearest(sizes, of_size):
-            points = zip(sizes, of_size, strict=True)
-            context = {"kind": "nearest", "points": [_point(*pair) for pair in points]}
+            points = [_point(*pair) for pair in zip(sizes, of_size, strict=True)]
+            context = {"kind": "nearest", "points": points}
         case Modelled(models, of_model):
             pairs = zip(models, of_model, strict=True)
             rows = [_model(model, number, configs[number]) for model, number in pairs]

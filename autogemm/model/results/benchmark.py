@@ -23,17 +23,7 @@ from autogemm.model.results.outcome import (
     Verification,
     confidence_of,
 )
-from autogemm.support.limits import (
-    AnySamples,
-    AnySha256,
-    Count,
-    Launches,
-    Line,
-    Long,
-    LongText,
-    Moment,
-    Ratio,
-)
+from autogemm.support import limits
 
 # The first rung.
 NAIVE = "naive"
@@ -64,9 +54,9 @@ class BenchSpec:
     device: Device
     environment: Environment
     provenance: Provenance
-    command: LongText
-    preset: Line = ""
-    seed: Long = 0
+    command: limits.LongText
+    preset: limits.Line = ""
+    seed: limits.Long = 0
     l2: CacheState = CacheState.WARM
     fill: Fill = Fill.UNIFORM
 
@@ -82,21 +72,21 @@ class BenchEntry:
     ``problem.dtype`` is what it multiplied. ``library`` names a library's version.
     """
 
-    kernel: Line
+    kernel: limits.Line
     kind: KernelKind
     problem: Problem
     status: Status
-    reason: LongText = ""
+    reason: limits.LongText = ""
     config: Config | None = None
-    kernel_sha256: AnySha256 = ""
-    library: Line = ""
-    samples_us: AnySamples = ()
-    method: Line = "events"
-    launches_per_sample: Launches = 1
-    ratio: Ratio | None = None
-    ratio_low: Ratio | None = None
-    ratio_high: Ratio | None = None
-    registers: Count | None = None
+    kernel_sha256: limits.AnySha256 = ""
+    library: limits.Line = ""
+    samples_us: limits.AnySamples = ()
+    method: limits.Line = "events"
+    launches_per_sample: limits.Launches = 1
+    ratio: limits.Ratio | None = None
+    ratio_low: limits.Ratio | None = None
+    ratio_high: limits.Ratio | None = None
+    registers: limits.Count | None = None
     verification: Verification | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
 
@@ -116,10 +106,10 @@ class BenchEntry:
 class Bench:
     """A benchmark. ``entries`` stand by problem, then in the order they were asked for."""
 
-    bench_id: Count
+    bench_id: limits.Count
     spec: BenchSpec
-    started_at: Moment
-    finished_at: Moment | None
+    started_at: limits.Moment
+    finished_at: limits.Moment | None
     entries: Annotated[tuple[BenchEntry, ...], MaxLen(10_000)]
 
 

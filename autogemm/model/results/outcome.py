@@ -10,22 +10,7 @@ from annotated_types import MaxLen, MinLen
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import Resources
-from autogemm.support.limits import (
-    Amount,
-    AnySha256,
-    Bits,
-    Celsius,
-    Count,
-    Energies,
-    Error,
-    Launches,
-    Line,
-    LongLine,
-    LongText,
-    NotKept,
-    RatioOrNan,
-    Samples,
-)
+from autogemm.support import limits
 
 
 class Status(StrEnum):
@@ -98,24 +83,24 @@ class StopRule(StrEnum):
 class Telemetry:
     """Sampled beside the timings; None where the driver does not tell."""
 
-    sm_clock_mhz: Count | None = None
-    memory_clock_mhz: Count | None = None
-    power_w: Amount | None = None
-    temperature_c: Celsius | None = None
-    throttle_reasons: Bits | None = None
+    sm_clock_mhz: limits.Count | None = None
+    memory_clock_mhz: limits.Count | None = None
+    power_w: limits.Amount | None = None
+    temperature_c: limits.Celsius | None = None
+    throttle_reasons: limits.Bits | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
     """The versions that, besides the GPU, decide a time. Empty where a part is not in play."""
 
-    driver: Line = ""
-    cuda_runtime: Line = ""
-    compiler: Line = ""
-    cublas: Line = ""
-    cupy: Line = ""
-    python: Line = ""
-    autogemm: Line = ""
+    driver: limits.Line = ""
+    cuda_runtime: limits.Line = ""
+    compiler: limits.Line = ""
+    cublas: limits.Line = ""
+    cupy: limits.Line = ""
+    python: limits.Line = ""
+    autogemm: limits.Line = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +113,14 @@ class Measurement:
     ``throttled_samples`` more were taken while the GPU was throttled and thrown away.
     """
 
-    samples_us: Samples
+    samples_us: limits.Samples
     provenance: Provenance
-    method: Line = "events"
-    launches_per_sample: Launches = 1
+    method: limits.Line = "events"
+    launches_per_sample: limits.Launches = 1
     l2: CacheState = CacheState.WARM
     telemetry: Telemetry = Telemetry()
-    energy_mj: Amount | None = None
-    throttled_samples: Count = 0
+    energy_mj: limits.Amount | None = None
+    throttled_samples: limits.Count = 0
 
     @property
     def time_us(self) -> float:
@@ -152,9 +137,9 @@ class Verification:
     ||C - reference||_F / ||reference||_F.
     """
 
-    max_abs_error: Error | None
-    max_error_ratio: Error
-    error: Error
+    max_abs_error: limits.Error | None
+    max_error_ratio: limits.Error
+    error: limits.Error
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +148,13 @@ class Outcome:
 
     config: Config
     status: Status
-    reason: LongText = ""
-    kernel_sha256: AnySha256 = ""
+    reason: limits.LongText = ""
+    kernel_sha256: limits.AnySha256 = ""
     resources: Annotated[tuple[Resources, ...], MaxLen(64)] = ()
     verification: Verification | None = None
     measurement: Measurement | None = None
-    compile_seconds: Amount = 0.0
-    measure_seconds: Amount = 0.0
+    compile_seconds: limits.Amount = 0.0
+    measure_seconds: limits.Amount = 0.0
 
     @property
     def time_us(self) -> float | None:
@@ -224,17 +209,17 @@ class FinalsEntry:
     ``samples_mj`` are millijoules for one GEMM, empty if energy was not measured.
     """
 
-    name: LongLine
+    name: limits.LongLine
     config: Config | None
-    kernel_sha256: AnySha256
-    samples_us: Samples
-    ratio: RatioOrNan
-    ratio_low: RatioOrNan
-    ratio_high: RatioOrNan
+    kernel_sha256: limits.AnySha256
+    samples_us: limits.Samples
+    ratio: limits.RatioOrNan
+    ratio_low: limits.RatioOrNan
+    ratio_high: limits.RatioOrNan
     tied: bool
     verification: Verification | None = None
-    registers: Count | None = None
-    samples_mj: Energies = ()
+    registers: limits.Count | None = None
+    samples_mj: limits.Energies = ()
 
     @property
     def time_us(self) -> float:
@@ -277,14 +262,14 @@ class Finals:
 
     entries: Annotated[tuple[FinalsEntry, ...], MinLen(1), MaxLen(999)]
     baseline: FinalsEntry
-    rounds: Count
+    rounds: limits.Count
     provenance: Provenance
     telemetry: Telemetry = Telemetry()
-    method: Line = "events"
-    launches_per_sample: Launches = 1
-    throttled_rounds: Count = 0
-    num_checks: Annotated[int, NotKept()] = 0
-    disqualified: Annotated[tuple[Disqualified, ...], NotKept()] = ()
+    method: limits.Line = "events"
+    launches_per_sample: limits.Launches = 1
+    throttled_rounds: limits.Count = 0
+    num_checks: Annotated[int, limits.NotKept()] = 0
+    disqualified: Annotated[tuple[Disqualified, ...], limits.NotKept()] = ()
 
     @property
     def confidence(self) -> float | None:
