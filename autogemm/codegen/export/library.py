@@ -10,6 +10,7 @@ from autogemm.codegen.export.standalone import (
     WRITTEN_BY,
     comment,
     host_names,
+    kernel_marks,
     printable,
 )
 from autogemm.codegen.rendering import render
