@@ -19,7 +19,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import FinalsEntry
-from autogemm.space import default_families, snapped
+from autogemm.space import default_families, nearest_legal
 from autogemm.targets import MeasureOptions
 from autogemm.targets.cuda import CudaTarget
 from autogemm.tuning.task.build import Builder, Building
@@ -58,7 +58,7 @@ def configs(problem: Problem, device: Device) -> Iterator[tuple[str, str, Config
         }
         for form, forced in FORMS.items():
             wished = Config.of(FAMILY.name, {**COMMON, **own, **forced})
-            legal = snapped(FAMILY, wished, problem, device)
+            legal = nearest_legal(FAMILY, wished, problem, device)
             if legal is not None and all(legal[name] == value for name, value in forced.items()):
                 yield f"{own['BM']}x{own['BN']}x{own['BK']}", form, legal
 

@@ -33,7 +33,7 @@ from autogemm.search import Proposal
 from autogemm.space import Space, build_space, load_family, parse_fix
 from autogemm.store import RunSpec, RunState, Store, open_store
 from autogemm.support.errors import AutogemmError
-from autogemm.support.interrupt import wish_to_stop
+from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.recorded import Baseline, Recording, RecordingSource, write_recording
@@ -225,7 +225,7 @@ def measure_all(job: Job) -> None:
         on_trial=Report(num_legal, num_before, job.baseline).on_trial,
     )
     try:
-        with wish_to_stop() as stop:
+        with stop_on_ctrl_c() as stop:
             pipeline.run(stop)
     finally:
         job.baseline.save()

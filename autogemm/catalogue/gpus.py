@@ -9,8 +9,7 @@ import yaml
 
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Roof
+from autogemm.model.hardware.device import FACTS, Device, Roof
 from autogemm.model.splitting import splitting_of
 from autogemm.support.errors import NotFoundError
 from autogemm.support.naming import did_you_mean
@@ -18,13 +17,16 @@ from autogemm.support.naming import did_you_mean
 CATALOGUE_PATH = Path(__file__).with_suffix(".yaml")
 
 # The same for every compute capability that autogemm supports.
-_MAX_THREADS_PER_BLOCK = 1024
-_MAX_REGISTERS_PER_THREAD = 255
-_REGISTERS_PER_SM = 65536
+_COMMON = {
+    "max_threads_per_block": 1024,
+    "max_registers_per_thread": 255,
+    "registers_per_sm": 65536,
+}
+_UNITS = {"_kib": 2**10, "_mib": 2**20, "_gib": 2**30}
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
+class KnownGpu:
     """A GPU of the catalogue. ``published`` are peaks as ``source`` gives them, units in names."""
 
     short_name: str
@@ -34,25 +36,36 @@ class Card:
     notes: str = ""
 
 
-def known_cards() -> tuple[Card, ...]:
-    """In the order of the catalogue."""
-    return _catalogue()
+@cache
+def known_gpus() -> tuple[KnownGpu, ...]:
+    """All GPUs, in the order of the catalogue."""
+    content = _content()
+    return tuple(
+        KnownGpu(
+            short_name=short_name,
+            device=_device(gpu | content["architectures"][gpu["arch"]] | _COMMON),
+            published=tuple(gpu["published"].items()),
+            source=gpu["source"],
+            notes=gpu.get("notes", ""),
+        )
+        for short_name, gpu in content["gpus"].items()
+    )
 
 
 def known_devices() -> dict[str, Device]:
     """Short name (``h100``) to device, in the order of the catalogue."""
-    return {card.short_name: card.device for card in _catalogue()}
+    return {gpu.short_name: gpu.device for gpu in known_gpus()}
 
 
-def find_card(name: str) -> Card:
-    """By short name (``h100``) or full name (``NVIDIA H100 80GB HBM3``).
+def find_gpu(name: str) -> KnownGpu:
+    """The GPU of a short name (``h100``) or a full name (``NVIDIA H100 80GB HBM3``).
 
     Case, spaces and punctuation do not matter. Raises NotFoundError, which lists the short names.
     """
     wanted = _letters(name)
-    for card in _catalogue():
-        if wanted in (_letters(card.short_name), _letters(card.device.name)):
-            return card
+    for gpu in known_gpus():
+        if wanted in (_letters(gpu.short_name), _letters(gpu.device.name)):
+            return gpu
     known = known_devices()
     raise NotFoundError(
         f"no GPU named {name!r} in the catalogue{did_you_mean(name, known)}; known are "
@@ -61,16 +74,16 @@ def find_card(name: str) -> Card:
 
 
 def find_device(name: str) -> Device:
-    """The device of `find_card`."""
-    return find_card(name).device
+    """The device of `find_gpu`."""
+    return find_gpu(name).device
 
 
 def roof_of(device: Device, dtype: DType = DType.F32, config: Config | None = None) -> Roof | None:
-    """The card's theory for a dtype: CUDA cores for FP32, tensor cores for the others.
+    """The GPU's theory for a dtype: CUDA cores for FP32, tensor cores for the others.
 
     Where a ``config`` splits FP32 it comes from tensor cores, by several products for each.
-    Clocks are the maxima. None where the card has no tensor cores for it, or none are known, or
-    nothing is known of the card but its name: times that others recorded come with no more.
+    Clocks are the maxima. None where the GPU has no tensor cores for it, or none are known, or
+    nothing is known of the GPU but its name: times that others recorded come with no more.
     """
     if not (device.peak_f32_tflops and device.peak_bandwidth_gb_s):
         return None
@@ -97,41 +110,16 @@ def _content() -> dict[str, Any]:
     return content
 
 
-@cache
-def _catalogue() -> tuple[Card, ...]:
-    architectures = _content()["architectures"]
-    return tuple(
-        Card(
-            short_name=short_name,
-            device=_device(card, architectures[card["arch"]]),
-            published=tuple(card["published"].items()),
-            source=card["source"],
-            notes=card.get("notes", ""),
-        )
-        for short_name, card in _content()["cards"].items()
-    )
-
-
-def _device(card: dict[str, Any], architecture: dict[str, int]) -> Device:
-    return Device(
-        name=card["name"],
-        arch=card["arch"],
-        num_sms=card["num_sms"],
-        max_threads_per_block=_MAX_THREADS_PER_BLOCK,
-        max_threads_per_sm=architecture["max_threads_per_sm"],
-        max_blocks_per_sm=architecture["max_blocks_per_sm"],
-        max_registers_per_thread=_MAX_REGISTERS_PER_THREAD,
-        registers_per_sm=_REGISTERS_PER_SM,
-        max_smem_per_block_bytes=architecture["max_smem_per_block_kib"] * 1024,
-        smem_per_sm_bytes=architecture["smem_per_sm_kib"] * 1024,
-        reserved_smem_per_block_bytes=architecture["reserved_smem_per_block_bytes"],
-        l2_bytes=card["l2_mib"] * 2**20,
-        memory_bytes=card["memory_gib"] * 2**30,
-        sm_clock_mhz=card["sm_clock_mhz"],
-        memory_clock_mhz=card["memory_clock_mhz"],
-        memory_bus_bits=card["memory_bus_bits"],
-        fp32_cores_per_sm=architecture["fp32_cores_per_sm"],
-    )
+def _device(facts: dict[str, Any]) -> Device:
+    """The device with these facts; ``l2_mib`` and the like become ``l2_bytes``."""
+    in_bytes = {
+        f"{name.removesuffix(unit)}_bytes": facts[name] * size
+        for unit, size in _UNITS.items()
+        for name in facts
+        if name.endswith(unit)
+    }
+    known = facts | in_bytes
+    return Device(name=facts["name"], **{name: known[name] for name in FACTS})
 
 
 def _letters(name: str) -> str:

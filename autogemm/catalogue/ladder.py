@@ -1,13 +1,12 @@
 """The ladder: named kernels from naive to the winner, and the libraries to compare with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Config, Value, label
 from autogemm.support.errors import NotFoundError
 from autogemm.support.naming import did_you_mean
 
@@ -19,7 +18,7 @@ class Rung:
     """A config of a family with a name. ``values`` may leave parameters to the first seed.
 
     ``limit`` is what limits it on an H100, ``cure`` what helps. ``published`` is what its write-up
-    reports for another card, ``published_percent`` that as percent of cuBLAS there. ``variant_of``
+    reports for another GPU, ``published_percent`` that as percent of cuBLAS there. ``variant_of``
     is the rung of which this one changes some values.
     """
 
@@ -40,7 +39,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """Somebody else's kernel, under the name that `autogemm bench` gives it."""
+    """A library's kernel, under the name that `autogemm bench` gives it."""
 
     name: str
     summary: str
@@ -54,7 +53,7 @@ def rungs(*, variants: bool = False) -> tuple[Rung, ...]:
 
 
 def libraries() -> tuple[Library, ...]:
-    """In the order of tables."""
+    """The libraries, in the order of tables."""
     return _ladder()[1]
 
 
@@ -79,25 +78,19 @@ def _ladder() -> tuple[tuple[Rung, ...], tuple[Library, ...]]:
     content = yaml.safe_load(LADDER_PATH.read_text(encoding="utf-8"))
     found: list[Rung] = []
     for name, form in content["rungs"].items():
-        found.append(_rung(name, form, {}))
-        for variant, changes in form.get("variants", {}).items():
-            found.append(_rung(variant, form, changes, variant_of=name))
+        values, variants = form.pop("config"), form.pop("variants", {})
+        rung = Rung(name, values=tuple(values.items()), **form)
+        found += [rung, *(_variant(rung, *variant) for variant in variants.items())]
     return tuple(found), tuple(Library(name, **form) for name, form in content["libraries"].items())
 
 
-def _rung(name: str, form: dict[str, Any], changes: dict[str, Value], variant_of: str = "") -> Rung:
-    return Rung(
+def _variant(rung: Rung, name: str, changes: dict[str, Value]) -> Rung:
+    return replace(
+        rung,
         name=name,
-        family=form["family"],
-        values=tuple((form["config"] | changes).items()),
-        summary=_changed(variant_of, changes) if variant_of else form["summary"],
-        limit=form["limit"],
-        cure=form["cure"],
-        published="" if variant_of else form.get("published", ""),
-        published_percent=None if variant_of else form.get("published_percent"),
-        variant_of=variant_of,
+        values=tuple((dict(rung.values) | changes).items()),
+        summary=f"{rung.name} with {label(changes.items())}",
+        published="",
+        published_percent=None,
+        variant_of=rung.name,
     )
-
-
-def _changed(name: str, changes: dict[str, Value]) -> str:
-    return f"{name} with {' '.join(f'{key}={value}' for key, value in changes.items())}"

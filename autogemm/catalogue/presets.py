@@ -1,6 +1,5 @@
 """Lists of sizes that are tuned or benchmarked together, by name."""
 
-from collections.abc import Callable
 from itertools import product
 
 from autogemm.support.errors import NotFoundError
@@ -20,37 +19,30 @@ def transformer() -> list[Size]:
     return list(dict.fromkeys(sizes))
 
 
-def squares() -> list[Size]:
-    """Powers of two and the sizes half-way between them."""
-    return [(edge, edge, edge) for edge in (128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)]
+def squares(*edges: int) -> list[Size]:
+    """Problems with M = N = K."""
+    return [(edge, edge, edge) for edge in edges]
 
 
-def mixed() -> list[Size]:
-    """M, N and K apart: each of 64, 512 and 4096 in every place, and sizes between them."""
-    corners = product((64, 512, 4096), (64, 512, 4096), (64, 512, 4096))
-    between = [(200, 200, 200), (1000, 1000, 1000), (1500, 700, 300), (300, 1500, 700)]
-    return [*corners, *between, (700, 300, 1500), (2000, 2000, 500), (128, 8192, 1024)]
-
-
-def suite() -> list[Size]:
-    """Squares, odd sizes, skinny and deep ones."""
-    edges = (128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 1000, 1023, 4095)
-    oblong = [(4096, 256, 1024), (16, 4096, 4096), (64, 4096, 4096), (4096, 4096, 64)]
-    oblong += [(256, 256, 16384), (8192, 128, 8192), (3072, 768, 768), (32, 32, 65536)]
-    return [*((edge, edge, edge) for edge in edges), *oblong, (2048, 8192, 512)]
-
-
-def ladder() -> list[Size]:
-    """Where the ladder's rungs are shown."""
-    return [(edge, edge, edge) for edge in (1024, 2048, 4096)]
-
-
-PRESETS: dict[str, Callable[[], list[Size]]] = {
-    "transformer": transformer,
-    "squares": squares,
-    "mixed": mixed,
-    "suite": suite,
-    "ladder": ladder,
+PRESETS: dict[str, list[Size]] = {
+    "transformer": transformer(),
+    # Powers of two and the sizes half-way between them.
+    "squares": squares(128, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096),
+    # M, N and K apart: each of 64, 512 and 4096 in every place, and sizes between them.
+    "mixed": [
+        *product((64, 512, 4096), (64, 512, 4096), (64, 512, 4096)),
+        *((200, 200, 200), (1000, 1000, 1000), (1500, 700, 300), (300, 1500, 700)),
+        *((700, 300, 1500), (2000, 2000, 500), (128, 8192, 1024)),
+    ],
+    # Squares, odd sizes, skinny and deep ones.
+    "suite": [
+        *squares(128, 256, 512, 768, 1024, 1536, 2048, 3072, 4096, 8192, 1000, 1023, 4095),
+        *((4096, 256, 1024), (16, 4096, 4096), (64, 4096, 4096), (4096, 4096, 64)),
+        *((256, 256, 16384), (8192, 128, 8192), (3072, 768, 768), (32, 32, 65536)),
+        (2048, 8192, 512),
+    ],
+    # Sizes at which the ladder's rungs are shown.
+    "ladder": squares(1024, 2048, 4096),
 }
 
 
@@ -59,4 +51,4 @@ def preset(name: str) -> list[Size]:
     if name not in PRESETS:
         near = did_you_mean(name, PRESETS)
         raise NotFoundError(f"no preset {name!r}{near}; there are {', '.join(PRESETS)}")
-    return PRESETS[name]()
+    return PRESETS[name].copy()

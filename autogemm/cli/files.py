@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from autogemm.support.errors import ExportError, UsageError
-from autogemm.support.files import beginning, write_atomically, write_pieces_atomically
+from autogemm.support.files import beginning, write_atomically, write_chunks_atomically
 
 
 def write_output(path: str, content: bytes, *, force: bool, ours: str | None = None) -> None:
@@ -43,7 +43,7 @@ def write_output_pieces(
         _print(pieces)
         return
     with _replaceable(path, ours, force) as target:
-        write_pieces_atomically(target, pieces)
+        write_chunks_atomically(target, pieces)
 
 
 def _print(pieces: Iterable[bytes]) -> None:

@@ -3,8 +3,7 @@
 from autogemm.catalogue.gpus import roof_of
 from autogemm.cli.output import Row
 from autogemm.model.dtypes import DType
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.support.cells import shown
 
 # Whose roofs are shown; those of an FP32 C are the same.

@@ -32,7 +32,7 @@ from autogemm.model.splitting import splitting_of
 if TYPE_CHECKING:
     from autogemm.model.problem import Problem
     from autogemm.model.results.outcome import Finals, FinalsEntry
-    from autogemm.model.results.stored_kernel import StoredKernel
+    from autogemm.model.results.stored import StoredKernel
     from autogemm.store import ResultRow, RunRow, TrialRow
 
 FlatRow = dict[str, Any]

@@ -1,4 +1,4 @@
-"""The one Jinja environment: config in, CUDA text out."""
+"""Config in, CUDA text out."""
 
 from autogemm.codegen.rendering import render
 

@@ -22,7 +22,7 @@ CONTEXT_NAMES = frozenset(
 
 
 def template_context(family: Family, config: Config, problem: Problem) -> dict[str, object]:
-    """What a kernel template may read, by name (CONTEXT_NAMES)."""
+    """The values that a kernel template may read, by name (CONTEXT_NAMES)."""
     return {
         "family": family.name,
         "config": _Read(family.completed(config).as_dict()),

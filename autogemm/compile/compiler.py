@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from autogemm.compile import nvrtc
@@ -120,8 +119,8 @@ class Compiler:
         try:
             build = self._processes.build(source.text, _NAME_IN_LOG, options)
         except (CompileTimeoutError, CompilerDiedError) as error:
-            kept = _kept(source, str(error), self._failed_folder)
-            raise type(error)(f"{error}; {kept.said}", source_path=kept.path) from error
+            path, said = _kept(source, str(error), self._failed_folder)
+            raise type(error)(f"{error}; {said}", source_path=path) from error
         seconds = time.perf_counter() - begin
         if build.code is None:
             raise _failure(build, source, arch, self._failed_folder)
@@ -172,23 +171,16 @@ def _checked(arch: str, source: KernelSource) -> str:
     return arch
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """Where a source lies that did not compile; None if the disk did not take it."""
-
-    path: Path | None
-    said: str
-
-
-def _kept(source: KernelSource, log: str, folder: Path) -> _Kept:
+def _kept(source: KernelSource, log: str, folder: Path) -> tuple[Path | None, str]:
+    """The file of a source that did not compile, None if it could not be written; and a note."""
     path = folder / f"{source.sha256}.cu"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, source.text.encode())
         write_atomically(path.with_suffix(".log"), f"{log}\n".encode())
     except OSError as error:
-        return _Kept(None, f"its source could not be kept: {error}")
-    return _Kept(path, f"its source is {path}")
+        return None, f"its source could not be kept: {error}"
+    return path, f"its source is {path}"
 
 
 def _failure(
@@ -196,12 +188,9 @@ def _failure(
 ) -> KernelCompileError:
     """The error to raise, once source and log lie in ``folder``."""
     reason = first_error(build.log) or build.error
-    kept = _kept(source, build.log, folder)
-    return KernelCompileError(
-        f"the kernel does not compile for {arch}: {reason}; {kept.said}",
-        log=build.log,
-        source_path=kept.path,
-    )
+    path, said = _kept(source, build.log, folder)
+    message = f"the kernel does not compile for {arch}: {reason}; {said}"
+    return KernelCompileError(message, log=build.log, source_path=path)
 
 
 def _usable_cores() -> int:

@@ -1,4 +1,4 @@
-"""What a cubin holds: the size of its code, and the instructions of a kernel's main loop.
+"""Contents of a cubin: the size of its code, and the instructions of a kernel's main loop.
 
 Sizes are read from the ELF file itself. Instructions need NVIDIA's nvdisasm, which needs no GPU.
 """
@@ -115,13 +115,13 @@ def main_loop(listing: str, kernel: str) -> InstructionMix | None:
     def products(mix: InstructionMix) -> int:
         return mix.tensor if by_tensor_cores else mix.ffma
 
+    def is_around(loop: range, other: range) -> bool:
+        return other != loop and loop.start <= other.start and other.stop <= loop.stop
+
     inner_most = [
         mix
         for loop, mix in mixes
-        if not any(
-            _is_inside(other, loop) and 2 * products(inner) >= products(mix)
-            for other, inner in mixes
-        )
+        if not any(is_around(loop, x) and 2 * products(y) >= products(mix) for x, y in mixes)
     ]
     best = max(inner_most, key=lambda mix: (products(mix), -mix.instructions), default=None)
     return best if best is not None and products(best) else None
@@ -154,10 +154,7 @@ def _in_package() -> Path | None:
         files = metadata.files(_PACKAGE) or []
     except metadata.PackageNotFoundError:
         return None
-    return next(
-        (Path(str(file.locate())) for file in files if file.stem == "nvdisasm"),
-        None,
-    )
+    return next((Path(str(file.locate())) for file in files if file.stem == "nvdisasm"), None)
 
 
 def _in_toolkits() -> tuple[Path, ...]:
@@ -185,10 +182,6 @@ def _loops(listing: str, kernel: str) -> tuple[list[str], list[range]]:
             if target and target[1] in labels:
                 loops.append(range(labels[target[1]], len(instructions)))
     return instructions, loops
-
-
-def _is_inside(inner: range, outer: range) -> bool:
-    return inner != outer and outer.start <= inner.start and inner.stop <= outer.stop
 
 
 def _mix(instructions: Iterable[str]) -> InstructionMix:

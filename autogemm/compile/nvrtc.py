@@ -13,10 +13,14 @@ from typing import Any
 
 from autogemm.support.errors import CompilerMissingError, KernelCompileError, UsageError
 
+# The two functions of NVRTC for each of its results.
+GetSize = Callable[[Any], tuple[Any, int]]
+GetBytes = Callable[[Any, bytearray], tuple[Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """What one compilation gave: machine code or PTX, or None and a reason. The log in any case."""
+    """One compilation's result: machine code or PTX, or None and a reason; the log in any case."""
 
     code: bytes | None
     log: str
@@ -80,11 +84,7 @@ def _api() -> Any:
 
 
 def _build(
-    source: str,
-    name: str,
-    options: Sequence[str],
-    get_size: Callable[[Any], tuple[Any, int]],
-    get_code: Callable[[Any, bytearray], tuple[Any]],
+    source: str, name: str, options: Sequence[str], get_size: GetSize, get_code: GetBytes
 ) -> Build:
     api = _api()
     result, program = api.nvrtcCreateProgram(source.encode(), name.encode(), 0, [], [])
@@ -93,7 +93,8 @@ def _build(
     try:
         encoded = [option.encode() for option in options]
         (result,) = api.nvrtcCompileProgram(program, len(encoded), encoded)
-        log = _text(program, api.nvrtcGetProgramLogSize, api.nvrtcGetProgramLog)
+        text = _bytes(program, api.nvrtcGetProgramLogSize, api.nvrtcGetProgramLog)
+        log = text.rstrip(b"\0").decode(errors="replace").strip()
         if result == api.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
             raise UsageError(f"NVRTC does not take the options {' '.join(options)}: {log}")
         if result != api.nvrtcResult.NVRTC_SUCCESS:
@@ -103,23 +104,10 @@ def _build(
         api.nvrtcDestroyProgram(program)
 
 
-def _bytes(
-    program: Any,
-    get_size: Callable[[Any], tuple[Any, int]],
-    get_code: Callable[[Any, bytearray], tuple[Any]],
-) -> bytes:
+def _bytes(program: Any, get_size: GetSize, get_code: GetBytes) -> bytes:
     _, size = get_size(program)
     # A bytearray, not the bytes of NVIDIA's examples: NVRTC writes into it, and Python shares
     # short bytes objects, so that a one-byte log would overwrite b" " everywhere.
     buffer = bytearray(size)
     get_code(program, buffer)
     return bytes(buffer)
-
-
-def _text(
-    program: Any,
-    get_size: Callable[[Any], tuple[Any, int]],
-    get_text: Callable[[Any, bytearray], tuple[Any]],
-) -> str:
-    text = _bytes(program, get_size, get_text)
-    return text.rstrip(b"\0").decode(errors="replace").strip()

@@ -3,16 +3,9 @@
 import threading
 from dataclasses import dataclass
 
-from autogemm.compile.messages import BuildRefused, BuildRequest
 from autogemm.compile.nvrtc import Build
 from autogemm.support import errors
-from autogemm.support.child_process import (
-    ChildDiedError,
-    ChildError,
-    ChildHungError,
-    ChildProcess,
-    ChildTooLargeError,
-)
+from autogemm.support.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.support.errors import (
     AutogemmError,
     CompilerDiedError,
@@ -25,8 +18,25 @@ NVRTC = "autogemm.compile.nvrtc:to_cubin"
 
 
 @dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """A text, the file name that messages show, and the compiler's options. Pickled."""
+
+    source: str
+    name: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRefused:
+    """An answer that is no build: one of our own errors, by its class name. Pickled."""
+
+    error: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompileLimits:
-    """What one kernel may take of the compiler: seconds, and bytes of host memory."""
+    """Limits of the compiler for one kernel: seconds, and bytes of host memory."""
 
     deadline_s: float = 60.0
     memory_bytes: int = 4 * 2**30
@@ -90,7 +100,7 @@ class CompilerProcesses:
                 if process.alive:
                     self._busy.add(process)
                     return process
-                process.kill()  # ended by the system while nobody looked
+                process.kill()  # ended by the system meanwhile
         process = ChildProcess(
             "autogemm.compile.worker", [self._builder], replies=(Build, BuildRefused)
         )
@@ -110,12 +120,7 @@ class CompilerProcesses:
 
 
 def _our_error(error: ChildError) -> KernelCompileError:
-    match error:
-        case ChildHungError():
-            return CompileTimeoutError(f"the compiler was ended: {error}")
-        case ChildTooLargeError():
-            return CompilerDiedError(f"the compiler was ended: {error}")
-        case ChildDiedError():
-            return CompilerDiedError(f"the compiler died: {error}")
-        case _:
-            raise AssertionError(f"not foreseen: {error!r}")
+    if isinstance(error, ChildDiedError):
+        return CompilerDiedError(f"the compiler died: {error}")
+    kind = CompileTimeoutError if isinstance(error, ChildHungError) else CompilerDiedError
+    return kind(f"the compiler was ended: {error}")

@@ -18,9 +18,9 @@ def parse_resources(log: str) -> tuple[Resources, ...]:
     Spills are those of the kernel and of the functions it calls, in bytes per thread; the stack
     is that of the deepest call.
     """
-    # ptxas prints one section a kernel, beginning with its name; the first piece is none.
-    pieces = _ENTRY.split(log)[1:]
-    kernels = zip(pieces[::2], pieces[1::2], strict=True)
+    # ptxas prints one section a kernel, beginning with its name; the text before is none.
+    parts = _ENTRY.split(log)[1:]
+    kernels = zip(parts[::2], parts[1::2], strict=True)
     return tuple(sorted((_one_kernel(*kernel) for kernel in kernels), key=lambda r: r.kernel))
 
 

@@ -7,8 +7,8 @@ import importlib
 import sys
 from collections.abc import Callable
 
-from autogemm.compile.messages import BuildRefused, BuildRequest
 from autogemm.compile.nvrtc import Build
+from autogemm.compile.processes import BuildRefused, BuildRequest
 from autogemm.support.child_process import become_child
 from autogemm.support.errors import AutogemmError
 

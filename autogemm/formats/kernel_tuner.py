@@ -31,7 +31,7 @@ from autogemm.model.results.outcome import Status
 from autogemm.space import Identifier
 from autogemm.support.cells import one_line
 from autogemm.support.errors import RecordingError
-from autogemm.support.files import beginning, decoded, unpacked, write_pieces_atomically
+from autogemm.support.files import beginning, decoded, unpacked, write_chunks_atomically
 
 # 250,000 configs with 32 samples each are 350 MB; a file that unpacks to more is refused.
 MAX_UNPACKED_BYTES = 512 * 2**20
@@ -132,7 +132,7 @@ def write_kernel_tuner_cache(listed: ListedRecording, path: Path) -> None:
     Kernel Tuner reads what is not gzip'd.
     """
     try:
-        write_pieces_atomically(path, (piece.encode() for piece in kernel_tuner_pieces(listed)))
+        write_chunks_atomically(path, (piece.encode() for piece in kernel_tuner_pieces(listed)))
     except OSError as error:
         raise RecordingError(f"cannot write the cache {path}: {error}") from error
 

@@ -60,7 +60,7 @@ def label(values: Iterable[tuple[str, Value]]) -> str:
 
 
 def shared_values(configs: Sequence[Config]) -> dict[str, Value]:
-    """What several configs have in common, so that a row shows what differs; nothing of one."""
+    """The values that several configs share, so that a row shows what differs; none for one."""
     if len(configs) < 2:
         return {}
     first, *rest = (config.as_dict() for config in configs)

@@ -13,7 +13,7 @@ from autogemm.support.errors import UsageError
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ElementRow:
-    """What there is to know of an element type.
+    """All that is known of an element type.
 
     Values are binary floating point as in IEEE 754: a sign, ``exponent_bits``, ``fraction_bits``;
     subnormal numbers, infinities and NaN. They are the upper bits of ``size_bytes`` in memory.
@@ -57,76 +57,34 @@ class Element(ElementRow, Enum):
     """
 
     F32 = ElementRow(
-        label="f32",
-        size_bytes=4,
-        exponent_bits=8,
-        fraction_bits=23,
-        canary_bits=0x7FC0C0DE,
-        c_name="float",
-        host_type="float",
-        host_bits="__float_as_int",
-        export_function="autogemm_sgemm",
-        cuda_data_type=0,
-        tensor_map_type="FLOAT32",
-        tensor_map_number=7,
-        array_name="float32",
-        dlpack=(2, 32),
-        t1_type="float",
-    )
+        label="f32", size_bytes=4, exponent_bits=8, fraction_bits=23, canary_bits=0x7FC0C0DE,
+        c_name="float", host_type="float", host_bits="__float_as_int",
+        export_function="autogemm_sgemm", cuda_data_type=0,
+        tensor_map_type="FLOAT32", tensor_map_number=7,
+        array_name="float32", dlpack=(2, 32), t1_type="float",
+    )  # fmt: skip
     TF32 = ElementRow(
-        label="tf32",
-        size_bytes=4,
-        exponent_bits=8,
-        fraction_bits=10,
-        canary_bits=0x7FC0C0DE,
-        c_name="float",
-        host_type="float",
-        host_bits="__float_as_int",
-        export_function="autogemm_gemm_tf32",
-        cuda_data_type=0,
-        cublas_compute_type=77,
-        tensor_map_type="TFLOAT32",
-        tensor_map_number=11,
-        t1_type="float",
-    )
+        label="tf32", size_bytes=4, exponent_bits=8, fraction_bits=10, canary_bits=0x7FC0C0DE,
+        c_name="float", host_type="float", host_bits="__float_as_int",
+        export_function="autogemm_gemm_tf32", cuda_data_type=0, cublas_compute_type=77,
+        tensor_map_type="TFLOAT32", tensor_map_number=11, t1_type="float",
+    )  # fmt: skip
     BF16 = ElementRow(
-        label="bf16",
-        size_bytes=2,
-        exponent_bits=8,
-        fraction_bits=7,
-        canary_bits=0x7FE5,
-        c_name="unsigned short",
-        host_type="__nv_bfloat16",
-        host_header="cuda_bf16.h",
-        host_bits="__bfloat16_as_short",
-        export_function="autogemm_gemm_bf16",
-        cuda_data_type=14,
-        tensor_map_type="BFLOAT16",
-        tensor_map_number=9,
-        array_name="bfloat16",
-        dlpack=(4, 16),
-    )
+        label="bf16", size_bytes=2, exponent_bits=8, fraction_bits=7, canary_bits=0x7FE5,
+        c_name="unsigned short", host_type="__nv_bfloat16", host_header="cuda_bf16.h",
+        host_bits="__bfloat16_as_short", export_function="autogemm_gemm_bf16", cuda_data_type=14,
+        tensor_map_type="BFLOAT16", tensor_map_number=9, array_name="bfloat16", dlpack=(4, 16),
+    )  # fmt: skip
     F16 = ElementRow(
-        label="f16",
-        size_bytes=2,
-        exponent_bits=5,
-        fraction_bits=10,
-        canary_bits=0x7FE5,
-        c_name="unsigned short",
-        host_type="__half",
-        host_header="cuda_fp16.h",
-        host_bits="__half_as_short",
-        export_function="autogemm_gemm_f16",
-        cuda_data_type=2,
-        tensor_map_type="FLOAT16",
-        tensor_map_number=6,
-        array_name="float16",
-        dlpack=(2, 16),
-        t1_type="half",
-    )
+        label="f16", size_bytes=2, exponent_bits=5, fraction_bits=10, canary_bits=0x7FE5,
+        c_name="unsigned short", host_type="__half", host_header="cuda_fp16.h",
+        host_bits="__half_as_short", export_function="autogemm_gemm_f16", cuda_data_type=2,
+        tensor_map_type="FLOAT16", tensor_map_number=6,
+        array_name="float16", dlpack=(2, 16), t1_type="half",
+    )  # fmt: skip
 
     def __new__(cls, row: ElementRow) -> Self:
-        """Let the label be the member's value."""
+        """Make the label the member's value."""
         member = object.__new__(cls)
         member._value_ = row.label
         return member
@@ -149,7 +107,7 @@ class Element(ElementRow, Enum):
 
     @property
     def exponent_bias(self) -> int:
-        """What is added to an exponent to store it; also the largest exponent."""
+        """The number that is added to an exponent to store it; also the largest exponent."""
         return (1 << (self.exponent_bits - 1)) - 1
 
     @property
@@ -159,7 +117,7 @@ class Element(ElementRow, Enum):
 
     @property
     def half_step_exponent(self) -> int:
-        """Of 2: half the distance of subnormal numbers, the largest error of rounding one."""
+        """Exponent of `half_step`, the largest error of rounding a subnormal number."""
         return self.least_exponent - self.fraction_bits - 1
 
     @property
@@ -176,7 +134,7 @@ class Element(ElementRow, Enum):
 class DType(Enum):
     """The element types of a GEMM: its name, those of A and B, those of C.
 
-    Sums are accumulated in FP32 whatever they are.
+    Products are accumulated in FP32 whatever they are.
     """
 
     F32 = ("f32", Element.F32, Element.F32)

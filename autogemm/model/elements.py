@@ -51,7 +51,7 @@ def stored(values: npt.NDArray[np.floating], element: Element) -> Stored:
 
 
 def loaded(data: Stored, element: Element) -> Floats:
-    """What is stored, as float32; exact."""
+    """Stored elements as float32; exact."""
     if element.size_bytes == 4:
         return data
     bits = data.astype(np.int64)
@@ -74,7 +74,7 @@ def stored_type(element: Element) -> np.dtype[Any]:
 
 
 def not_a_number(count: int, element: Element) -> Stored:
-    """So many elements whose bits are all set: NaN in each type."""
+    """An array of elements whose bits are all set: NaN in each type."""
     size = element.size_bytes
     return np.full(count * size, 0xFF, np.uint8).view(stored_type(element))
 

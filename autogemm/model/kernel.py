@@ -1,4 +1,4 @@
-"""A kernel on its way from text to the card: source, launch plan, cubin, resource use."""
+"""A kernel on its way from text to the GPU: source, launch plan, cubin, resource use."""
 
 import hashlib
 import math
@@ -38,7 +38,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """What the tensor memory accelerator (TMA) is told of a matrix: where tiles of it lie.
+    """The tiles of a matrix, as the tensor memory accelerator (TMA) is told of them.
 
     ``matrix`` is ``A``, ``B``, ``C`` or ``workspace``, and the first element lies ``offset_bytes``
     into it. Extents and box are (columns, rows), contiguous first, and ``ld`` the distance of rows,
@@ -133,7 +133,7 @@ class KernelSource:
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one kernel uses per thread (registers, spills, stack) and block (shared memory)."""
+    """Resource use of a kernel: registers, spills, stack per thread; shared memory per block."""
 
     kernel: Line
     registers: Count

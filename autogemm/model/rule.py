@@ -15,7 +15,7 @@ FEATURES = ("M", "N", "K", "M * N", "M * N * K")
 
 
 def feature_value(feature: str, size: Size) -> int:
-    """Of one of FEATURES at a size."""
+    """The value of one of FEATURES at a size."""
     return math.prod(size["MNK".index(name)] for name in feature.split(" * "))
 
 
@@ -43,7 +43,7 @@ class Tree:
     root: Split | Leaf
 
     def ranked(self, size: Size) -> tuple[int, ...]:
-        """The kernel for a size."""
+        """The kernel for a size, alone."""
         node = self.root
         while isinstance(node, Split):
             is_below = feature_value(node.feature, size) <= node.threshold
@@ -86,7 +86,7 @@ class Nearest:
 
 @dataclass(frozen=True, slots=True)
 class TimeModel:
-    """How long a kernel takes: blocks come in waves, each as long as a block's part of K is deep.
+    """A kernel's time: blocks come in waves, each as long as a block's part of K is deep.
 
     ``launch_us + depth * (depth_us + waves * work_us)``. A block has ``bm`` rows and ``bn`` columns
     and at least ``bk`` of K, which ``parts`` blocks share; ``per_wave`` run at a time. Kernels that

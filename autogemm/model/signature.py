@@ -36,7 +36,7 @@ class ProblemType(Enum):
 
 ArgumentType = Element | ProblemType
 CNames = Mapping[ArgumentType, str]
-"""What element types are called where a signature is written."""
+"""Names of element types where a signature is written."""
 KERNEL_NAMES: CNames = {element: element.c_name for element in Element}
 
 
@@ -70,14 +70,14 @@ class Argument:
                 return element
 
     def in_kernel(self, names: CNames, *, restrict: bool = True) -> str:
-        """As a kernel declares it: ``const float* __restrict__ A``."""
+        """The declaration in a kernel: ``const float* __restrict__ A``."""
         if self.kind is ArgumentKind.TENSOR_MAP:
             return f"const __grid_constant__ TensorMap {self.name}"
         between = " __restrict__ " if self.is_array and restrict else " "
         return f"{self._c_type(names)}{between}{self.name}"
 
     def in_host_code(self, names: CNames) -> str:
-        """As a C function for callers declares it: ``const float* A``, ``void* workspace``."""
+        """The declaration in a C function for callers: ``const float* A``, ``void* workspace``."""
         is_workspace = self.kind is ArgumentKind.WORKSPACE
         return f"{'void*' if is_workspace else self._c_type(names)} {self.name}"
 
@@ -111,11 +111,6 @@ class Signature:
         """The arguments of these kinds, in order."""
         return tuple(argument for argument in self if argument.kind in kinds)
 
-    @property
-    def takes_workspace(self) -> bool:
-        """Whether there is a workspace among the arguments."""
-        return bool(self.of_kind(ArgumentKind.WORKSPACE))
-
     def in_kernel(self, ab: str, c: str | None = None, *, unrestricted: Sequence[str] = ()) -> str:
         """The parameter list of a kernel, for templates.
 
@@ -124,8 +119,7 @@ class Signature:
         """
         names = {**KERNEL_NAMES, ProblemType.AB: ab, ProblemType.C: c or ab}
         return ", ".join(
-            argument.in_kernel(names, restrict=argument.name not in unrestricted)
-            for argument in self
+            one.in_kernel(names, restrict=one.name not in unrestricted) for one in self
         )
 
     def in_host_code(self, names: CNames) -> str:
@@ -168,56 +162,35 @@ def gemm_signature(
 
 def extents(problem: Problem) -> dict[str, int]:
     """The problem's sizes and leading dimensions, by the names of their arguments."""
-    return {
-        argument.name: getattr(problem, argument.name.lower())
-        for argument in PLAIN.of_kind(*EXTENT_KINDS)
-    }
+    return {one.name: getattr(problem, one.name.lower()) for one in PLAIN.of_kind(*EXTENT_KINDS)}
 
 
 def factors(problem: Problem) -> dict[str, float]:
     """The problem's alpha and beta, by the names of their arguments."""
-    return {
-        argument.name: getattr(problem, argument.name.lower())
-        for argument in PLAIN.of_kind(ArgumentKind.FACTOR)
-    }
-
-
-def _size(name: str, doc: str) -> Argument:
-    return Argument(name, ArgumentKind.SIZE, doc)
-
-
-def _factor(name: str, doc: str) -> Argument:
-    return Argument(name, ArgumentKind.FACTOR, doc, Element.F32)
+    return {one.name: getattr(problem, one.name) for one in PLAIN.of_kind(ArgumentKind.FACTOR)}
 
 
 def _matrix(name: str, doc: str, type_: ProblemType) -> tuple[Argument, Argument]:
     is_const = type_ is not ProblemType.C
+    distance = f"elements from a row of {name} to the next"
     return (
         Argument(name, ArgumentKind.MATRIX, doc, type_, is_array=True, is_const=is_const),
-        Argument(
-            f"ld{name.lower()}",
-            ArgumentKind.LEADING_DIMENSION,
-            f"elements from a row of {name} to the next",
-        ),
+        Argument(f"ld{name.lower()}", ArgumentKind.LEADING_DIMENSION, distance),
     )
 
 
+_OLD_C = "the factor of the old C, which is not read where this is 0"
 _GEMM = (
-    _size("M", "rows of C"),
-    _size("N", "columns of C"),
-    _size("K", "length of the sums"),
-    _factor("alpha", "the factor of the product"),
+    Argument("M", ArgumentKind.SIZE, "rows of C"),
+    Argument("N", ArgumentKind.SIZE, "columns of C"),
+    Argument("K", ArgumentKind.SIZE, "length of the dot products"),
+    Argument("alpha", ArgumentKind.FACTOR, "the factor of the product", Element.F32),
     *_matrix("A", "the left operand", ProblemType.AB),
     *_matrix("B", "the right operand", ProblemType.AB),
-    _factor("beta", "the factor of the old C, which is not read where this is 0"),
+    Argument("beta", ArgumentKind.FACTOR, _OLD_C, Element.F32),
     *_matrix("C", "the result", ProblemType.C),
 )
-_WORKSPACE = Argument(
-    "workspace",
-    ArgumentKind.WORKSPACE,
-    "device memory, zero at its first use",
-    Element.F32,
-    is_array=True,
-)
+_ZEROED = "device memory, zero at its first use"
+_WORKSPACE = Argument("workspace", ArgumentKind.WORKSPACE, _ZEROED, Element.F32, is_array=True)
 PLAIN = gemm_signature()
-"""What the kernels of a family without arguments of its own, workspace and tensor maps take."""
+"""The signature of a family without arguments of its own, workspace and tensor maps."""

@@ -1,4 +1,4 @@
-"""How much alike two tuning tasks are: problem and GPU against problem and GPU."""
+"""The likeness of two tuning tasks: problem and GPU against problem and GPU."""
 
 import math
 
@@ -6,7 +6,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 
 # What a difference in kind counts, in doublings of one extent.
-OPERAND_TURNED = 0.5
+OPERAND_TRANSPOSED = 0.5
 ALIGNMENT_LOST = 1.0
 ARCHITECTURE_CHANGED = 1.0
 # Facts of a GPU that move the best tile, and by how much a doubling counts.
@@ -16,7 +16,7 @@ DEVICE_WEIGHTS = {
     "fp32_cores_per_sm": 0.5,
     "l2_bytes": 0.25,
 }
-# Extents above this, which fill any card, differ by less than their ratio says.
+# Extents above this, which fill any GPU, differ by less than their ratio says.
 LARGE = 4096
 LARGE_WEIGHT = 0.5
 
@@ -30,28 +30,19 @@ def distance(problem: Problem, device: Device, other: Problem, other_device: Dev
     """
     if problem.dtype is not other.dtype:
         return math.inf
-    steps = [
-        *(
-            _size(mine) - _size(theirs)
-            for mine, theirs in zip(_mnk(problem), _mnk(other), strict=True)
-        ),
-        *(
-            weight * math.log2(max(1, getattr(device, name)) / max(1, getattr(other_device, name)))
-            for name, weight in DEVICE_WEIGHTS.items()
-        ),
-        OPERAND_TURNED * (problem.layout.trans_a != other.layout.trans_a),
-        OPERAND_TURNED * (problem.layout.trans_b != other.layout.trans_b),
-        *(
-            ALIGNMENT_LOST * (mine != theirs)
-            for mine, theirs in zip(_aligned(problem), _aligned(other), strict=True)
-        ),
-        ARCHITECTURE_CHANGED * (device.arch // 10 != other_device.arch // 10),
+    steps = [_size(getattr(problem, one)) - _size(getattr(other, one)) for one in ("m", "n", "k")]
+    steps += [
+        weight * math.log2(max(1, getattr(device, name)) / max(1, getattr(other_device, name)))
+        for name, weight in DEVICE_WEIGHTS.items()
     ]
-    return math.hypot(*steps)
-
-
-def _mnk(problem: Problem) -> tuple[int, int, int]:
-    return (problem.m, problem.n, problem.k)
+    pairs = zip(_aligned(problem), _aligned(other), strict=True)
+    return math.hypot(
+        *steps,
+        OPERAND_TRANSPOSED * (problem.layout.trans_a != other.layout.trans_a),
+        OPERAND_TRANSPOSED * (problem.layout.trans_b != other.layout.trans_b),
+        *(ALIGNMENT_LOST * (mine != theirs) for mine, theirs in pairs),
+        ARCHITECTURE_CHANGED * (device.arch // 10 != other_device.arch // 10),
+    )
 
 
 def _size(extent: int) -> float:

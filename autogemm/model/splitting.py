@@ -1,4 +1,4 @@
-"""How FP32 numbers become numbers that tensor cores multiply, one row each."""
+"""Ways to split FP32 numbers into numbers that tensor cores multiply, one row each."""
 
 from enum import Enum
 
@@ -15,8 +15,8 @@ class Splitting(Enum):
 
     ``lost_exponent`` bounds what that loses in each element of C: less than 2 to its power of
     |A||B|, by the precision of the parts and the size of the products that are left out (see
-    docs/kernels/sgemm_emulated_wgmma.md). None where nothing is lost. To it come the sums, as in
-    any FP32 GEMM.
+    docs/kernels/sgemm_emulated_wgmma.md). None where nothing is lost. The errors of accumulating
+    in FP32 are added to it, as in any FP32 GEMM.
     """
 
     TF32X3 = ("tf32x3", Element.TF32, 2, 3, -20)
@@ -43,7 +43,7 @@ class Splitting(Enum):
 
     @property
     def words(self) -> str:
-        """What is computed, and which error to expect: a sentence for people."""
+        """The computation and the error to expect, as a sentence for people."""
         loses = "nothing" if self.lost_exponent is None else f"less than 2^{self.lost_exponent}"
         of = "" if self.lost_exponent is None else " of |A||B|"
         return (
@@ -54,12 +54,12 @@ class Splitting(Enum):
 
 
 def splitting_of(config: Config | None) -> Splitting | None:
-    """By which a config makes FP32 of tensor-core products; None if it does not."""
+    """The splitting by which a config makes FP32 of tensor-core products; None if it does not."""
     wanted = config.as_dict().get(PARAMETER) if config is not None else None
     return next((one for one in Splitting if one.label == wanted), None)
 
 
 def multiplied(dtype: DType, config: Config | None) -> str:
-    """What a card's peak is of, for a config: ``BF16``, or ``f16x3`` where FP32 is split."""
+    """The numbers that a config multiplies: ``BF16``, or ``f16x3`` where FP32 is split."""
     splitting = splitting_of(config)
     return splitting.label if splitting is not None else dtype.ab.label.upper()

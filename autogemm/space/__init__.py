@@ -1,14 +1,21 @@
 """A family's YAML: parameters, constraints, and the legal configs as NumPy columns."""
 
-from autogemm.space.build import build_space
+from autogemm.space.build import build_space, listed_space
 from autogemm.space.checking import RESERVED
-from autogemm.space.derived import broken_constraints, derive_values, launch_plan
+from autogemm.space.derived import (
+    DEFAULT_TILE,
+    Tile,
+    broken_constraints,
+    derive_values,
+    launch_plan,
+    stages_of,
+    tile_of,
+)
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import (
     MAX_VALUE,
     PROBLEM_NAMES,
-    ArgumentRule,
     Constraint,
     Family,
     LaunchRule,
@@ -17,14 +24,12 @@ from autogemm.space.family import (
     TensorMapRule,
     device_values,
     problem_values,
-    specialised_values,
 )
 from autogemm.space.held import HeldValues, signature_of, written
 from autogemm.space.legal import Space
-from autogemm.space.listed import listed_space
 from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
-from autogemm.space.nearest import fitted, snapped
+from autogemm.space.nearest import fitted, nearest_legal
 from autogemm.space.schema import (
     IDENTIFIER,
     MAX_VALUES,
@@ -35,7 +40,6 @@ from autogemm.space.schema import (
     Text,
 )
 from autogemm.space.tensor_maps import ALIGNMENT_BYTES
-from autogemm.space.tiles import DEFAULT_TILE, Tile, stages_of, tile_of
 
 __all__ = [
     "ALIGNMENT_BYTES",
@@ -46,7 +50,6 @@ __all__ = [
     "PROBLEM_NAMES",
     "RESERVED",
     "WORD",
-    "ArgumentRule",
     "Constraint",
     "Expression",
     "ExpressionText",
@@ -71,13 +74,12 @@ __all__ = [
     "list_families",
     "listed_space",
     "load_family",
+    "nearest_legal",
     "parse_expression",
     "parse_fix",
     "problem_values",
     "seeds_path",
     "signature_of",
-    "snapped",
-    "specialised_values",
     "stages_of",
     "tile_of",
     "written",

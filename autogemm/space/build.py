@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
@@ -126,13 +127,13 @@ class _Join:
         }
         rules = []
         for i, constraint in enumerate(self._family.rules):
-            derived, names = self._family.derived_for(constraint.require)
+            derived, names = self._family.derived_for(constraint.require.names)
             parameters = frozenset(positions[name] for name in names & positions.keys())
             rules.append(_Rule(i, parameters, derived))
         return rules
 
     def _steps(self) -> list[_Step]:
-        """In the order that keeps the number of partial configs low; free parameters come last.
+        """The steps, in an order that keeps partial configs few; free parameters come last.
 
         What completes a rule is ranked by (net growth - 1) / cost, as for ordering joins in Ibaraki
         and Kameda, On the optimal nesting order, ACM TODS 9 (1984): a group of parameters with g
@@ -226,3 +227,41 @@ class _Join:
                 given[name] = self._family.derive[name].evaluate(given)
         kept = self._family.rules[rule.position].require.holds(given)
         return np.full(len(keys), kept) if isinstance(kept, bool) else kept
+
+
+Rows = npt.NDArray[np.intp]
+
+
+def listed_space(
+    family: Family,
+    problem: Problem,
+    device: Device,
+    columns: Mapping[str, Sequence[Value]],
+    fix: Mapping[str, Sequence[Value]] | None = None,
+) -> tuple[Space, Rows]:
+    """The space of the configs in ``columns`` (one list for each parameter, all equally long).
+
+    The family's constraints are not asked: legal is what is listed and within ``fix``. The second
+    value has, for each index of the space, the row of ``columns`` that it is. Raises UsageError for
+    an unknown name or value in ``fix``, EmptySpaceError when nothing listed is within it.
+    """
+    fix = fix or {}
+    radix = Radix(narrowed(family, fix))
+    if radix.count > MAX_RAW:
+        raise UsageError(f"{family.name} has {radix.count} raw configs, at most {MAX_RAW} can be")
+    listed = next(iter(columns.values()), ())
+    keys = np.zeros(len(listed), dtype=np.int64)
+    is_kept = np.ones(len(listed), dtype=np.bool_)
+    for parameter, stride in zip(radix.parameters, radix.strides, strict=True):
+        ranks = {value: rank for rank, value in enumerate(parameter.values)}
+        digits = np.array([ranks.get(v, -1) for v in columns[parameter.name]], dtype=np.int64)
+        is_kept &= digits >= 0
+        keys += digits * stride
+    rows = np.flatnonzero(is_kept)
+    if not len(rows):
+        raise EmptySpaceError(
+            f"none of the {len(listed)} configs that are listed is left; fix fewer values"
+        )
+    rows = rows[np.argsort(keys[rows], kind="stable")]
+    chosen = {p.name: p.values for p in radix.parameters if p.name in fix}
+    return Space(family, problem, device, chosen, (), radix, keys[rows]), rows

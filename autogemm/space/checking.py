@@ -1,4 +1,4 @@
-"""What a family's YAML must keep beyond its form: names that exist, one type, no cycles."""
+"""Rules for a family's YAML beyond its form: names that exist, one type, no cycles."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -136,13 +136,9 @@ class _Check:
         return dict(self._form.retired)
 
     def renamed(self, parameters: tuple[Parameter, ...]) -> dict[str, Renamed]:
-        """Each old name and old value is none of today's, each new one is: nothing is renamed
-        twice.
-        """
-        by_name = {parameter.name: parameter for parameter in parameters}
-        return {
-            name: self._renamed(name, form, by_name) for name, form in self._form.renamed.items()
-        }
+        """Old names and values are none of today's, new ones are: nothing is renamed twice."""
+        known = {parameter.name: parameter for parameter in parameters}
+        return {name: self._renamed(name, one, known) for name, one in self._form.renamed.items()}
 
     def _renamed(self, name: str, form: RenamedForm, known: Mapping[str, Parameter]) -> Renamed:
         field = f"renamed.{name}"
@@ -155,8 +151,8 @@ class _Check:
         current = known.get(form.to or name)
         if current is None:
             missing = form.to or name
-            hint = did_you_mean(missing, known)
-            raise self._error(field, f"no parameter is named {missing!r}{hint}")
+            rule = f"no parameter is named {missing!r}{did_you_mean(missing, known)}"
+            raise self._error(field, rule)
         for old, new in form.values.items():
             self._check_value(f"{field}.values.{old}", new, current)
             if form.to is None and current.allows(old):
@@ -255,7 +251,7 @@ class _Check:
         )
 
     def tensor_maps(self) -> tuple[TensorMapForm, ...]:
-        """As written, with what follows from their matrices; names that are free."""
+        """The maps, with all that follows from their matrices; their names are free."""
         forms: list[TensorMapForm] = []
         for i, form in enumerate(self._form.tensor_maps):
             field = f"tensor_maps.{i + 1}"
@@ -272,7 +268,7 @@ class _Check:
     def tensor_map(
         self, i: int, form: TensorMapForm, derive: dict[str, Expression]
     ) -> TensorMapRule:
-        """Everything of a map as expressions of parameters and the problem."""
+        """A map's fields as expressions of parameters and the problem."""
 
         def inlined(field: str, text: str | None) -> Expression:
             assert text is not None, "completed"
@@ -305,20 +301,18 @@ class _Check:
         extent = form.extent
         if extent is None and form.type != Element.F32.label:
             raise self._error(f"{field}.type", f"one value is f32, got {form.type!r}")
+        types: dict[str, ArgumentType] = {one.value: one for one in ProblemType}
+        types |= {element.label: element for element in Element}
+        if form.type not in types:
+            known = ", ".join(types)
+            raise self._error(f"{field}.type", f"unknown type {form.type!r}; known: {known}")
         return ArgumentRule(
             name=form.name,
-            type=self._argument_type(f"{field}.type", form.type),
+            type=types[form.type],
             extent=None if extent is None else self.inlined(f"{field}.extent", extent, derive),
             neutral=form.neutral,
             doc=form.doc,
         )
-
-    def _argument_type(self, field: str, label: str) -> ArgumentType:
-        types: dict[str, ArgumentType] = {one.value: one for one in ProblemType}
-        types |= {element.label: element for element in Element}
-        if label not in types:
-            raise self._error(field, f"unknown type {label!r}; known: {', '.join(types)}")
-        return types[label]
 
     def _of_config(self, field: str, text: str) -> Expression:
         expression = self._parsed(field, text, self._form.parameters)

@@ -1,4 +1,4 @@
-"""What follows from one config: derived quantities, broken constraints, the launch plan."""
+"""Consequences of one config: derived quantities, broken constraints, launch plan, tile."""
 
 from contextlib import suppress
 
@@ -19,11 +19,13 @@ def derive_values(family: Family, config: Config, problem: Problem) -> dict[str,
     Raises UsageError for a config that is none of the family's, FamilyError where a quantity
     cannot be computed.
     """
-    given = _given(family, config, problem)
-    return {
-        name: _single(family.value_of(expression, given))
-        for name, expression in family.derive.items()
-    }
+    given = given_values(family, config, problem)
+    values: dict[str, Value] = {}
+    for name, expression in family.derive.items():
+        value = family.value_of(expression, given)
+        assert isinstance(value, int | str)
+        values[name] = value
+    return values
 
 
 def broken_constraints(
@@ -35,7 +37,7 @@ def broken_constraints(
     not fit); alone it raises FamilyError. Raises UsageError for a config that is none of the
     family's.
     """
-    given = _given(family, config, problem)
+    given = given_values(family, config, problem)
     if not family.fits(problem.dtype):
         known = ", ".join(dtype.label for dtype in DType if family.fits(dtype))
         return [f"dtype {problem.dtype}: {family.name} has kernels for {known}"]
@@ -60,8 +62,7 @@ def broken_rules(
 
     A rule that cannot be evaluated is none that it breaks.
     """
-    given = _given(family, config, problem)
-    given.update(device_values(device))
+    given = given_values(family, config, problem) | device_values(device)
     broken = []
     for rule in family.worth_trying:
         with suppress(FamilyError):
@@ -81,7 +82,7 @@ def launch_plan(
     Raises FamilyError for a grid or block below 1 or a negative number of bytes, UsageError for a
     config that is none of the family's.
     """
-    given = _given(family, config, problem)
+    given = given_values(family, config, problem)
 
     def number(expression: Expression, least: int) -> int:
         value = family.value_of(expression, given)
@@ -133,10 +134,39 @@ def launch_plan(
     return LaunchPlan(launches, number(family.workspace_bytes, 0), tensor_maps, extras)
 
 
-def _given(family: Family, config: Config, problem: Problem) -> dict[str, Operand]:
+def given_values(family: Family, config: Config, problem: Problem) -> dict[str, Operand]:
+    """The names that a family's expressions read beside derived ones, and their values."""
     return {**problem_values(problem), **family.completed(config).as_dict()}
 
 
-def _single(value: Operand) -> Value:
-    assert isinstance(value, int | str)
-    return value
+Tile = tuple[int, int, int]
+
+TILE_NAMES = ("BM", "BN", "BK")
+# Used where the tile of a config is not known.
+DEFAULT_TILE: Tile = (32, 32, 8)
+# Blocks that share a tile's K may need a k_tile each.
+LEAST_K_TILES = (1, 2, 4, 8)
+
+
+def tile_of(family: Family, config: Config, device: Device, dtype: DType) -> Tile:
+    """BM, BN and the depth of a k_tile: BK, or the derived ``depth`` of a family without BK.
+
+    The depth of as many k_tiles as the config needs at least, where several blocks share a tile's
+    K. A default for families that name their tiles otherwise.
+    """
+    derived = derive_values(family, config, Problem(1, 1, 1, dtype=dtype))
+    values = {"BK": derived.get("depth"), **family.completed(config).as_dict()}
+    bm, bn, bk = (
+        value if isinstance(value := values.get(name), int) else default
+        for name, default in zip(TILE_NAMES, DEFAULT_TILE, strict=True)
+    )
+    for depth in (count * bk for count in LEAST_K_TILES):
+        if not broken_constraints(family, config, Problem(bm, bn, depth, dtype=dtype), device):
+            return bm, bn, depth
+    return bm, bn, bk
+
+
+def stages_of(family: Family, config: Config) -> int:
+    """The number of k_tiles that a block holds at once: STAGES, or 1 without such a name."""
+    stages = family.completed(config).as_dict().get("STAGES")
+    return stages if isinstance(stages, int) else 1

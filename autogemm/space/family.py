@@ -35,7 +35,7 @@ DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What is searched: a name, its values in the order of their rank, and what it means.
+    """A searched parameter: a name, its values in the order of their rank, and its meaning.
 
     ``default`` is what a config has that does not name the parameter: a seed, or a recording made
     before the parameter was there. None where it must be named.
@@ -61,9 +61,7 @@ class Parameter:
         return tuple(one.text for one in self.by_device) or tuple(map(str, self.values))
 
     def allows(self, value: Value) -> bool:
-        """Whether a config may have that value on some GPU: where values follow from it, any
-        positive integer is one.
-        """
+        """Whether a config may have that value on some GPU, from which values may follow."""
         follows = bool(self.by_device) and isinstance(value, int) and 0 < value <= MAX_VALUE
         return value in self.values or follows
 
@@ -78,7 +76,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Renamed:
-    """What an old parameter is called today, and today's value for each old one that differs."""
+    """An old parameter's name of today, and today's value for each old one that differs."""
 
     to: str
     values: Mapping[Value, Value]
@@ -114,9 +112,9 @@ class LaunchRule:
 
 @dataclass(frozen=True, slots=True)
 class TensorMapRule:
-    """One `TensorMap` in expressions; ``element`` is None where the
-    matrix's own type counts. ``when``, which says whether this config has it, reads parameters
-    alone.
+    """One `TensorMap` in expressions; ``element`` is None where the matrix's own type counts.
+
+    ``when``, which says whether this config has it, reads parameters alone.
     """
 
     name: str
@@ -130,7 +128,7 @@ class TensorMapRule:
     when: Expression
 
     def element_for(self, dtype: DType) -> Element:
-        """What the map's elements are in a problem of those types."""
+        """The type of the map's elements in a problem of those types."""
         return self.element or (dtype.c if self.matrix == "C" else dtype.ab)
 
 
@@ -149,7 +147,7 @@ class ArgumentRule:
 
     @property
     def argument(self) -> Argument:
-        """As it stands in the signature."""
+        """The argument in the signature."""
         is_array = self.extent is not None
         return Argument(
             self.name, ArgumentKind.EXTRA, self.doc, self.type, is_array=is_array, is_const=is_array
@@ -178,7 +176,7 @@ class Family:
     name: str
     summary: str
     dtypes: Mapping[str, tuple[str, ...]]
-    """Of A, B, C and the sums: the element types that there are kernels for."""
+    """The element types of A, B, C and accum that there are kernels for."""
     architectures: str
     parameters: tuple[Parameter, ...]
     derive: dict[str, Expression]
@@ -198,7 +196,7 @@ class Family:
     searched: Searched = Searched.ALWAYS
     tensor_maps: tuple[TensorMapRule, ...] = ()
     arguments: tuple[ArgumentRule, ...] = ()
-    """What its kernels take beside the arguments of a GEMM."""
+    """The arguments that its kernels take beside those of a GEMM."""
     needs_sm_90a: bool = False
     """Whether every kernel is for the target sm_90a."""
     retired: Mapping[str, Value] = field(default_factory=dict)
@@ -225,9 +223,9 @@ class Family:
         return names
 
     def current_value(self, name: str, value: Value) -> Value:
-        """Today's value of a parameter that had the name ``name`` and that value.
+        """Today's value of that value of the parameter then named ``name``.
 
-        What is neither integer nor text (a mistake in JSON) stays as it is.
+        A value that is neither integer nor text (a mistake in JSON) stays as it is.
         """
         return self._renamed(name).values.get(value, value) if type(value) in (int, str) else value
 
@@ -253,11 +251,8 @@ class Family:
 
         Raises UsageError for a config that is none of the family's.
         """
-        values = {
-            parameter.name: parameter.default
-            for parameter in self.parameters
-            if parameter.default is not None
-        } | self.current(config.as_dict())
+        defaults = {one.name: one.default for one in self.parameters if one.default is not None}
+        values = defaults | self.current(config.as_dict())
         names = [parameter.name for parameter in self.parameters]
         if config.family != self.name or values.keys() != set(names):
             raise UsageError(
@@ -268,20 +263,17 @@ class Family:
 
     def fits(self, dtype: DType) -> bool:
         """Whether there are kernels for matrices of these element types, as far as is known."""
-        wanted = {"a": dtype.ab, "b": dtype.ab, "c": dtype.c}
-        return all(
-            element.label in self.dtypes.get(operand, (element.label,))
-            for operand, element in wanted.items()
-        )
+        wanted = {"a": dtype.ab.label, "b": dtype.ab.label, "c": dtype.c.label}
+        return all(label in self.dtypes.get(name, (label,)) for name, label in wanted.items())
 
     @property
     def rules(self) -> tuple[Constraint, ...]:
         """All that a config of a search space keeps."""
         return (*self.constraints, *self.worth_trying)
 
-    def derived_for(self, expression: Expression) -> tuple[tuple[str, ...], frozenset[str]]:
-        """The derived names that an expression needs, in order, and all names below them."""
-        needed = set(expression.names)
+    def derived_for(self, names: Iterable[str]) -> tuple[tuple[str, ...], frozenset[str]]:
+        """The derived ones that these names need, in order, and all other names below them."""
+        needed = set(names)
         for name in reversed(self.derive):
             if name in needed:
                 needed |= self.derive[name].names
@@ -290,11 +282,7 @@ class Family:
 
     def parameters_below(self, names: Iterable[str]) -> frozenset[str]:
         """The parameters among these names, and those that derived ones among them follow from."""
-        needed = set(names)
-        for name in reversed(self.derive):
-            if name in needed:
-                needed |= self.derive[name].names
-        return frozenset(needed & {parameter.name for parameter in self.parameters})
+        return self.derived_for(names)[1] & {parameter.name for parameter in self.parameters}
 
     @property
     def launch_parameters(self) -> frozenset[str]:
@@ -308,16 +296,14 @@ class Family:
 
     def value_of(self, expression: Expression, given: dict[str, Operand]) -> Operand:
         """The expression, with the derived names that it needs added to ``given``."""
-        for name in self.derived_for(expression)[0]:
+        for name in self.derived_for(expression.names)[0]:
             if name not in given:
                 given[name] = self.derive[name].evaluate(given)
         return expression.evaluate(given)
 
 
 def problem_values(problem: Problem) -> dict[str, Value]:
-    """What a search space can read of a problem: sizes, leading dimensions, and what its text is
-    specialised for (`specialised_values`).
-    """
+    """A problem as a search space reads it: extents, and what `specialised_values` has."""
     return {**extents(problem), **specialised_values(problem)}
 
 
@@ -335,7 +321,7 @@ def specialised_values(problem: Problem) -> dict[str, Value]:
 
 
 def device_values(device: Device) -> dict[str, int]:
-    """What a constraint can read of a device: its limits as ``device.<limit>``."""
+    """A device as a constraint reads it: its limits as ``device.<limit>``."""
     return {f"device.{name}": value for name, value in device.limits().items()}
 
 

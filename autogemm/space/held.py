@@ -3,15 +3,14 @@
 from autogemm.model.config import Config, Value
 from autogemm.model.problem import Problem
 from autogemm.model.signature import Signature, gemm_signature
-from autogemm.space.derived import derive_values
-from autogemm.space.expressions.evaluation import Operand
+from autogemm.space.derived import derive_values, given_values
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.parsing import parse_expression
-from autogemm.space.family import Family, problem_values, specialised_values
+from autogemm.space.family import Family, specialised_values
 
 
 class HeldValues:
-    """What one kernel's text holds whatever sizes it is called with.
+    """The values that one kernel's text holds whatever sizes it is called with.
 
     ``constants`` are the config's values, transpositions, element types, and the derived quantities
     that follow from these. ``specialised`` are ``guard_*`` and ``vec_*``: they follow from the
@@ -41,9 +40,7 @@ class HeldValues:
 
 
 def written(expression: Expression) -> Expression:
-    """As it was written: derived quantities that were put in place could no longer be held at the
-    values that the kernel's text has.
-    """
+    """The expression as written: derived quantities put in place could not be held any more."""
     return parse_expression(expression.text, expression.origin)
 
 
@@ -53,7 +50,7 @@ def signature_of(family: Family, config: Config, problem: Problem) -> Signature:
     Raises FamilyError for a workspace that some sizes need and others do not: a kernel's text is
     one for all sizes.
     """
-    given: dict[str, Operand] = {**problem_values(problem), **family.completed(config).as_dict()}
+    given = given_values(family, config, problem)
     num_bytes = family.workspace_bytes
     needed = family.value_of(num_bytes, given)
     # The second way to ask is exact and slow.

@@ -33,11 +33,14 @@ class Radix:
         self.strides = tuple(
             math.prod(self.sizes[position + 1 :]) for position in range(len(self.sizes))
         )
-        self.columns = tuple(_column(parameter.values) for parameter in parameters)
+        kinds = (np.int64 if isinstance(one.values[0], int) else None for one in parameters)
+        self.columns = tuple(
+            np.array(one.values, dtype=kind) for one, kind in zip(parameters, kinds, strict=True)
+        )
 
     @property
     def count(self) -> int:
-        """How many integers there are: the raw configs."""
+        """The number of integers: of raw configs."""
         return math.prod(self.sizes)
 
     def digits(self, keys: Keys, position: int) -> Keys:
@@ -206,23 +209,15 @@ class Space:
                 yield name, np.broadcast_to(_log2(values), keys.shape)
 
 
-def _column(values: Sequence[Value]) -> Column:
-    return np.array(values, dtype=np.int64 if isinstance(values[0], int) else None)
-
-
 def _log2(column: Column) -> npt.NDArray[np.float64]:
     return np.asarray(np.log2(np.maximum(column, 0.5)))
-
-
-def _closest(values: Sequence[Value], wanted: Value) -> Value:
-    """The wanted value where it is listed; else, of a config from another GPU, the closest."""
-    assert isinstance(wanted, int)
-    return min(values, key=lambda value: abs(int(value) - wanted))
 
 
 def _steps(full: Parameter, values: Sequence[Value], wanted: Value) -> npt.NDArray[np.int32]:
     """Distance of each of ``values`` from the wanted one, both within the family's full list."""
     if not full.is_numeric:
         return np.array([value != wanted for value in values], dtype=np.int32)
-    rank = full.values.index(_closest(full.values, wanted))
+    # A value that is not listed, from a config of another GPU, counts as the closest one.
+    assert isinstance(wanted, int)
+    rank = full.values.index(min(full.values, key=lambda value: abs(int(value) - wanted)))
     return np.array([abs(full.values.index(value) - rank) for value in values], dtype=np.int32)

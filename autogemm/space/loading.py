@@ -1,6 +1,8 @@
 """From NAME.yaml and NAME.cu.jinja to a `Family`. A file is data: bounded, checked, never run."""
 
 import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -8,11 +10,11 @@ from typing import TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from autogemm.model.config import Config, Value
 from autogemm.space.checking import family_of
-from autogemm.space.family import Family, Searched
-from autogemm.space.schema import FamilyForm, FamilyLoader, SeedsForm, first_problem
-from autogemm.space.seeds import SeedsFile, with_seeds
-from autogemm.support.errors import FamilyError, NotFoundError
+from autogemm.space.family import Family, Parameter, Searched
+from autogemm.space.schema import MAX_SEEDS, FamilyForm, FamilyLoader, SeedsForm, first_problem
+from autogemm.support.errors import FamilyError, NotFoundError, UsageError
 from autogemm.support.naming import did_you_mean
 from autogemm.support.resources import data_folder
 from autogemm.support.templating import texts_of
@@ -63,10 +65,15 @@ def load_family(name_or_path: str | Path) -> Family:
         yaml_sha256=hashlib.sha256(data + (seeds_data or b"")).hexdigest(),
         template_sha256=_template_sha256(template_path),
     )
-    file = (
-        SeedsFile(beside, _form(beside, seeds_data, SeedsForm)) if seeds_data is not None else None
+    in_file = _form(beside, seeds_data, SeedsForm) if seeds_data is not None else None
+    path = beside if in_file else yaml_path
+    seeds = list(_seeds(family, form, in_file, beside))
+    if len(seeds) > MAX_SEEDS:
+        raise FamilyError(f"{path}: seeds: at most {MAX_SEEDS} are tried, there are {len(seeds)}")
+    origins = tuple(seed.origin for seed in seeds)
+    return replace(
+        family, seeds=tuple(_config(family, seed) for seed in seeds), seed_origins=origins
     )
-    return with_seeds(family, form, file)
 
 
 def seeds_path(yaml_path: Path) -> Path:
@@ -106,7 +113,7 @@ def _template_path(yaml_path: Path) -> Path:
 
 
 def _template_sha256(template_path: Path) -> str:
-    """Of the template and of all that it includes or imports, wherever they are installed."""
+    """The sha256 of the template and all that it includes or imports, wherever installed."""
     texts = texts_of(template_path)
     digest = hashlib.sha256(texts.pop(template_path.name).encode())
     for name, text in sorted(texts.items()):
@@ -148,3 +155,58 @@ def _form(yaml_path: Path, data: bytes, form: type[Form]) -> Form:
         raise FamilyError(f"{yaml_path}: no YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
         raise FamilyError(f"{yaml_path}: lists or mappings are nested too deep") from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Seed:
+    """One seed as written, where it stands, and where it was good."""
+
+    place: str
+    values: Mapping[str, Value]
+    origin: str
+
+
+def _seeds(
+    family: Family, form: FamilyForm, beside: SeedsForm | None, path: Path
+) -> Iterator[_Seed]:
+    """The seeds of both files, in the order in which they are tried."""
+    if beside is None:
+        for i, values in enumerate(form.seeds, start=1):
+            yield _Seed(f"{family.yaml_path}: seeds.{i}", values, "")
+        return
+    if form.seeds:
+        raise FamilyError(
+            f"{family.yaml_path}: seeds: there are some in {path} too; keep them in one file"
+        )
+    if beside.family != family.name:
+        raise FamilyError(
+            f"{path}: family: these are seeds of {family.name}, got {beside.family!r}"
+        )
+    for i, group in enumerate(beside.seeds, start=1):
+        origin = "; ".join(filter(None, (group.gpu, group.problems, group.note)))
+        for j, values in enumerate(group.configs, start=1):
+            yield _Seed(f"{path}: seeds.{i}.configs.{j}", values, origin)
+
+
+def _config(family: Family, seed: _Seed) -> Config:
+    """The seed, which names every parameter without a default once, with one of its values."""
+    try:
+        values = family.current(seed.values)
+    except UsageError as error:
+        raise FamilyError(f"{seed.place}: {error}") from None
+    names = [parameter.name for parameter in family.parameters]
+    for name in values.keys() - set(names):
+        hint = did_you_mean(name, names)
+        raise FamilyError(f"{seed.place}: no parameter is named {name!r}{hint}")
+    return Config.of(family.name, {p.name: _value(seed, values, p) for p in family.parameters})
+
+
+def _value(seed: _Seed, values: Mapping[str, Value], parameter: Parameter) -> Value:
+    place = f"{seed.place}.{parameter.name}"
+    value = values.get(parameter.name, parameter.default)
+    if value is None:
+        raise FamilyError(f"{place}: a seed names every parameter, this one is missing")
+    if not parameter.allows(value):
+        listed = " ".join(parameter.texts)
+        raise FamilyError(f"{place}: {value!r} is none of its values: {listed}")
+    return value

@@ -22,7 +22,8 @@ def parse_fix(family: Family, texts: Sequence[str]) -> dict[str, tuple[Value, ..
         name = name.strip()
         if name in fix:
             raise UsageError(f"--fix {name} is there twice; give all its values at once")
-        fix[name] = [_value(value.strip()) for value in values.split(",")]
+        listed = [value.strip() for value in values.split(",")]
+        fix[name] = [int(one) if re.fullmatch(r"-?[0-9]{1,10}", one) else one for one in listed]
         _check_names(family, name, fix[name])
     return {p.name: p.values for p in narrowed(family, fix) if p.name in fix}
 
@@ -67,7 +68,3 @@ def _chosen(parameter: Parameter, wanted: Sequence[Value]) -> Parameter:
     # On a GPU that is not known yet: legal on some.
     kept += sorted({value for value in wanted if isinstance(value, int)}.difference(kept))
     return Parameter(parameter.name, tuple(kept), parameter.doc)
-
-
-def _value(text: str) -> Value:
-    return int(text) if re.fullmatch(r"-?[0-9]{1,10}", text) else text

@@ -15,7 +15,9 @@ from autogemm.support.errors import EmptySpaceError
 KEPT_NAMES = ("BM", "BN", "BK", "WM", "WN", "TM", "TN", "STAGES")
 
 
-def snapped(family: Family, config: Config, problem: Problem, device: Device) -> Config | None:
+def nearest_legal(
+    family: Family, config: Config, problem: Problem, device: Device
+) -> Config | None:
     """The config itself where it is legal, else the nearest legal one with the same tiles.
 
     None where there is none. Raises UsageError for a config that is none of the family's.
@@ -32,13 +34,13 @@ def snapped(family: Family, config: Config, problem: Problem, device: Device) ->
 
 
 def fitted(family: Family, config: Config, problem: Problem, device: Device) -> Config | None:
-    """As `snapped`; where tiles do not divide the problem, written as the search would write it.
+    """Like `nearest_legal`; where tiles leave edges, the config that the search would take.
 
     A kernel that was tuned without edges may treat them in the slower of two ways. Of the rules of
     ``worth_trying`` those tell that it breaks here and keeps where its tiles fit; one other
     parameter that such a rule reads may mend it.
     """
-    legal = snapped(family, config, problem, device)
+    legal = nearest_legal(family, config, problem, device)
     if legal is None:
         return None
     whole = _without_edges(legal, problem)
@@ -56,24 +58,20 @@ def fitted(family: Family, config: Config, problem: Problem, device: Device) -> 
 
 def _without_edges(config: Config, problem: Problem) -> Problem:
     """The problem with extents that are multiples of the tile's."""
-    values = config.as_dict()
-
-    def whole(extent: int, name: str) -> int:
-        tile = values.get(name)
-        return math.ceil(extent / tile) * tile if isinstance(tile, int) else extent
-
-    m, n, k = whole(problem.m, "BM"), whole(problem.n, "BN"), whole(problem.k, "BK")
-    if (m, n, k) == (problem.m, problem.n, problem.k):
-        return problem
-    return Problem(m, n, k, problem.layout, problem.dtype)
+    sizes = (problem.m, problem.n, problem.k)
+    tiles = [config.as_dict().get(name) for name in ("BM", "BN", "BK")]
+    m, n, k = (
+        math.ceil(size / tile) * tile if isinstance(tile, int) else size
+        for size, tile in zip(sizes, tiles, strict=True)
+    )
+    return problem if (m, n, k) == sizes else Problem(m, n, k, problem.layout, problem.dtype)
 
 
 def _neighbours(family: Family, config: Config, rules: list[Constraint]) -> Iterator[Config]:
     """Configs with one other value of what these rules read, tiles apart."""
-    read = set().union(*(family.derived_for(rule.require)[1] for rule in rules))
+    read = family.parameters_below(name for rule in rules for name in rule.require.names)
     for parameter in family.parameters:
-        if parameter.name not in read or parameter.name in KEPT_NAMES:
-            continue
-        for value in parameter.values:
-            if value != config[parameter.name]:
-                yield Config.of(family.name, {**config.as_dict(), parameter.name: value})
+        if parameter.name in read.difference(KEPT_NAMES):
+            for value in parameter.values:
+                if value != config[parameter.name]:
+                    yield Config.of(family.name, {**config.as_dict(), parameter.name: value})

@@ -4,7 +4,7 @@ from autogemm.model.dtypes import Element
 from autogemm.space.schema import ConstraintForm, TensorMapForm
 from autogemm.support.errors import FamilyError
 
-# Of each matrix: columns and rows as stored, leading dimension.
+# Columns and rows of each matrix as stored, and its leading dimension.
 _STORED = {
     "A": (["M if trans_a else K", "K if trans_a else M"], "lda"),
     "B": (["K if trans_b else N", "N if trans_b else K"], "ldb"),
@@ -17,7 +17,7 @@ MAX_BOX = 256
 
 
 def completed(form: TensorMapForm) -> TensorMapForm:
-    """With extent and leading dimension of the matrix; of the workspace they must be there.
+    """The form with the matrix's extent and leading dimension; a workspace's must be there.
 
     Raises FamilyError.
     """
@@ -37,68 +37,49 @@ def completed(form: TensorMapForm) -> TensorMapForm:
 
 def element_of(form: TensorMapForm) -> Element | None:
     """The type that was written, if one was. Raises FamilyError for an unknown one."""
-    if form.element is None:
-        return None
-    for element in Element:
-        if element.label == form.element:
-            return element
-    known = ", ".join(element.label for element in Element)
-    raise FamilyError(f"unknown element type {form.element!r}; known: {known}")
+    known = {element.label: element for element in Element}
+    if form.element is not None and form.element not in known:
+        raise FamilyError(f"unknown element type {form.element!r}; known: {', '.join(known)}")
+    return known[form.element] if form.element is not None else None
 
 
 def rules_of(form: TensorMapForm) -> list[ConstraintForm]:
-    """What a legal config keeps, of a completed form."""
+    """The rules of TMA for a completed form, which legal configs keep."""
     element = element_of(form)
     own_bytes = "bytes_c" if form.matrix == "C" else "bytes_ab"
     num_bytes = str(element.size_bytes) if element else own_bytes
     inner, outer = form.box
     swizzle, row = _factor(form.swizzle), f"{_factor(inner)} * {num_bytes}"
-    rules = [
-        (
-            f"{_factor(form.ld or '')} * {num_bytes} % {ALIGNMENT_BYTES} == 0",
-            f"TMA moves rows that begin at multiples of {ALIGNMENT_BYTES} bytes",
-        ),
-        (
-            f"min({inner}, {outer}) >= 1 and max({inner}, {outer}) <= {MAX_BOX}",
-            f"a box of TMA has 1 to {MAX_BOX} elements each way",
-        ),
-        (
-            f"{row} % {ALIGNMENT_BYTES} == 0",
-            f"a row of a box is a multiple of {ALIGNMENT_BYTES} bytes",
-        ),
-    ]
+    rules = []
+
+    def rule(require: str, because: str) -> None:
+        unless = "" if form.when == "1" else f"not ({form.when}) or "
+        because = f"{form.name}: {because}"
+        rules.append(ConstraintForm(require=f"{unless}{require}", because=because))
+
+    def aligned(text: str, because: str) -> None:
+        rule(f"{text} % {ALIGNMENT_BYTES} == 0", because.format(f"{ALIGNMENT_BYTES} bytes"))
+
+    aligned(
+        f"{_factor(form.ld or '')} * {num_bytes}", "TMA moves rows that begin at multiples of {}"
+    )
+    size = f"min({inner}, {outer}) >= 1 and max({inner}, {outer}) <= {MAX_BOX}"
+    rule(size, f"a box of TMA has 1 to {MAX_BOX} elements each way")
+    aligned(row, "a row of a box is a multiple of {}")
     if form.swizzle != "0":
-        turned = f"{swizzle} in (32, 64, 128) and {row} == {swizzle}"
-        if not form.swizzle.isdigit():
-            turned = f"{swizzle} == 0 or {turned}"
-        because = "a swizzle turns 32, 64 or 128 bytes, which is a row of the box"
-        rules.append((turned, because))
+        fits = f"{swizzle} in (32, 64, 128) and {row} == {swizzle}"
+        unless_none = "" if form.swizzle.isdigit() else f"{swizzle} == 0 or "
+        rule(f"{unless_none}{fits}", "a swizzle is of 32, 64 or 128 bytes, a row of the box")
     if form.matrix == "C":
-        # As seen on an H100: where a row ends within a piece, its rest is written, too.
-        rules.append(
-            (
-                f"N * {num_bytes} % {ALIGNMENT_BYTES} == 0",
-                f"TMA writes pieces of {ALIGNMENT_BYTES} bytes as a whole, beyond the end of a row",
-            )
-        )
+        # As seen on an H100: where a row ends within such a chunk, its rest is written, too.
+        aligned(f"N * {num_bytes}", "TMA writes chunks of {} as a whole, beyond the end of a row")
     if form.matrix == "workspace":
-        rules.append(
-            (
-                f"{_factor(form.offset_bytes)} % {ALIGNMENT_BYTES} == 0",
-                f"what TMA reads begins at a multiple of {ALIGNMENT_BYTES} bytes",
-            )
-        )
+        aligned(_factor(form.offset_bytes), "what TMA reads begins at a multiple of {}")
     elif element is not None:
-        rules.append(
-            (f"{own_bytes} == {num_bytes}", f"{form.matrix} is read as elements of its own size")
-        )
-    unless = "" if form.when == "1" else f"not ({form.when}) or "
-    return [
-        ConstraintForm(require=f"{unless}{rule}", because=f"{form.name}: {because}")
-        for rule, because in rules
-    ]
+        rule(f"{own_bytes} == {num_bytes}", f"{form.matrix} is read as elements of its own size")
+    return rules
 
 
 def _factor(text: str) -> str:
-    """In brackets, unless it is a name or a number."""
+    """The text, in brackets unless it is a name or a number."""
     return text if text.isidentifier() or text.isdigit() else f"({text})"

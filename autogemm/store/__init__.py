@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autogemm.model.results.stored_kernel import StoredKernel
+    from autogemm.model.results.stored import StoredKernel
     from autogemm.store.connection.places import database_place
     from autogemm.store.copying import opened_copy
     from autogemm.store.opening import open_store
@@ -57,7 +57,7 @@ __all__ = [
 # SQLAlchemy takes half a second to import, and values are often all that is asked for.
 _HOMES = {
     "Store": "autogemm.store.store",
-    "StoredKernel": "autogemm.model.results.stored_kernel",
+    "StoredKernel": "autogemm.model.results.stored",
     "database_place": "autogemm.store.connection.places",
     "open_store": "autogemm.store.opening",
     "opened_copy": "autogemm.store.copying",

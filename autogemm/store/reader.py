@@ -6,8 +6,7 @@ from contextlib import contextmanager
 from sqlalchemy import URL, Engine
 from sqlalchemy.orm import Session
 
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import Bench
 from autogemm.model.results.outcome import (
@@ -18,8 +17,7 @@ from autogemm.model.results.outcome import (
     Provenance,
     Status,
 )
-from autogemm.model.results.profile import Profile
-from autogemm.model.results.stored_kernel import StoredKernel
+from autogemm.model.results.stored import Profile, StoredKernel
 from autogemm.store.connection.connect import driver_errors_in_one_line, shown_address
 from autogemm.store.queries import benches, best
 from autogemm.store.queries import runs as queries

@@ -9,13 +9,12 @@ from sqlalchemy import URL, Engine
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import KernelSource
 from autogemm.model.results.benchmark import BenchEntry, BenchSpec
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import Environment, Finals, Outcome, StopRule
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 from autogemm.store import upkeep
 from autogemm.store.claims import Claims
 from autogemm.store.connection.connect import driver_errors_in_one_line, writer

@@ -1,1 +1,1 @@
-"""What every other room may use: errors, files, child processes, data folders. Knows no GEMM."""
+"""Errors, files, child processes and data folders, for every other room. Knows no GEMM."""

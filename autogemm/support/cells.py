@@ -1,4 +1,4 @@
-"""How a value reads in a table for people, on the terminal and on a page; texts as one line."""
+"""Values as they read in a table for people, on the terminal and on a page; texts as one line."""
 
 
 def shown(value: object) -> str:

@@ -83,7 +83,7 @@ class ChildProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked: not killed, and not ended by itself or by the system."""
+        """True while it can be asked: not killed, and not ended by itself or by the system."""
         return not self._killed and self._process.poll() is None
 
     def ask(self, request: object, deadline_s: float, memory_bytes: int | None = None) -> Any:
@@ -98,7 +98,7 @@ class ChildProcess:
             try:
                 return self._ask(request, deadline_s, memory_bytes)
             except BaseException:
-                # Also on Ctrl-C: an answer that nobody waits for must not meet the next request.
+                # Also on Ctrl-C: an answer that came too late must not meet the next request.
                 self.kill()
                 raise
 
@@ -159,7 +159,7 @@ class ChildProcess:
         # A process inside a driver dies late; the next one need not wait for it.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(EXIT_WAIT_S)
-        with self._lock:  # whoever was waiting for an answer has seen the end of it
+        with self._lock:  # a thread that was waiting for an answer has seen the end of it
             self._end()
 
 
@@ -174,7 +174,7 @@ def _end(
 
 
 def own_memory_bytes(pid: int) -> int:
-    """Resident memory of a process without files and shared memory; 0 where nobody tells."""
+    """Resident memory of a process without files and shared memory; 0 where it is not known."""
     try:
         resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
     except (OSError, ValueError):
@@ -189,7 +189,7 @@ def child_environment() -> dict[str, str]:
 
 
 def become_child(pipe_fd: int) -> "Connection[Any, Any]":
-    """What a child does first; gives its end of the pipe. Reading it ends with EOFError."""
+    """Prepare a child's process and return its end of the pipe. Reading it ends with EOFError."""
     # Ctrl-C is the parent's to answer: it decides what becomes of a request in flight.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with contextlib.suppress(OSError):
@@ -199,7 +199,7 @@ def become_child(pipe_fd: int) -> "Connection[Any, Any]":
 
 
 def _die_with_parent(parent_pid: int) -> None:
-    """A killed parent must not leave a child that works for nobody, maybe for ever."""
+    """Kill this process once its parent is gone: it would work for nothing, maybe for ever."""
     while os.getppid() == parent_pid:
         time.sleep(PARENT_POLL_S)
     os.kill(os.getpid(), signal.SIGKILL)

@@ -3,7 +3,7 @@
 ::
 
     AutogemmError                exit code 1: the request was fine, it could not be carried out
-    ├── UsageError               exit code 2: what was asked for is wrong (name, size, option)
+    ├── UsageError               exit code 2: the request is wrong (name, size, option)
     │   └── NotFoundError        exit code 2: a GPU, family, run or recording that does not exist
     ├── FamilyError              a search space YAML or a template is broken
     ├── EmptySpaceError          no config of the family is legal for this problem and device
@@ -11,9 +11,9 @@
     ├── KernelCompileError       one kernel does not compile; names the file with its source
     │   ├── CompileTimeoutError  the compiler did not end in time and was killed
     │   └── CompilerDiedError    the compiler crashed, or took too much memory
-    ├── DeviceError              no usable GPU or driver, or the card is out of memory
+    ├── DeviceError              no usable GPU or driver, or the GPU is out of memory
     ├── RecordingError           a recording file is broken
-    ├── ProfileError             what a profiler wrote cannot be understood
+    ├── ProfileError             a profiler's output cannot be understood
     ├── StoreError               the database cannot be opened, read or written
     │   └── StoreLockedError     another process holds its lock for longer than was waited
     ├── ExchangeError            a file from elsewhere is broken, or a format cannot hold something
@@ -34,7 +34,7 @@ class AutogemmError(Exception):
 
 
 class UsageError(AutogemmError):
-    """What was asked for is wrong: a name, a size, an option. Exit code 2."""
+    """The request is wrong: a name, a size, an option. Exit code 2."""
 
     exit_code = 2
 
@@ -73,7 +73,7 @@ class CompilerDiedError(KernelCompileError):
 
 
 class DeviceError(AutogemmError):
-    """No usable GPU or driver, or the card is out of memory."""
+    """No usable GPU or driver, or the GPU is out of memory."""
 
 
 class RecordingError(AutogemmError):
@@ -81,7 +81,7 @@ class RecordingError(AutogemmError):
 
 
 class ProfileError(AutogemmError):
-    """What a profiler wrote cannot be understood."""
+    """A profiler's output cannot be understood."""
 
 
 class StoreError(AutogemmError):

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-PIECE_BYTES = 2**20
+CHUNK_BYTES = 2**20
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -18,18 +18,18 @@ def write_atomically(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
-def write_pieces_atomically(path: Path, pieces: Iterable[bytes]) -> None:
-    """As `write_atomically`, piece by piece; gzip'd if the name ends in .gz.
+def write_chunks_atomically(path: Path, chunks: Iterable[bytes]) -> None:
+    """Write chunk by chunk, like `write_atomically`; gzip'd if the name ends in .gz.
 
-    Whatever the pieces raise while they are made passes through, and nothing is written.
+    An error that is raised while the chunks are made passes through, and nothing is written.
     """
     with _renamed_to(path) as temporary, temporary.open("wb") as file:
         if path.suffix == ".gz":
             # No date in the header: the same content gives the same bytes.
             with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as packed:
-                packed.writelines(pieces)
+                packed.writelines(chunks)
         else:
-            file.writelines(pieces)
+            file.writelines(chunks)
 
 
 @contextmanager
@@ -47,14 +47,14 @@ def _renamed_to(path: Path) -> Iterator[Path]:
 
 
 class Digest(Protocol):
-    """What is told all that is read (a ``hashlib.sha256()``)."""
+    """A receiver of all that is read (a ``hashlib.sha256()``)."""
 
-    def update(self, piece: bytes, /) -> None:
-        """Another piece."""
+    def update(self, chunk: bytes, /) -> None:
+        """Take another chunk."""
 
 
 def unpacked(path: Path, max_bytes: int, digest: Digest | None = None) -> Iterator[bytes]:
-    """What is in a file, gzip'd or not, piece by piece; ``digest`` is told each.
+    """The content of a file, gzip'd or not, chunk by chunk; ``digest`` gets each.
 
     Raises OSError for what cannot be read or is no regular file (a pipe could keep us waiting),
     ValueError when there are more than ``max_bytes`` in it, which tells a bomb in time.
@@ -66,23 +66,23 @@ def unpacked(path: Path, max_bytes: int, digest: Digest | None = None) -> Iterat
     size = 0
     try:
         with gzip.open(path, "rb") if is_packed else path.open("rb") as stream:
-            while piece := stream.read(PIECE_BYTES):
-                size += len(piece)
+            while chunk := stream.read(CHUNK_BYTES):
+                size += len(chunk)
                 if size > max_bytes:
                     raise ValueError(f"it unpacks to more than {max_bytes // 2**20} MB: refused")
                 if digest is not None:
-                    digest.update(piece)
-                yield piece
+                    digest.update(chunk)
+                yield chunk
     except (EOFError, zlib.error) as error:
         raise OSError(f"{path}: the packed data is broken: {error}") from error
 
 
 def beginning(path: Path, num_bytes: int = 2**16) -> bytes:
-    """The first bytes of what is in a file, gzip'd or not; none if it cannot be read."""
+    """The first bytes of a file's content, gzip'd or not; none if it cannot be read."""
     head = b""
     try:
-        for piece in unpacked(path, max_bytes=2**62):
-            head += piece
+        for chunk in unpacked(path, max_bytes=2**62):
+            head += chunk
             if len(head) >= num_bytes:
                 break
     except OSError:
@@ -90,9 +90,6 @@ def beginning(path: Path, num_bytes: int = 2**16) -> bytes:
     return head[:num_bytes]
 
 
-def decoded(pieces: Iterable[bytes]) -> Iterator[str]:
-    """The pieces as text. Raises ValueError for what is not UTF-8."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    for piece in pieces:
-        yield decoder.decode(piece)
-    yield decoder.decode(b"", final=True)
+def decoded(chunks: Iterable[bytes]) -> Iterator[str]:
+    """The chunks as text. Raises ValueError for bytes that are not UTF-8."""
+    return codecs.iterdecode(chunks, "utf-8")

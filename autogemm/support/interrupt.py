@@ -7,42 +7,42 @@ from contextlib import contextmanager
 from types import FrameType
 
 
-class Wish(threading.Event):
+class StopRequest(threading.Event):
     """Set when a search shall end; ``by_user`` when Ctrl-C was the reason."""
 
     by_user = False
 
 
 @contextmanager
-def wish_to_stop() -> Iterator[Wish]:
-    """The wish is set by the first Ctrl-C; the second raises KeyboardInterrupt at once.
+def stop_on_ctrl_c() -> Iterator[StopRequest]:
+    """A stop request that the first Ctrl-C sets; the second raises KeyboardInterrupt at once.
 
-    Outside the main thread Ctrl-C is somebody else's: the wish stays unset.
+    Outside the main thread Ctrl-C belongs to other code: the request stays unset.
     """
-    wish = Wish()
+    request = StopRequest()
     if not _is_ours():
-        yield wish
+        yield request
         return
 
     def on_interrupt(signum: int, frame: FrameType | None) -> None:
-        if wish.by_user:
+        if request.by_user:
             raise KeyboardInterrupt
-        wish.by_user = True
-        wish.set()
+        request.by_user = True
+        request.set()
 
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:
-        yield wish
+        yield request
     finally:
         signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
 def ctrl_c_held_back() -> Iterator[None]:
-    """What Ctrl-C does is done at the end; a second one is not held back.
+    """Delay the effect of Ctrl-C to the end of the block; a second one is not held back.
 
     For transactions. KeyboardInterrupt in the middle of one, between a statement and the note of
-    it, leaves a connection that nobody ends, and with it the lock that the clean-up waits for.
+    it, leaves a connection that is never ended, and with it the lock that the clean-up waits for.
     """
     before = signal.getsignal(signal.SIGINT)
     # SIG_IGN and SIG_DFL raise nothing; None was not set by Python.

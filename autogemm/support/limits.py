@@ -1,4 +1,4 @@
-"""What the fields of a value may hold where it comes from a file, said beside the field.
+"""Marks beside a field that say what it may hold where its value comes from a file.
 
 The marks stand in ``Annotated``. They cost nothing and check nothing by themselves: Pydantic reads
 them where a file is read or written, and is imported there.
@@ -80,7 +80,9 @@ class Mapped:
             max_length=self.most,
         )
         return core_schema.no_info_after_validator_function(
-            _pairs, mapping, serialization=core_schema.plain_serializer_function_ser_schema(dict)
+            lambda pairs: tuple(pairs.items()),
+            mapping,
+            serialization=core_schema.plain_serializer_function_ser_schema(dict),
         )
 
 
@@ -109,9 +111,11 @@ class MaybeUnknown:
 
         number = core_schema.float_schema(gt=0, allow_inf_nan=False)
         return core_schema.no_info_after_validator_function(
-            _nan_for_none,
+            lambda ratio: math.nan if ratio is None else ratio,
             core_schema.nullable_schema(number),
-            serialization=core_schema.plain_serializer_function_ser_schema(_none_for_nan),
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda ratio: None if math.isnan(ratio) else ratio
+            ),
         )
 
 
@@ -128,54 +132,19 @@ class NotKept:
         return core_schema.no_info_plain_validator_function(_refuse)
 
 
-def _pairs(mapping: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
-    return tuple(mapping.items())
-
-
-def _nan_for_none(ratio: float | None) -> float:
-    return math.nan if ratio is None else ratio
-
-
-def _none_for_nan(ratio: float) -> float | None:
-    return None if math.isnan(ratio) else ratio
-
-
 def _refuse(_: object) -> None:
     raise ValueError("is kept in no file")
 
 
-def _one_line(text: str) -> str:
-    if not (text.isprintable() or text == ""):
-        raise ValueError("must be one printable line")
-    return text
+def _text(holds: Callable[[str], object], rule: str) -> Checked:
+    """A mark that refuses a text for which ``holds`` is false, with the rule as the reason."""
 
+    def check(text: str) -> str:
+        if not holds(text):
+            raise ValueError(rule)
+        return text
 
-def _one_word(text: str) -> str:
-    if not text or text != "".join(text.split()):
-        raise ValueError("must be one word")
-    return text
-
-
-def _without_zero(text: str) -> str:
-    if "\0" in text:
-        raise ValueError("holds a zero character")
-    return text
-
-
-def _name(text: str) -> str:
-    if not _NAME.fullmatch(text):
-        raise ValueError("must be a name of letters and digits")
-    return text
-
-
-def _sha256(text: str) -> str:
-    if not _SHA256.fullmatch(text):
-        raise ValueError("must be a sha256 of 64 hexadecimal digits")
-    return text
-
-
-def _sha256_or_empty(text: str) -> str:
-    return _sha256(text) if text else text
+    return Checked(check)
 
 
 def _in_utc(moment: datetime) -> datetime:
@@ -186,15 +155,19 @@ def _in_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
-Line = Annotated[str, MaxLen(200), Checked(_one_line)]
-Word = Annotated[str, MaxLen(200), Checked(_one_line), Checked(_one_word)]
-LongText = Annotated[str, MaxLen(2**16), Checked(_without_zero)]
-LongLine = Annotated[str, MaxLen(2**16), Checked(_one_line)]
-SourceText = Annotated[str, MaxLen(MAX_SOURCE_CHARS), Checked(_without_zero)]
-Name = Annotated[str, Checked(_name)]
-Sha256 = Annotated[str, Checked(_sha256)]
+_ONE_LINE = _text(str.isprintable, "must be one printable line")
+_WITHOUT_ZERO = _text(lambda text: "\0" not in text, "holds a zero character")
+_NO_SHA256 = "must be a sha256 of 64 hexadecimal digits"
+
+Line = Annotated[str, MaxLen(200), _ONE_LINE]
+Word = Annotated[Line, _text(lambda text: text.split() == [text], "must be one word")]
+LongText = Annotated[str, MaxLen(2**16), _WITHOUT_ZERO]
+LongLine = Annotated[str, MaxLen(2**16), _ONE_LINE]
+SourceText = Annotated[str, MaxLen(MAX_SOURCE_CHARS), _WITHOUT_ZERO]
+Name = Annotated[str, _text(_NAME.fullmatch, "must be a name of letters and digits")]
+Sha256 = Annotated[str, _text(_SHA256.fullmatch, _NO_SHA256)]
 # Empty where no source was made.
-AnySha256 = Annotated[str, Checked(_sha256_or_empty)]
+AnySha256 = Annotated[str, _text(lambda text: not text or _SHA256.fullmatch(text), _NO_SHA256)]
 Moment = Annotated[datetime, Checked(_in_utc)]
 
 Count = Annotated[int, Ge(0), Le(2**31 - 1)]
@@ -209,13 +182,10 @@ Finite = Annotated[float, Gt(-math.inf), Lt(math.inf)]
 Amount = Annotated[float, Ge(0), Lt(math.inf)]
 TimeUs = Annotated[float, Gt(0), Lt(MAX_TIME_US)]
 Samples = Annotated[tuple[TimeUs, ...], MinLen(1), MaxLen(MAX_SAMPLES)]
-# Of a kernel that was not timed there are none.
+# Empty for a kernel that was not timed.
 AnySamples = Annotated[tuple[TimeUs, ...], MaxLen(MAX_SAMPLES)]
 Energies = Annotated[tuple[Amount, ...], MaxLen(MAX_SAMPLES)]
 Ratio = Annotated[float, Gt(0), Lt(math.inf)]
 RatioOrNan = Annotated[float, MaybeUnknown()]
 Error = Annotated[float, MaybeInfinite()]
-ParameterValue = (
-    Annotated[int, Ge(-(2**62)), Le(2**62)]
-    | Annotated[str, MinLen(1), MaxLen(200), Checked(_one_line)]
-)
+ParameterValue = Annotated[int, Ge(-(2**62)), Le(2**62)] | Annotated[Line, MinLen(1)]

@@ -19,7 +19,7 @@ def data_folder(name: str) -> Path:
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels and kept sources go: AUTOGEMM_CACHE, else the user's cache folder."""
+    """The folder of compiled kernels and kept sources: AUTOGEMM_CACHE, else the user's cache."""
     import os
 
     import platformdirs

@@ -25,7 +25,7 @@ WIDTH = 100
 def environment(family_folder: Path | None = None) -> ImmutableSandboxedEnvironment:
     """The environment over the shipped templates, and before them a family's own folder.
 
-    Sandboxed, because a family may come from somebody else. A name that is not in the context
+    Sandboxed, because a family may come from elsewhere. A name that is not in the context
     raises, and so does anything but text and integers between ``{{`` and ``}}``.
     """
     shipped = data_folder("templates")
@@ -88,12 +88,15 @@ def _referenced(text: str) -> tuple[str | None, ...]:
 
 def filled(line: str, inset: int = 0) -> str:
     """A line too long for the emitted text, broken behind commas and aligned behind its first
-    bracket: signatures and calls whose words have lengths of their own. A comment is broken between
-    words. ``inset`` are columns by which it will stand further in.
+    round or curly bracket: signatures and calls whose words have lengths of their own. A comment
+    is broken between words. ``inset`` are columns by which it will stand further in.
     """
     line = line.rstrip("\n")
     is_comment = line.lstrip().startswith("//")
-    indent = line[: line.index("// ") + 3] if is_comment else " " * _behind_bracket(line)
+    if is_comment:
+        indent = line[: line.index("// ") + 3]
+    else:
+        indent = " " * (min(line.index(bracket) for bracket in "({" if bracket in line) + 1)
     lines = [""]
     for part in re.findall(r"\s*\S+" if is_comment else r"[^,]*,?", line):
         if len((lines[-1] + part).rstrip()) > WIDTH - inset:
@@ -101,11 +104,6 @@ def filled(line: str, inset: int = 0) -> str:
         else:
             lines[-1] += part
     return "\n".join(text.rstrip() for text in lines) + "\n"
-
-
-def _behind_bracket(line: str) -> int:
-    """The column behind the first round or curly bracket."""
-    return min(line.index(bracket) for bracket in "({" if bracket in line) + 1
 
 
 def _only_text_and_integers(value: object) -> object:

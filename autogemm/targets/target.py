@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from autogemm.model.config import Value
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Check

@@ -15,7 +15,7 @@ from autogemm.model.kernel import Candidate, KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, Provenance, StopRule
 from autogemm.model.similarity import distance
-from autogemm.space import Family, fitted, snapped
+from autogemm.space import Family, fitted, nearest_legal
 from autogemm.store import DecidedRow, Store
 from autogemm.support.errors import (
     CertificationError,
@@ -212,7 +212,7 @@ class _Crossing:
             if family is None:
                 continue
             # The winner as it won; the others as they would be run here.
-            move = snapped if config is winner else fitted
+            move = nearest_legal if config is winner else fitted
             legal = move(family, config, problem, device)
             if legal is not None:
                 source = self._builder.render(legal)

@@ -14,7 +14,7 @@ from autogemm.search import Search
 from autogemm.space import Family
 from autogemm.store import RunSpec, RunState, Store
 from autogemm.support.errors import CompilerMissingError
-from autogemm.support.interrupt import Wish, wish_to_stop
+from autogemm.support.interrupt import StopRequest, stop_on_ctrl_c
 from autogemm.targets import Target
 from autogemm.tuning.finals import FinalsResult, FinalsStage
 from autogemm.tuning.loop.joint import JointSearch, opening_for
@@ -250,7 +250,7 @@ class _Run:
             budget_s=budget_s,
             ahead=2 * self.compiler.threads if self.compiler is not None else 2,
         )
-        with wish_to_stop() as wish:
+        with stop_on_ctrl_c() as wish:
             watch = _Watch(rules, ledger, self.target, joint, wish)
 
             def on_trial(trial: TrialDone) -> None:
@@ -299,7 +299,7 @@ class _Watch:
     ledger: Ledger
     target: Target
     joint: JointSearch
-    wish: Wish
+    wish: StopRequest
     reached: StopRule | None = None
 
     def look(self) -> None:

@@ -24,7 +24,7 @@ from autogemm.space import (
     broken_constraints,
     build_space,
     launch_plan,
-    snapped,
+    nearest_legal,
     stages_of,
     tile_of,
 )
@@ -130,7 +130,7 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     for problem in problems:
         used: Config | None = config
         if broken_constraints(family, config, problem, device):
-            used = snapped(family, config, problem, device) if adapt else None
+            used = nearest_legal(family, config, problem, device) if adapt else None
         if used is not None:
             cases.append(Case(used, problem))
     return CaseSet(config, dtype, tuple(cases), len(problems) - len(cases))

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 
 from store_samples import ENVIRONMENT, H100, TELEMETRY, VERIFIED, source
 
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import BenchEntry, BenchSpec, KernelKind
 from autogemm.model.results.outcome import Provenance, Status
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 from autogemm.store import Store
 
 SPEC = BenchSpec(

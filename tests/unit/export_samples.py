@@ -11,7 +11,7 @@ from autogemm.codegen import render
 from autogemm.model.config import Config
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Provenance
-from autogemm.model.results.stored_kernel import StoredKernel
+from autogemm.model.results.stored import StoredKernel
 from autogemm.space import Family, load_family
 
 # Two launches, a grid of three extents, a workspace, guards, vectors: all a launcher may need.

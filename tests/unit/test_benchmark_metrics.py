@@ -6,7 +6,7 @@ import pytest
 from bench_samples import entries
 from store_samples import H100
 
-from autogemm.model.hardware.roofline import Roof
+from autogemm.model.hardware.device import Roof
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import metrics
 

@@ -6,8 +6,8 @@ import yaml
 from autogemm.catalogue.gpus import (
     CATALOGUE_PATH,
     find_device,
-    known_cards,
     known_devices,
+    known_gpus,
     roof_of,
 )
 from autogemm.model.config import Config
@@ -82,14 +82,14 @@ def test_the_catalogue_cannot_be_changed_by_a_caller() -> None:
 
 
 def test_every_card_states_its_source() -> None:
-    cards = yaml.safe_load(CATALOGUE_PATH.read_text())["cards"]
-    assert all(len(card["source"]) > 10 for card in cards.values())
+    gpus = yaml.safe_load(CATALOGUE_PATH.read_text())["gpus"]
+    assert all(len(gpu["source"]) > 10 for gpu in gpus.values())
 
 
 def test_peaks_agree_with_what_each_source_publishes() -> None:
     # Tensor cores are published at a boost clock that is up to 8 percent below the maximum.
     dtypes = {"f32": DType.F32, "tf32": DType.TF32, "bf16": DType.BF16, "f16": DType.F16}
-    for card in known_cards():
+    for card in known_gpus():
         for name, figure in card.published:
             roof = roof_of(card.device, dtypes[name.partition("_")[0]]) if name != "gb_s" else None
             found = roof.peak_tflops if roof else card.device.peak_bandwidth_gb_s
@@ -113,7 +113,7 @@ def test_cards_without_tensor_cores_for_a_dtype_have_no_roof() -> None:
 
 
 def test_every_card_says_where_its_figures_come_from() -> None:
-    assert all("NVIDIA" in card.source and card.published for card in known_cards())
+    assert all("NVIDIA" in card.source and card.published for card in known_gpus())
 
 
 @pytest.mark.parametrize(

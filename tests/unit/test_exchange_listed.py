@@ -324,7 +324,7 @@ def test_pieces_may_end_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     cache = write_cache(tmp_path / "cache.json")
     cached = read_kernel_tuner_cache(cache)
     for size in (1, 7, 64):
-        monkeypatch.setattr("autogemm.support.files.PIECE_BYTES", size)
+        monkeypatch.setattr("autogemm.support.files.CHUNK_BYTES", size)
         assert read_t4(path) == whole
         assert read_kernel_tuner_cache(cache) == cached
 

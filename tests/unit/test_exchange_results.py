@@ -17,7 +17,7 @@ from store_samples import CERTIFICATE, SPEC, T4, entry, failed, finals, new_stor
 
 from autogemm.exchange import Format, import_results, recognised, write_results
 from autogemm.formats import lines
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings
 from autogemm.model.kernel import KernelSource, Resources
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.benchmark import BenchEntry, BenchSpec
@@ -33,7 +33,7 @@ from autogemm.model.results.outcome import (
     Telemetry,
     Verification,
 )
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 from autogemm.store import BestQuery, RunCopy, RunSpec, RunState, Store, TrialCopy
 from autogemm.store.tables import bench_models, models
 from autogemm.support.errors import AutogemmError, ExchangeError, StoreError, UsageError

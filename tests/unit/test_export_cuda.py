@@ -19,7 +19,7 @@ from autogemm.codegen.export import export_cuda, export_json, export_ptx, extrac
 from autogemm.model.config import Config
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Environment, Provenance
-from autogemm.model.results.stored_kernel import StoredKernel
+from autogemm.model.results.stored import StoredKernel
 from autogemm.space import Family, launch_plan, load_family
 from autogemm.support.errors import ExportError
 

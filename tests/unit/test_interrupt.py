@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from autogemm.support.interrupt import ctrl_c_held_back, wish_to_stop
+from autogemm.support.interrupt import ctrl_c_held_back, stop_on_ctrl_c
 
 
 def press() -> None:
@@ -40,7 +40,7 @@ def test_a_second_one_does_not_wait() -> None:
 
 
 def test_a_wish_is_granted_all_the_same() -> None:
-    with wish_to_stop() as wish:
+    with stop_on_ctrl_c() as wish:
         with ctrl_c_held_back():
             press()
             assert not wish.is_set()

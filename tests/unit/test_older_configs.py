@@ -13,7 +13,7 @@ from autogemm.codegen.export import export_cuda
 from autogemm.model.config import Config
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry, Provenance
-from autogemm.space import Family, broken_constraints, launch_plan, load_family, snapped
+from autogemm.space import Family, broken_constraints, launch_plan, load_family, nearest_legal
 from autogemm.store import DecidedRow
 from autogemm.support.errors import FamilyError, UsageError
 from autogemm.tuning.loop.warm import warm_starts
@@ -65,7 +65,7 @@ def test_it_is_rendered_launched_and_exported_like_todays(family: Family) -> Non
     assert render(family, OLD, PROBLEM).text == render(family, TODAY, PROBLEM).text
     assert launch_plan(family, OLD, PROBLEM) == launch_plan(family, TODAY, PROBLEM)
     assert broken_constraints(family, OLD, PROBLEM, H100) == []
-    assert snapped(family, OLD, PROBLEM, H100) == TODAY
+    assert nearest_legal(family, OLD, PROBLEM, H100) == TODAY
     old, today = (
         export_cuda(stored_kernel(family, PROBLEM, config), family, "a.cu", date(2026, 1, 1))
         for config in (OLD, TODAY)

@@ -20,7 +20,7 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Outcome, Status
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 from autogemm.space import load_family
 from autogemm.store import open_store
 from autogemm.support.errors import ProfileError

@@ -23,8 +23,8 @@ from autogemm.space import (
     broken_constraints,
     launch_plan,
     load_family,
+    nearest_legal,
     parse_fix,
-    snapped,
     stages_of,
     tile_of,
 )
@@ -111,7 +111,7 @@ def test_it_is_rendered_launched_and_exported_like_todays(family: Family, before
     assert "// serpentine 1" in render(family, OLD, SMALL).text
     assert launch_plan(family, OLD, SMALL) == launch_plan(family, TODAY, SMALL)
     assert broken_constraints(family, OLD, SMALL, H100) == []
-    assert snapped(family, OLD, SMALL, H100) == TODAY
+    assert nearest_legal(family, OLD, SMALL, H100) == TODAY
     old, today = (
         export_cuda(stored_kernel(family, SMALL, config), family, "a.cu", date(2026, 1, 1))
         for config in (OLD, TODAY)

@@ -18,7 +18,7 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import Element
 from autogemm.model.problem import Problem
 from autogemm.model.rule import Nearest
-from autogemm.model.signature import PLAIN, ProblemType, gemm_signature
+from autogemm.model.signature import PLAIN, ArgumentKind, ProblemType, gemm_signature
 from autogemm.runtime.operands import Call
 from autogemm.runtime.plans import Card, Kernel, Plan
 from autogemm.space import Family, launch_plan, load_family, signature_of
@@ -69,7 +69,9 @@ def test_the_signature_is_that_of_the_launch_plan(name: str) -> None:
 
 def test_a_workspace_that_only_some_sizes_need_is_refused(tmp_path: Path) -> None:
     family = biased_family(tmp_path / "biased", ("4 * M * N if SPLIT_K > 1 else 0", "K // 64 * 4"))
-    assert signature_of(family, family.seeds[0], Problem(64, 64, 64)).takes_workspace
+    assert signature_of(family, family.seeds[0], Problem(64, 64, 64)).of_kind(
+        ArgumentKind.WORKSPACE
+    )
     with pytest.raises(FamilyError, match="is 0 for 64x48x32 nn f32 and not for other sizes"):
         render(family, family.seeds[0], PROBLEM)
 

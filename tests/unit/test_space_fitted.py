@@ -5,7 +5,7 @@ import pytest
 from autogemm.catalogue.gpus import find_device
 from autogemm.model.config import Config
 from autogemm.model.problem import Layout, Problem
-from autogemm.space import broken_constraints, default_families, fitted, load_family, snapped
+from autogemm.space import broken_constraints, default_families, fitted, load_family, nearest_legal
 
 H100 = find_device("h100")
 SIMT = load_family("sgemm_simt")
@@ -17,7 +17,7 @@ def test_edges_are_written_as_the_search_would_write_them() -> None:
     assert GUARDED["EDGES"] == "guarded"
     assert fitted(SIMT, GUARDED, Problem(900, 900, 900), H100) == INWARD
     assert fitted(SIMT, INWARD, Problem(900, 900, 900), H100) == INWARD
-    assert snapped(SIMT, GUARDED, Problem(900, 900, 900), H100) == GUARDED
+    assert nearest_legal(SIMT, GUARDED, Problem(900, 900, 900), H100) == GUARDED
 
 
 @pytest.mark.parametrize("size", [(1024, 1024, 1024), (100, 900, 900)])

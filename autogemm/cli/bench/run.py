@@ -28,7 +28,7 @@ from autogemm.cli.options import names_of
 from autogemm.cli.output import Form, Row, print_rows, print_table
 from autogemm.insight.report import BEGINNING, bench_page, render_page, require_packages
 from autogemm.model.dtypes import DType
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings
 from autogemm.model.problem import Layout
 from autogemm.model.results.benchmark import Bench, KernelKind
 from autogemm.model.results.outcome import CacheState, Fill

@@ -14,7 +14,7 @@ from autogemm.codegen.export import BEGINNINGS, export_cuda, export_json, export
 from autogemm.compile import Compiler, ptx
 from autogemm.emulator import Emulator, Mode
 from autogemm.model.results.outcome import Provenance
-from autogemm.model.results.stored_kernel import StoredKernel
+from autogemm.model.results.stored import StoredKernel
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, load_family
 from autogemm.store import BestQuery

@@ -1,11 +1,11 @@
-"""The launcher of an exported kernel: what the family's expressions are in C++."""
+"""The launcher of an exported kernel: the family's expressions in C++."""
 
 import math
 import re
 from collections.abc import Mapping
 
+from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
-from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.signature import ArgumentKind, CNames, gemm_signature
 from autogemm.space import (
@@ -23,7 +23,7 @@ from autogemm.support.errors import ExportError
 
 
 class Host:
-    """What the launcher needs of a family, as C++ expressions over M N K lda ldb ldc.
+    """A family as the launcher needs it: C++ expressions over M N K lda ldb ldc.
 
     ``guard_*`` and ``vec_*`` are what the kernel was specialised for by its problem. They hold
     their values of then, and are what the launcher checks.
@@ -32,12 +32,12 @@ class Host:
     a workspace whether the kernels need one or not, so that kernels can replace each other.
     """
 
-    def __init__(self, family: Family, source: KernelSource, problem: Problem) -> None:
+    def __init__(self, family: Family, config: Config, problem: Problem) -> None:
         self._family = family
         self._dtype = problem.dtype
-        self._held = HeldValues(family, source.config, problem)
+        self._held = HeldValues(family, config, problem)
         self._special, self._constants = self._held.specialised, self._held.constants
-        self.signature = signature_of(family, source.config, problem)
+        self.signature = signature_of(family, config, problem)
         own = [rule.argument for rule in family.arguments]
         self.exported = gemm_signature(own, workspace=True)
         self._columns = {
@@ -91,27 +91,26 @@ class Host:
             if width > 1
         ]
 
-    def launches(self) -> list[dict[str, str]]:
-        """Kernel, grid extents, block extents and shared memory of each launch."""
-        return [
-            {
-                "kernel": rule.kernel,
-                "grid": f"{{{self._c_texts(rule.grid)}}}",
-                "threads": self._c_texts(rule.threads),
-                "smem_bytes": self._c_text(rule.smem_bytes),
-            }
-            for rule in self._rules()
-        ]
+    def _launch(self, rule: LaunchRule) -> dict[str, str]:
+        """Kernel, grid extents, block extents and shared memory of a launch."""
+        return {
+            "kernel": rule.kernel,
+            "grid": f"{{{self._c_texts(rule.grid)}}}",
+            "threads": self._c_texts(rule.threads),
+            "smem_bytes": self._c_text(rule.smem_bytes),
+        }
 
     def _rules(self) -> list[LaunchRule]:
-        """Those that this config has."""
+        """The launches that this config has."""
         return [rule for rule in self._family.launch if self._c_text(rule.when) != "0"]
 
-    def tensor_maps(self) -> list[dict[str, str]]:
-        """The C++ initialisers of each tensor map."""
-        return [self._tensor_map(rule) for rule in self._map_rules()]
+    @property
+    def kernels(self) -> dict[str, None]:
+        """The names of the kernels that are launched, each once, in order."""
+        return dict.fromkeys(rule.kernel for rule in self._rules())
 
     def _tensor_map(self, rule: TensorMapRule) -> dict[str, str]:
+        """The C++ initialisers of a tensor map."""
         element = rule.element_for(self._dtype)
         offset = self._c_text(rule.offset_bytes)
         swizzle = self._c_text(rule.swizzle)
@@ -129,19 +128,16 @@ class Host:
         }
 
     def _map_rules(self) -> list[TensorMapRule]:
-        """Those that this config has."""
+        """The tensor maps that this config has."""
         return [rule for rule in self._family.tensor_maps if self._c_text(rule.when) != "0"]
 
     def context(self, names: CNames) -> dict[str, object]:
-        """What the launcher's templates read. ``names`` are the element types' names in C++."""
+        """All that the launcher's templates read. ``names`` are C++ names of element types."""
+        addresses = (one for one in self.signature if one.kind is not ArgumentKind.TENSOR_MAP)
         return {
             "signature": self.signature,
             "parameters": self.exported.in_host_code(names),
-            "addresses": [
-                name
-                for name in self.signature.names
-                if name not in (one.name for one in self._map_rules())
-            ],
+            "addresses": [one.name for one in addresses],
             "too_narrow": " || ".join(f"{ld} < {least}" for ld, least in self._columns.items()),
             "call": self._call(),
             "call_of_sizes": self._call(self._columns | self._nowhere()),
@@ -150,9 +146,9 @@ class Host:
             "extras": self.extras(names),
             "preconditions": self.preconditions(),
             "vectors": self.vectors(),
-            "launches": self.launches(),
-            "launch_quantities": self.quantities(*self.launch_expressions()),
-            "tensor_maps": self.tensor_maps(),
+            "launches": [self._launch(rule) for rule in self._rules()],
+            "launch_quantities": self.quantities(*self._launch_expressions()),
+            "tensor_maps": [self._tensor_map(rule) for rule in self._map_rules()],
             "workspace_quantities": self.quantities(self._family.workspace_bytes),
             "workspace_bytes": self.workspace_bytes(),
         }
@@ -201,19 +197,14 @@ class Host:
         """x, y and z; extents that are not given are 1."""
         return ", ".join([*map(self._c_text, extents), "1", "1"][:3])
 
-    def launch_expressions(self) -> list[Expression]:
-        """All that the launches and their tensor maps read."""
-        launches = [
-            expression
-            for rule in self._rules()
-            for expression in (*rule.grid, *rule.threads, rule.smem_bytes)
-        ]
-        maps = [
-            expression
-            for rule in self._map_rules()
-            for expression in (*rule.extent, rule.ld, *rule.box, rule.offset_bytes)
-        ]
-        return launches + maps
+    def _launch_expressions(self) -> list[Expression]:
+        """All expressions of the launches and their tensor maps."""
+        found: list[Expression] = []
+        for launch in self._rules():
+            found += [*launch.grid, *launch.threads, launch.smem_bytes]
+        for one in self._map_rules():
+            found += [*one.extent, one.ld, *one.box, one.offset_bytes]
+        return found
 
     def quantities(self, *expressions: Expression) -> list[tuple[str, str]]:
         """Name and C++ expression of each derived quantity that they need and that depends on the

@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from datetime import date
 
 from autogemm.codegen.export.host import Host
-from autogemm.codegen.export.standalone import WRITTEN_BY, comment, host_names, printable
+from autogemm.codegen.export.standalone import (
+    WRITTEN_BY,
+    comment,
+    host_names,
+    kernel_marks,
+    printable,
+)
 from autogemm.codegen.rendering import render
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
@@ -42,17 +48,16 @@ class Variant:
     config: Config
     problem: Problem
     edges: str
-    """What sets it apart from the config's other variants, in a few words."""
+    """The difference to the config's other variants, in a few words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """What a library is made of.
+    """The content of a library.
 
-    ``configs`` are what the rule numbers, ``labels`` what they are called; ``by_merit`` their
-    positions, the one that loses least over all tuned sizes first; ``best_at`` the fastest of them
-    at each tuned size. ``findings`` are lines for the
-    head: where times come from, what the rule loses.
+    ``configs`` are what the rule numbers; ``by_merit`` their positions, the one that loses least
+    over all tuned sizes first; ``best_at`` the fastest of them at each tuned size. ``findings``
+    are lines for the head: where times come from, what the rule loses.
     """
 
     device: Device
@@ -75,19 +80,9 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
                 "the functions of a library have no place: export the kernel alone"
             )
     first_line = f"{WRITTEN_BY}{__version__} on {written.isoformat()}."
-    provenance = "\n".join(
-        [
-            first_line,
-            "//",
-            *comment("", f"FP32 GEMM for {library.device.name} ({library.device.sm})."),
-            "//",
-            *(line for finding in library.findings for line in comment("", finding)),
-        ]
-    )
-    tested = [
-        tuple(min(extent, most) for extent, most in zip(size, MOST_TESTED, strict=True))
-        for size in library.tuned
-    ]
+    title = comment("", f"FP32 GEMM for {library.device.name} ({library.device.sm}).")
+    findings = [line for finding in library.findings for line in comment("", finding)]
+    tested = [tuple(map(min, size, MOST_TESTED)) for size in library.tuned]
     variants = [_variant(index, one) for index, one in enumerate(library.variants)]
     context = {
         "first_line": first_line,
@@ -97,7 +92,7 @@ def export_library(library: Library, written: date, *, torch: bool = False) -> d
         "passed": _EXPORTED.names,
         "test_call": _EXPORTED.in_call(_IN_TEST, "p."),
         "alignment": ALIGNMENT_BYTES,
-        "provenance": provenance,
+        "provenance": "\n".join([first_line, "//", *title, "//", *findings]),
         "arch": library.device.arch,
         "kernels": library.configs,
         "variants": variants,
@@ -129,20 +124,15 @@ def _conditions(library: Library) -> list[tuple[int, list[str]]]:
     for variant in library.variants:
         first.setdefault(variant.config_number, variant)
     found = [
-        (number, _host(variant).size_conditions(library.device))
-        for number, variant in first.items()
+        (number, Host(one.family, one.config, one.problem).size_conditions(library.device))
+        for number, one in first.items()
     ]
     return [(number, [f"({text})" for text in texts]) for number, texts in found if texts]
 
 
-def _host(variant: Variant) -> Host:
-    source = render(variant.family, variant.config, variant.problem)
-    return Host(variant.family, source, variant.problem)
-
-
 def _variant(index: int, variant: Variant) -> dict[str, object]:
     source = render(variant.family, variant.config, variant.problem)
-    host = Host(variant.family, source, variant.problem)
+    host = Host(variant.family, variant.config, variant.problem)
     layout = str(variant.problem.layout)
     return {
         "index": index,
@@ -151,9 +141,7 @@ def _variant(index: int, variant: Variant) -> dict[str, object]:
         "layout": layout,
         "text": source.text,
         "arch_suffix": source.arch_suffix,
-        "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
-        f"sha256={source.sha256}",
-        "kernel_end": "// autogemm:kernel:end",
+        **kernel_marks(source),
         **host.context(host_names(variant.problem.dtype)),
     }
 
@@ -163,8 +151,8 @@ def rule_text(rule: Rule, configs: Sequence[Config]) -> str:
     context: dict[str, object]
     match rule:
         case Nearest(sizes, of_size):
-            points = zip(sizes, of_size, strict=True)
-            context = {"kind": "nearest", "points": [_point(*pair) for pair in points]}
+            points = [_point(*pair) for pair in zip(sizes, of_size, strict=True)]
+            context = {"kind": "nearest", "points": points}
         case Modelled(models, of_model):
             pairs = zip(models, of_model, strict=True)
             rows = [_model(model, number, configs[number]) for model, number in pairs]

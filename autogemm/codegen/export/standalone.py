@@ -12,10 +12,10 @@ from typing import Any
 from autogemm.codegen.export.host import Host, float_literal
 from autogemm.codegen.rendering import render
 from autogemm.model.dtypes import DType, Element
-from autogemm.model.problem import Problem
+from autogemm.model.kernel import KernelSource
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
-from autogemm.model.results.stored_kernel import StoredKernel
+from autogemm.model.results.stored import StoredKernel
 from autogemm.model.signature import ArgumentType, CNames, ProblemType, extents, factors
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family
@@ -41,30 +41,35 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
             f"kernel {kernel.kernel_id} was emitted by another version of the family "
             f"{family.name}: tune again, or install the version that tuned it"
         )
-    host = Host(family, source, problem)
-    names = host_names(problem.dtype)
-    kernels = dict.fromkeys(launch["kernel"] for launch in host.launches())
+    host = Host(family, source.config, problem)
+    usage = _usage(kernel, host.kernels, file_name)
     context = {
-        "header": "\n".join(
-            [*_provenance(kernel, written), "//", *_usage(kernel, kernels, file_name)]
-        ),
-        "kernel_begin": f"// autogemm:kernel:begin bytes={len(source.text.encode())} "
-        f"sha256={source.sha256}",
+        "header": "\n".join([*_provenance(kernel, written), "//", *usage]),
         "kernel": source.text,
-        "kernel_end": "// autogemm:kernel:end",
+        **kernel_marks(source),
         "trans_a": problem.layout.trans_a,
         "trans_b": problem.layout.trans_b,
         "layout": str(problem.layout),
         **_types(problem.dtype),
-        **host.context(names),
+        **host.context(host_names(problem.dtype)),
         "headers": headers_of(family, problem.dtype),
         "test_call": host.exported.in_call(_in_test(family), "p."),
-        "problem": _problem_literals(problem),
+        "problem": [
+            *((name, str(value)) for name, value in extents(problem).items()),
+            *((name, float_literal(value)) for name, value in factors(problem).items()),
+        ],
         "arch": kernel.device.arch,
         "target": _nvcc_target(kernel),
         "device_name": json.dumps(printable(kernel.device.name)),
     }
     return environment().get_template("export/standalone.cu.jinja").render(context)
+
+
+def kernel_marks(source: KernelSource) -> dict[str, str]:
+    """The lines before and behind a kernel's bytes, by which `extract_kernel` finds them."""
+    num_bytes = len(source.text.encode())
+    begin = f"// autogemm:kernel:begin bytes={num_bytes} sha256={source.sha256}"
+    return {"kernel_begin": begin, "kernel_end": "// autogemm:kernel:end"}
 
 
 def extract_kernel(text: str) -> str:
@@ -98,11 +103,7 @@ def export_json(kernel: StoredKernel, written: date) -> str:
         "family": source.family,
         "config": source.config.as_dict(),
         "splitting": splitting.label if splitting is not None else None,
-        "problem": {
-            **asdict(problem),
-            "layout": str(problem.layout),
-            "dtype": str(problem.dtype),
-        },
+        "problem": asdict(problem) | {"layout": str(problem.layout), "dtype": str(problem.dtype)},
         "device": asdict(kernel.device),
         "environment": asdict(kernel.environment),
         "measurement": {
@@ -162,8 +163,7 @@ def _certificate(certificate: Certificate | None) -> Iterator[str]:
     if certificate is None:
         yield from comment("checked: ", "as every candidate is, without a winner's certificate")
         return
-    summary = f"{certificate.made_at:%Y-%m-%d}, {certificate.summary}"
-    yield from comment("checked: ", summary)
+    yield from comment("checked: ", f"{certificate.made_at:%Y-%m-%d}, {certificate.summary}")
     for check in certificate.checks:
         yield from comment("         ", check.line)
 
@@ -244,7 +244,7 @@ def printable(text: str) -> str:
 
 
 def _types(dtype: DType) -> dict[str, object]:
-    """What the templates read of a problem's element types."""
+    """The element types of a problem as the templates read them."""
     ab, c = dtype.ab, dtype.c
     return {
         "function": ab.export_function,
@@ -262,7 +262,7 @@ def _types(dtype: DType) -> dict[str, object]:
 
 
 def host_names(dtype: DType) -> CNames:
-    """What callers call the element types of a problem's matrices, and element types as such."""
+    """Callers' names of the element types of a problem's matrices, and of all element types."""
     known: dict[ArgumentType, str] = {one: one.host_type for one in Element}
     return {**known, ProblemType.AB: known[dtype.ab], ProblemType.C: known[dtype.c]}
 
@@ -275,7 +275,7 @@ def headers_of(family: Family, dtype: DType) -> list[str]:
 
 
 def _in_test(family: Family) -> dict[str, str]:
-    """What the exported program passes to the exported function, where it is no size."""
+    """Arguments other than sizes that the exported program passes to the exported function."""
     own = {
         rule.name: float_literal(rule.neutral) if rule.extent is None else f"x.{rule.name}.data"
         for rule in family.arguments
@@ -283,10 +283,3 @@ def _in_test(family: Family) -> dict[str, str]:
     matrices = {"A": "x.a.data", "B": "x.b.data", "C": "x.c.data"}
     workspace = {"workspace": "x.workspace.data", "workspace_bytes": "x.workspace.count"}
     return matrices | own | workspace
-
-
-def _problem_literals(problem: Problem) -> list[tuple[str, str]]:
-    return [
-        *((name, str(value)) for name, value in extents(problem).items()),
-        *((name, float_literal(value)) for name, value in factors(problem).items()),
-    ]

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from autogemm.catalogue.gpus import roof_of
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings, Roof
+from autogemm.model.hardware.device import Ceilings, Device, Roof
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import (
     Bench,

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from autogemm.catalogue.gpus import roof_of
 from autogemm.model.dtypes import DType
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 
 # One for each kind of products; what C is made of makes no difference.
 TENSOR_DTYPES = tuple(one for one in DType.one_each() if not one.has_fp32_products)

@@ -12,7 +12,7 @@ from autogemm.insight.profiling.finding import NEAR_PERCENT, Finding, memory_lev
 from autogemm.insight.profiling.reasons import STALLS
 from autogemm.insight.profiling.tensor_cores import multiplied_on_tensor_cores, tensor_pipe
 from autogemm.model.config import Config
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 
 # Above this share of issue slots in use, few warps are enough.
 BUSY_PERCENT = 80.0

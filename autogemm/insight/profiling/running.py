@@ -9,7 +9,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 from autogemm.targets.cuda.tools import Job, profile_csv, profiler_version
 
 DEADLINE_S = 300.0

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from autogemm.catalogue.gpus import roof_of
 from autogemm.insight.profiling import counters as names
 from autogemm.insight.profiling.finding import NEAR_PERCENT, Finding, memory_levels, own_parameters
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 from autogemm.model.splitting import multiplied, splitting_of
 
 # Less of the roof for the same use of the pipe: it works on what the result does not need, or

@@ -6,8 +6,7 @@ from itertools import pairwise
 from autogemm.catalogue.ladder import rungs
 from autogemm.insight.analysis import Comparison, Timed
 from autogemm.model.dtypes import DType
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.results.benchmark import KernelKind
 
 # Below this share a rung counts as slower than the one before: clocks drift by a per cent.

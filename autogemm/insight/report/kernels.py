@@ -13,10 +13,10 @@ from autogemm.insight.report.kernel_words import bench_words, limits_of_kernels,
 from autogemm.insight.report.page import Page, Plot, Section, Table, table
 from autogemm.insight.report.profiles import profile_sections
 from autogemm.insight.report.run import RECORDED, facts_table, place_tables
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings
 from autogemm.model.results.benchmark import Bench, BenchEntry
 from autogemm.model.results.outcome import Provenance
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 from autogemm.store import BestQuery, RunRow, Store
 
 SIZES = Plot("sizes", "Speed against size", "A line a kernel")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from autogemm.insight.profiling import findings
 from autogemm.insight.report.page import Section, Table, table
 from autogemm.model.hardware.device import Device
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 
 
 def profile_sections(profiles: Iterable[Profile], device: Device) -> tuple[Section, ...]:

@@ -1,4 +1,4 @@
-"""How many thread blocks of a kernel one SM holds at a time, from static facts alone."""
+"""The number of thread blocks of a kernel that one SM holds at a time, from static facts alone."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -12,7 +12,7 @@ _PARTITIONS_PER_SM = 4
 
 
 class Limiter(StrEnum):
-    """What keeps one more block from fitting on the SM."""
+    """The resource that keeps one more block from fitting on the SM."""
 
     WARPS = "warps"
     BLOCKS = "blocks"
@@ -70,7 +70,7 @@ def blocks_by_limiter(
 def _blocks_by_registers(device: Device, registers: int, warps: int) -> int:
     if registers > device.max_registers_per_thread:
         return 0
-    per_warp = _round_up(max(registers, 1) * WARP_SIZE, _REGISTER_UNIT)
+    per_warp = -(-max(registers, 1) * WARP_SIZE // _REGISTER_UNIT) * _REGISTER_UNIT
     # A warp's registers lie in one partition: 168 a thread are 5376 a warp, and of the 16384 of
     # a partition 3 warps can be served, 12 an SM, although 65536 / 5376 is 12.2.
     warps_per_partition = device.registers_per_sm // _PARTITIONS_PER_SM // per_warp
@@ -81,11 +81,5 @@ def _blocks_by_smem(device: Device, smem_bytes: int) -> int:
     if smem_bytes > device.max_smem_per_block_bytes:
         return 0
     unit = 128 if device.arch >= 80 else 256
-    per_block = _round_up(smem_bytes + device.reserved_smem_per_block_bytes, unit)
-    if per_block == 0:
-        return device.max_blocks_per_sm
-    return device.smem_per_sm_bytes // per_block
-
-
-def _round_up(value: int, unit: int) -> int:
-    return -(-value // unit) * unit
+    per_block = -(-(smem_bytes + device.reserved_smem_per_block_bytes) // unit) * unit
+    return device.smem_per_sm_bytes // per_block if per_block else device.max_blocks_per_sm

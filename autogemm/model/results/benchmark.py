@@ -10,8 +10,7 @@ from annotated_types import MaxLen
 
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Roof
+from autogemm.model.hardware.device import Device, Roof
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import (
     CONFIDENCE,
@@ -24,17 +23,7 @@ from autogemm.model.results.outcome import (
     Verification,
     confidence_of,
 )
-from autogemm.support.limits import (
-    AnySamples,
-    AnySha256,
-    Count,
-    Launches,
-    Line,
-    Long,
-    LongText,
-    Moment,
-    Ratio,
-)
+from autogemm.support import limits
 
 # The first rung.
 NAIVE = "naive"
@@ -43,18 +32,18 @@ NOT_STORED = 0
 
 
 class KernelKind(StrEnum):
-    """Where a benchmarked kernel comes from."""
+    """The origin of a benchmarked kernel."""
 
     RUNG = "rung"
     """A named config of the ladder."""
     STORED = "stored"
     """A kernel of the tuning database."""
     LIBRARY = "library"
-    """Somebody else's: cuBLAS, PyTorch, Triton, CUTLASS."""
+    """A kernel of cuBLAS, PyTorch, Triton or CUTLASS."""
 
 
 def baseline_of(dtype: DType) -> str:
-    """Whom kernels of these types are compared with: the library that is cuBLAS in the same."""
+    """The library that kernels of these types are compared with: cuBLAS in the same types."""
     return f"cublas_{dtype.label.replace('-', '_')}"
 
 
@@ -65,9 +54,9 @@ class BenchSpec:
     device: Device
     environment: Environment
     provenance: Provenance
-    command: LongText
-    preset: Line = ""
-    seed: Long = 0
+    command: limits.LongText
+    preset: limits.Line = ""
+    seed: limits.Long = 0
     l2: CacheState = CacheState.WARM
     fill: Fill = Fill.UNIFORM
 
@@ -83,21 +72,21 @@ class BenchEntry:
     ``problem.dtype`` is what it multiplied. ``library`` names a library's version.
     """
 
-    kernel: Line
+    kernel: limits.Line
     kind: KernelKind
     problem: Problem
     status: Status
-    reason: LongText = ""
+    reason: limits.LongText = ""
     config: Config | None = None
-    kernel_sha256: AnySha256 = ""
-    library: Line = ""
-    samples_us: AnySamples = ()
-    method: Line = "events"
-    launches_per_sample: Launches = 1
-    ratio: Ratio | None = None
-    ratio_low: Ratio | None = None
-    ratio_high: Ratio | None = None
-    registers: Count | None = None
+    kernel_sha256: limits.AnySha256 = ""
+    library: limits.Line = ""
+    samples_us: limits.AnySamples = ()
+    method: limits.Line = "events"
+    launches_per_sample: limits.Launches = 1
+    ratio: limits.Ratio | None = None
+    ratio_low: limits.Ratio | None = None
+    ratio_high: limits.Ratio | None = None
+    registers: limits.Count | None = None
     verification: Verification | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
 
@@ -117,10 +106,10 @@ class BenchEntry:
 class Bench:
     """A benchmark. ``entries`` stand by problem, then in the order they were asked for."""
 
-    bench_id: Count
+    bench_id: limits.Count
     spec: BenchSpec
-    started_at: Moment
-    finished_at: Moment | None
+    started_at: limits.Moment
+    finished_at: limits.Moment | None
     entries: Annotated[tuple[BenchEntry, ...], MaxLen(10_000)]
 
 
@@ -130,7 +119,7 @@ class Metrics:
 
     ``confidence`` is that of the interval of ``ratio``. ``bandwidth_gb_s`` and
     ``flop_per_byte`` count each matrix once, A and B read and C written. ``percent_of_roof`` is of
-    what the card's theory allows at that intensity, for the numbers that are multiplied.
+    what the GPU's theory allows at that intensity, for the numbers that are multiplied.
     """
 
     time_us: float
@@ -167,7 +156,7 @@ def metrics(entry: BenchEntry, beside: Iterable[BenchEntry], roof: Roof | None) 
     """The figures of an entry, None if it was not timed.
 
     ``beside`` are entries of the same benchmark, of which NAIVE and the baseline on the same size
-    are looked for; ``roof`` is the card's for what the entry multiplies, None if it has none.
+    are looked for; ``roof`` is the GPU's for what the entry multiplies, None if it has none.
     """
     time_us, problem = entry.time_us, entry.problem
     if time_us is None:
@@ -191,7 +180,7 @@ def metrics(entry: BenchEntry, beside: Iterable[BenchEntry], roof: Roof | None) 
 
 
 def _confidence(entry: BenchEntry, same_size: Iterable[BenchEntry]) -> float | None:
-    """Of the rounds of both: a slow kernel sat the later ones out, which may be the baseline.
+    """Confidence from the rounds of both: a slow kernel, maybe the baseline, sat later ones out.
 
     Winners of several problems of one size have a baseline each.
     """

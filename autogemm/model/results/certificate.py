@@ -1,4 +1,4 @@
-"""What was checked of a kernel before it is called a winner, with which tools and what result."""
+"""The checks of a kernel before it is called a winner: their tools and results."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ from autogemm.support.limits import Amount, Line, LongText, Moment
 
 
 class Verdict(StrEnum):
-    """How a check ended. NOT_DONE says nothing about the kernel."""
+    """The result of a check. NOT_DONE says nothing about the kernel."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -39,7 +39,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """All checks of one kernel on one card, and when they were made."""
+    """All checks of one kernel on one GPU, and when they were made."""
 
     checks: Annotated[tuple[Check, ...], MaxLen(1000)]
     made_at: Moment
@@ -61,7 +61,7 @@ class Certificate:
 
     @property
     def summary(self) -> str:
-        """``passed: finals, card, emulator; not done: memcheck``."""
+        """``passed: finals, gpu, emulator; not done: memcheck``."""
         parts = []
         for verdict in Verdict:
             names = [check.name for check in self.checks if check.verdict is verdict]

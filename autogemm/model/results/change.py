@@ -28,7 +28,7 @@ SAME_WITHIN = 0.01
 
 
 class Change(StrEnum):
-    """What an interval of a ratio of speeds says."""
+    """The conclusion from an interval of a ratio of speeds."""
 
     SAME = "SAME"
     """The interval lies within SAME_WITHIN of 1."""
@@ -42,7 +42,7 @@ class Change(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """How many times as fast the second is; the interval is None with too few samples."""
+    """The speed of the second as a multiple of the first; no interval with too few samples."""
 
     ratio: float
     low: float | None
@@ -99,7 +99,7 @@ def _word(low: float, high: float) -> Change:
 
 
 class Figure(StrEnum):
-    """What is compared: times, or how they stood to cuBLAS in the same rounds."""
+    """The figure that is compared: time, or time / cuBLAS's time in the same rounds."""
 
     TIME = "time"
     CUBLAS = "cublas"
@@ -118,7 +118,7 @@ class Rounds:
         return len(self.own_us) == len(self.baseline_us)
 
     def costs(self, by: Figure) -> tuple[float, ...]:
-        """What is compared. Raises UsageError where there was no baseline."""
+        """The figures to compare. Raises UsageError where there was no baseline."""
         if by is Figure.TIME:
             return self.own_us
         if not self.is_paired:
@@ -130,9 +130,9 @@ class Rounds:
 
 
 def fairest(before: Rounds, after: Rounds, same_baseline: bool) -> Figure:
-    """How they stood to cuBLAS where that is the same cuBLAS on the same GPU, else times.
+    """Ratios to cuBLAS where that is the same cuBLAS on the same GPU, else times.
 
-    Clocks of one card drift by several per cent between two sessions, and cuBLAS drifts with them.
+    Clocks of one GPU drift by several per cent between two sessions, and cuBLAS drifts with them.
     """
     sides = (before, after)
     is_paired = all(side.is_paired and len(side.own_us) >= MIN_SAMPLES for side in sides)

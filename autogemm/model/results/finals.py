@@ -37,7 +37,7 @@ class FinalsSamples:
     """One contestant's times: ``samples_us[i]`` was taken in round i, beside all the others.
 
     ``samples_mj`` are energies from rounds of their own, empty where none were taken. ``registers``
-    are per thread, None where nobody knows.
+    are per thread, None where they are not known.
     """
 
     name: str
@@ -48,12 +48,9 @@ class FinalsSamples:
     registers: int | None = None
     samples_mj: tuple[float, ...] = ()
 
-    def costs(self, objective: Objective) -> Floats:
-        """What the objective minimises, round by round."""
-        if objective is Objective.TIME:
-            return np.asarray(self.samples_us)
-        energies = np.asarray(self.samples_mj)
-        return energies if objective is Objective.ENERGY else energies * np.median(self.samples_us)
+
+Contestant = FinalsSamples | FinalsEntry
+"""Samples to decide about, or an entry whose finals are decided again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +68,8 @@ class PairedRatio:
 
 
 def decide(
-    baseline: FinalsSamples,
-    contestants: Sequence[FinalsSamples],
+    baseline: Contestant,
+    contestants: Sequence[Contestant],
     seed: int,
     objective: Objective = Objective.TIME,
 ) -> tuple[tuple[FinalsEntry, ...], FinalsEntry]:
@@ -86,9 +83,9 @@ def decide(
 
     Raises ValueError without contestants, or when they have not all run the same number of rounds.
     """
-    everybody = (baseline, *contestants)
-    rounds = {len(one.samples_us) for one in everybody}
-    rounds_of_costs = {len(one.costs(objective)) for one in everybody}
+    timed = (baseline, *contestants)
+    rounds = {len(one.samples_us) for one in timed}
+    rounds_of_costs = {len(_costs(one, objective)) for one in timed}
     if len(rounds) > 1 or len(rounds_of_costs) > 1:
         raise ValueError("every contestant of the finals runs in every round")
     if not contestants or 0 in rounds | rounds_of_costs:
@@ -116,13 +113,21 @@ class _Comparison:
     objective: Objective
     seed: int
 
-    def __call__(self, over: FinalsSamples, under: FinalsSamples) -> PairedRatio:
-        return paired_ratio(over.costs(self.objective), under.costs(self.objective), self.seed)
+    def __call__(self, over: Contestant, under: Contestant) -> PairedRatio:
+        costs = (_costs(over, self.objective), _costs(under, self.objective))
+        return paired_ratio(*costs, self.seed)
 
 
-def _winner(
-    baseline: FinalsSamples, ranked: Sequence[FinalsSamples], compare: _Comparison
-) -> FinalsSamples:
+def _costs(contestant: Contestant, objective: Objective) -> Floats:
+    """The figures that the objective minimises, round by round."""
+    times = np.asarray(contestant.samples_us)
+    if objective is Objective.TIME:
+        return times
+    energies = np.asarray(contestant.samples_mj)
+    return energies if objective is Objective.ENERGY else energies * np.median(times)
+
+
+def _winner(baseline: Contestant, ranked: Sequence[Contestant], compare: _Comparison) -> Contestant:
     leader = ranked[0]
     near = [one for one in ranked if one is leader or compare(one, leader).low <= 1.0]
     unbeaten = [
@@ -131,17 +136,13 @@ def _winner(
         if all(compare(one, other).low <= 1.0 for other in near if other is not one)
     ]
 
-    def preference(one: FinalsSamples) -> tuple[float, float]:
-        registers = math.inf if one.registers is None else one.registers
-        return (_spread_steps(one, baseline, compare.objective), registers)
+    def preference(one: Contestant) -> tuple[float, float]:
+        ratios = _costs(baseline, compare.objective) / _costs(one, compare.objective)
+        steps = round(relative_spread(ratios.tolist()) / SPREAD_STEP) if len(ratios) > 1 else 0
+        return (steps, math.inf if one.registers is None else one.registers)
 
     # Of equals min() takes the first, which has the best ratio.
     return min(unbeaten or [leader], key=preference)
-
-
-def _spread_steps(contestant: FinalsSamples, baseline: FinalsSamples, objective: Objective) -> int:
-    ratios = (baseline.costs(objective) / contestant.costs(objective)).tolist()
-    return round(relative_spread(ratios) / SPREAD_STEP) if len(ratios) > 1 else 0
 
 
 def paired_ratio(
@@ -171,7 +172,7 @@ def _resamples(rounds: int, seed: int) -> NDArray[np.intp]:
     return np.random.default_rng(seed).integers(0, rounds, size=(NUM_RESAMPLES, rounds))
 
 
-def _entry(contestant: FinalsSamples, ratio: PairedRatio, *, tied: bool) -> FinalsEntry:
+def _entry(contestant: Contestant, ratio: PairedRatio, *, tied: bool) -> FinalsEntry:
     return FinalsEntry(
         name=contestant.name,
         config=contestant.config,
@@ -194,28 +195,10 @@ def without_winner(
     objective: Objective = Objective.TIME,
     status: Status = Status.WRONG_RESULT,
 ) -> Finals:
-    """The same finals decided without their winner, who is disqualified."""
+    """The same finals decided without their winner, which is disqualified."""
     lost, *others = finals.entries
     assert lost.config is not None, "only the baseline has no config"
-    timed = [
-        FinalsSamples(
-            name=one.name,
-            config=one.config,
-            kernel_sha256=one.kernel_sha256,
-            samples_us=one.samples_us,
-            verification=one.verification,
-            registers=one.registers,
-            samples_mj=one.samples_mj,
-        )
-        for one in (finals.baseline, *others)
-    ]
-    entries, baseline = decide(timed[0], timed[1:], seed, objective)
-    return replace(
-        finals,
-        entries=entries,
-        baseline=baseline,
-        disqualified=(
-            *finals.disqualified,
-            Disqualified(lost.config, lost.kernel_sha256, reason, status),
-        ),
-    )
+    entries, baseline = decide(finals.baseline, others, seed, objective)
+    ended = Disqualified(lost.config, lost.kernel_sha256, reason, status)
+    disqualified = (*finals.disqualified, ended)
+    return replace(finals, entries=entries, baseline=baseline, disqualified=disqualified)

@@ -1,4 +1,4 @@
-"""What became of a candidate, and how its times were taken."""
+"""The end of a candidate, and how its times were taken."""
 
 import statistics
 from collections.abc import Sequence
@@ -10,26 +10,11 @@ from annotated_types import MaxLen, MinLen
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import Resources
-from autogemm.support.limits import (
-    Amount,
-    AnySha256,
-    Bits,
-    Celsius,
-    Count,
-    Energies,
-    Error,
-    Launches,
-    Line,
-    LongLine,
-    LongText,
-    NotKept,
-    RatioOrNan,
-    Samples,
-)
+from autogemm.support import limits
 
 
 class Status(StrEnum):
-    """How a candidate ended. Everything but OK carries a reason."""
+    """The end of a candidate. Everything but OK carries a reason."""
 
     OK = "ok"
     REJECTED = "rejected"
@@ -45,7 +30,7 @@ class Status(StrEnum):
 
 
 class Provenance(StrEnum):
-    """Where a time comes from. A recorded time is never shown as measured on this machine."""
+    """The origin of a time. A recorded time is never shown as measured on this machine."""
 
     MEASURED = "measured"
     RECORDED = "recorded"
@@ -55,15 +40,15 @@ class CacheState(StrEnum):
     """State of the L2 cache before each timed launch."""
 
     WARM = "warm"
-    """As the launch before left it, on the same matrices."""
+    """Left so by the launch before, on the same matrices."""
     COLD = "cold"
     """Flushed."""
     ROTATE = "rotate"
-    """As launches on other copies of the inputs left it: full, and of nothing that is needed."""
+    """Left so by launches on other copies of the inputs: full, and of nothing that is needed."""
 
 
 class Fill(StrEnum):
-    """What the matrices hold while kernels are timed: power, and so clocks, depend on it."""
+    """The contents of matrices while kernels are timed: power, and so clocks, depend on it."""
 
     UNIFORM = "uniform"
     """Reals on [-1, 1)."""
@@ -76,7 +61,7 @@ class Fill(StrEnum):
 
 
 class Objective(StrEnum):
-    """What is minimised: the time of one GEMM, its energy, or the product of both."""
+    """The figure to minimise: the time of one GEMM, its energy, or the product of both."""
 
     TIME = "time"
     ENERGY = "energy"
@@ -84,7 +69,7 @@ class Objective(StrEnum):
 
 
 class StopRule(StrEnum):
-    """What ended a search."""
+    """The reason for which a search ended."""
 
     TRIALS = "trials"
     BUDGET = "budget"
@@ -98,44 +83,44 @@ class StopRule(StrEnum):
 class Telemetry:
     """Sampled beside the timings; None where the driver does not tell."""
 
-    sm_clock_mhz: Count | None = None
-    memory_clock_mhz: Count | None = None
-    power_w: Amount | None = None
-    temperature_c: Celsius | None = None
-    throttle_reasons: Bits | None = None
+    sm_clock_mhz: limits.Count | None = None
+    memory_clock_mhz: limits.Count | None = None
+    power_w: limits.Amount | None = None
+    temperature_c: limits.Celsius | None = None
+    throttle_reasons: limits.Bits | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What besides the GPU decides a time. Empty text where a part is not in play."""
+    """The versions that, besides the GPU, decide a time. Empty where a part is not in play."""
 
-    driver: Line = ""
-    cuda_runtime: Line = ""
-    compiler: Line = ""
-    cublas: Line = ""
-    cupy: Line = ""
-    python: Line = ""
-    autogemm: Line = ""
+    driver: limits.Line = ""
+    cuda_runtime: limits.Line = ""
+    compiler: limits.Line = ""
+    cublas: limits.Line = ""
+    cupy: limits.Line = ""
+    python: limits.Line = ""
+    autogemm: limits.Line = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """Times of one kernel. Each sample is microseconds for one GEMM.
 
-    ``energy_mj`` is what one GEMM takes of the whole card, in millijoules; None if not measured.
+    ``energy_mj`` is what one GEMM takes of the whole GPU, in millijoules; None if not measured.
     ``method`` says how: ``events`` around single launches, or ``graph`` (a CUDA graph of
     ``launches_per_sample`` launches between two events, divided by their number).
-    ``throttled_samples`` more were taken while the card was throttled and thrown away.
+    ``throttled_samples`` more were taken while the GPU was throttled and thrown away.
     """
 
-    samples_us: Samples
+    samples_us: limits.Samples
     provenance: Provenance
-    method: Line = "events"
-    launches_per_sample: Launches = 1
+    method: limits.Line = "events"
+    launches_per_sample: limits.Launches = 1
     l2: CacheState = CacheState.WARM
     telemetry: Telemetry = Telemetry()
-    energy_mj: Amount | None = None
-    throttled_samples: Count = 0
+    energy_mj: limits.Amount | None = None
+    throttled_samples: limits.Count = 0
 
     @property
     def time_us(self) -> float:
@@ -152,9 +137,9 @@ class Verification:
     ||C - reference||_F / ||reference||_F.
     """
 
-    max_abs_error: Error | None
-    max_error_ratio: Error
-    error: Error
+    max_abs_error: limits.Error | None
+    max_error_ratio: limits.Error
+    error: limits.Error
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +148,13 @@ class Outcome:
 
     config: Config
     status: Status
-    reason: LongText = ""
-    kernel_sha256: AnySha256 = ""
+    reason: limits.LongText = ""
+    kernel_sha256: limits.AnySha256 = ""
     resources: Annotated[tuple[Resources, ...], MaxLen(64)] = ()
     verification: Verification | None = None
     measurement: Measurement | None = None
-    compile_seconds: Amount = 0.0
-    measure_seconds: Amount = 0.0
+    compile_seconds: limits.Amount = 0.0
+    measure_seconds: limits.Amount = 0.0
 
     @property
     def time_us(self) -> float | None:
@@ -179,13 +164,13 @@ class Outcome:
         return None
 
     def cost(self, objective: Objective) -> float | None:
-        """What the objective makes of it (us, mJ, or us * mJ); None if it has no such figure."""
+        """The objective's figure (us, mJ, or us * mJ); None if it has no such figure."""
         energy_mj = self.measurement.energy_mj if self.measurement is not None else None
         return cost(objective, self.time_us, energy_mj)
 
 
 def cost(objective: Objective, time_us: float | None, energy_mj: float | None) -> float | None:
-    """What is minimised (us, mJ, or us * mJ); None if a figure that it needs is not known."""
+    """The figure to minimise (us, mJ, or us * mJ); None if a part of it is not known."""
     if time_us is None or objective is Objective.TIME:
         return time_us
     if energy_mj is None:
@@ -193,13 +178,13 @@ def cost(objective: Objective, time_us: float | None, energy_mj: float | None) -
     return energy_mj if objective is Objective.ENERGY else energy_mj * time_us
 
 
-# Of the interval of a median: with fewer values the extremes say more than a bootstrap does.
+# For the interval of a median: with fewer values the extremes say more than a bootstrap does.
 CONFIDENCE = 0.95
 MIN_BOOTSTRAP_ROUNDS = 6
 
 
 def confidence_of(rounds: int) -> float:
-    """How probable it is that the interval of a median over so many rounds holds the true one.
+    """The probability that the interval of a median over so many rounds holds the true one.
 
     With fewer than MIN_BOOTSTRAP_ROUNDS the interval is from the smallest to the largest value: all
     of n lie on one side of the true median in one of 2^(n - 1) cases (the sign test's).
@@ -224,17 +209,17 @@ class FinalsEntry:
     ``samples_mj`` are millijoules for one GEMM, empty if energy was not measured.
     """
 
-    name: LongLine
+    name: limits.LongLine
     config: Config | None
-    kernel_sha256: AnySha256
-    samples_us: Samples
-    ratio: RatioOrNan
-    ratio_low: RatioOrNan
-    ratio_high: RatioOrNan
+    kernel_sha256: limits.AnySha256
+    samples_us: limits.Samples
+    ratio: limits.RatioOrNan
+    ratio_low: limits.RatioOrNan
+    ratio_high: limits.RatioOrNan
     tied: bool
     verification: Verification | None = None
-    registers: Count | None = None
-    samples_mj: Energies = ()
+    registers: limits.Count | None = None
+    samples_mj: limits.Energies = ()
 
     @property
     def time_us(self) -> float:
@@ -243,7 +228,7 @@ class FinalsEntry:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the ratio; None for a recording, which has one median, and the baseline itself."""
+        """The ratio's ends; None for a recording, which has one median, and for the baseline."""
         return (self.ratio_low, self.ratio_high) if self.ratio_low < self.ratio_high else None
 
     @property
@@ -271,24 +256,24 @@ class Finals:
 
     ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
     ``num_checks`` is how many times each entry's result was compared with the reference, over and
-    above the search. ``throttled_rounds`` more were run while the card was throttled and thrown
-    away. Who is ``disqualified`` took part and is no entry.
+    above the search. ``throttled_rounds`` more were run while the GPU was throttled and thrown
+    away. ``disqualified`` finalists took part and are no entries.
     """
 
     entries: Annotated[tuple[FinalsEntry, ...], MinLen(1), MaxLen(999)]
     baseline: FinalsEntry
-    rounds: Count
+    rounds: limits.Count
     provenance: Provenance
     telemetry: Telemetry = Telemetry()
-    method: Line = "events"
-    launches_per_sample: Launches = 1
-    throttled_rounds: Count = 0
-    num_checks: Annotated[int, NotKept()] = 0
-    disqualified: Annotated[tuple[Disqualified, ...], NotKept()] = ()
+    method: limits.Line = "events"
+    launches_per_sample: limits.Launches = 1
+    throttled_rounds: limits.Count = 0
+    num_checks: Annotated[int, limits.NotKept()] = 0
+    disqualified: Annotated[tuple[Disqualified, ...], limits.NotKept()] = ()
 
     @property
     def confidence(self) -> float | None:
-        """That of the entries' intervals; None where there are none (a recording, one round)."""
+        """Confidence of the entries' intervals; None without them (a recording, one round)."""
         return confidence_of(self.rounds) if self.winner.interval is not None else None
 
     @property

@@ -139,7 +139,7 @@ class _Parser:
         return value
 
     def _binary(self, level: int) -> Node:
-        """Everything that binds at least as tight as ``level``."""
+        """All operands and operators that bind at least as tight as ``level``."""
         left = self._prefixed(level)
         while (found := _LEVELS.get(self._next.text, 0)) >= level:
             if found == _COMPARE:

@@ -131,40 +131,27 @@ def _python_bare(node: Node) -> tuple[str, int]:
         return repr(node.value), _UNARY if isinstance(node.value, int) and node.value < 0 else _ATOM
     if isinstance(node, Name):
         return node.name, _ATOM
-    return _python_operation(node)
-
-
-def _python_operation(node: Operation) -> tuple[str, int]:
-    if node.op == "if":
-        condition, value, otherwise = node.args
-        return (
-            f"{_python(value, _OR)} if {_python(condition, _OR)} else {_python(otherwise)}",
-            _CHOICE,
-        )
-    if node.op == "ceil_div":
-        over, under = node.args
-        return f"-(-{_python_number(over, _UNARY)} // {_python_number(under, _UNARY)})", _UNARY
-    if node.op in FUNCTIONS:
-        return f"{node.op}({', '.join(_python_number(arg, _CHOICE) for arg in node.args)})", _ATOM
     first, *rest = node.args
-    if node.op in ("not", "neg"):
-        is_not = node.op == "not"
-        return (
-            (f"not {_python(first, _COMPARE)}", _NOT)
-            if is_not
-            else (f"-{_python_number(first, _UNARY)}", _UNARY)
-        )
-    precedence = _BINARY[node.op]
-    if precedence <= _AND:
-        texts = [_python(first, precedence), *(_python(arg, precedence + 1) for arg in rest)]
-    else:
-        # Python takes a < b < c for one comparison of three.
-        least = precedence + (precedence == _COMPARE)
-        texts = [
-            _python_number(first, least),
-            *(_python_number(arg, precedence + 1) for arg in rest),
-        ]
-    return f" {node.op} ".join(texts), precedence
+    match node.op:
+        case "if":
+            value, condition, otherwise = _python(rest[0], _OR), _python(first, _OR), rest[1]
+            return f"{value} if {condition} else {_python(otherwise)}", _CHOICE
+        case "not":
+            return f"not {_python(first, _COMPARE)}", _NOT
+        case "neg" | "ceil_div":
+            number, *under = (_python_number(arg, _UNARY) for arg in node.args)
+            return f"-(-{number} // {under[0]})" if under else f"-{number}", _UNARY
+        case "min" | "max":
+            precedence = _ATOM
+            text = f"{node.op}({', '.join(_python_number(arg, _CHOICE) for arg in node.args)})"
+        case _:
+            precedence = _BINARY[node.op]
+            printed = _python if precedence <= _AND else _python_number
+            # Python takes a < b < c for one comparison of three.
+            least = precedence + (precedence == _COMPARE)
+            texts = [printed(first, least), *(printed(arg, precedence + 1) for arg in rest)]
+            text = f" {node.op} ".join(texts)
+    return text, precedence
 
 
 def _python_number(node: Node, least: int) -> str:

@@ -8,13 +8,11 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from autogemm.model.config import Config
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import KernelSource
 from autogemm.model.results.benchmark import Bench, BenchEntry, BenchSpec
 from autogemm.model.results.outcome import CacheState, Environment, Provenance
-from autogemm.model.results.profile import Profile
-from autogemm.model.results.stored_kernel import StoredKernel
+from autogemm.model.results.stored import Profile, StoredKernel
 from autogemm.store.tables.bench_models import (
     BenchEntryRecord,
     BenchRecord,

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from autogemm.model.config import Config
 from autogemm.model.results.outcome import CacheState, Fill, Objective, Provenance, Status
-from autogemm.model.results.stored_kernel import StoredKernel
+from autogemm.model.results.stored import StoredKernel
 from autogemm.store.queries.benches import kernel_outside_runs
 from autogemm.store.queries.certificates import newest_certificate
 from autogemm.store.queries.timings import GROUP, BestPlace, Timing, best_places, run_of, timings_at

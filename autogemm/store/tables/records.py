@@ -9,8 +9,7 @@ from typing import Annotated, Literal
 from annotated_types import MaxLen, MinLen
 
 from autogemm.model.config import Config, Value
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import Bench
@@ -26,7 +25,7 @@ from autogemm.model.results.outcome import (
     Provenance,
     StopRule,
 )
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 from autogemm.support.limits import (
     Count,
     Line,

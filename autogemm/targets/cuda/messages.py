@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import Candidate, CompiledKernel
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Disqualified, Environment, Finals, Outcome, Status

@@ -22,7 +22,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.benchmark import KernelKind
 from autogemm.model.results.outcome import Environment
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 from autogemm.store import Store, open_store
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import open_gpu, why_no_gpu

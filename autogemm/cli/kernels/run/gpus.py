@@ -5,11 +5,10 @@ from dataclasses import replace
 
 import click
 
-from autogemm.catalogue.gpus import find_card, known_cards
+from autogemm.catalogue.gpus import find_gpu, known_gpus
 from autogemm.cli.gpu_rows import COLUMNS, SHOWN, ceiling_rows, fact_rows, gpu_row
 from autogemm.cli.output import Form, Row, print_rows, print_table
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.store import open_store
 from autogemm.support.errors import DeviceError
 from autogemm.targets import attached_gpus, open_gpu, recorded, why_no_gpu
@@ -45,13 +44,13 @@ def _known_rows() -> list[dict[str, object]]:
             source=known.source,
             notes=known.notes,
         )
-        for known in known_cards()
+        for known in known_gpus()
     ]
 
 
 def show_one(name: str, form: Form) -> None:
     """Print all facts of one GPU. Raises NotFoundError for an unknown name."""
-    known = find_card(name)
+    known = find_gpu(name)
     row = next(row for row in _known_rows() if row["short_name"] == known.short_name)
     if form is not Form.TABLE:
         print_rows([row], COLUMNS, form)

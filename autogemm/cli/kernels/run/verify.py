@@ -18,7 +18,7 @@ from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
 from autogemm.model.results.certificate import Verdict
-from autogemm.model.results.stored_kernel import StoredKernel
+from autogemm.model.results.stored import StoredKernel
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, launch_plan, parse_fix
 from autogemm.store import open_store

@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from autogemm.model.hardware.device import Device
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import Candidate, CompiledKernel, Launch, LaunchPlan
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.ceilings import ceilings_source

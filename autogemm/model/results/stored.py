@@ -1,13 +1,16 @@
-"""A kernel together with where its time comes from: what the store knows and an export tells."""
+"""Results that the store keeps of single kernels: their times, and counters of a profiler."""
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
+from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
+from autogemm.support.limits import Finite, Line, Mapped, Moment, Sha256
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +38,22 @@ class StoredKernel:
     measured_at: datetime
     verification: Verification | None
     certificate: Certificate | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """A profiler's counts. ``kernel`` is the name of a rung, or empty for a stored kernel.
+
+    ``counters`` are the profiler's own names with values in base units (bytes, seconds, shares as
+    percent). ``profiler`` has its version. A time under a profiler is none to compare.
+    """
+
+    kernel: Line
+    config: Config
+    kernel_sha256: Sha256
+    problem: Problem
+    device: Device
+    environment: Environment
+    profiler: Line
+    counters: Annotated[tuple[tuple[str, float], ...], Mapped(Finite, Line, 10_000)]
+    made_at: Moment
