@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from autogemm.model.config import Config
+import click
+
+from autogemm.cli.output import Form, print_rows, print_table
+from autogemm.model.config import Config, label, shared_values
 from autogemm.model.results.columns import (
     ENVIRONMENT,
     ERRORS,
@@ -28,6 +32,7 @@ from autogemm.model.results.columns import (
 )
 from autogemm.model.results.columns import PROBLEM as PROBLEM_FIELDS
 from autogemm.model.splitting import splitting_of
+from autogemm.store import Store, open_store
 
 if TYPE_CHECKING:
     from autogemm.model.problem import Problem
@@ -260,3 +265,39 @@ def _for_json(value: object) -> object:
 
 def _tflops(problem: Problem, time_us: float | None) -> FlatRow:
     return {"tflops": None if time_us is None else problem.tflops(time_us)}
+
+
+def open_database(url: str | None) -> Store:
+    """Open the database of ``--db``. Raises NotFoundError if it is not there."""
+    return open_store(url, create=False)
+
+
+def print_rows_as(
+    rows: Sequence[FlatRow],
+    columns: Columns,
+    table: Columns,
+    form: Form,
+) -> None:
+    """Print the rows as a table of the columns ``table``, or as JSON or CSV of ``columns``."""
+    if form is not Form.TABLE:
+        shape = for_csv if form is Form.CSV else for_json
+        print_rows([shape(row) for row in rows], columns, form)
+    elif rows:
+        print_readable(rows, table)
+
+
+def print_readable(rows: Sequence[FlatRow], columns: Columns, title: str | None = None) -> None:
+    """Print a table for people; values that all configs share stand once, below it."""
+    configs = [row["config"] for row in rows if row.get("config") is not None]
+    shared = shared_values(configs) if "config" in columns else {}
+    shown = [for_table(row) for row in rows]
+    for row, readable in zip(rows, shown, strict=True):
+        if row.get("config") is None:
+            # cuBLAS has a name, and no config.
+            readable["config"] = row.get("name")
+        elif shared:
+            own = label(pair for pair in row["config"] if pair[0] not in shared)
+            readable["config"] = own or "(the same)"
+    print_table(shown, columns, title)
+    if shared:
+        click.echo(f"all of them: {label(shared.items())}")

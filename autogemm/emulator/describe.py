@@ -1,6 +1,7 @@
 """From addresses and offsets to words: which line, which element, what about it."""
 
 import signal
+from dataclasses import replace
 
 from autogemm.emulator.exchange import RawFinding, RawResult, Region, State
 from autogemm.emulator.findings import Finding, FindingKind
@@ -11,26 +12,7 @@ from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
 
 # In the order of `Kind` in shim/protocol.h.
-KINDS = (
-    FindingKind.RACE,
-    FindingKind.UNINITIALISED,
-    FindingKind.OUT_OF_BOUNDS,
-    FindingKind.MISALIGNED,
-    FindingKind.INPUT_WRITTEN,
-    FindingKind.READS_C,
-    FindingKind.BARRIER_DIVERGENCE,
-    FindingKind.WARP_DIVERGENCE,
-    FindingKind.IN_FLIGHT,
-    FindingKind.NEVER_WRITTEN,
-    FindingKind.BAD_COPY,
-    FindingKind.BAD_BARRIER,
-    FindingKind.BAD_RANK,
-    FindingKind.ENDED_BLOCK,
-    FindingKind.DEADLOCK,
-    FindingKind.LOST_COPY,
-    FindingKind.NO_PROXY_FENCE,
-    FindingKind.NO_REGISTER_FENCE,
-)
+KINDS = tuple(FindingKind)
 
 # In the order of `Misuse` there.
 MISUSES = (
@@ -87,7 +69,7 @@ def describe_all(
         at = lines.get(finding.pc, ())
         key = (finding.kind, finding.region, at)
         if key in merged:
-            merged[key] = _add(merged[key], finding.count)
+            merged[key] = replace(merged[key], count=merged[key].count + finding.count)
         else:
             merged[key] = _describe(finding, at, lines.get(finding.other_pc, ()), place, rows)
     findings = list(merged.values()) + _endings(raw, lines, rows, bool(known))
@@ -146,19 +128,6 @@ def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
     detail = f"is {comparison.got:g}, must be {comparison.expected:g}{when}"
     where = f"C[{row},{column}]"
     return Finding(FindingKind.WRONG_VALUE, 0, "", where, detail, comparison.wrong_elements)
-
-
-def _add(finding: Finding, count: int) -> Finding:
-    return Finding(
-        finding.kind,
-        finding.line,
-        finding.text,
-        finding.where,
-        finding.detail,
-        finding.count + count,
-        finding.called_from,
-        finding.other_line,
-    )
 
 
 def _describe(

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 
 class FindingKind(StrEnum):
-    """What a kernel did wrong. The value is how it is told to a person."""
+    """Errors of a kernel, in the order of `Kind` in shim/protocol.h; values are for messages."""
 
     RACE = "data race"
     UNINITIALISED = "read of uninitialised memory"
@@ -25,9 +25,10 @@ class FindingKind(StrEnum):
     BAD_RANK = "no such block in the cluster"
     ENDED_BLOCK = "use of an ended block's shared memory"
     DEADLOCK = "deadlock"
+    LOST_COPY = "copy that nothing waits for"
     NO_PROXY_FENCE = "no proxy fence before a bulk copy"
     NO_REGISTER_FENCE = "no wgmma_fence before a product"
-    LOST_COPY = "copy that nobody waits for"
+    # Found outside the emulator process.
     WRONG_VALUE = "wrong value"
     CRASHED = "crashed"
     TIMED_OUT = "timed out"

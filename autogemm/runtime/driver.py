@@ -8,7 +8,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES
@@ -25,53 +25,11 @@ Extents = tuple[int, int, int]
 LaunchCall = tuple[Any, ...]
 
 
-class Driver(Protocol):
-    """What running a kernel takes. Handles and addresses are integers."""
-
-    def device(self, index: int) -> Device:
-        """The facts of a card."""
-
-    def device_of(self, address: int) -> int:
-        """The number of the card that an address is on."""
-
-    def context(self, index: int) -> int:
-        """The context that libraries share on a card."""
-
-    def load(self, context: int, cubin: bytes) -> int:
-        """A module from machine code."""
-
-    def function(self, context: int, module: int, name: str, smem_bytes: int) -> int:
-        """A kernel of a module, allowed that much dynamic shared memory."""
-
-    def zeros(self, context: int, num_bytes: int) -> int:
-        """Memory that is zero."""
-
-    def copy(self, context: int, content: bytes) -> int:
-        """Memory that holds these bytes."""
-
-    def free(self, context: int, address: int) -> None:
-        """Give memory back once nothing uses it."""
-
-    def call(  # noqa: PLR0913, PLR0917  # what a launch is made of
-        self,
-        function: int,
-        grid: Extents,
-        threads: Extents,
-        smem_bytes: int,
-        stream: int,
-        arguments: int,
-    ) -> LaunchCall:
-        """What `launch` takes; ``arguments`` is the address of an array of pointers."""
-
-    def launch(self, *call: Any) -> int:
-        """Put a kernel on its stream; 0, or why the driver refused. Costs as little as can be."""
-
-    def relaunch(self, context: int, call: LaunchCall) -> None:
-        """The same with that context current, whatever the thread has. Raises DeviceError."""
-
-
 class CudaDriver:
-    """The driver of this machine. Every method but `launch` raises DeviceError when it refuses."""
+    """The driver of this machine; handles and addresses are integers.
+
+    ``launch`` returns 0, or why the driver refused; every other method raises DeviceError then.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._cuda = library
@@ -204,7 +162,7 @@ class CudaDriver:
 
 
 @cache
-def cuda_driver() -> Driver:
+def cuda_driver() -> CudaDriver:
     """The driver, once per process. Raises DeviceError without one."""
     try:
         library = ctypes.CDLL("libcuda.so.1")

@@ -14,7 +14,7 @@ from autogemm.dispatch import Chooser
 from autogemm.model.elements import neutral_array
 from autogemm.model.kernel import LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
-from autogemm.runtime.driver import Driver, Extents, LaunchCall, cuda_driver
+from autogemm.runtime.driver import CudaDriver, Extents, LaunchCall, cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
 from autogemm.store import DecidedRow, open_store
@@ -37,7 +37,7 @@ class Kernel:
 class Card:
     """One GPU of this process: its context, chooser, and the modules loaded into it."""
 
-    def __init__(self, driver: Driver, index: int) -> None:
+    def __init__(self, driver: CudaDriver, index: int) -> None:
         self.driver = driver
         self.index = index
         self.device = driver.device(index)

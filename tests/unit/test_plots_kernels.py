@@ -14,7 +14,7 @@ from test_plots_runs import words
 
 from autogemm.cli import main
 from autogemm.insight.analysis import compare
-from autogemm.insight.analysis.gpu_roofs import roofs
+from autogemm.insight.analysis.comparison import roofs
 from autogemm.model.results.outcome import Provenance
 from autogemm.store import BestQuery, RunState, Store
 from autogemm.support.errors import NotFoundError

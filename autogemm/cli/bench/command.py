@@ -4,8 +4,7 @@ from typing import Any
 
 import click
 
-from autogemm.cli.filters import bench_option
-from autogemm.cli.options import LAYOUTS, db_option, dtype_option
+from autogemm.cli.options import LAYOUTS, bench_option, db_option, dtype_option
 from autogemm.cli.output import listing_options
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout

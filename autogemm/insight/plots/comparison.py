@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autogemm.insight.analysis import Comparison, Timed
-from autogemm.insight.analysis.gpu_roofs import Ceiling, Slope, roofs
+from autogemm.insight.analysis.comparison import Ceiling, Slope, roofs
 from autogemm.insight.plots.drawing import GREYS, GRID, LINES, MARKERS, picture, titled
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import NAIVE

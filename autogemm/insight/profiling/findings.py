@@ -5,15 +5,18 @@ Tables") and CUDA C++ Best Practices Guide, applied to GEMM.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from autogemm.catalogue.gpus import roof_of
 from autogemm.insight.profiling import counters as names
 from autogemm.insight.profiling.counters import Counters, stalls
-from autogemm.insight.profiling.finding import NEAR_PERCENT, Finding, memory_levels, own_parameters
 from autogemm.insight.profiling.reasons import STALLS
-from autogemm.insight.profiling.tensor_cores import multiplied_on_tensor_cores, tensor_pipe
 from autogemm.model.config import Config
 from autogemm.model.results.profile import Profile
+from autogemm.model.splitting import multiplied, splitting_of
 
+# What counts as near a limit.
+NEAR_PERCENT = 80.0
 # Above this share of issue slots in use, few warps are enough.
 BUSY_PERCENT = 80.0
 # Below this occupancy latency may show.
@@ -26,6 +29,39 @@ CONFLICTS_OF_NOTE = 0.05
 # Sectors of 32 bytes that a warp's request takes if lanes read neighbouring floats.
 SECTORS_PER_FLOAT = 4
 MOST_STALLS = 3
+# Less of the roof for the same use of the pipe: it works on what the result does not need, or
+# below its rate.
+WELL_USED = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One topic. ``cause`` and ``cure`` are empty where nothing is wrong.
+
+    ``parameters`` are those of the kernel's own family that bear on it.
+    """
+
+    topic: str
+    figure: str
+    says: str
+    cause: str = ""
+    cure: str = ""
+    parameters: tuple[str, ...] = ()
+
+
+def own_parameters(config: Config, *wanted: str) -> tuple[str, ...]:
+    """Those of the parameters that the family has."""
+    return tuple(name for name in wanted if name in config.as_dict())
+
+
+def memory_levels(counters: Counters) -> dict[str, float]:
+    """Percent of what each level of memory can deliver, as far as the page says."""
+    levels = {
+        "L1 and shared memory": counters.get(names.L1),
+        "L2": counters.get(names.L2),
+        "device memory": counters.get(names.DRAM),
+    }
+    return {level: percent for level, percent in levels.items() if percent is not None}
 
 
 def findings(profile: Profile) -> tuple[Finding, ...]:
@@ -216,3 +252,63 @@ def _coalescing(counters: Counters, config: Config, *, on_tensor_cores: bool) ->
             "neighbouring threads on neighbouring columns; copy tiles in one line of threads",
             own_parameters(config, "WALK", "LOAD", "TN", "VEC", "VEC_LOAD", "VEC_STORE"),
         )
+
+
+def multiplied_on_tensor_cores(profile: Profile) -> bool:
+    """FP32 is, too, where a family splits it."""
+    return not profile.problem.dtype.has_fp32_products or splitting_of(profile.config) is not None
+
+
+def tensor_pipe(profile: Profile) -> Iterator[Finding]:
+    """How busy the pipe was, how much of the result came of it, and at which clock.
+
+    Both shares are of cycles, of all SMs from begin to end, so that they hold at any clock.
+    """
+    counters = dict(profile.counters)
+    pipe = counters.get(names.TENSOR)
+    if pipe is None:
+        return
+    figure = f"tensor pipe {pipe:.0f} % of all cycles"
+    roof, share = _share_of_roof(profile)
+    if share is not None:
+        figure += f", {share:.0f} % of the {roof} roof in them"
+    memory = memory_levels(counters)
+    nearest = max(memory, key=lambda level: memory[level], default="")
+    if pipe >= NEAR_PERCENT and share is not None and share < WELL_USED * pipe:
+        yield Finding(
+            "compute",
+            figure,
+            "bound by the tensor pipe, of whose work the result needs only a part",
+            "tiles that reach beyond the matrices, or instructions below the full rate (mma.sync "
+            "on Hopper)",
+            "tiles that divide the sizes; wgmma on Hopper",
+            own_parameters(profile.config, "BM", "BN"),
+        )
+    elif pipe >= NEAR_PERCENT:
+        yield Finding("compute", figure, "bound by the tensor pipe: this is how it should be")
+    elif memory and memory[nearest] >= NEAR_PERCENT:
+        yield Finding("compute", figure, f"bound by {nearest}: the tensor pipe waits for it")
+    else:
+        yield Finding("compute", figure, "the tensor pipe waits: see the stall reasons")
+    if clock_hz := counters.get(names.CLOCK_HZ):
+        yield Finding(
+            "clock",
+            f"{1e-9 * clock_hz:.2f} of {1e-3 * profile.device.sm_clock_mhz:.2f} GHz under the "
+            "profiler",
+            "the power limit may hold it elsewhere in a row of GEMMs: times follow the clock, the "
+            "shares of cycles above do not",
+        )
+
+
+def _share_of_roof(profile: Profile) -> tuple[str, float | None]:
+    """The roof's name, and how many percent of it the result's own products are; None where the
+    cycles or the card's rate are not known.
+    """
+    problem, device = profile.problem, profile.device
+    name = multiplied(problem.dtype, profile.config)
+    cycles = dict(profile.counters).get(names.CYCLES)
+    roof = roof_of(device, problem.dtype, profile.config)
+    if not cycles or roof is None:
+        return name, None
+    flops_per_clock = 1e6 * roof.peak_tflops / device.sm_clock_mhz
+    return name, 100 * problem.flops / (cycles * flops_per_clock)

@@ -3,8 +3,8 @@
 from typing import Any
 
 from autogemm.insight.analysis import Comparison, RunTrials
-from autogemm.insight.analysis.gpu_roofs import roofs
-from autogemm.insight.analysis.parameters import varied
+from autogemm.insight.analysis.comparison import roofs
+from autogemm.insight.analysis.trials import varied
 from autogemm.model.config import Value
 
 FAMILY = "family"

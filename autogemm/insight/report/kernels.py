@@ -11,8 +11,7 @@ from autogemm.insight.analysis.comparison import comparison_of
 from autogemm.insight.report.data import comparison_data
 from autogemm.insight.report.kernel_words import bench_words, limits_of_kernels, losses
 from autogemm.insight.report.page import Page, Plot, Section, Table, table
-from autogemm.insight.report.profiles import profile_sections
-from autogemm.insight.report.run import RECORDED, facts_table, place_tables
+from autogemm.insight.report.run import RECORDED, facts_table, place_tables, profile_sections
 from autogemm.model.hardware.roofline import Ceilings
 from autogemm.model.results.benchmark import Bench, BenchEntry
 from autogemm.model.results.outcome import Provenance

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 import click
 
 from autogemm.cli import rows as db_rows
-from autogemm.cli.database import open_database, print_readable, print_rows_as
-from autogemm.cli.filters import MAX_NUMBER
+from autogemm.cli.options import MAX_NUMBER
 from autogemm.cli.output import Form, print_table
-from autogemm.cli.rows import Columns, FlatRow
+from autogemm.cli.rows import Columns, FlatRow, open_database, print_readable, print_rows_as
 from autogemm.model.results.outcome import Status
 from autogemm.store import BestQuery, Store
 from autogemm.support.cells import shown

@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from autogemm.cli.database import open_database, print_rows_as
 from autogemm.cli.output import Form
-from autogemm.cli.rows import Columns, FlatRow
+from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.store import BestQuery
 
 # What --timeout none becomes: no database takes infinity.

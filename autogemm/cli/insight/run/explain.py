@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import click
 
-from autogemm.cli.database import open_database
 from autogemm.cli.lookup import config_from, device_facts
 from autogemm.cli.options import ConfigOptions, ProblemOptions, is_typed
 from autogemm.cli.output import print_table
+from autogemm.cli.rows import open_database
 from autogemm.insight.explain import (
     Explanation,
     Missing,

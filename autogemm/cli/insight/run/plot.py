@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from autogemm.cli.database import open_database
 from autogemm.cli.files import write_output
-from autogemm.cli.filters import bench_id_of
+from autogemm.cli.options import bench_id_of
+from autogemm.cli.rows import open_database
 from autogemm.insight import analysis, plots
 from autogemm.insight.analysis import RunTrials
 from autogemm.store import BestQuery, Store

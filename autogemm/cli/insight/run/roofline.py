@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from autogemm.cli.database import open_database
 from autogemm.cli.files import write_output
-from autogemm.cli.filters import bench_id_of
+from autogemm.cli.options import bench_id_of
 from autogemm.cli.output import Form, Row, print_rows, print_table
+from autogemm.cli.rows import open_database
 from autogemm.insight.analysis import Comparison, Timed, compare, roofs
 from autogemm.insight.plots import check_plot, roofline_picture
 from autogemm.store import BestQuery
