@@ -272,12 +272,7 @@ def open_database(url: str | None) -> Store:
     return open_store(url, create=False)
 
 
-def print_rows_as(
-    rows: Sequence[FlatRow],
-    columns: Columns,
-    table: Columns,
-    form: Form,
-) -> None:
+def print_rows_as(rows: Sequence[FlatRow], columns: Columns, table: Columns, form: Form) -> None:
     """Print the rows as a table of the columns ``table``, or as JSON or CSV of ``columns``."""
     if form is not Form.TABLE:
         shape = for_csv if form is Form.CSV else for_json

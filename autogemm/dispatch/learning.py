@@ -135,11 +135,7 @@ def _tree(table: Table, rows: Rows, kernels: Rows) -> Tree:
 
 
 def _grown(
-    costs: Losses,
-    columns: dict[str, Integers],
-    rows: Integers,
-    kernels: list[int],
-    depth: int,
+    costs: Losses, columns: dict[str, Integers], rows: Integers, kernels: list[int], depth: int
 ) -> Split | Leaf:
     """The subtree for these sizes."""
     leaf, cost = _leaf(costs, rows, kernels)

@@ -82,19 +82,13 @@ def _uint64(*names: str) -> tuple[tuple[str, type[ctypes.c_uint64]], ...]:
 class RawBuffer(ctypes.Structure):
     """`BufferSpec` of shim/protocol.h."""
 
-    _fields_ = (
-        *_uint64("offset", "words"),
-        *_uint32("columns", "stride", "misalign", "readable"),
-    )
+    _fields_ = (*_uint64("offset", "words"), *_uint32("columns", "stride", "misalign", "readable"))
 
 
 class RawArgument(ctypes.Structure):
     """`ArgumentSpec` of shim/protocol.h."""
 
-    _fields_ = (
-        *_uint32("source", "number"),
-        ("bits", ctypes.c_uint64),
-    )
+    _fields_ = (*_uint32("source", "number"), ("bits", ctypes.c_uint64))
 
 
 class RawLaunch(ctypes.Structure):

@@ -156,12 +156,7 @@ def _through(name: str, memory: Callable[[Any], Memory]) -> Library:
         found = memory(array)
         return found.shape, found.strides, found.element, found.device
 
-    return Library(
-        name,
-        key=key,
-        address=lambda array: memory(array).address,
-        memory=memory,
-    )
+    return Library(name, key=key, address=lambda array: memory(array).address, memory=memory)
 
 
 def _of_interface(array: Any) -> Memory:

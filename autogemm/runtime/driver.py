@@ -54,10 +54,7 @@ class CudaDriver:
         """The number of the card that an address is on."""
         ordinal = ctypes.c_int()
         self._call(
-            "cuPointerGetAttribute",
-            ctypes.byref(ordinal),
-            DEVICE_ORDINAL,
-            ctypes.c_uint64(address),
+            "cuPointerGetAttribute", ctypes.byref(ordinal), DEVICE_ORDINAL, ctypes.c_uint64(address)
         )
         return ordinal.value
 

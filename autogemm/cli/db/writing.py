@@ -38,11 +38,7 @@ from autogemm.model.results.outcome import Status
 )
 @click.option("--retune", is_flag=True, help="Tune again where a winner moved.")
 @click.option(
-    "--trials",
-    type=click.IntRange(min=1),
-    default=300,
-    show_default=True,
-    help="For --retune.",
+    "--trials", type=click.IntRange(min=1), default=300, show_default=True, help="For --retune."
 )
 @click.option(
     "--budget",

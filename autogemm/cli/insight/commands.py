@@ -27,9 +27,7 @@ from autogemm.model.problem import Layout
 @problem_options
 @gpu_option
 @click.option(
-    "--compile-neighbours",
-    is_flag=True,
-    help="Compile the neighbours to know their registers.",
+    "--compile-neighbours", is_flag=True, help="Compile the neighbours to know their registers."
 )
 @db_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

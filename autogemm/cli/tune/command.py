@@ -130,9 +130,7 @@ from autogemm.search import SAMPLERS
 )
 @click.option("--no-prune", is_flag=True, help="Also measure what static facts rule out.")
 @click.option(
-    "--no-warm-start",
-    is_flag=True,
-    help="Do not try the winners of similar stored results first.",
+    "--no-warm-start", is_flag=True, help="Do not try the winners of similar stored results first."
 )
 @click.option(
     "--no-certify",

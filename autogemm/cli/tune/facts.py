@@ -99,10 +99,7 @@ def _where(result: TuneResult) -> dict[str, Any]:
 
 def _outcome_as_dict(result: TuneResult, outcome: Outcome) -> dict[str, Any]:
     assert outcome.time_us is not None, "the best outcome has a time"
-    return {
-        **for_json(row_of(outcome, _OUTCOME)),
-        "tflops": result.problem.tflops(outcome.time_us),
-    }
+    return {**for_json(row_of(outcome, _OUTCOME)), "tflops": result.problem.tflops(outcome.time_us)}
 
 
 def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:

@@ -88,9 +88,7 @@ def _draw_distribution(trials: RunTrials, figure: "Figure") -> None:
     axes.set_ylabel("configs")
     axes.grid(axis="y", **GRID)
     titled(
-        figure,
-        f"All configs that were tried: {len(merits)} ran, {failed} did not",
-        trials.caption,
+        figure, f"All configs that were tried: {len(merits)} ran, {failed} did not", trials.caption
     )
     axes.legend(fontsize="small")
 
