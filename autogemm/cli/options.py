@@ -5,13 +5,14 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 import click
 
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.results.outcome import Provenance
+from autogemm.model.results.outcome import Provenance, Status
 from autogemm.store import BestQuery
 from autogemm.support.errors import UsageError
 
@@ -117,6 +118,50 @@ MATRIX_OPTIONS = (
     click.option("--alpha", default=1.0, show_default=True, help="Factor of op(A) op(B)."),
     click.option("--beta", default=0.0, show_default=True, help="Factor of the old C."),
 )
+
+
+def layout_option(command: Command) -> Command:
+    """Add ``--layout``, passed on as ``layout``."""
+    return click.option(
+        "--layout",
+        type=click.Choice(LAYOUTS),
+        default=Layout.NN.value,
+        show_default=True,
+        help="op(A) then op(B): n as stored, t transposed.",
+    )(command)
+
+
+def status_option(command: Command) -> Command:
+    """Add ``--status``, passed on as ``status``."""
+    statuses = [status.value for status in Status]
+    words = "Trials that ended so: " + ", ".join(statuses) + "."
+    return click.option("--status", metavar="STATUS", type=click.Choice(statuses), help=words)(
+        command
+    )
+
+
+def count_option(name: str, default: int, help: str, *, least: int = 1) -> Command:
+    """Return an option that takes a whole number of at least ``least``."""
+    kind = click.IntRange(min=least)
+    return click.option(name, type=kind, default=default, show_default=True, help=help)
+
+
+def choice_option(name: str, default: StrEnum, help: str) -> Command:
+    """Return an option that takes one of the values of the default's enum."""
+    kind = click.Choice([one.value for one in type(default)])
+    return click.option(name, type=kind, default=default.value, show_default=True, help=help)
+
+
+def time_option(name: str, keyword: str, default: str, help: str) -> Command:
+    """Return an option that takes a time, passed on as ``keyword`` in seconds."""
+    return click.option(
+        *(name, keyword),
+        metavar="TIME",
+        callback=seconds,
+        default=default,
+        show_default=True,
+        help=help,
+    )
 
 
 def problem_options(command: Command) -> Command:

@@ -141,7 +141,7 @@ def _first_legal(
 
 
 def _kinds(config: Config, layout: Layout) -> Iterator[tuple[str, list[Problem]]]:
-    """What sets a kind apart, and problems of it: many rows, and where that is illegal, few."""
+    """Yield each kind of code, and problems of it: many rows, and where that is illegal, few."""
     bm, bn, bk = (_extent(config, name) for name in ("BM", "BN", "BK"))
     tall = [(rows * bm, MANY * bn, MANY * bk) for rows in (MANY, FEW)]
     fours = [(m - 4, n - 4, k) for m, n, k in tall]

@@ -25,7 +25,7 @@ FEW_SIZES = 4
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A legal config of a family, and in a few words why it."""
+    """A legal config of a family, and the reason for it in a few words."""
 
     family: Family
     config: Config
@@ -34,7 +34,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Ruled:
-    """A rule and the kernels that it numbers."""
+    """A rule, and the kernels by the numbers that it uses."""
 
     rule: Rule
     kernels: tuple[Config, ...]
@@ -58,7 +58,7 @@ class Chooser:
         return self._own(problem) is not None
 
     def choose(self, problem: Problem) -> Choice:
-        """The first of the candidates that is legal. Raises EmptySpaceError where none is."""
+        """Return the first legal candidate. Raises EmptySpaceError where there is none."""
         own = self._own(problem)
         if own is not None and self._snap.unchanged(own.winner, problem) is not None:
             return Choice(self._snap.family(own.winner), own.winner, f"tuned in run {own.run_id}")
@@ -85,7 +85,7 @@ class Chooser:
         return next((size for size in self._sizes if _same(size.problem, problem)), None)
 
     def _ruled(self, dtype: DType, layout: Layout) -> "_Ruled | None":
-        """By the results of that layout; by those of any where they are few. None without any."""
+        """Return the rule for a layout, learned from all layouts where it has few results."""
         key = (dtype, layout)
         if key not in self._rules:
             sizes = tuned_sizes(self._runs, self._device, dtype, layout)
@@ -136,7 +136,7 @@ def guessed(
     device: Device,
     snap: Callable[[Config, Problem], Config | None],
 ) -> list[Config]:
-    """All seeds that have a legal form here, the most promising first."""
+    """Return all seeds that have a legal form here, the most promising first."""
     by_family = {family.name: family for family in families}
     legal = (snap(seed, problem) for seed in chain.from_iterable(f.seeds for f in families))
     distinct = dict.fromkeys(config for config in legal if config is not None)
@@ -146,20 +146,20 @@ def guessed(
 
 
 def waves_cost(family: Family, config: Config, problem: Problem, device: Device) -> float:
-    """Multiply-adds that the busiest SM makes one after the other, in any unit.
+    """Return the multiply-adds that the busiest SM makes one after the other, in any unit.
 
     Blocks come in waves, one on each SM at a time; a block multiplies its tile over its part of K,
-    and the fewer the warps that share a slab's depth, the longer it waits at each step.
+    and the fewer the warps that share a k_tile's depth, the longer it waits at each step.
     """
     values = config.as_dict()
-    rows, columns, slab = (_number(values.get(name), 1) for name in ("BM", "BN", "BK"))
+    rows, columns, k_tile = (_number(values.get(name), 1) for name in ("BM", "BN", "BK"))
     plan = launch_plan(family, config, problem)
     # The launch that multiplies; what prepares for it comes before.
     blocks = math.prod(plan.launches[-1].grid)
     waves = math.ceil(blocks / device.num_sms)
     tiles = math.ceil(problem.m / rows) * math.ceil(problem.n / columns)
-    # A part of K is one slab deep at least.
-    depth = max(slab, problem.k * tiles / blocks)
+    # A part of K is one k_tile deep at least.
+    depth = max(k_tile, problem.k * tiles / blocks)
     step = waves * rows * columns * (1.0 + FETCHED_TILE * (1 / rows + 1 / columns) / 2)
     latency = STEP_LATENCY / _number(values.get("SLICE_K"), 1)
     return depth * (latency + step) + (PARTS_COST if plan.workspace_bytes else 0.0)

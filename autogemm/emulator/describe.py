@@ -4,9 +4,8 @@ import signal
 from dataclasses import replace
 
 from autogemm.emulator.exchange import RawFinding, RawResult, Region, State
-from autogemm.emulator.findings import Finding, FindingKind
+from autogemm.emulator.findings import Finding, FindingKind, Lines, source_lines
 from autogemm.emulator.inputs import Comparison
-from autogemm.emulator.lines import Lines, source_lines
 from autogemm.emulator.toolchain import Build
 from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
@@ -160,7 +159,7 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
     if kind is FindingKind.OUT_OF_BOUNDS and finding.region == Region.ELSEWHERE:
         return f"index outside its array {who}"
     if kind is FindingKind.IN_FLIGHT and finding.region == Region.ELSEWHERE:
-        return f"{verb} {who} of sums that a product still adds to"
+        return f"{verb} {who} of accumulators that a product still adds to"
     details = {
         FindingKind.RACE: f"{verb} {who}, not ordered with an access by {earlier}{at_other}",
         FindingKind.IN_FLIGHT: f"{verb} {who}, while a copy by {earlier}{at_other} is in flight",
@@ -189,7 +188,7 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
 def _endings(
     raw: RawResult, lines: dict[int, Lines], rows: list[str], explained: bool
 ) -> list[Finding]:
-    """How the process ended, where that is a finding of its own."""
+    """Return the end of the process, where that is a finding of its own."""
     at = lines.get(raw.header.crash_pc, ())
     place = (at[0] if at else 0, _row(rows, at))
     if raw.state is State.NO_KERNEL:

@@ -11,9 +11,8 @@ import numpy as np
 from autogemm.emulator.analysis import AccessLine, analyse
 from autogemm.emulator.describe import describe_all, wrong_value
 from autogemm.emulator.exchange import Buffer, RawExchange, RawResult, check_launchable, run_process
-from autogemm.emulator.findings import EmulatorReport, Finding
+from autogemm.emulator.findings import EmulatorReport, Finding, source_lines
 from autogemm.emulator.inputs import Comparison, Data, compare, make_inputs
-from autogemm.emulator.lines import source_lines
 from autogemm.emulator.toolchain import Build, Mode, Toolchain, build, find_toolchain, shim_sha256
 from autogemm.model.kernel import KernelSource, Launch, LaunchPlan
 from autogemm.model.problem import Problem
@@ -23,7 +22,7 @@ from autogemm.support.resources import cache_folder
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How one run goes.
+    """Options of one run.
 
     ``seed`` makes the inputs and, when not 0, shuffles threads and blocks. ``late_copies`` lets
     asynchronous copies land at their wait, else at once. ``misalign_bytes`` moves A, B and C off

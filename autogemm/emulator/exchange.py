@@ -34,7 +34,7 @@ MAX_THREADS = 1024
 
 
 class Region(IntEnum):
-    """What an address belongs to; arrays of a family's own have numbers from EXTRA on."""
+    """The memory of an address; arrays of a family's own have numbers from EXTRA on."""
 
     A = 0
     B = 1
@@ -47,7 +47,7 @@ class Region(IntEnum):
 
 
 class ArgumentSource(IntEnum):
-    """How the emulator process makes an argument of the kernel."""
+    """The source of a kernel's argument in the emulator process."""
 
     VALUE = 0
     BUFFER = 1
@@ -55,7 +55,7 @@ class ArgumentSource(IntEnum):
 
 
 class State(IntEnum):
-    """How an emulator process ended."""
+    """The end of an emulator process."""
 
     RUNNING = 0
     FINISHED = 1
@@ -166,7 +166,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class RawResult:
-    """What the process left: its state, the exchange header, C, and the trace if one was asked.
+    """Results of the process: its state, the exchange header, C, and the trace if one was asked.
 
     ``first_c`` is C after the first of two passes, None where there was one.
     """
@@ -314,7 +314,7 @@ def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:
 
 
 def _wait_for(executable: Path, file: int, deadline_s: int) -> bool:
-    """Whether the process ended by itself. It has its own alarm; this one is the second."""
+    """Return whether the process ended by itself. It has an alarm; this one is the second."""
     command = [str(executable), f"/proc/self/fd/{file}"]
     try:
         subprocess.run(

@@ -204,7 +204,7 @@ def _print(done: Bench, rows: list[Row]) -> None:
 
 
 def bench_rows(done: Bench) -> list[Row]:
-    """In the order of the benchmark."""
+    """Return the rows in the order of the benchmark."""
     return [_row(entry, done) for entry in done.entries]
 
 

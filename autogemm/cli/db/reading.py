@@ -4,9 +4,8 @@ from typing import Any
 
 import click
 
-from autogemm.cli.options import MAX_NUMBER, db_option, filter_options, seconds
+from autogemm.cli.options import MAX_NUMBER, db_option, filter_options, status_option, time_option
 from autogemm.cli.output import Form, listing_options
-from autogemm.model.results.outcome import Status
 from autogemm.store import BestQuery, database_place
 
 # How many rows a table shows unless told otherwise.
@@ -36,12 +35,7 @@ def best(query: BestQuery, db: str | None, form: Form) -> None:
 
 @click.command("list")
 @click.option("--trials", "of_trials", is_flag=True, help="List trials instead of runs.")
-@click.option(
-    "--status",
-    metavar="STATUS",
-    type=click.Choice([status.value for status in Status]),
-    help="Trials that ended so: " + ", ".join(Status) + ".",
-)
+@status_option
 @click.option(
     "--limit",
     type=click.IntRange(1, MAX_NUMBER),
@@ -189,7 +183,7 @@ def stats(query: BestQuery, db: str | None, form: Form) -> None:
       autogemm db stats
       autogemm db stats --gpu h100 --json
     """
-    from autogemm.cli.db.run.sql import run_stats
+    from autogemm.cli.db.run.results import run_stats
 
     run_stats(query, db, form)
 
@@ -201,15 +195,7 @@ def stats(query: BestQuery, db: str | None, form: Form) -> None:
     type=click.IntRange(1, MAX_NUMBER),
     help=f"At most so many rows. Default: {SQL_ROWS} in a table, all in JSON and CSV.",
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    metavar="TIME",
-    callback=seconds,
-    default="30s",
-    show_default=True,
-    help="Give up after that time: 90s, 2m, 1h.",
-)
+@time_option("--timeout", "timeout_s", "30s", "Give up after that time: 90s, 2m, 1h.")
 @db_option
 @listing_options
 def sql(*, limit: int | None, form: Form, **values: Any) -> None:
@@ -222,11 +208,11 @@ def sql(*, limit: int | None, form: Form, **values: Any) -> None:
       autogemm db sql "SELECT status, count(*) AS trials FROM run_trials GROUP BY status"
       autogemm db sql - --csv < query.sql
     """
-    from autogemm.cli.db.run.sql import SqlCommand, run_sql
+    from autogemm.cli.db.run.results import run_sql
 
     if limit is None and form is Form.TABLE:
         limit = SQL_ROWS
-    run_sql(SqlCommand(limit=limit, form=form, **values))
+    run_sql(limit=limit, form=form, **values)
 
 
 @click.command()

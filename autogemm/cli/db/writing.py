@@ -7,9 +7,8 @@ from typing import Any
 
 import click
 
-from autogemm.cli.options import db_option, filter_options, seconds
+from autogemm.cli.options import count_option, db_option, filter_options, status_option, time_option
 from autogemm.cli.output import Form, listing_options
-from autogemm.model.results.outcome import Status
 
 
 @click.command()
@@ -29,26 +28,10 @@ from autogemm.model.results.outcome import Status
     help="Families besides those that ship; --retune searches these alone. Repeatable.",
 )
 @click.option("--all", "everything", is_flag=True, help="Also winners where nothing has changed.")
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    default=30,
-    show_default=True,
-    help="Rounds of measuring.",
-)
+@count_option("--rounds", 30, "Rounds of measuring.")
 @click.option("--retune", is_flag=True, help="Tune again where a winner moved.")
-@click.option(
-    "--trials", type=click.IntRange(min=1), default=300, show_default=True, help="For --retune."
-)
-@click.option(
-    "--budget",
-    "budget_s",
-    metavar="TIME",
-    callback=seconds,
-    default="2m",
-    show_default=True,
-    help="Time of --retune for each problem: 90s, 2m, 1h, none.",
-)
+@count_option("--trials", 300, "For --retune.")
+@time_option("--budget", "budget_s", "2m", "Time of --retune for each problem: 90s, 2m, 1h, none.")
 @click.option("--no-certify", is_flag=True, help="Do not check new winners further.")
 @db_option
 @listing_options
@@ -93,12 +76,7 @@ DEFAULT_FORMAT = "json"
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json.")
 @click.option("--csv", "as_csv", is_flag=True, help="The same as --format csv.")
 @click.option("--force", is_flag=True, help="Replace a file that is no earlier export.")
-@click.option(
-    "--status",
-    metavar="STATUS",
-    type=click.Choice([status.value for status in Status]),
-    help="Trials that ended so: " + ", ".join(Status) + ".",
-)
+@status_option
 @filter_options
 @db_option
 def export(**values: Any) -> None:

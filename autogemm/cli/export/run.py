@@ -56,29 +56,6 @@ def run(command: ExportCommand) -> None:
         _write_kernel(command, command.path)
 
 
-def _write_library(command: ExportCommand, folder: str) -> None:
-    others = {
-        "FILE": command.path,
-        "--size": command.size,
-        "--dtype": command.dtype,
-        "--run": command.run_id,
-        "--kernel": command.kernel_key,
-    }
-    given = [name for name, value in others.items() if value is not None]
-    if given or command.file_format not in LIBRARY_FORMATS:
-        left_out = " ".join(given or [f"--format {command.file_format}"])
-        raise UsageError(f"--library holds all sizes of f32: leave out {left_out}")
-    write_library(
-        folder,
-        command.gpu,
-        command.layout,
-        command.family,
-        command.db,
-        force=command.force,
-        torch=command.file_format == "torch",
-    )
-
-
 def _write_kernel(command: ExportCommand, path: str) -> None:
     filters = (command.gpu, command.size, command.layout, command.dtype, command.run_id)
     if command.kernel_key is not None and any(value is not None for value in filters):
@@ -185,26 +162,28 @@ def summary(kernel: StoredKernel) -> str:
 C_SUFFIXES = (".h", ".cu", ".cpp")
 
 
-def write_library(  # noqa: PLR0913  # the command's options
-    folder: str,
-    gpu: str | None,
-    layout: str | None,
-    family: str | None,
-    db: str | None,
-    *,
-    force: bool,
-    torch: bool,
-) -> None:
+def _write_library(command: ExportCommand, folder: str) -> None:
     """Write the library of one GPU's results, and say what it holds and what its rule loses.
 
     Raises NotFoundError without results, UsageError where no files can or should be written.
     """
-    with open_database(db) as store:
-        runs = store.decided(BestQuery(gpu=gpu))
-    families = [load_family(family)] if family else default_families()
-    layouts = [Layout(layout)] if layout else None
+    others = {
+        "FILE": command.path,
+        "--size": command.size,
+        "--dtype": command.dtype,
+        "--run": command.run_id,
+        "--kernel": command.kernel_key,
+    }
+    given = [name for name, value in others.items() if value is not None]
+    if given or command.file_format not in LIBRARY_FORMATS:
+        left_out = " ".join(given or [f"--format {command.file_format}"])
+        raise UsageError(f"--library holds all sizes of f32: leave out {left_out}")
+    with open_database(command.db) as store:
+        runs = store.decided(BestQuery(gpu=command.gpu))
+    families = [load_family(command.family)] if command.family else default_families()
+    layouts = [Layout(command.layout)] if command.layout else None
     library = assembled(runs, families, _device(runs), layouts)
-    files = export_library(library, datetime.now(UTC).date(), torch=torch)
+    files = export_library(library, datetime.now(UTC).date(), torch=command.file_format == "torch")
     place = Path(folder)
     if place.exists() and not place.is_dir():
         raise UsageError(f"{folder} is a file: give a folder")
@@ -218,9 +197,9 @@ def write_library(  # noqa: PLR0913  # the command's options
     }
     # All or none of them.
     for name in files:
-        require_replaceable(str(place / name), force=force, ours=ours[name])
+        require_replaceable(str(place / name), force=command.force, ours=ours[name])
     for name, text in files.items():
-        write_output(str(place / name), text.encode(), force=force, ours=ours[name])
+        write_output(str(place / name), text.encode(), force=command.force, ours=ours[name])
     click.echo(
         f"{folder}: {len(library.variants)} kernels of {len(library.configs)} configs; rule: "
         f"{library.rule}"

@@ -6,7 +6,6 @@ from typing import Any
 import click
 
 from autogemm.cli.options import (
-    LAYOUTS,
     Command,
     bench_option,
     config_options,
@@ -14,11 +13,11 @@ from autogemm.cli.options import (
     dtype_option,
     filter_options,
     gpu_option,
+    layout_option,
     problem_options,
 )
 from autogemm.cli.output import listing_options
 from autogemm.model.dtypes import DType
-from autogemm.model.problem import Layout
 
 
 @click.command()
@@ -54,13 +53,7 @@ def explain(**values: Any) -> None:
 @click.command()
 @click.argument("kernel")
 @click.option("--size", default="4096", show_default=True, help="M=N=K as one number, or MxNxK.")
-@click.option(
-    "--layout",
-    type=click.Choice(LAYOUTS),
-    default=Layout.NN.value,
-    show_default=True,
-    help="op(A) then op(B): n as stored, t transposed.",
-)
+@layout_option
 @dtype_option(default=DType.F32.label)
 @click.option(
     "--from",
@@ -169,9 +162,9 @@ def plot(**values: Any) -> None:
       autogemm plot heatmap tiles.png --run 3 --x BM --y BN
       autogemm plot ladder ladder.svg --bench 2 --size 4096
     """
-    from autogemm.cli.insight.run.plot import PlotCommand, run
+    from autogemm.cli.insight.run.pictures import PlotCommand, run_plot
 
-    run(PlotCommand(**values))
+    run_plot(PlotCommand(**values))
 
 
 @click.command()
@@ -195,6 +188,6 @@ def roofline(**values: Any) -> None:
       autogemm roofline roofline.svg --bench 2
       autogemm roofline winners.png --winners --gpu h100
     """
-    from autogemm.cli.insight.run.roofline import RooflineCommand, run
+    from autogemm.cli.insight.run.pictures import RooflineCommand, run_roofline
 
-    run(RooflineCommand(**values))
+    run_roofline(RooflineCommand(**values))

@@ -76,9 +76,9 @@ def render(**values: Any) -> None:
       autogemm render --size 1000 --layout nt --seed-index 1 -o kernel.cu
       autogemm render --family ./mine --seed-index 1
     """
-    from autogemm.cli.kernels.run.render import RenderCommand, run
+    from autogemm.cli.kernels.run.render import run
 
-    run(RenderCommand(**values))
+    run(**values)
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Kernels of one card side by side: those of a benchmark, or the winners in the database."""
+"""Kernels of one GPU side by side: those of a benchmark, or the winners in the database."""
 
 from dataclasses import dataclass
 
@@ -24,7 +24,7 @@ _EVERYTHING = BestQuery()
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A kernel that was timed, with its figures, and the roof above it if the card has one."""
+    """A kernel that was timed, with its figures, and the roof above it if the GPU has one."""
 
     kernel: str
     kind: KernelKind
@@ -119,7 +119,7 @@ def comparison_of(
 
 
 def best_kernels(store: Store, query: BestQuery) -> Comparison:
-    """The best kernel of each problem, and its cuBLAS, on the card of the newest of them.
+    """The best kernel of each problem, and its cuBLAS, on the GPU of the newest of them.
 
     Measured times come before recorded ones; the two are never mixed.
     """
@@ -202,8 +202,7 @@ def roofs(device: Device, measured: Ceilings | None) -> tuple[list[Slope], list[
     """Memory roofs and compute roofs, theory first; device memory is the first slope.
 
     The roof of L2 is that of matrices which stay there; what shared memory delivers bounds no
-    kernel by the bytes that must move. Both are empty for a card of which no more than the name is
-    known.
+    kernel by the bytes that must move. Both are empty for a GPU of which only the name is known.
     """
     theory = roof_of(device)
     if theory is None:
@@ -219,7 +218,7 @@ def roofs(device: Device, measured: Ceilings | None) -> tuple[list[Slope], list[
 
 
 def _tensor_cores(device: Device) -> list[Ceiling]:
-    """Those that are known; dtypes that are as fast as each other share one."""
+    """Return the known ceilings; dtypes that are as fast as each other share one."""
     names: dict[float, list[str]] = {}
     for dtype in TENSOR_DTYPES:
         roof = roof_of(device, dtype)

@@ -37,7 +37,7 @@ class RunTrials:
 
     @property
     def unit(self) -> str:
-        """Of ``merit``."""
+        """The unit of ``merit``."""
         return UNITS[self.run.spec.objective]
 
     @property
@@ -60,7 +60,7 @@ class RunTrials:
         )
 
     def merit(self, outcome: Outcome) -> float | None:
-        """None for a trial that has no time, or no energy where that is minimised."""
+        """Return the merit; None for a trial without a time, or without the energy to minimise."""
         cost = outcome.cost(self.run.spec.objective)
         if cost is None or not self.more_is_better:
             return cost
@@ -68,12 +68,12 @@ class RunTrials:
 
     @property
     def baseline_merit(self) -> float | None:
-        """That of cuBLAS in the finals, None without them."""
+        """The merit of cuBLAS in the finals, None without them."""
         finals = self.run.finals
         return None if finals is None else self.entry_merit(finals.baseline)
 
     def entry_merit(self, entry: FinalsEntry) -> float | None:
-        """As `merit`, of one that took part in the finals."""
+        """Return the merit of a kernel in the finals."""
         if self.more_is_better:
             return self.run.spec.problem.tflops(entry.time_us)
         if entry.energy_mj is None:
@@ -82,7 +82,7 @@ class RunTrials:
         return entry.energy_mj * (1.0 if is_energy else entry.time_us)
 
     def merits(self) -> list[float]:
-        """Of all trials that have one, in their order."""
+        """Return the merits of all trials that have one, in their order."""
         return [merit for _, merit in self.measured()]
 
     def measured(self) -> Iterator[tuple[TrialRow, float]]:
@@ -93,7 +93,7 @@ class RunTrials:
                 yield trial, merit
 
     def seconds(self, trial: TrialRow) -> float:
-        """From the beginning of the run to the end of this trial."""
+        """Return the seconds from the beginning of the run to the end of this trial."""
         return (trial.finished_at - self.run.started_at).total_seconds()
 
     def better(self, one: float, other: float) -> bool:
@@ -101,7 +101,7 @@ class RunTrials:
         return one > other if self.more_is_better else one < other
 
     def best_so_far(self) -> list[Step]:
-        """A step for each trial that beat all before it."""
+        """Return a step for each trial that beat all before it."""
         steps: list[Step] = []
         for trial, merit in self.measured():
             if not steps or self.better(merit, steps[-1].merit):
@@ -109,7 +109,7 @@ class RunTrials:
         return steps
 
     def counts(self) -> dict[Status, int]:
-        """How many trials ended in each way, for the ways that occurred."""
+        """Return the number of trials for each status that occurred."""
         ends = [trial.outcome.status for trial in self.trials]
         return {status: ends.count(status) for status in Status if status in ends}
 

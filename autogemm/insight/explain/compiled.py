@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 
 from autogemm.compile import Compiler, InstructionMix, code_sizes, disassemble, main_loop
-from autogemm.insight.explain.missing import Missing
+from autogemm.insight.explain.times import Missing
 from autogemm.model.kernel import CompiledKernel, KernelSource, LaunchPlan, Resources
 from autogemm.support.errors import AutogemmError
 

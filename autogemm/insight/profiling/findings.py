@@ -1,4 +1,4 @@
-"""What counters say: in words, with the usual cause and cure, and which parameter to turn.
+"""Counters in words, with the usual cause and cure, and the parameters to change.
 
 Causes and cures are those of NVIDIA's Kernel Profiling Guide ("Warp Scheduler States", "Memory
 Tables") and CUDA C++ Best Practices Guide, applied to GEMM.
@@ -21,7 +21,7 @@ NEAR_PERCENT = 80.0
 BUSY_PERCENT = 80.0
 # Below this occupancy latency may show.
 LOW_OCCUPANCY_PERCENT = 50.0
-# Less of the blocks that the card holds at once leaves some of it empty.
+# With fewer of the blocks that the GPU can hold at once, part of it is empty.
 FULL_WAVE = 0.9
 # A share of a warp's waiting, and one of all wavefronts of shared memory, that are worth a word.
 STALL_OF_NOTE = 0.1
@@ -48,14 +48,21 @@ class Finding:
     cure: str = ""
     parameters: tuple[str, ...] = ()
 
+    @property
+    def row(self) -> dict[str, str]:
+        """The finding as cells of a table."""
+        names = ("topic", "figure", "says", "usual_cause", "usual_cure", "turn")
+        cells = (self.topic, self.figure, self.says, self.cause, self.cure)
+        return dict(zip(names, (*cells, " ".join(self.parameters)), strict=True))
+
 
 def own_parameters(config: Config, *wanted: str) -> tuple[str, ...]:
-    """Those of the parameters that the family has."""
+    """Return those of the parameters that the family has."""
     return tuple(name for name in wanted if name in config.as_dict())
 
 
 def memory_levels(counters: Counters) -> dict[str, float]:
-    """Percent of what each level of memory can deliver, as far as the page says."""
+    """Return each level's percentage of the most that it can deliver, as far as the page says."""
     levels = {
         "L1 and shared memory": counters.get(names.L1),
         "L2": counters.get(names.L2),
@@ -65,7 +72,7 @@ def memory_levels(counters: Counters) -> dict[str, float]:
 
 
 def findings(profile: Profile) -> tuple[Finding, ...]:
-    """What the counters of a profile say; topics whose counters are missing are left out."""
+    """Return the findings of a profile; topics whose counters are missing are left out."""
     counters, config = dict(profile.counters), profile.config
     on_tensor_cores = multiplied_on_tensor_cores(profile)
     found = [
@@ -80,9 +87,7 @@ def findings(profile: Profile) -> tuple[Finding, ...]:
 
 
 def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> Iterator[Finding]:
-    """Few warps are no fault where tensor cores multiply: large tiles and slabs on their way hide
-    latency there.
-    """
+    # With tensor cores few warps are no fault: large tiles and k_tiles in flight hide latency.
     achieved = counters.get(names.OCCUPANCY)
     possible = counters.get(names.POSSIBLE_OCCUPANCY)
     if achieved is None or possible is None:
@@ -97,7 +102,7 @@ def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> 
         yield Finding(
             "occupancy",
             figure,
-            f"{says}; the grid fills {waves:.2f} of the card once",
+            f"{says}; the grid fills {waves:.2f} of the GPU once",
             "too few blocks: some SMs have none, or fewer than they could hold",
             "smaller block tiles, or blocks that share a tile's K",
             own_parameters(config, "BM", "BN", "SPLIT_K", "STREAM_BLOCKS"),
@@ -120,7 +125,7 @@ def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> 
 
 
 def _compute(counters: Counters, config: Config) -> Iterator[Finding]:
-    """Of kernels that multiply on CUDA cores."""
+    """Yield findings on kernels that multiply on CUDA cores."""
     issue, fma = counters.get(names.ISSUE), counters.get(names.FMA)
     if issue is None or fma is None:
         return
@@ -137,7 +142,7 @@ def _compute(counters: Counters, config: Config) -> Iterator[Finding]:
             else "addresses are computed anew for each access",
             "larger thread tiles, so that a loaded float serves more of them"
             if lsu >= alu
-            else "longer unrolled slabs, wider loads, fewer and larger copies",
+            else "longer unrolled k_tiles, wider loads, fewer and larger copies",
             own_parameters(config, "TM", "TN", "VEC", "VEC_LOAD", "LOAD", "BK"),
         )
     elif issue >= BUSY_PERCENT:
@@ -227,7 +232,7 @@ def _bank_conflicts(counters: Counters, config: Config) -> Iterator[Finding]:
 
 
 def _coalescing(counters: Counters, config: Config, *, on_tensor_cores: bool) -> Iterator[Finding]:
-    """What feeds tensor cores copies 16 bytes a lane, wherever rows allow it."""
+    # Kernels for tensor cores copy 16 bytes a lane, wherever rows allow it.
     values = config.as_dict()
     widths = [values[name] for name in ("VEC", "VEC_LOAD") if name in values]
     widest = 4 if on_tensor_cores else 1
@@ -255,12 +260,12 @@ def _coalescing(counters: Counters, config: Config, *, on_tensor_cores: bool) ->
 
 
 def multiplied_on_tensor_cores(profile: Profile) -> bool:
-    """FP32 is, too, where a family splits it."""
+    """Return whether tensor cores multiply; they do for FP32 too, where a family splits it."""
     return not profile.problem.dtype.has_fp32_products or splitting_of(profile.config) is not None
 
 
 def tensor_pipe(profile: Profile) -> Iterator[Finding]:
-    """How busy the pipe was, how much of the result came of it, and at which clock.
+    """Yield how busy the pipe was, how much of the result came of it, and at which clock.
 
     Both shares are of cycles, of all SMs from begin to end, so that they hold at any clock.
     """
@@ -302,7 +307,7 @@ def tensor_pipe(profile: Profile) -> Iterator[Finding]:
 
 def _share_of_roof(profile: Profile) -> tuple[str, float | None]:
     """The roof's name, and how many percent of it the result's own products are; None where the
-    cycles or the card's rate are not known.
+    cycles or the GPU's rate are not known.
     """
     problem, device = profile.problem, profile.device
     name = multiplied(problem.dtype, profile.config)

@@ -1,4 +1,4 @@
-"""What the plots of a page draw, as plain JSON: columns, so that 10,000 trials stay small."""
+"""Data of a page's plots as plain JSON: columns, so that 10,000 trials stay small."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def run_data(trials: RunTrials, shares: dict[str, float]) -> dict[str, Any]:
 
 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
-    """Kernels that were timed, and the roofs of their card."""
+    """Kernels that were timed, and the roofs of their GPU."""
     slopes, ceilings = roofs(comparison.device, comparison.ceilings)
     return {
         "sizes": comparison.sizes(),

@@ -114,7 +114,7 @@ def _kind(values: Sequence[object]) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """A number, or one that was printed with the digits that matter."""
+    """Return whether a value is a number, or the text of one."""
     if isinstance(value, str):
         return value.replace(".", "", 1).isdigit()
     return isinstance(value, int | float)
@@ -142,7 +142,7 @@ PACKAGES = ("plotly", "pygments")
 
 
 def require_packages() -> None:
-    """Raises UsageError where a package of the extra is missing: before anything is computed."""
+    """Raise UsageError where a package of the extra is missing: before anything is computed."""
     missing = [name for name in PACKAGES if find_spec(name) is None]
     if missing:
         raise UsageError(f"reports need {' and '.join(missing)}: pip install 'autogemm[report]'")

@@ -182,14 +182,14 @@ def _ends(trials: RunTrials) -> tuple[Table, ...]:
 def _explanation(explained: Explanation | Missing) -> Section:
     heading = "Why it is as fast as it is"
     if isinstance(explained, Missing):
-        return Section("explanation", heading, (f"Not here: {explained.missing}",))
+        return Section("explanation", heading, (f"Not available: {explained.missing}",))
     found = tables(explained)
     return Section(
         "explanation",
         heading,
         (
             *headline(explained),
-            *(f"{one.title}: not here: {one.missing}" for one in found if one.missing),
+            *(f"{one.title}: not available: {one.missing}" for one in found if one.missing),
         ),
         tables=tuple(
             table(one.title, one.rows, one.columns, one.notes) for one in found if one.rows
@@ -238,13 +238,13 @@ def _certificate(kernel: StoredKernel | None) -> tuple[Table, ...]:
 
 
 def place_tables(environment: Environment, device: Device) -> tuple[Table, ...]:
-    """The software, and the card; of a card that others recorded only the name may be known."""
-    card = asdict(device) | {
+    """Return the software and the GPU; only the name of a recorded GPU may be known."""
+    gpu = asdict(device) | {
         "peak_f32_tflops": device.peak_f32_tflops,
         "peak_bandwidth_gb_s": device.peak_bandwidth_gb_s,
     }
     return facts_table("Software", asdict(environment)), facts_table(
-        "Card", {name: value or None for name, value in card.items()}
+        "GPU", {name: value or None for name, value in gpu.items()}
     )
 
 
@@ -256,7 +256,7 @@ def facts_table(caption: str, facts: dict[str, Any]) -> Table:
 def profile_sections(profiles: Iterable[Profile], device: Device) -> tuple[Section, ...]:
     """One section with a table for the newest profile of each kernel and problem; none without.
 
-    ``profiles`` are newest first; those of other cards are left out.
+    ``profiles`` are newest first; those of other GPUs are left out.
     """
     newest: dict[tuple[str, str], Profile] = {}
     for profile in profiles:
@@ -274,14 +274,7 @@ def profile_sections(profiles: Iterable[Profile], device: Device) -> tuple[Secti
 
 def _table(profile: Profile) -> Table:
     rows = [
-        {
-            "topic": one.topic,
-            "figure": one.figure,
-            "says": one.says,
-            "usual cause": one.cause,
-            "usual cure": one.cure,
-            "turn": " ".join(one.parameters),
-        }
+        {name.replace("_", " "): cell for name, cell in one.row.items()}
         for one in findings(profile)
     ]
     name = profile.kernel or profile.config.family

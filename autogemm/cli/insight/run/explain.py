@@ -115,7 +115,7 @@ def print_explanation(explanation: Explanation) -> None:
     for table in tables(explanation):
         click.echo()
         if table.missing:
-            click.echo(f"{table.title}: not here: {table.missing}")
+            click.echo(f"{table.title}: not available: {table.missing}")
         else:
             print_table(table.rows, table.columns, title=table.title)
         for note in table.notes:

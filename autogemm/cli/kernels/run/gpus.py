@@ -18,7 +18,7 @@ from autogemm.targets import attached_gpus, open_gpu, recorded, why_no_gpu
 RECORDING_COLUMNS = ("device", "problem", "num_configs", "date", "path")
 
 
-# Whose roofs are shown; those of an FP32 C are the same.
+# Element types whose roofs are shown; those of an FP32 C are the same.
 ROOFED = DType.one_each()
 
 # All, for scripts.
@@ -130,7 +130,7 @@ def _recording_rows() -> list[Row]:
 def gpu_row(
     device: Device, *, kind: str, short_name: str = "", source: str = "", notes: str = ""
 ) -> dict[str, object]:
-    """One GPU with everything that follows from its facts."""
+    """Return one GPU with everything that follows from its facts."""
     row: dict[str, object] = {
         "kind": kind,
         "short_name": short_name,
@@ -187,7 +187,7 @@ def ceiling_rows(device: Device, measured: Ceilings) -> list[Row]:
 
 
 def fact_rows(row: Row, published: dict[str, float]) -> list[Row]:
-    """One GPU, a fact a line, its source's own figures beside the peaks."""
+    """Return one GPU, a fact a line, the figures of its source beside the peaks."""
     beside = {
         "bandwidth_gb_s": published.get("gb_s"),
         **{f"peak_{dtype.ab}_tflops": published.get(f"{dtype.ab}_tflops") for dtype in ROOFED},

@@ -222,7 +222,7 @@ def verified(
 
 
 def show(rows: list[dict[str, Any]], form: Form) -> None:
-    """Print; raise AutogemmError when a case failed, UsageError when there was none."""
+    """Print the cases. Raises AutogemmError when one failed, UsageError when there was none."""
     if form is not Form.TABLE:
         cases = [case_row(row["on"], result) for row in rows for result in row["cases"]]
         print_rows(cases, CASE_COLUMNS, form)
