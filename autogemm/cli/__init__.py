@@ -25,29 +25,17 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "tune": ("tune.command", "Find the fastest kernel for a problem on a GPU."),
     "export": ("export.command", "Write the best kernel as one CUDA file."),
     "db": ("db.command", "Ask the tuning database."),
-    "space": ("kernels.space", "Show a family's parameters and count its legal configs."),
-    "explain": ("insight.explain", "Say why a config is as fast or slow as it is."),
-    "verify": ("kernels.verify", "Run kernels on edge cases, checked access by access."),
-    "render": ("kernels.render", "Print the CUDA source of one config."),
-    "bench": (
-        "bench.command",
-        "Time kernels side by side: rungs, your own, libraries.",
-    ),
-    "profile": (
-        "insight.profile",
-        "Say what limits a kernel, from hardware counters.",
-    ),
+    "space": ("kernels.commands", "Show a family's parameters and count its legal configs."),
+    "explain": ("insight.commands", "Say why a config is as fast or slow as it is."),
+    "verify": ("kernels.commands", "Run kernels on edge cases, checked access by access."),
+    "render": ("kernels.commands", "Print the CUDA source of one config."),
+    "bench": ("bench.command", "Time kernels side by side: rungs, your own, libraries."),
+    "profile": ("insight.commands", "Say what limits a kernel, from hardware counters."),
     "bench-search": ("bench_search.command", "Compare search strategies on recorded spaces."),
-    "report": (
-        "insight.report",
-        "Write one HTML file that explains a run or a benchmark.",
-    ),
-    "plot": ("insight.plot", "Draw a picture of a run or of a benchmark."),
-    "roofline": (
-        "insight.roofline",
-        "Show how close kernels come to what their GPU can do.",
-    ),
-    "gpus": ("kernels.gpus", "List the attached GPUs, known GPUs and recordings."),
+    "report": ("insight.commands", "Write one HTML file that explains a run or a benchmark."),
+    "plot": ("insight.commands", "Draw a picture of a run or of a benchmark."),
+    "roofline": ("insight.commands", "Show how close kernels come to what their GPU can do."),
+    "gpus": ("kernels.commands", "List the attached GPUs, known GPUs and recordings."),
 }
 
 

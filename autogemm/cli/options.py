@@ -5,12 +5,15 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Any
 
 import click
 
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import Provenance, Status
+from autogemm.store import BestQuery
 from autogemm.support.errors import UsageError
 
 Command = Callable[..., Any]
@@ -19,6 +22,16 @@ DTYPES = tuple(dtype.label for dtype in DType)
 LAYOUTS = tuple(layout.value for layout in Layout)
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+# Ids have 32 bits in every database.
+MAX_NUMBER = 2**31 - 1
+
+# Filters with the same name and type as options and in BestQuery.
+FILTERS = ("gpu", "size", "layout", "dtype", "family", "run_id")
+
+# In place of a benchmark's number: the newest.
+LAST = "last"
 
 
 def grouped(keyword: str, kind: type[Any], *options: Callable[[Command], Command]) -> Command:
@@ -105,6 +118,50 @@ MATRIX_OPTIONS = (
     click.option("--alpha", default=1.0, show_default=True, help="Factor of op(A) op(B)."),
     click.option("--beta", default=0.0, show_default=True, help="Factor of the old C."),
 )
+
+
+def layout_option(command: Command) -> Command:
+    """Add ``--layout``, passed on as ``layout``."""
+    return click.option(
+        "--layout",
+        type=click.Choice(LAYOUTS),
+        default=Layout.NN.value,
+        show_default=True,
+        help="op(A) then op(B): n as stored, t transposed.",
+    )(command)
+
+
+def status_option(command: Command) -> Command:
+    """Add ``--status``, passed on as ``status``."""
+    statuses = [status.value for status in Status]
+    words = "Trials that ended so: " + ", ".join(statuses) + "."
+    return click.option("--status", metavar="STATUS", type=click.Choice(statuses), help=words)(
+        command
+    )
+
+
+def count_option(name: str, default: int, help: str, *, least: int = 1) -> Command:
+    """Return an option that takes a whole number of at least ``least``."""
+    kind = click.IntRange(min=least)
+    return click.option(name, type=kind, default=default, show_default=True, help=help)
+
+
+def choice_option(name: str, default: StrEnum, help: str) -> Command:
+    """Return an option that takes one of the values of the default's enum."""
+    kind = click.Choice([one.value for one in type(default)])
+    return click.option(name, type=kind, default=default.value, show_default=True, help=help)
+
+
+def time_option(name: str, keyword: str, default: str, help: str) -> Command:
+    """Return an option that takes a time, passed on as ``keyword`` in seconds."""
+    return click.option(
+        *(name, keyword),
+        metavar="TIME",
+        callback=seconds,
+        default=default,
+        show_default=True,
+        help=help,
+    )
 
 
 def problem_options(command: Command) -> Command:
@@ -231,3 +288,51 @@ def seconds(context: click.Context, parameter: click.Parameter, text: str) -> fl
 def names_of(text: str | None) -> tuple[str, ...]:
     """Return the names in ``a, b,c``; none for None."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+def bench_option(*names: str, help: str) -> Callable[[Command], Command]:
+    """Return an option that takes the number of a benchmark, or ``last``, which stays a text."""
+    return click.option(*names, metavar=f"ID|{LAST}", callback=_bench_number, help=help)
+
+
+def _bench_number(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> int | str | None:
+    if value is None or value == LAST:
+        return value
+    if not (value.isascii() and value.isdecimal() and 1 <= int(value[:11]) <= MAX_NUMBER):
+        raise click.BadParameter(f"{value!r} is neither the number of a benchmark nor {LAST}")
+    return int(value)
+
+
+def bench_id_of(number: int | str | None) -> int | None:
+    """Return the number that the store takes for the option's value: None is the newest."""
+    return None if number == LAST or number is None else int(number)
+
+
+def filter_options(command: Command) -> Command:
+    """Add ``--gpu --size --layout --dtype --family --run --provenance`` as one ``query``."""
+    options = (
+        click.option("--gpu", metavar="NAME", help="Any part of the GPU's name, in any case."),
+        click.option("--size", metavar="SIZE", help="4096 or MxNxK."),
+        click.option("--layout", type=click.Choice(LAYOUTS), help="As stored (n) or transposed."),
+        click.option("--dtype", type=click.Choice(DTYPES), help="Element type."),
+        click.option("--family", metavar="NAME", help="Kernel family."),
+        click.option("--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Only this run."),
+        click.option(
+            "--provenance",
+            type=click.Choice([provenance.value for provenance in Provenance]),
+            help="Measured by autogemm, or read from a recording.",
+        ),
+    )
+
+    @functools.wraps(command)
+    def with_query(provenance: str | None, **values: Any) -> Any:
+        filters = {name: values.pop(name) for name in FILTERS}
+        source = Provenance(provenance) if provenance else None
+        return command(query=BestQuery(provenance=source, **filters), **values)
+
+    wrapped: Command = with_query
+    for option in reversed(options):
+        wrapped = option(wrapped)
+    return wrapped

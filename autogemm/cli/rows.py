@@ -1,4 +1,4 @@
-"""What the store returns, as flat rows: the same names in tables, JSON and CSV.
+"""Values of the store as flat rows: the same names in tables, JSON and CSV.
 
 Names and places of cells are those of `autogemm.model.results.columns`.
 """
@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import math
 import textwrap
+from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from autogemm.model.config import Config
+import click
+
+from autogemm.cli.output import Form, print_rows, print_table
+from autogemm.model.config import Config, label, shared_values
 from autogemm.model.results.columns import (
     ENVIRONMENT,
     ERRORS,
@@ -28,6 +32,7 @@ from autogemm.model.results.columns import (
 )
 from autogemm.model.results.columns import PROBLEM as PROBLEM_FIELDS
 from autogemm.model.splitting import splitting_of
+from autogemm.store import Store, open_store
 
 if TYPE_CHECKING:
     from autogemm.model.problem import Problem
@@ -131,12 +136,12 @@ _ENTRY: Paths = {
 
 
 def best_row(row: ResultRow) -> FlatRow:
-    """Columns BEST."""
+    """Return the columns BEST."""
     return row_of(row, _BEST)
 
 
 def run_row(row: RunRow) -> FlatRow:
-    """Columns RUN."""
+    """Return the columns RUN."""
     return {
         **row_of(row, _RUN),
         **_tflops(row.spec.problem, row.time_us),
@@ -147,7 +152,7 @@ def run_row(row: RunRow) -> FlatRow:
 
 
 def trial_row(row: TrialRow) -> FlatRow:
-    """Columns TRIAL."""
+    """Return the columns TRIAL."""
     outcome = row.outcome
     cells = {**row_of(row, _TRIAL), **_tflops(row.problem, outcome.time_us)}
     if outcome.resources:
@@ -157,17 +162,16 @@ def trial_row(row: TrialRow) -> FlatRow:
 
 
 def finals_rows(finals: Finals, problem: Problem) -> list[FlatRow]:
-    """Columns ENTRY, the baseline last."""
-    everybody = (finals.baseline, *finals.entries)
+    """Return rows with the columns ENTRY, the baseline last."""
+    entries = (finals.baseline, *finals.entries)
     rows = [
-        {"place": place, **entry_row(entry, finals, problem)}
-        for place, entry in enumerate(everybody)
+        {"place": place, **entry_row(entry, finals, problem)} for place, entry in enumerate(entries)
     ]
     return [*rows[1:], rows[0]]
 
 
 def entry_row(entry: FinalsEntry, finals: Finals, problem: Problem) -> FlatRow:
-    """Columns ENTRY but the place."""
+    """Return the columns ENTRY but the place."""
     return {
         **row_of(entry, _ENTRY),
         **_tflops(problem, entry.time_us),
@@ -177,12 +181,12 @@ def entry_row(entry: FinalsEntry, finals: Finals, problem: Problem) -> FlatRow:
 
 
 def ratio_cells(entry: FinalsEntry) -> FlatRow:
-    """Columns RATIO; without an interval where there is none."""
+    """Return the columns RATIO; without an interval where there is none."""
     return dict(zip(RATIO, (entry.ratio, *(entry.interval or (None, None))), strict=True))
 
 
 def kernel_row(kernel: StoredKernel) -> FlatRow:
-    """Columns KERNEL; ``arithmetic`` of those that make FP32 of other products."""
+    """Return the columns KERNEL; ``arithmetic`` says which products an FP32 result is made of."""
     splitting, certificate = splitting_of(kernel.source.config), kernel.certificate
     return {
         **row_of(kernel, _KERNEL),
@@ -193,14 +197,14 @@ def kernel_row(kernel: StoredKernel) -> FlatRow:
 
 
 def latest_resources(trials: list[FlatRow]) -> FlatRow:
-    """What the newest compiled one of these trials uses."""
+    """Return the resources of the newest of these trials that compiled."""
     compiled = (trial for trial in trials if "registers" in trial)
     newest = next(compiled, {})
     return {name: newest.get(name) for name in RESOURCES}
 
 
 def for_people(row: FlatRow) -> FlatRow:
-    """Short dates, configs as ``BM=128 BN=128``, as much of a kernel's sha256 as finds it."""
+    """Return short dates, configs as ``BM=128 BN=128``, the beginning of a kernel's sha256."""
     readable = {name: _for_people(value) for name, value in row.items()}
     if "kernel_sha256" in row:
         readable["kernel_sha256"] = row["kernel_sha256"][:12]
@@ -208,7 +212,7 @@ def for_people(row: FlatRow) -> FlatRow:
 
 
 def for_table(row: FlatRow) -> FlatRow:
-    """As for_people, with a reason (perhaps a compiler's log) cut to one line."""
+    """Return the row as for_people, with a reason (perhaps a compiler's log) cut to a line."""
     readable = for_people(row)
     if "reason" in row:
         readable["reason"] = textwrap.shorten(row["reason"], 100, placeholder=" ...")
@@ -216,12 +220,12 @@ def for_table(row: FlatRow) -> FlatRow:
 
 
 def for_json(row: FlatRow) -> FlatRow:
-    """Plain JSON types; an infinite error becomes null, which is all that JSON has for it."""
+    """Return plain JSON types; an infinite error becomes null, which is all that JSON has."""
     return {name: _for_json(value) for name, value in row.items()}
 
 
 def for_csv(row: FlatRow) -> FlatRow:
-    """One text or number a cell: configs and lists as JSON text."""
+    """Return one text or number a cell: configs and lists as JSON text."""
     return {
         name: json.dumps(plain) if isinstance(plain, dict | list) else plain
         for name, plain in for_json(row).items()
@@ -260,3 +264,34 @@ def _for_json(value: object) -> object:
 
 def _tflops(problem: Problem, time_us: float | None) -> FlatRow:
     return {"tflops": None if time_us is None else problem.tflops(time_us)}
+
+
+def open_database(url: str | None) -> Store:
+    """Open the database of ``--db``. Raises NotFoundError if it is not there."""
+    return open_store(url, create=False)
+
+
+def print_rows_as(rows: Sequence[FlatRow], columns: Columns, table: Columns, form: Form) -> None:
+    """Print the rows as a table of the columns ``table``, or as JSON or CSV of ``columns``."""
+    if form is not Form.TABLE:
+        shape = for_csv if form is Form.CSV else for_json
+        print_rows([shape(row) for row in rows], columns, form)
+    elif rows:
+        print_readable(rows, table)
+
+
+def print_readable(rows: Sequence[FlatRow], columns: Columns, title: str | None = None) -> None:
+    """Print a table for people; values that all configs share stand once, below it."""
+    configs = [row["config"] for row in rows if row.get("config") is not None]
+    shared = shared_values(configs) if "config" in columns else {}
+    shown = [for_table(row) for row in rows]
+    for row, readable in zip(rows, shown, strict=True):
+        if row.get("config") is None:
+            # cuBLAS has a name, and no config.
+            readable["config"] = row.get("name")
+        elif shared:
+            own = label(pair for pair in row["config"] if pair[0] not in shared)
+            readable["config"] = own or "(the same)"
+    print_table(shown, columns, title)
+    if shared:
+        click.echo(f"all of them: {label(shared.items())}")

@@ -1,9 +1,10 @@
 """Which config to run for a problem: its own result, the rule's choice, or the best guess."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
-from autogemm.dispatch.guess import guessed
 from autogemm.dispatch.learning import learn
 from autogemm.dispatch.snapper import Snapper
 from autogemm.dispatch.table import TunedSize, common_table, tuned_sizes
@@ -13,7 +14,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.rule import Rule
 from autogemm.model.similarity import distance
-from autogemm.space import Family
+from autogemm.space import Family, launch_plan
 from autogemm.store import DecidedRow
 from autogemm.support.errors import EmptySpaceError
 
@@ -24,7 +25,7 @@ FEW_SIZES = 4
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A legal config of a family, and in a few words why it."""
+    """A legal config of a family, and the reason for it in a few words."""
 
     family: Family
     config: Config
@@ -33,7 +34,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Ruled:
-    """A rule and the kernels that it numbers."""
+    """A rule, and the kernels by the numbers that it uses."""
 
     rule: Rule
     kernels: tuple[Config, ...]
@@ -57,7 +58,7 @@ class Chooser:
         return self._own(problem) is not None
 
     def choose(self, problem: Problem) -> Choice:
-        """The first of the candidates that is legal. Raises EmptySpaceError where none is."""
+        """Return the first legal candidate. Raises EmptySpaceError where there is none."""
         own = self._own(problem)
         if own is not None and self._snap.unchanged(own.winner, problem) is not None:
             return Choice(self._snap.family(own.winner), own.winner, f"tuned in run {own.run_id}")
@@ -84,7 +85,7 @@ class Chooser:
         return next((size for size in self._sizes if _same(size.problem, problem)), None)
 
     def _ruled(self, dtype: DType, layout: Layout) -> "_Ruled | None":
-        """By the results of that layout; by those of any where they are few. None without any."""
+        """Return the rule for a layout, learned from all layouts where it has few results."""
         key = (dtype, layout)
         if key not in self._rules:
             sizes = tuned_sizes(self._runs, self._device, dtype, layout)
@@ -119,3 +120,50 @@ def _same(one: Problem, other: Problem) -> bool:
         getattr(one, name) % vector == getattr(other, name) % vector
         for name in ("lda", "ldb", "ldc")
     )
+
+
+# In multiply-adds of one SM: what a step in k takes at least, what adding up parts takes, and the
+# tile whose fetching counts as much as its multiplying. Fitted to twelve kernels at 43 sizes on an
+# H100 (docs/dispatch.md), of which the guess then loses 13 % in the mean.
+STEP_LATENCY = 1000.0
+PARTS_COST = 800_000.0
+FETCHED_TILE = 4.0
+
+
+def guessed(
+    families: Sequence[Family],
+    problem: Problem,
+    device: Device,
+    snap: Callable[[Config, Problem], Config | None],
+) -> list[Config]:
+    """Return all seeds that have a legal form here, the most promising first."""
+    by_family = {family.name: family for family in families}
+    legal = (snap(seed, problem) for seed in chain.from_iterable(f.seeds for f in families))
+    distinct = dict.fromkeys(config for config in legal if config is not None)
+    return sorted(
+        distinct, key=lambda config: waves_cost(by_family[config.family], config, problem, device)
+    )
+
+
+def waves_cost(family: Family, config: Config, problem: Problem, device: Device) -> float:
+    """Return the multiply-adds that the busiest SM makes one after the other, in any unit.
+
+    Blocks come in waves, one on each SM at a time; a block multiplies its tile over its part of K,
+    and the fewer the warps that share a k_tile's depth, the longer it waits at each step.
+    """
+    values = config.as_dict()
+    rows, columns, k_tile = (_number(values.get(name), 1) for name in ("BM", "BN", "BK"))
+    plan = launch_plan(family, config, problem)
+    # The launch that multiplies; what prepares for it comes before.
+    blocks = math.prod(plan.launches[-1].grid)
+    waves = math.ceil(blocks / device.num_sms)
+    tiles = math.ceil(problem.m / rows) * math.ceil(problem.n / columns)
+    # A part of K is one k_tile deep at least.
+    depth = max(k_tile, problem.k * tiles / blocks)
+    step = waves * rows * columns * (1.0 + FETCHED_TILE * (1 / rows + 1 / columns) / 2)
+    latency = STEP_LATENCY / _number(values.get("SLICE_K"), 1)
+    return depth * (latency + step) + (PARTS_COST if plan.workspace_bytes else 0.0)
+
+
+def _number(value: int | str | None, otherwise: int) -> int:
+    return value if isinstance(value, int) else otherwise

@@ -1,4 +1,4 @@
-"""What the database knows of sizes and kernels, as one table of times."""
+"""Sizes and kernels of the database as one table of times."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +32,7 @@ class TunedSize:
     problem: Problem
     winner: Config
     winner_ratio: float
-    """Of cuBLAS's time to the winner's."""
+    """Time of cuBLAS / time of the winner."""
     times_us: Mapping[Config, float]
     run_id: int
 
@@ -148,7 +148,7 @@ def common_table(sizes: Iterable[TunedSize], snap: Snap) -> Table:
 
 
 def _position(size: TunedSize, kernels: tuple[Config, ...], losses: Losses) -> int:
-    """Of the size's winner; where it is not among the kernels, of the fastest that is."""
+    """Return the position of the size's winner; where it is missing, of the fastest kernel."""
     if size.winner in kernels:
         return kernels.index(size.winner)
     known = np.where(np.isnan(losses), np.inf, losses)

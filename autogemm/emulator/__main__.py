@@ -1,6 +1,6 @@
 """``python -m autogemm.emulator FILE.cu --m 33 --n 65 --k 17 --grid 5,3 --threads 256``.
 
-Runs one file as it is, for whoever is writing a kernel or a template.
+Runs one file as it is, for authors of a kernel or a template.
 """
 
 import argparse

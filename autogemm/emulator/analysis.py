@@ -6,7 +6,7 @@ pairs, a pass takes twice the lanes. Each pass costs as many wavefronts as its b
 has different words. An asynchronous copy arrives line by line: it costs at least a wavefront for
 each 128-byte line of global memory that the warp copies from. Global memory moves sectors of 32
 bytes. (Found with access patterns on an H100; benchmarks/wavefronts.py compares the counts of whole
-kernels with the card's own counters.)
+kernels with the GPU's own counters.)
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autogemm.emulator.exchange import Region
-from autogemm.emulator.lines import Lines
+from autogemm.emulator.findings import Lines
 
 NUM_BANKS = 32
 SECTOR_BYTES = 32

@@ -1,36 +1,17 @@
 """From addresses and offsets to words: which line, which element, what about it."""
 
 import signal
+from dataclasses import replace
 
 from autogemm.emulator.exchange import RawFinding, RawResult, Region, State
-from autogemm.emulator.findings import Finding, FindingKind
+from autogemm.emulator.findings import Finding, FindingKind, Lines, source_lines
 from autogemm.emulator.inputs import Comparison
-from autogemm.emulator.lines import Lines, source_lines
 from autogemm.emulator.toolchain import Build
 from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
 
 # In the order of `Kind` in shim/protocol.h.
-KINDS = (
-    FindingKind.RACE,
-    FindingKind.UNINITIALISED,
-    FindingKind.OUT_OF_BOUNDS,
-    FindingKind.MISALIGNED,
-    FindingKind.INPUT_WRITTEN,
-    FindingKind.READS_C,
-    FindingKind.BARRIER_DIVERGENCE,
-    FindingKind.WARP_DIVERGENCE,
-    FindingKind.IN_FLIGHT,
-    FindingKind.NEVER_WRITTEN,
-    FindingKind.BAD_COPY,
-    FindingKind.BAD_BARRIER,
-    FindingKind.BAD_RANK,
-    FindingKind.ENDED_BLOCK,
-    FindingKind.DEADLOCK,
-    FindingKind.LOST_COPY,
-    FindingKind.NO_PROXY_FENCE,
-    FindingKind.NO_REGISTER_FENCE,
-)
+KINDS = tuple(FindingKind)
 
 # In the order of `Misuse` there.
 MISUSES = (
@@ -87,7 +68,7 @@ def describe_all(
         at = lines.get(finding.pc, ())
         key = (finding.kind, finding.region, at)
         if key in merged:
-            merged[key] = _add(merged[key], finding.count)
+            merged[key] = replace(merged[key], count=merged[key].count + finding.count)
         else:
             merged[key] = _describe(finding, at, lines.get(finding.other_pc, ()), place, rows)
     findings = list(merged.values()) + _endings(raw, lines, rows, bool(known))
@@ -148,19 +129,6 @@ def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
     return Finding(FindingKind.WRONG_VALUE, 0, "", where, detail, comparison.wrong_elements)
 
 
-def _add(finding: Finding, count: int) -> Finding:
-    return Finding(
-        finding.kind,
-        finding.line,
-        finding.text,
-        finding.where,
-        finding.detail,
-        finding.count + count,
-        finding.called_from,
-        finding.other_line,
-    )
-
-
 def _describe(
     finding: RawFinding, at: Lines, other: Lines, places: Places, rows: list[str]
 ) -> Finding:
@@ -191,7 +159,7 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
     if kind is FindingKind.OUT_OF_BOUNDS and finding.region == Region.ELSEWHERE:
         return f"index outside its array {who}"
     if kind is FindingKind.IN_FLIGHT and finding.region == Region.ELSEWHERE:
-        return f"{verb} {who} of sums that a product still adds to"
+        return f"{verb} {who} of accumulators that a product still adds to"
     details = {
         FindingKind.RACE: f"{verb} {who}, not ordered with an access by {earlier}{at_other}",
         FindingKind.IN_FLIGHT: f"{verb} {who}, while a copy by {earlier}{at_other} is in flight",
@@ -220,7 +188,7 @@ def _detail(kind: FindingKind, finding: RawFinding, other_line: int | None) -> s
 def _endings(
     raw: RawResult, lines: dict[int, Lines], rows: list[str], explained: bool
 ) -> list[Finding]:
-    """How the process ended, where that is a finding of its own."""
+    """Return the end of the process, where that is a finding of its own."""
     at = lines.get(raw.header.crash_pc, ())
     place = (at[0] if at else 0, _row(rows, at))
     if raw.state is State.NO_KERNEL:

@@ -34,7 +34,7 @@ MAX_THREADS = 1024
 
 
 class Region(IntEnum):
-    """What an address belongs to; arrays of a family's own have numbers from EXTRA on."""
+    """The memory of an address; arrays of a family's own have numbers from EXTRA on."""
 
     A = 0
     B = 1
@@ -47,7 +47,7 @@ class Region(IntEnum):
 
 
 class ArgumentSource(IntEnum):
-    """How the emulator process makes an argument of the kernel."""
+    """The source of a kernel's argument in the emulator process."""
 
     VALUE = 0
     BUFFER = 1
@@ -55,7 +55,7 @@ class ArgumentSource(IntEnum):
 
 
 class State(IntEnum):
-    """How an emulator process ended."""
+    """The end of an emulator process."""
 
     RUNNING = 0
     FINISHED = 1
@@ -71,27 +71,24 @@ class State(IntEnum):
         return self is State.FINISHED
 
 
+def _uint32(*names: str) -> tuple[tuple[str, type[ctypes.c_uint32]], ...]:
+    return tuple((name, ctypes.c_uint32) for name in names)
+
+
+def _uint64(*names: str) -> tuple[tuple[str, type[ctypes.c_uint64]], ...]:
+    return tuple((name, ctypes.c_uint64) for name in names)
+
+
 class RawBuffer(ctypes.Structure):
     """`BufferSpec` of shim/protocol.h."""
 
-    _fields_ = (
-        ("offset", ctypes.c_uint64),
-        ("words", ctypes.c_uint64),
-        ("columns", ctypes.c_uint32),
-        ("stride", ctypes.c_uint32),
-        ("misalign", ctypes.c_uint32),
-        ("readable", ctypes.c_uint32),
-    )
+    _fields_ = (*_uint64("offset", "words"), *_uint32("columns", "stride", "misalign", "readable"))
 
 
 class RawArgument(ctypes.Structure):
     """`ArgumentSpec` of shim/protocol.h."""
 
-    _fields_ = (
-        ("source", ctypes.c_uint32),
-        ("number", ctypes.c_uint32),
-        ("bits", ctypes.c_uint64),
-    )
+    _fields_ = (*_uint32("source", "number"), ("bits", ctypes.c_uint64))
 
 
 class RawLaunch(ctypes.Structure):
@@ -101,8 +98,7 @@ class RawLaunch(ctypes.Structure):
         ("kernel", ctypes.c_char * 64),
         ("grid", ctypes.c_uint32 * 3),
         ("threads", ctypes.c_uint32 * 3),
-        ("smem_bytes", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        *_uint32("smem_bytes", "reserved"),
     )
 
 
@@ -110,16 +106,9 @@ class RawTensorMap(ctypes.Structure):
     """`TensorMapSpec` of shim/protocol.h."""
 
     _fields_ = (
-        ("region", ctypes.c_uint32),
-        ("element", ctypes.c_uint32),
-        ("offset_bytes", ctypes.c_uint64),
-        ("ld_bytes", ctypes.c_uint64),
-        ("columns", ctypes.c_uint32),
-        ("rows", ctypes.c_uint32),
-        ("box_columns", ctypes.c_uint32),
-        ("box_rows", ctypes.c_uint32),
-        ("swizzle_bytes", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        *_uint32("region", "element"),
+        *_uint64("offset_bytes", "ld_bytes"),
+        *_uint32("columns", "rows", "box_columns", "box_rows", "swizzle_bytes", "reserved"),
     )
 
 
@@ -127,19 +116,11 @@ class RawFinding(ctypes.Structure):
     """`Finding` of shim/protocol.h."""
 
     _fields_ = (
-        ("kind", ctypes.c_uint32),
-        ("region", ctypes.c_uint32),
-        ("pc", ctypes.c_uint64),
-        ("other_pc", ctypes.c_uint64),
+        *_uint32("kind", "region"),
+        *_uint64("pc", "other_pc"),
         ("offset", ctypes.c_int64),
-        ("size", ctypes.c_uint32),
-        ("write", ctypes.c_uint32),
-        ("block", ctypes.c_uint32),
-        ("thread", ctypes.c_uint32),
-        ("other_block", ctypes.c_uint32),
-        ("other_thread", ctypes.c_uint32),
-        ("pass_idx", ctypes.c_uint32),
-        ("owner", ctypes.c_uint32),
+        *_uint32("size", "write", "block", "thread", "other_block", "other_thread"),
+        *_uint32("pass_idx", "owner"),
         ("count", ctypes.c_uint64),
     )
 
@@ -148,46 +129,27 @@ class RawExchange(ctypes.Structure):
     """`Exchange` of shim/protocol.h."""
 
     _fields_ = (
-        ("magic", ctypes.c_uint32),
-        ("exchange_bytes", ctypes.c_uint32),
-        ("num_arguments", ctypes.c_uint32),
-        ("num_buffers", ctypes.c_uint32),
-        ("seed", ctypes.c_uint32),
-        ("late_copies", ctypes.c_uint32),
-        ("num_launches", ctypes.c_uint32),
-        ("deadline_s", ctypes.c_uint32),
-        ("trace_offset", ctypes.c_uint64),
-        ("trace_capacity", ctypes.c_uint64),
-        ("trace_block", ctypes.c_uint32),
-        ("num_passes", ctypes.c_uint32),
-        ("resident_blocks", ctypes.c_uint32),
-        ("word_bytes", ctypes.c_uint32),
+        *_uint32("magic", "exchange_bytes", "num_arguments", "num_buffers", "seed"),
+        *_uint32("late_copies", "num_launches", "deadline_s"),
+        *_uint64("trace_offset", "trace_capacity"),
+        *_uint32("trace_block", "num_passes", "resident_blocks", "word_bytes"),
         ("first_c_offset", ctypes.c_uint64),
         ("arguments", RawArgument * MAX_ARGUMENTS),
         ("buffers", RawBuffer * MAX_BUFFERS),
         ("launches", RawLaunch * MAX_LAUNCHES),
         ("tensor_maps", RawTensorMap * MAX_TENSOR_MAPS),
-        ("state", ctypes.c_uint32),
-        ("signal", ctypes.c_uint32),
-        ("crash_pc", ctypes.c_uint64),
-        ("num_trace", ctypes.c_uint64),
-        ("num_accesses", ctypes.c_uint64),
-        ("static_smem_bytes", ctypes.c_uint64),
-        ("num_findings", ctypes.c_uint32),
-        ("findings_lost", ctypes.c_uint32),
+        *_uint32("state", "signal"),
+        *_uint64("crash_pc", "num_trace", "num_accesses", "static_smem_bytes"),
+        *_uint32("num_findings", "findings_lost"),
         ("findings", RawFinding * MAX_FINDINGS),
     )
 
 
 TRACE_RECORD = np.dtype(
-    [
-        ("pc", np.uint32),
-        ("thread", np.uint16),
-        ("region_and_write", np.uint16),
-        ("size", np.uint32),
-        ("offset", np.uint32),
-        ("phase", np.uint32),
-    ]
+    {
+        "names": ("pc", "thread", "region_and_write", "size", "offset", "phase"),
+        "formats": ("u4", "u2", "u2", "u4", "u4", "u4"),
+    }
 )
 
 
@@ -204,7 +166,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class RawResult:
-    """What the process left: its state, the exchange header, C, and the trace if one was asked.
+    """Results of the process: its state, the exchange header, C, and the trace if one was asked.
 
     ``first_c`` is C after the first of two passes, None where there was one.
     """
@@ -352,7 +314,7 @@ def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:
 
 
 def _wait_for(executable: Path, file: int, deadline_s: int) -> bool:
-    """Whether the process ended by itself. It has its own alarm; this one is the second."""
+    """Return whether the process ended by itself. It has an alarm; this one is the second."""
     command = [str(executable), f"/proc/self/fd/{file}"]
     try:
         subprocess.run(

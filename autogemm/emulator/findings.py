@@ -1,14 +1,19 @@
-"""What a run on the emulator found: kinds of error, findings with their place, the report."""
+"""Findings of a run on the emulator: kinds of error, their place in the source, the report."""
 
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 
 class FindingKind(StrEnum):
-    """What a kernel did wrong. The value is how it is told to a person."""
+    """Errors of a kernel, in the order of `Kind` in shim/protocol.h; values are for messages."""
 
     RACE = "data race"
     UNINITIALISED = "read of uninitialised memory"
@@ -25,9 +30,10 @@ class FindingKind(StrEnum):
     BAD_RANK = "no such block in the cluster"
     ENDED_BLOCK = "use of an ended block's shared memory"
     DEADLOCK = "deadlock"
+    LOST_COPY = "copy that nothing waits for"
     NO_PROXY_FENCE = "no proxy fence before a bulk copy"
     NO_REGISTER_FENCE = "no wgmma_fence before a product"
-    LOST_COPY = "copy that nobody waits for"
+    # Found outside the emulator process.
     WRONG_VALUE = "wrong value"
     CRASHED = "crashed"
     TIMED_OUT = "timed out"
@@ -63,7 +69,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class EmulatorReport:
-    """What one or more runs of one kernel on one problem showed.
+    """Results of one or more runs of one kernel on one problem.
 
     ``max_error_ratio`` is the largest |C - reference| / bound (at most 1 passes; inf for a NaN),
     0 for runs on integers that were exact. ``trace`` has the accesses of the block that was traced
@@ -90,3 +96,36 @@ class EmulatorReport:
             return ""
         more = len(self.findings) - 1
         return str(self.findings[0]) + (f" (and {more} more findings)" if more else "")
+
+
+Lines = tuple[int, ...]
+
+
+def source_lines(executable: Path, source: Path, pcs: Iterable[int]) -> dict[int, Lines]:
+    """For each return address the lines in ``source``, innermost inlined call first.
+
+    An address that lies in none of the source's lines, or a machine without addr2line, gives ().
+    """
+    wanted = sorted({pc for pc in pcs if pc})
+    addr2line = shutil.which("addr2line")
+    if not wanted or addr2line is None:
+        return dict.fromkeys(wanted, ())
+    # The call is before its return address.
+    addresses = [hex(pc - 1) for pc in wanted]
+    answer = subprocess.run(
+        [addr2line, "-a", "-i", "-e", str(executable), *addresses],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found: dict[int, Lines] = {}
+    address = 0
+    for row in answer.stdout.splitlines():
+        if row.startswith("0x"):
+            address = int(row, 16) + 1
+            found[address] = ()
+            continue
+        match = re.match(r"(.*):(\d+)(?: \(.*)?$", row)
+        if match and Path(match.group(1)).name == source.name:
+            found[address] += (int(match.group(2)),)
+    return {pc: found.get(pc, ()) for pc in wanted}

@@ -62,7 +62,7 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How C differs from what it must be. ``first_wrong`` is (row, column), or None."""
+    """Differences of C from its reference. ``first_wrong`` is (row, column), or None."""
 
     max_error_ratio: float
     wrong_elements: int
@@ -153,7 +153,7 @@ def _matrix(
 
 
 def _is_exact(problem: Problem, magnitude: float) -> bool:
-    """Whether sums of multiples of 1/4 stay below 2^24 such steps."""
+    """Return whether sums of multiples of 1/4 stay below 2^24 such steps."""
     quarters = all(x * 4 == int(x * 4) for x in (problem.alpha, problem.beta))
     return quarters and magnitude * 4 < 2**22
 

@@ -37,7 +37,7 @@ KERNEL_FLAGS = (
 
 
 class Mode(StrEnum):
-    """How a kernel is compiled: for speed, or with a call before each access."""
+    """The way to compile a kernel: for speed, or with a call before each access."""
 
     FAST = "fast"
     CHECK = "check"
@@ -56,7 +56,7 @@ MODE_FLAGS = {
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """A g++ that was found fit, and what it is called with."""
+    """A suitable g++, and the flags for it."""
 
     gxx: str
     version: str
@@ -142,11 +142,7 @@ def build(text: str, signature: Signature, mode: Mode, toolchain: Toolchain, fol
     """
     start = time.perf_counter()
     flags = toolchain.kernel_flags(mode)
-    key = hashlib.sha256(
-        "\0".join(
-            (text, caller_text(signature), mode, toolchain.version, shim_sha256(), *flags)
-        ).encode()
-    ).hexdigest()[:32]
+    key = _key(text, caller_text(signature), mode, toolchain.version, shim_sha256(), *flags)
     executable = folder / f"{key}.{mode}"
     source = folder / f"{key}.cu"
     if not executable.is_file():
@@ -233,18 +229,24 @@ def _border(toolchain: Toolchain, scratch: Path, text: str | None) -> Path:
 
 
 def _runtime_object(mode: Mode, toolchain: Toolchain, folder: Path) -> Path:
-    """The emulator itself, compiled once for each mode and compiler."""
-    key = hashlib.sha256(f"{toolchain.version}\0{shim_sha256()}".encode()).hexdigest()[:32]
-    path = folder / f"runtime-{key}.{mode}.o"
+    """Return the emulator itself, compiled once for each mode and compiler."""
+    define = ("-DAUTOGEMM_CHECK",) if mode is Mode.CHECK else ()
+    path = folder / f"runtime-{_key(toolchain.version, shim_sha256())}.{mode}.o"
+    return _compiled_once(path, SHIM / "emulator.cpp", toolchain, "-std=c++20", *define)
+
+
+def _compiled_once(path: Path, source: Path, toolchain: Toolchain, *flags: str) -> Path:
     if not path.is_file():
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            made = Path(scratch) / "runtime.o"
-            define = ("-DAUTOGEMM_CHECK",) if mode is Mode.CHECK else ()
-            source = SHIM / "emulator.cpp"
-            flags = ("-std=c++20", "-O2", *COMMON_FLAGS, *define)
-            _call([toolchain.gxx, *flags, "-c", str(source), "-o", str(made)], source)
+        with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+            made = Path(scratch) / "made.o"
+            how = (*flags, "-O2", *COMMON_FLAGS)
+            _call([toolchain.gxx, *how, "-c", str(source), "-o", str(made)], source)
             made.replace(path)
     return path
+
+
+def _key(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:32]
 
 
 CALLER = """\
@@ -276,17 +278,12 @@ def _passed_type(argument: Argument) -> str:
 
 
 def _caller_object(signature: Signature, toolchain: Toolchain, folder: Path) -> Path:
-    """`caller_text`, compiled once for each signature and compiler."""
+    """Return `caller_text`, compiled once for each signature and compiler."""
     text = caller_text(signature)
-    key = hashlib.sha256(f"{toolchain.version}\0{text}".encode()).hexdigest()[:32]
-    path = folder / f"caller-{key}.o"
-    if not path.is_file():
-        with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            source, made = Path(scratch) / "caller.cpp", Path(scratch) / "caller.o"
-            source.write_text(text)
-            _call([toolchain.gxx, "-O2", *COMMON_FLAGS, "-c", str(source), "-o", str(made)], source)
-            made.replace(path)
-    return path
+    source = folder / f"caller-{_key(toolchain.version, text)}.cpp"
+    if not source.is_file():
+        write_atomically(source, text.encode())
+    return _compiled_once(source.with_suffix(".o"), source, toolchain)
 
 
 def _call(command: list[str], source: Path) -> None:

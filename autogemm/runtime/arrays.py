@@ -1,6 +1,4 @@
-"""What arrays of other libraries say of themselves. No such library is imported here: an array
-brings its own.
-"""
+"""Reads arrays of other libraries. None of them is imported here: an array brings its own."""
 
 import ctypes
 import sys
@@ -24,7 +22,7 @@ _LEGACY_STREAM = 1
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Where an array lies: shape and strides in elements, the device's number, its address."""
+    """The memory of an array: shape and strides in elements, the device's number, the address."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -36,7 +34,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """How one kind of arrays is read.
+    """A way to read one kind of arrays.
 
     ``key`` is all but the address that a plan depends on, cheap to compute and to compare;
     ``address`` the start in memory, ``memory`` all of it. ``stream`` is the library's current
@@ -59,7 +57,7 @@ LIBRARIES: dict[type, Library] = {}
 
 
 def library_of(array: Any) -> Library:
-    """How arrays of that type are read. Raises UsageError for what is no array on a GPU."""
+    """Return the way to read such arrays. Raises UsageError for what is no array on a GPU."""
     kind = type(array)
     if kind not in LIBRARIES:
         LIBRARIES[kind] = _library_of(array)
@@ -150,22 +148,17 @@ def _cupy(cupy: Any) -> Library:
 
 
 def _through(name: str, memory: Callable[[Any], Memory]) -> Library:
-    """A library of which no more is known than a protocol: read anew at each call."""
+    """Return a library that is known by a protocol only: arrays are read anew at each call."""
 
     def key(array: Any) -> Hashable:
         found = memory(array)
         return found.shape, found.strides, found.element, found.device
 
-    return Library(
-        name,
-        key=key,
-        address=lambda array: memory(array).address,
-        memory=memory,
-    )
+    return Library(name, key=key, address=lambda array: memory(array).address, memory=memory)
 
 
 def _of_interface(array: Any) -> Memory:
-    """From ``__cuda_array_interface__``, version 2 or later; the driver knows the device."""
+    """Read ``__cuda_array_interface__``, version 2 or later; the driver knows the device."""
     said = array.__cuda_array_interface__
     if said.get("mask") is not None:
         raise UsageError("masked arrays are not supported: pass the data without its mask")
@@ -203,7 +196,7 @@ class _DLTensor(ctypes.Structure):
 
 
 def _of_dlpack(array: Any) -> Memory:
-    """From ``__dlpack__``. The capsule is only looked at: it frees its tensor when it goes."""
+    """Read ``__dlpack__``. The capsule is only looked at: it frees its tensor when it goes."""
     kind, _ = array.__dlpack_device__()
     if int(kind) not in _DLPACK_CUDA:
         raise UsageError(

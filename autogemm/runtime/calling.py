@@ -8,7 +8,7 @@ from typing import Any
 from autogemm.model.dtypes import DType
 from autogemm.runtime.arrays import LIBRARIES, Library, Memory, library_of, packed
 from autogemm.runtime.operands import Strided, call_for, product_shape
-from autogemm.runtime.plans import Plan, as_aligned, card
+from autogemm.runtime.plans import Plan, as_aligned, gpu
 from autogemm.runtime.searching import DEFAULT_BUDGET_S, tune_on
 from autogemm.support.errors import UsageError
 
@@ -40,7 +40,7 @@ def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
 
     ``a`` is [..., M, K] and ``b`` [..., K, N], float32, float16 or bfloat16, of CuPy, torch, or any
     library with DLPack or ``__cuda_array_interface__``; of 16-bit types ``out`` may be float32.
-    Sums are in FP32. Leading dimensions are batches and broadcast. Matrices lie row
+    Products are accumulated in FP32. Leading dimensions are batches and broadcast. Matrices lie row
     by row or column by column, rows may be apart (a transposed view costs nothing). The result goes
     to ``out``, by default a new array; ``c`` is added to it, by default what ``out`` holds. The
     kernel runs on the library's current stream, on the arrays' device.
@@ -97,11 +97,11 @@ def forget() -> None:
     for plan in _plans.by_key.values():
         plan.close()
     _plans.by_key.clear()
-    card.cache_clear()
+    gpu.cache_clear()
 
 
 def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> Plan:
-    """The plan of a shape that this thread has not met, or is to tune. Takes its time."""
+    """Return the plan of a shape that is new to this thread, or is to be tuned. Slow."""
     if len(_plans.by_key) >= MAX_PLANS:
         for plan in _plans.by_key.values():
             plan.close()
@@ -110,7 +110,7 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
     shape = product_shape(memory_a.shape, memory_b.shape)
     memory_c = library.memory(out) if out is not None else _as_new(memory_a, shape)
     dtype = _dtype_of(memory_a, memory_b, memory_c, shape)
-    where = card(memory_a.device)
+    where = gpu(memory_a.device)
     if not prod(shape) or not memory_a.shape[-1]:
         return Plan(where, None, None, shape, is_tuned=True)
     call = call_for(
@@ -131,12 +131,12 @@ def _planned(library: Library, a: Any, b: Any, out: Any, tune: bool | float) -> 
 
 
 def _as_new(like: Memory, shape: tuple[int, ...]) -> Memory:
-    """What a new array will be: packed and aligned."""
+    """Return the memory of a new array: packed and aligned."""
     return Memory(shape, packed(shape), like.element, like.device, address=0)
 
 
 def _dtype_of(a: Memory, b: Memory, c: Memory, shape: tuple[int, ...]) -> DType:
-    """Of the GEMM. Raises UsageError for arrays that do not go together."""
+    """Return the GEMM's dtype. Raises UsageError for arrays that do not go together."""
     for name, one in (("b", b), ("out", c)):
         if one.device != a.device:
             raise UsageError(f"a is on GPU {a.device} and {name} on GPU {one.device}")
@@ -166,7 +166,7 @@ def _empty(library: Library, shape: tuple[int, ...], like: Any) -> Any:
 
 
 def _scale(out: Any, beta: float) -> None:
-    """The product of nothing is 0."""
+    """Multiply ``out`` by beta: the product of empty matrices is 0."""
     if beta:
         out *= beta
     else:

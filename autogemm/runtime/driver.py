@@ -8,7 +8,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES
@@ -25,53 +25,11 @@ Extents = tuple[int, int, int]
 LaunchCall = tuple[Any, ...]
 
 
-class Driver(Protocol):
-    """What running a kernel takes. Handles and addresses are integers."""
-
-    def device(self, index: int) -> Device:
-        """The facts of a card."""
-
-    def device_of(self, address: int) -> int:
-        """The number of the card that an address is on."""
-
-    def context(self, index: int) -> int:
-        """The context that libraries share on a card."""
-
-    def load(self, context: int, cubin: bytes) -> int:
-        """A module from machine code."""
-
-    def function(self, context: int, module: int, name: str, smem_bytes: int) -> int:
-        """A kernel of a module, allowed that much dynamic shared memory."""
-
-    def zeros(self, context: int, num_bytes: int) -> int:
-        """Memory that is zero."""
-
-    def copy(self, context: int, content: bytes) -> int:
-        """Memory that holds these bytes."""
-
-    def free(self, context: int, address: int) -> None:
-        """Give memory back once nothing uses it."""
-
-    def call(  # noqa: PLR0913, PLR0917  # what a launch is made of
-        self,
-        function: int,
-        grid: Extents,
-        threads: Extents,
-        smem_bytes: int,
-        stream: int,
-        arguments: int,
-    ) -> LaunchCall:
-        """What `launch` takes; ``arguments`` is the address of an array of pointers."""
-
-    def launch(self, *call: Any) -> int:
-        """Put a kernel on its stream; 0, or why the driver refused. Costs as little as can be."""
-
-    def relaunch(self, context: int, call: LaunchCall) -> None:
-        """The same with that context current, whatever the thread has. Raises DeviceError."""
-
-
 class CudaDriver:
-    """The driver of this machine. Every method but `launch` raises DeviceError when it refuses."""
+    """The driver of this machine; handles and addresses are integers.
+
+    ``launch`` returns 0, or why the driver refused; every other method raises DeviceError then.
+    """
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._cuda = library
@@ -80,7 +38,7 @@ class CudaDriver:
         self.launch: Callable[..., int] = library.cuLaunchKernel
 
     def device(self, index: int) -> Device:
-        """The facts of a card."""
+        """Return the facts of a GPU."""
         name, memory_bytes = ctypes.create_string_buffer(256), ctypes.c_size_t()
         self._call("cuDeviceGetName", name, len(name), index)
         self._call("cuDeviceTotalMem_v2", ctypes.byref(memory_bytes), index)
@@ -93,31 +51,28 @@ class CudaDriver:
         return device_facts(name.value.decode(), memory_bytes.value, attribute)
 
     def device_of(self, address: int) -> int:
-        """The number of the card that an address is on."""
+        """Return the number of the GPU that an address is on."""
         ordinal = ctypes.c_int()
         self._call(
-            "cuPointerGetAttribute",
-            ctypes.byref(ordinal),
-            DEVICE_ORDINAL,
-            ctypes.c_uint64(address),
+            "cuPointerGetAttribute", ctypes.byref(ordinal), DEVICE_ORDINAL, ctypes.c_uint64(address)
         )
         return ordinal.value
 
     def context(self, index: int) -> int:
-        """The card's primary context: what torch, CuPy and the CUDA runtime use."""
+        """Return the GPU's primary context: what torch, CuPy and the CUDA runtime use."""
         context = ctypes.c_void_p()
         self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), index)
         return _number(context)
 
     def load(self, context: int, cubin: bytes) -> int:
-        """A module from machine code."""
+        """Load machine code; return the module."""
         module = ctypes.c_void_p()
         with self._in(context):
             self._call("cuModuleLoadData", ctypes.byref(module), cubin)
         return _number(module)
 
     def function(self, context: int, module: int, name: str, smem_bytes: int) -> int:
-        """A kernel of a module, allowed that much dynamic shared memory."""
+        """Return a kernel of a module, allowed that much dynamic shared memory."""
         function = ctypes.c_void_p()
         handle = ctypes.c_void_p(module)
         with self._in(context):
@@ -127,11 +82,11 @@ class CudaDriver:
         return _number(function)
 
     def zeros(self, context: int, num_bytes: int) -> int:
-        """Memory that is zero, also while a stream of this thread is being captured."""
+        """Allocate memory that is zero, also while a stream of this thread is captured."""
         return self._filled(context, num_bytes, "cuMemsetD8Async", ctypes.c_ubyte(0))
 
     def copy(self, context: int, content: bytes) -> int:
-        """Memory that holds these bytes, also while a stream of this thread is being captured."""
+        """Allocate memory with these bytes, also while a stream of this thread is captured."""
         return self._filled(context, len(content), "cuMemcpyHtoDAsync_v2", content)
 
     def _filled(self, context: int, num_bytes: int, function: str, content: object) -> int:
@@ -159,15 +114,15 @@ class CudaDriver:
         stream: int,
         arguments: int,
     ) -> LaunchCall:
-        """What `launch` takes; ``arguments`` is the address of an array of pointers.
+        """Return what `launch` takes, converted for ctypes, which costs three microseconds.
 
-        All made ready for ctypes, which takes three microseconds to convert them.
+        ``arguments`` is the address of an array of pointers.
         """
         pointers = (ctypes.c_void_p(stream), ctypes.c_void_p(arguments), ctypes.c_void_p())
         return (ctypes.c_void_p(function), *grid, *threads, smem_bytes, *pointers)
 
     def relaunch(self, context: int, call: LaunchCall) -> None:
-        """The same with that context current, whatever the thread has."""
+        """Launch with that context current, whichever the thread has."""
         with self._in(context):
             status = self.launch(*call)
         if status:
@@ -175,7 +130,7 @@ class CudaDriver:
 
     @contextmanager
     def _in(self, context: int) -> Iterator[None]:
-        """With that context current in this thread."""
+        """Make the context current in this thread meanwhile."""
         self._call("cuCtxPushCurrent_v2", ctypes.c_void_p(context))
         try:
             yield
@@ -184,7 +139,7 @@ class CudaDriver:
 
     @contextmanager
     def _beside_captures(self) -> Iterator[None]:
-        """Allows what must not be part of a captured graph, and is not."""
+        """Allow calls that are no part of a captured graph."""
         mode = ctypes.c_int(RELAXED)
         self._call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))
         try:
@@ -204,7 +159,7 @@ class CudaDriver:
 
 
 @cache
-def cuda_driver() -> Driver:
+def cuda_driver() -> CudaDriver:
     """The driver, once per process. Raises DeviceError without one."""
     try:
         library = ctypes.CDLL("libcuda.so.1")

@@ -1,6 +1,6 @@
 """Shapes and strides of three arrays as one GEMM: layout, leading dimensions, batches.
 
-Nothing here knows a library or a card.
+Nothing here knows a library or a GPU.
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class Strided:
 
     @property
     def rows(self) -> int:
-        """Of each matrix."""
+        """Rows of each matrix."""
         return self.shape[-2]
 
     @property
     def columns(self) -> int:
-        """Of each matrix."""
+        """Columns of each matrix."""
         return self.shape[-1]
 
     @property
@@ -97,7 +97,7 @@ def call_for(a: Strided, b: Strided, c: Strided, dtype: DType) -> Call:
 
 
 def _broadcast(a: Shape, b: Shape) -> Shape:
-    """As NumPy does. Raises UsageError."""
+    """Return the broadcast shape, as NumPy does. Raises UsageError."""
     length = max(len(a), len(b))
     pairs = zip((1,) * (length - len(a)) + a, (1,) * (length - len(b)) + b, strict=True)
     shape = []

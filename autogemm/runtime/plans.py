@@ -14,7 +14,7 @@ from autogemm.dispatch import Chooser
 from autogemm.model.elements import neutral_array
 from autogemm.model.kernel import LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
-from autogemm.runtime.driver import Driver, Extents, LaunchCall, cuda_driver
+from autogemm.runtime.driver import CudaDriver, Extents, LaunchCall, cuda_driver
 from autogemm.runtime.operands import Call
 from autogemm.space import default_families, launch_plan
 from autogemm.store import DecidedRow, open_store
@@ -34,10 +34,10 @@ class Kernel:
     plan: LaunchPlan
 
 
-class Card:
+class Gpu:
     """One GPU of this process: its context, chooser, and the modules loaded into it."""
 
-    def __init__(self, driver: Driver, index: int) -> None:
+    def __init__(self, driver: CudaDriver, index: int) -> None:
         self.driver = driver
         self.index = index
         self.device = driver.device(index)
@@ -47,13 +47,13 @@ class Card:
 
     @property
     def chooser(self) -> Chooser:
-        """From the default database as it was at the first use, or at the last `forget`."""
+        """The chooser of the default database as of the first use, or the last `forget`."""
         if self._chooser is None:
             self._chooser = Chooser(_stored_runs(), default_families(), self.device)
         return self._chooser
 
     def forget(self) -> None:
-        """The database has got something new."""
+        """Read the database anew at the next call."""
         self._chooser = None
 
     def kernel(self, problem: Problem) -> Kernel:
@@ -111,7 +111,7 @@ def as_aligned(call: Call, addresses: tuple[int, int, int]) -> Problem:
 
 
 def element_bytes(problem: Problem) -> tuple[int, int, int]:
-    """Of A, B and C."""
+    """Return the bytes of an element of A, of B and of C."""
     dtype = problem.dtype
     return (dtype.ab.size_bytes, dtype.ab.size_bytes, dtype.c.size_bytes)
 
@@ -125,7 +125,7 @@ class Plan:
 
     def __init__(
         self,
-        card: Card,
+        gpu: Gpu,
         call: Call | None,
         kernel: Kernel | None,
         shape: tuple[int, ...],
@@ -134,14 +134,14 @@ class Plan:
     ) -> None:
         self.shape = shape
         self.is_tuned = is_tuned
-        self.device = card.index
+        self.device = gpu.index
         self.kernel = kernel
-        self._card = card
+        self._gpu = gpu
         self._streams: dict[int, _OnStream] = {}
         self._extras: list[int] = []
         if call is None or kernel is None:
             return
-        self._launch = card.driver.launch
+        self._launch = gpu.driver.launch
         self._launches = kernel.launches
         self._swapped = call.swapped
         problem = call.problem
@@ -160,7 +160,7 @@ class Plan:
         # What a family takes beside a GEMM's arguments is neutral: a plain GEMM was asked for.
         for extra in kernel.plan.arrays:
             content = neutral_array(extra, problem.dtype).tobytes()
-            address = card.driver.copy(card.context, content)
+            address = gpu.driver.copy(gpu.context, content)
             self._extras.append(address)
             self._values[extra.argument.name].value = address
 
@@ -183,7 +183,7 @@ class Plan:
             for call in on_stream.calls:
                 # Refused where the thread has another context: then it costs a little more.
                 if self._launch(*call):
-                    self._card.driver.relaunch(self._card.context, call)
+                    self._gpu.driver.relaunch(self._gpu.context, call)
 
     def _place_maps(self) -> None:
         places = {"A": self._a, "B": self._b, "C": self._c, "workspace": self._workspace}
@@ -194,15 +194,15 @@ class Plan:
         """Give the workspaces and a family's own arrays back."""
         workspaces = (one.workspace for one in self._streams.values() if one.workspace)
         for address in (*workspaces, *self._extras):
-            self._card.driver.free(self._card.context, address)
+            self._gpu.driver.free(self._gpu.context, address)
         self._streams.clear()
         self._extras.clear()
 
     def _first_on(self, stream: int) -> "_OnStream":
-        """A workspace for each stream: launches that may run at the same time share none."""
+        """Make a workspace for the stream: launches that may run at the same time share none."""
         assert self.kernel is not None, "there is something to multiply"
-        driver, num_bytes = self._card.driver, self.kernel.plan.workspace_bytes
-        workspace = driver.zeros(self._card.context, num_bytes) if num_bytes else 0
+        driver, num_bytes = self._gpu.driver, self.kernel.plan.workspace_bytes
+        workspace = driver.zeros(self._gpu.context, num_bytes) if num_bytes else 0
         arguments = ctypes.addressof(self._pointers)
         calls = tuple(driver.call(*launch, stream, arguments) for launch in self._launches)
         self._streams[stream] = on_stream = _OnStream(calls, workspace)
@@ -219,7 +219,7 @@ class _PlacedMap:
         self._address = 0
 
     def place(self, address: int) -> None:
-        """For a matrix at that address. A launch has copied what it was given."""
+        """Encode the map for a matrix at that address. A launch has copied what it was given."""
         if address != self._address:
             encode(self._map, address, self.raw)
             self._address = address
@@ -234,6 +234,6 @@ class _OnStream:
 
 
 @cache
-def card(index: int) -> Card:
-    """One object for each GPU. Raises DeviceError without a driver."""
-    return Card(cuda_driver(), index)
+def gpu(index: int) -> Gpu:
+    """Return the one object for each GPU. Raises DeviceError without a driver."""
+    return Gpu(cuda_driver(), index)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from autogemm.bench.kernels import BenchRequest, Listener, named_kernels, run_bench
-from autogemm.cli.bench.rows import bench_rows
+from autogemm.cli.bench.run import bench_rows
 from autogemm.codegen import render
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType

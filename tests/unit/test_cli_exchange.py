@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from exchange_samples import content_of, filled_store, rows_of
 
 from autogemm.cli import main
-from autogemm.cli.db import exchange as db_exchange
+from autogemm.cli.db import writing
 from autogemm.exchange import IMPORTED, Format
 
 # Some file that is none of ours.
@@ -30,8 +30,8 @@ def db(*arguments: object) -> Result:
 
 
 def test_help_names_all_formats() -> None:
-    assert tuple(db_exchange.FORMATS) == tuple(Format)
-    assert set(db_exchange.IMPORTED) == set(IMPORTED)
+    assert tuple(writing.FORMATS) == tuple(Format)
+    assert set(writing.IMPORTED) == set(IMPORTED)
     for command in ("export", "import"):
         assert "Examples:" in db(command, "-h").stdout
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from autogemm.catalogue.gpus import find_device, known_devices
 from autogemm.cli import main
-from autogemm.cli.gpu_rows import ceiling_rows
+from autogemm.cli.kernels.run.gpus import ceiling_rows
 from autogemm.model.hardware.device import Ceilings
 from autogemm.targets import cuda, recorded
 

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from autogemm.cli import main
-from autogemm.cli.tune.problems import MAX_PROBLEMS, ProblemsOptions
+from autogemm.cli.tune.command import MAX_PROBLEMS, ProblemsOptions
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
 

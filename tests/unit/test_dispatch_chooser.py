@@ -8,7 +8,7 @@ from store_samples import SPEC
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.dispatch import Chooser
-from autogemm.dispatch.guess import guessed, waves_cost
+from autogemm.dispatch.chooser import guessed, waves_cost
 from autogemm.dispatch.snapper import Snapper
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType

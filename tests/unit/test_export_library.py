@@ -20,7 +20,7 @@ from autogemm.codegen import render
 from autogemm.codegen.export import Library, export_library, extract_kernel
 from autogemm.codegen.export.library import rule_text
 from autogemm.dispatch import Snapper, assembled
-from autogemm.dispatch.variants import variants_of
+from autogemm.dispatch.assembling import variants_of
 from autogemm.model.config import Config
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES
 from autogemm.model.problem import Layout

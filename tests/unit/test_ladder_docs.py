@@ -8,7 +8,7 @@ import pytest
 
 from autogemm.bench.kernels import kernels_of
 from autogemm.catalogue.ladder import published_percent
-from autogemm.cli.bench.rows import COLUMNS
+from autogemm.cli.bench.run import COLUMNS
 from autogemm.model.results.columns import ERRORS, RATIO, SPEED
 
 ROOT = Path(__file__).parents[2]

@@ -14,7 +14,7 @@ from test_plots_runs import words
 
 from autogemm.cli import main
 from autogemm.insight.analysis import compare
-from autogemm.insight.analysis.gpu_roofs import roofs
+from autogemm.insight.analysis.comparison import roofs
 from autogemm.model.results.outcome import Provenance
 from autogemm.store import BestQuery, RunState, Store
 from autogemm.support.errors import NotFoundError
@@ -106,7 +106,7 @@ def test_a_card_of_which_only_the_name_is_known(store: Store, tmp_path: Path) ->
     assert roofs(unknown, None) == ([], [])
     (row,) = json.loads(invoke("roofline", tmp_path / "a.svg", "--json").stdout)
     assert (row["roof_tflops"], row["percent_of_roof"], row["bound_by"]) == (None, None, None)
-    assert "no roofs: nothing is known of this card but its name" in words(tmp_path / "a.svg")
+    assert "no roofs: only the name of this GPU is known" in words(tmp_path / "a.svg")
     for kind in ("sizes", "ladder"):
         result = invoke("plot", kind, tmp_path / f"{kind}.svg")
         assert (result.exit_code, result.stderr) == (0, "")

@@ -259,7 +259,7 @@ def test_occupancy_names_the_limit_and_an_empty_card() -> None:
     assert tiled.says == "registers and threads limit it to 2 blocks an SM"
     assert tiled.cause == ""
     (pipelined,) = said("pipelined", "occupancy")
-    assert "0.24 of the card" in pipelined.says
+    assert "0.24 of the GPU" in pipelined.says
     assert "SPLIT_K" in pipelined.parameters
     (alone,) = said("block_tiled_2d", "occupancy", **{names.WAVES: 4.0})
     assert "too few warps to hide latency" in alone.says

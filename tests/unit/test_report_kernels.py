@@ -20,7 +20,7 @@ from autogemm.store import BestQuery, Store
 pytest.importorskip("plotly", reason="Plotly is not installed")
 pytest.importorskip("pygments", reason="Pygments is not installed")
 
-from autogemm.insight.report.kernel_words import bench_words, limits_of_kernels, losses
+from autogemm.insight.report.kernels import bench_words, limits_of_kernels, losses
 
 
 @pytest.fixture

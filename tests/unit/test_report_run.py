@@ -210,7 +210,7 @@ def test_a_family_that_is_gone_is_said(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogemm.insight.report.needs.find_spec", lambda name: None)
+    monkeypatch.setattr("autogemm.insight.report.page.find_spec", lambda name: None)
     result = report(tmp_path / "a.html")
     assert result.exit_code == 2
     assert "reports need plotly and pygments: pip install 'autogemm[report]'" in result.stderr

@@ -269,7 +269,7 @@ def test_tuning_in_place_happens_once(
     assert asked == [(0, "1024 nn f32", 10.0)]
     with monkeypatch.context() as patch:
         # A loop that always asks for tuning chooses no kernel anew.
-        patch.setattr(plans.Card, "kernel", None)
+        patch.setattr(plans.Gpu, "kernel", None)
         autogemm.gemm(a, b, out, tune=True)
     autogemm.gemm(a, random(1024, 64), empty(1024, 64), tune=2.5)
     assert asked[1:] == [(0, "1024x64x1024 nn f32", 2.5)]

@@ -11,7 +11,7 @@ from autogemm.model.kernel import LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
 from autogemm.runtime import plans
 from autogemm.runtime.operands import Call
-from autogemm.runtime.plans import Card, Kernel, Plan
+from autogemm.runtime.plans import Gpu, Kernel, Plan
 
 MAPS = (
     TensorMap("map_a", "A", Element.F32, (64, 64), 64, (32, 64), 128),
@@ -42,7 +42,7 @@ def test_maps_follow_their_matrices(monkeypatch: pytest.MonkeyPatch, workspace_b
     driver = Launches()
     call = Call(Problem(64, 64, 64), False, ((0, 0, 0), (4096, 0, 4096)))
     kernel = Kernel(((0, (1, 1, 1), (128, 1, 1), 0),), LaunchPlan((), workspace_bytes, MAPS))
-    plan = Plan(Card(driver, 0), call, kernel, (2, 64, 64), is_tuned=False)
+    plan = Plan(Gpu(driver, 0), call, kernel, (2, 64, 64), is_tuned=False)
 
     def run(a: int, c: int) -> list[tuple[str, int]]:
         encoded.clear()
@@ -56,7 +56,7 @@ def test_maps_follow_their_matrices(monkeypatch: pytest.MonkeyPatch, workspace_b
     # The last batch lay elsewhere: the first one's maps are made anew.
     assert run(1024, 2048) == first
     single = Call(Problem(64, 64, 64), False, ((0, 0, 0),))
-    plan = Plan(Card(driver, 0), single, kernel, (64, 64), is_tuned=False)
+    plan = Plan(Gpu(driver, 0), single, kernel, (64, 64), is_tuned=False)
     assert run(1024, 2048) == first[:2]
     assert run(1024, 2048) == []
     assert run(1024, 8192) == [("map_c", 8192)]

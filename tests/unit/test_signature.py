@@ -20,7 +20,7 @@ from autogemm.model.problem import Problem
 from autogemm.model.rule import Nearest
 from autogemm.model.signature import PLAIN, ArgumentKind, ProblemType, gemm_signature
 from autogemm.runtime.operands import Call
-from autogemm.runtime.plans import Card, Kernel, Plan
+from autogemm.runtime.plans import Gpu, Kernel, Plan
 from autogemm.space import Family, launch_plan, load_family, signature_of
 from autogemm.support.errors import ExportError, FamilyError
 
@@ -215,7 +215,7 @@ def test_gemm_passes_what_is_neutral(tmp_path: Path) -> None:
     plan = launch_plan(family, Config.of("biased", {"BM": 32}), PROBLEM)
     kernel = Kernel(((0, (96, 1, 1), (32, 1, 1), 0),), plan)
     call = Call(PROBLEM, False, ((0, 0, 0),))
-    planned = Plan(Card(driver, 0), call, kernel, (64, 48), is_tuned=False)
+    planned = Plan(Gpu(driver, 0), call, kernel, (64, 48), is_tuned=False)
     planned.run(4096, 4096, 8192, 1.0, 0.0, 0)
     assert (driver.gain, driver.bias) == (1.0, [0.25] * PROBLEM.n)
     assert driver.memory

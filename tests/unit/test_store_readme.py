@@ -11,7 +11,7 @@ from bench_samples import fill_bench
 from store_samples import fill, new_store
 
 from autogemm.cli import rows as cli_rows
-from autogemm.cli.bench import rows as bench_rows
+from autogemm.cli.bench import run as bench_run
 from autogemm.cli.db.run import pareto
 from autogemm.cli.tune import facts, many
 from autogemm.exchange import table
@@ -71,7 +71,7 @@ def test_every_number_is_explained_once() -> None:
 def test_a_number_has_no_other_name() -> None:
     """No table, row of the command line or file has a former name."""
     shown = {*cli_rows.BEST, *cli_rows.RUN, *cli_rows.TRIAL, *cli_rows.ENTRY, *cli_rows.KERNEL}
-    shown |= {*facts.COLUMNS, *many.CSV_COLUMNS, *bench_rows.COLUMNS, *pareto.COLUMNS}
+    shown |= {*facts.COLUMNS, *many.CSV_COLUMNS, *bench_run.COLUMNS, *pareto.COLUMNS}
     shown |= {*table.COLUMNS}
     shown |= {c.name for one in Base.metadata.tables.values() for c in one.columns}
     assert not shown & {*FORMER, "ratio_to_cublas", "percent_of_cublas", "gflops"}

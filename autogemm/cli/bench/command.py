@@ -4,11 +4,16 @@ from typing import Any
 
 import click
 
-from autogemm.cli.filters import bench_option
-from autogemm.cli.options import LAYOUTS, db_option, dtype_option
+from autogemm.cli.options import (
+    bench_option,
+    choice_option,
+    count_option,
+    db_option,
+    dtype_option,
+    layout_option,
+)
 from autogemm.cli.output import listing_options
 from autogemm.model.dtypes import DType
-from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import CacheState, Fill
 
 
@@ -27,42 +32,14 @@ from autogemm.model.results.outcome import CacheState, Fill
 @click.option(
     "--preset", metavar="NAME", help="Sizes by name: ladder, squares, transformer, suite."
 )
-@click.option(
-    "--layout",
-    type=click.Choice(LAYOUTS),
-    default=Layout.NN.value,
-    show_default=True,
-    help="op(A) then op(B): n as stored, t transposed.",
-)
+@layout_option
 @dtype_option(default=DType.F32.label)
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    default=20,
-    show_default=True,
-    help="How often each kernel takes its turn.",
+@count_option("--rounds", 20, "How often each kernel takes its turn.")
+@count_option("--seed", 0, "Seed of the inputs and of the order within rounds.", least=0)
+@choice_option(
+    "--l2", CacheState.WARM, "L2 cache before each launch: warm, flushed, or full of other inputs."
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the inputs and of the order within rounds.",
-)
-@click.option(
-    "--l2",
-    type=click.Choice([state.value for state in CacheState]),
-    default=CacheState.WARM.value,
-    show_default=True,
-    help="L2 cache before each launch: warm, flushed, or full of other inputs.",
-)
-@click.option(
-    "--fill",
-    type=click.Choice([fill.value for fill in Fill]),
-    default=Fill.UNIFORM.value,
-    show_default=True,
-    help="Contents of the matrices while kernels are timed.",
-)
+@choice_option("--fill", Fill.UNIFORM, "Contents of the matrices while kernels are timed.")
 @click.option("--report", metavar="FILE", help="Also write a report: one HTML file.")
 @click.option("--no-store", is_flag=True, help="Keep nothing in the database.")
 @bench_option("--show", help="Show a benchmark of the database, measure nothing.")

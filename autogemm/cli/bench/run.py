@@ -3,39 +3,61 @@
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 
 from autogemm.bench.kernels import (
     DEADLINE_S,
     BenchRequest,
     Listener,
+    SizeDone,
     kernels_of,
     named_kernels,
     parse_sizes,
     run_bench,
 )
 from autogemm.bench.kernels import names_of as kernel_names
+from autogemm.catalogue.gpus import roof_of
+from autogemm.catalogue.ladder import published_percent
 from autogemm.catalogue.presets import preset
 from autogemm.cli import command_line
-from autogemm.cli.bench.progress import Lines, live_line
-from autogemm.cli.bench.rows import COLUMNS, SHOWN, bench_rows
-from autogemm.cli.database import open_database
 from autogemm.cli.files import require_output, write_output
-from autogemm.cli.filters import bench_id_of
-from autogemm.cli.options import names_of
+from autogemm.cli.options import bench_id_of, names_of
 from autogemm.cli.output import Form, Row, print_rows, print_table
+from autogemm.cli.rows import for_json, open_database
 from autogemm.insight.report import BEGINNING, bench_page, render_page, require_packages
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Ceilings
-from autogemm.model.problem import Layout
-from autogemm.model.results.benchmark import Bench, KernelKind
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.benchmark import Bench, BenchEntry, KernelKind, metrics
+from autogemm.model.results.columns import ERRORS, RATIO, SPEED, Paths, row_of, under
 from autogemm.model.results.outcome import CacheState, Fill
 from autogemm.model.splitting import splitting_of
 from autogemm.store import open_store
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets import MeasureOptions, open_gpu, why_no_gpu
+
+# All of them, for scripts.
+COLUMNS = (
+    *("kernel", "kind", "size", "dtype", "layout", "status", "reason", *SPEED, *RATIO),
+    *("confidence", "speedup_over_naive", "bandwidth_gb_s", "flop_per_byte", "percent_of_roof"),
+    *("published_percent", *ERRORS, "rounds", "method", "registers"),
+    *("library", "splitting", "config"),
+)
+# What fits a person's terminal.
+SHOWN = (
+    *("kernel", "dtype", *SPEED, "percent_of_cublas", "interval"),
+    *("published_percent", "speedup_over_naive", "bandwidth_gb_s", "percent_of_roof"),
+    "max_abs_error",
+)
+_ENTRY: Paths = {
+    **under("", ("kernel", "kind", "status", "reason", "method", "registers", "library")),
+    **under("problem", {"size": "size_label", "dtype": "dtype.label", "layout": "layout"}),
+    **under("verification", ERRORS),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,3 +201,77 @@ def _print(done: Bench, rows: list[Row]) -> None:
     if left_out:
         click.echo()
         print_table(left_out, ("kernel", "size", "status", "reason"), title="Not timed")
+
+
+def bench_rows(done: Bench) -> list[Row]:
+    """Return the rows in the order of the benchmark."""
+    return [_row(entry, done) for entry in done.entries]
+
+
+def _row(entry: BenchEntry, done: Bench) -> Row:
+    roof = roof_of(done.spec.device, entry.problem.dtype, entry.config)
+    figures = metrics(entry, done.entries, roof)
+    splitting = splitting_of(entry.config)
+    row = {
+        **row_of(entry, _ENTRY),
+        "rounds": len(entry.samples_us),
+        "splitting": splitting.label if splitting is not None else "",
+        "config": entry.config.label if entry.config is not None else "",
+        "published_percent": published_percent(entry.kernel),
+    }
+    if figures is not None:
+        people = {"percent_of_cublas": figures.percent_of_cublas}
+        row |= {**asdict(figures), **people, "interval": figures.interval("..")}
+    return for_json(row)
+
+
+class Lines(Listener):
+    """Prints a line for each size that is done."""
+
+    def __init__(self, request: BenchRequest) -> None:
+        num_kernels, num_sizes = len(request.kernels), len(request.sizes)
+        click.echo(f"{num_kernels} kernels, {num_sizes} sizes", err=True)
+
+    def done(self, size: SizeDone) -> None:
+        """Print the size, and how many kernels were timed."""
+        num_timed = sum(entry.time_us is not None for entry in size.entries)
+        label = size.entries[0].problem.size_label
+        click.echo(
+            f"{size.number} of {size.count}: {label}, {num_timed} of {len(size.entries)} timed",
+            err=True,
+        )
+
+
+class LiveLine(Listener):
+    """Shows a bar over kernels and sizes."""
+
+    def __init__(self, request: BenchRequest, progress: Progress) -> None:
+        self._progress = progress
+        self._each = len(request.kernels)
+        total = self._each * len(request.sizes)
+        self._task = progress.add_task(f"{total} kernels to verify", total=total)
+
+    def doing(self, number: int, problem: Problem, kernel: str) -> None:
+        """Show the kernel that is verified."""
+        what = f"verifying {kernel}" if kernel else "timing all in turn"
+        self._progress.update(self._task, description=f"{problem.size_label}: {what}")
+        if kernel:
+            self._progress.advance(self._task)
+
+    def done(self, size: SizeDone) -> None:
+        """Advance the bar; libraries count when their size is done."""
+        self._progress.update(self._task, completed=self._each * size.number)
+
+
+@contextmanager
+def live_line(request: BenchRequest) -> Iterator[LiveLine]:
+    """Yield the live line while it is shown."""
+    progress = Progress(
+        BarColumn(bar_width=24),
+        # Nothing here is markup: names come from files.
+        TextColumn("{task.description}", markup=False),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    with progress:
+        yield LiveLine(request, progress)

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from autogemm.cli.options import count_option
 from autogemm.cli.output import listing_options
 
 
@@ -24,20 +25,8 @@ from autogemm.cli.output import listing_options
     help="Recordings, T4 files, or cache files of Kernel Tuner. Default: the recordings that ship.",
 )
 @click.argument("more", metavar="[FILE]...", type=click.Path(path_type=Path), nargs=-1)
-@click.option(
-    "--seeds",
-    type=click.IntRange(min=1),
-    default=25,
-    show_default=True,
-    help="Searches of each strategy on each recording.",
-)
-@click.option(
-    "--evaluations",
-    type=click.IntRange(min=1),
-    default=200,
-    show_default=True,
-    help="Configs that a search may try.",
-)
+@count_option("--seeds", 25, "Searches of each strategy on each recording.")
+@count_option("--evaluations", 200, "Configs that a search may try.")
 @click.option(
     "--batch",
     "batches",

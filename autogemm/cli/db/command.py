@@ -4,14 +4,19 @@ import gc
 
 import click
 
-from autogemm.cli.db.changes import compare, history
-from autogemm.cli.db.check import check
-from autogemm.cli.db.exchange import export, import_
-from autogemm.cli.db.pareto import pareto
-from autogemm.cli.db.results import best, list_, path, show
-from autogemm.cli.db.sql import sql, stats
-from autogemm.cli.db.upkeep import merge, prune, vacuum
-from autogemm.cli.db.why import why
+from autogemm.cli.db.reading import (
+    best,
+    compare,
+    history,
+    list_,
+    pareto,
+    path,
+    show,
+    sql,
+    stats,
+    why,
+)
+from autogemm.cli.db.writing import check, export, import_, merge, prune, vacuum
 
 
 class InOrderOfUse(click.Group):

@@ -1,23 +1,26 @@
 """``autogemm export``: the best kernel as one file."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from autogemm.cli.database import open_database
-from autogemm.cli.export.library import write_library
-from autogemm.cli.files import require_output, write_output
+from autogemm.cli.files import require_output, require_replaceable, write_output
+from autogemm.cli.rows import open_database
 from autogemm.codegen import render
-from autogemm.codegen.export import BEGINNINGS, export_cuda, export_json, export_ptx
+from autogemm.codegen.export import BEGINNINGS, export_cuda, export_json, export_library, export_ptx
 from autogemm.compile import Compiler, ptx
+from autogemm.dispatch import assembled
 from autogemm.emulator import Emulator, Mode
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import Provenance
 from autogemm.model.results.stored import StoredKernel
 from autogemm.model.splitting import splitting_of
-from autogemm.space import Family, load_family
-from autogemm.store import BestQuery
+from autogemm.space import Family, default_families, load_family
+from autogemm.store import BestQuery, DecidedRow
 from autogemm.support.errors import CompilerMissingError, ExportError, NotFoundError, UsageError
 from autogemm.verify import cases_of, on_cpu
 
@@ -51,29 +54,6 @@ def run(command: ExportCommand) -> None:
         raise UsageError("name the FILE to write, or --library DIR (--format torch needs that)")
     else:
         _write_kernel(command, command.path)
-
-
-def _write_library(command: ExportCommand, folder: str) -> None:
-    others = {
-        "FILE": command.path,
-        "--size": command.size,
-        "--dtype": command.dtype,
-        "--run": command.run_id,
-        "--kernel": command.kernel_key,
-    }
-    given = [name for name, value in others.items() if value is not None]
-    if given or command.file_format not in LIBRARY_FORMATS:
-        left_out = " ".join(given or [f"--format {command.file_format}"])
-        raise UsageError(f"--library holds all sizes of f32: leave out {left_out}")
-    write_library(
-        folder,
-        command.gpu,
-        command.layout,
-        command.family,
-        command.db,
-        force=command.force,
-        torch=command.file_format == "torch",
-    )
 
 
 def _write_kernel(command: ExportCommand, path: str) -> None:
@@ -177,3 +157,68 @@ def summary(kernel: StoredKernel) -> str:
     if (splitting := splitting_of(kernel.source.config)) is not None:
         parts.append(splitting.words)
     return ", ".join(parts)
+
+
+C_SUFFIXES = (".h", ".cu", ".cpp")
+
+
+def _write_library(command: ExportCommand, folder: str) -> None:
+    """Write the library of one GPU's results, and say what it holds and what its rule loses.
+
+    Raises NotFoundError without results, UsageError where no files can or should be written.
+    """
+    others = {
+        "FILE": command.path,
+        "--size": command.size,
+        "--dtype": command.dtype,
+        "--run": command.run_id,
+        "--kernel": command.kernel_key,
+    }
+    given = [name for name, value in others.items() if value is not None]
+    if given or command.file_format not in LIBRARY_FORMATS:
+        left_out = " ".join(given or [f"--format {command.file_format}"])
+        raise UsageError(f"--library holds all sizes of f32: leave out {left_out}")
+    with open_database(command.db) as store:
+        runs = store.decided(BestQuery(gpu=command.gpu))
+    families = [load_family(command.family)] if command.family else default_families()
+    layouts = [Layout(command.layout)] if command.layout else None
+    library = assembled(runs, families, _device(runs), layouts)
+    files = export_library(library, datetime.now(UTC).date(), torch=command.file_format == "torch")
+    place = Path(folder)
+    if place.exists() and not place.is_dir():
+        raise UsageError(f"{folder} is a file: give a folder")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ExportError(f"cannot make the folder {folder}: {error.strerror}") from error
+    ours = {
+        name: BEGINNINGS["cuda"] if Path(name).suffix in C_SUFFIXES else "# Written by autogemm "
+        for name in files
+    }
+    # All or none of them.
+    for name in files:
+        require_replaceable(str(place / name), force=command.force, ours=ours[name])
+    for name, text in files.items():
+        write_output(str(place / name), text.encode(), force=command.force, ours=ours[name])
+    click.echo(
+        f"{folder}: {len(library.variants)} kernels of {len(library.configs)} configs; rule: "
+        f"{library.rule}"
+    )
+    for finding in library.findings:
+        click.echo(finding)
+    click.echo(f"next: cmake -S {folder} -B build && cmake --build build -j && build/selftest")
+
+
+def _device(runs: Sequence[DecidedRow]) -> Device:
+    """Return the GPU of the newest result, measured before recorded.
+
+    Raises NotFoundError without any.
+    """
+    if not runs:
+        raise NotFoundError(
+            "no result matches: autogemm tune --preset mixed --cross makes what a library needs"
+        )
+    newest = max(
+        runs, key=lambda run: (run.spec.provenance is Provenance.MEASURED, run.measured_at)
+    )
+    return newest.spec.device

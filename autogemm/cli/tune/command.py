@@ -1,14 +1,124 @@
-"""Options and help of ``autogemm tune``."""
+"""Options and help of ``autogemm tune``; the problems that it is asked for, one or many."""
 
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import click
 
-from autogemm.cli.options import db_option, fix_option, seconds
+from autogemm.catalogue.presets import preset
+from autogemm.cli.options import (
+    MATRIX_OPTIONS,
+    Command,
+    MatrixOptions,
+    choice_option,
+    count_option,
+    db_option,
+    fix_option,
+    grouped,
+    time_option,
+)
 from autogemm.cli.output import Form, listing_options
-from autogemm.cli.tune.problems import ProblemsOptions, problems_options
+from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Fill, Objective
 from autogemm.search import SAMPLERS
+from autogemm.support.errors import UsageError
+
+DEFAULT_SIZE = "4096"
+MAX_PROBLEMS = 10_000
+MAX_LINE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemsOptions(MatrixOptions):
+    """Options of one problem or many: sizes, a preset, a file."""
+
+    sizes: tuple[str, ...]
+    preset: str | None
+    problems_file: str | None
+
+    @property
+    def values(self) -> tuple[Problem, ...]:
+        """The problems, each once, in the order given.
+
+        Raises UsageError for a size, line, preset or file that holds no problem.
+        """
+        named = [(size, self.layout) for size in self.sizes]
+        if self.preset:
+            named += [("x".join(map(str, size)), self.layout) for size in preset(self.preset)]
+        if self.problems_file:
+            named += _lines(self.problems_file, self.layout)
+        if not named:
+            named = [(DEFAULT_SIZE, self.layout)]
+        return tuple(dict.fromkeys(self.problem(size, layout) for size, layout in named))
+
+    def resized(self, size: str) -> Problem:
+        """Return the problem of another size, with the same matrix options."""
+        return replace(self, sizes=(size,)).values[0]
+
+
+def problems_options(command: Command) -> Command:
+    """Add the options of one problem or many as one ``problems``.
+
+    They are those of `autogemm.cli.options.problem_options`, with ``--size`` repeatable, and
+    ``--preset`` and ``--problems``.
+    """
+    decorated: Command = grouped(
+        "problems",
+        ProblemsOptions,
+        click.option(
+            "--size",
+            "sizes",
+            multiple=True,
+            help="M=N=K as one number, or MxNxK; repeatable.  [default: 4096]",
+        ),
+        click.option(
+            "--preset", metavar="NAME", help="Many: transformer, squares, mixed, suite or ladder."
+        ),
+        click.option(
+            "--problems",
+            "problems_file",
+            metavar="FILE",
+            help="Many: a line each, a size and, if it differs, a layout: 4096x256x1024 nt.",
+        ),
+        *MATRIX_OPTIONS,
+    )(command)
+    return decorated
+
+
+def _why(error: OSError | UnicodeDecodeError) -> str:
+    return error.strerror or "" if isinstance(error, OSError) else "it is not UTF-8 text"
+
+
+def _lines(place: str, layout: str) -> list[tuple[str, str]]:
+    """Return size and layout of each line; text behind ``#`` is a comment."""
+    try:
+        with Path(place).open(encoding="utf-8") as file:
+            lines = list(islice(file, MAX_PROBLEMS + 1))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"--problems {place}: cannot be read: {_why(error)}") from error
+    if len(lines) > MAX_PROBLEMS:
+        raise UsageError(f"--problems {place}: more than {MAX_PROBLEMS} lines")
+    found = []
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].split()
+        if not words:
+            continue
+        is_problem = len(line) <= MAX_LINE and len(words) <= 2
+        if not is_problem or words[1:] not in ([], *([one.value] for one in Layout)):
+            raise UsageError(
+                f"--problems {place}, line {number}: a size and perhaps a layout "
+                f"(4096x256x1024 nt), got {line.strip()[:MAX_LINE]!r}"
+            )
+        try:
+            Problem.of_size(words[0])
+        except UsageError as error:
+            raise UsageError(f"--problems {place}, line {number}: {error}") from error
+        found.append((words[0], words[1] if words[1:] else layout))
+    if not found:
+        raise UsageError(f"--problems {place}: holds no problem: write a size a line")
+    return found
 
 
 @click.command(short_help="Find the fastest kernel for a problem on a GPU.")
@@ -35,22 +145,8 @@ from autogemm.search import SAMPLERS
     help="For f32: also search kernels that compute FP32 by tensor-core products.",
 )
 @fix_option
-@click.option(
-    "--trials",
-    type=click.IntRange(min=1),
-    default=300,
-    show_default=True,
-    help="Stop the search after this many trials of the run.",
-)
-@click.option(
-    "--budget",
-    "budget_s",
-    metavar="TIME",
-    callback=seconds,
-    default="2m",
-    show_default=True,
-    help="Stop the search after this time: 90s, 2m, 1h, none.",
-)
+@count_option("--trials", 300, "Stop the search after this many trials of the run.")
+@time_option("--budget", "budget_s", "2m", "Stop the search after this time: 90s, 2m, 1h, none.")
 @click.option(
     "--until-ratio",
     metavar="RATIO",
@@ -64,12 +160,10 @@ from autogemm.search import SAMPLERS
     help="Stop once the next candidate is expected to save less than this share of the best time: "
     "0.001. For samplers with a model.",
 )
-@click.option(
+@choice_option(
     "--objective",
-    type=click.Choice([objective.value for objective in Objective]),
-    default=Objective.TIME.value,
-    show_default=True,
-    help="The quantity to minimise; edp is energy times time. Energy is NVML's, of the whole GPU.",
+    Objective.TIME,
+    "The quantity to minimise; edp is energy times time. Energy is NVML's, of the whole GPU.",
 )
 @click.option(
     "--max-error",
@@ -85,42 +179,23 @@ from autogemm.search import SAMPLERS
     show_default=True,
     help=f"One of: {', '.join(SAMPLERS)}; or one that an installed package registers.",
 )
-@click.option(
-    "--seed",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Seed of the search and of the inputs.",
-)
-@click.option(
+@count_option("--seed", 0, "Seed of the search and of the inputs.", least=0)
+@count_option(
     "--finalists",
-    type=click.IntRange(min=1),
-    default=8,
-    show_default=True,
-    help="Candidates that are re-timed beside cuBLAS: the best, and in a third of the places some "
+    8,
+    "Candidates that are re-timed beside cuBLAS: the best, and in a third of the places some "
     "near the best that differ from them.",
 )
-@click.option(
-    "--rounds",
-    type=click.IntRange(min=1),
-    default=30,
-    show_default=True,
-    help="Rounds of the finals.",
-)
-@click.option(
+@count_option("--rounds", 30, "Rounds of the finals.")
+@choice_option(
     "--l2",
-    type=click.Choice([state.value for state in CacheState]),
-    default=CacheState.WARM.value,
-    show_default=True,
-    help="L2 cache before each timed launch: as the last one left it, flushed, or full of other "
-    "inputs.",
+    CacheState.WARM,
+    "L2 cache before each timed launch: as the last one left it, flushed, or full of other inputs.",
 )
-@click.option(
+@choice_option(
     "--fill",
-    type=click.Choice([fill.value for fill in Fill]),
-    default=Fill.UNIFORM.value,
-    show_default=True,
-    help="Contents of the matrices while kernels are timed. Zeros are faster than any real data.",
+    Fill.UNIFORM,
+    "Contents of the matrices while kernels are timed. Zeros are faster than any real data.",
 )
 @click.option(
     "--cross",
@@ -130,9 +205,7 @@ from autogemm.search import SAMPLERS
 )
 @click.option("--no-prune", is_flag=True, help="Also measure what static facts rule out.")
 @click.option(
-    "--no-warm-start",
-    is_flag=True,
-    help="Do not try the winners of similar stored results first.",
+    "--no-warm-start", is_flag=True, help="Do not try the winners of similar stored results first."
 )
 @click.option(
     "--no-certify",

@@ -1,4 +1,4 @@
-"""What a tuning run found, for scripts: JSON with all of it, CSV with the finals."""
+"""Results of a tuning run for scripts: JSON with all of it, CSV with the finals."""
 
 import json
 from collections.abc import Iterator
@@ -25,6 +25,14 @@ _WHERE: Paths = {
     "gpu": "device_name",
     "provenance": "provenance",
 }
+_SEARCH = under(
+    "",
+    (
+        *("objective", "max_error", "stopped_by", "interrupted", "num_trials", "num_resumed"),
+        *("num_reused", "num_pruned", "num_legal"),
+    ),
+)
+_SPEEDS = ("search_s", "finals_s", "trials_per_s", "gpu_busy")
 _OUTCOME: Paths = {
     **CONFIG,
     **under("", ("kernel_sha256", "time_us")),
@@ -33,22 +41,14 @@ _OUTCOME: Paths = {
 
 
 def result_as_json(result: TuneResult, database: str) -> str:
-    """The whole result but the single trials, which are in the database."""
+    """Return the whole result as JSON, but for the single trials, which are in the database."""
     best = result.best
     return json.dumps(
         {
             "run_id": result.run_id,
             "database": database,
             **_where(result),
-            "objective": str(result.objective),
-            "max_error": result.max_error,
-            "stopped_by": str(result.stopped_by),
-            "interrupted": result.interrupted,
-            "num_trials": result.num_trials,
-            "num_resumed": result.num_resumed,
-            "num_reused": result.num_reused,
-            "num_pruned": result.num_pruned,
-            "num_legal": result.num_legal,
+            **for_json(row_of(result, _SEARCH)),
             "families": [
                 {
                     "family": family.name,
@@ -58,10 +58,7 @@ def result_as_json(result: TuneResult, database: str) -> str:
                 for family in result.families
             ],
             "counts": {str(status): count for status, count in result.counts.items()},
-            "search_s": result.search_s,
-            "finals_s": result.finals_s,
-            "trials_per_s": result.trials_per_s,
-            "gpu_busy": result.gpu_busy,
+            **{name: getattr(result, name) for name in _SPEEDS},
             "best": _outcome_as_dict(result, best) if best is not None else None,
             "finals": _finals_as_dict(result, result.finals) if result.finals else None,
             "certificate": _certificate_as_dict(result.certificate),
@@ -71,7 +68,7 @@ def result_as_json(result: TuneResult, database: str) -> str:
 
 
 def result_as_csv(result: TuneResult) -> str:
-    """A row for each finalist, the winner first, and one for the baseline.
+    """Return a CSV row for each finalist, the winner first, and one for the baseline.
 
     Without finals the best so far is the only row.
     """
@@ -91,7 +88,7 @@ def _rows(result: TuneResult) -> Iterator[dict[str, Any]]:
 
 
 def _in_a_cell(facts: dict[str, Any]) -> dict[str, Any]:
-    """With the config as JSON."""
+    """Return the facts with the config as JSON text."""
     config = facts["config"]
     return {**facts, "config": json.dumps(config) if config is not None else None}
 
@@ -102,10 +99,7 @@ def _where(result: TuneResult) -> dict[str, Any]:
 
 def _outcome_as_dict(result: TuneResult, outcome: Outcome) -> dict[str, Any]:
     assert outcome.time_us is not None, "the best outcome has a time"
-    return {
-        **for_json(row_of(outcome, _OUTCOME)),
-        "tflops": result.problem.tflops(outcome.time_us),
-    }
+    return {**for_json(row_of(outcome, _OUTCOME)), "tflops": result.problem.tflops(outcome.time_us)}
 
 
 def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:

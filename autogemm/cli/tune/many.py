@@ -11,10 +11,10 @@ import click
 
 from autogemm.cli.output import Form, print_table, rows_text
 from autogemm.cli.rows import entry_row
-from autogemm.cli.tune.progress import progress_listener
+from autogemm.cli.tune.progress import echo_notice, progress_listener
 from autogemm.model.results.columns import HEADS, RATIO, SPEED, Paths, row_of, under
-from autogemm.model.results.outcome import Provenance
-from autogemm.tuning import Event, Notice, Step, Sweep, Swept, TuneRequest
+from autogemm.model.results.outcome import FinalsEntry, Provenance
+from autogemm.tuning import Event, Step, Sweep, Swept, TuneRequest
 
 COLUMNS = (
     *("size", "layout", "dtype", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"]),
@@ -48,26 +48,21 @@ class SweepProgress:
     _step: Step | None = None
 
     def on_step(self, step: Step) -> Callable[[Event], None]:
-        """What listens to one problem's search."""
+        """Return the listener of one problem's search."""
         self._step = step
         self._live.close()
         if self.is_terminal and not self.quiet and step.doing == "tuning":
             request = self.requests[step.problem]
             return self._live.enter_context(progress_listener(request, self.provenance, False))
-        return _only_notices
+        return echo_notice
 
     def on_swept(self, swept: Swept) -> None:
-        """A problem is done."""
+        """Print a line on a problem that is done."""
         self._live.close()
         if not self.quiet and self._step is not None:
             step = self._step
             place = f"{step.doing} {step.number}/{step.count}"
             click.echo(f"{place} {swept.problem.label}: {_outcome(swept)}", err=True)
-
-
-def _only_notices(event: Event) -> None:
-    if isinstance(event, Notice):
-        click.echo(event.text, err=True)
 
 
 def _outcome(swept: Swept) -> str:
@@ -80,12 +75,13 @@ def _outcome(swept: Swept) -> str:
 
 
 def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database: str) -> None:
-    """The table, on stdout, with a line for each problem that has no result."""
+    """Print the table, with a line for each problem that has no result."""
     done = [one for one in sweep.problems if one.finals is not None]
     how = " (recorded)" if provenance is Provenance.RECORDED else ""
     if done:
         title = f"{len(done)} problem{'s' * (len(done) > 1)} on {device_name}{how}"
-        print_table([_row(one) for one in done], COLUMNS, title=title)
+        rows = [_row(one, one.finals.winner) for one in done if one.finals is not None]
+        print_table(rows, COLUMNS, title=title)
         ratios = [one.finals.winner.ratio for one in done if one.finals is not None]
         mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
         click.echo(f"geometric mean: {mean:.3f} x cuBLAS; stored in {database}")
@@ -95,7 +91,7 @@ def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database
 
 
 def sweep_as_json(sweep: Sweep, device_name: str, provenance: Provenance, database: str) -> str:
-    """The same for scripts, in full precision."""
+    """Return the results of all problems as JSON, in full precision."""
     return json.dumps(
         {
             "gpu": device_name,
@@ -109,7 +105,7 @@ def sweep_as_json(sweep: Sweep, device_name: str, provenance: Provenance, databa
 
 
 def sweep_as_csv(sweep: Sweep, device_name: str, provenance: Provenance) -> str:
-    """A row for each problem; the config is JSON in a cell."""
+    """Return a CSV row for each problem; the config is JSON in a cell."""
     where = {"gpu": device_name, "provenance": str(provenance)}
     rows = [where | _facts(one) for one in sweep.problems]
     for row in rows:
@@ -117,26 +113,23 @@ def sweep_as_csv(sweep: Sweep, device_name: str, provenance: Provenance) -> str:
     return rows_text(rows, CSV_COLUMNS, Form.CSV)
 
 
-def _row(swept: Swept) -> dict[str, Any]:
-    problem, finals = swept.problem, swept.finals
-    winner = finals.winner if finals is not None else None
-    time_us = winner.time_us if winner is not None else None
-    config = winner.config if winner is not None else None
+def _row(swept: Swept, winner: FinalsEntry) -> dict[str, Any]:
+    problem = swept.problem
     return {
         "size": problem.size_label,
         "layout": str(problem.layout),
         "dtype": str(problem.dtype),
-        HEADS["time_us"]: time_us,
-        HEADS["tflops"]: problem.tflops(time_us) if time_us is not None else None,
-        HEADS["ratio"]: winner.ratio if winner is not None else None,
-        "family": config.family if config is not None else None,
+        HEADS["time_us"]: winner.time_us,
+        HEADS["tflops"]: problem.tflops(winner.time_us),
+        HEADS["ratio"]: winner.ratio,
+        "family": winner.config.family if winner.config is not None else None,
         "run": swept.run_id,
         "trials": swept.num_trials if not swept.is_known else "known",
     }
 
 
 def _facts(swept: Swept) -> dict[str, Any]:
-    """Named as in the JSON of one problem."""
+    """Return the row of a problem, with the names of the JSON of a single one."""
     facts = row_of(swept, _SWEPT)
     winner: dict[str, Any] = {}
     if swept.finals is not None:

@@ -34,7 +34,7 @@ def progress_listener(
     """Yield a listener that shows the events of a run. Notices are shown even when quiet."""
     console = Console(stderr=True)
     if quiet:
-        yield _echo_notice
+        yield echo_notice
     elif console.is_terminal:
         with _live(console) as progress:
             yield LiveLine(request, provenance, progress).on_event
@@ -42,7 +42,8 @@ def progress_listener(
         yield PlainLines(request, provenance).on_event
 
 
-def _echo_notice(event: Event) -> None:
+def echo_notice(event: Event) -> None:
+    """Print a notice; ignore other events."""
     if isinstance(event, Notice):
         click.echo(event.text, err=True)
 

@@ -1,4 +1,4 @@
-"""What a tuning run found: a table and a few lines for people."""
+"""The report of a tuning run: a table and a few lines."""
 
 from collections.abc import Collection
 from typing import Any
@@ -23,7 +23,7 @@ COLUMNS = (
     *("#", "family", "config", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"], "interval"),
     *("spread %", HEADS["energy_mj"], HEADS["error"], "registers", "tie"),
 )
-# What a person calls the rules that end a search.
+# The rules that end a search, in words.
 STOPPED_BY = {
     StopRule.TRIALS: "all trials done",
     StopRule.BUDGET: "the time was up",
@@ -35,7 +35,7 @@ STOPPED_BY = {
 
 
 def print_result(result: TuneResult, database: str, next_command: str | None) -> None:
-    """The finals' table, the winner in words, and what to do next if anything; on stdout."""
+    """Print the table of the finals, the winner in words, and the next command if there is one."""
     if result.finals is not None:
         _print_finals(result, result.finals)
     _print_best(result)
@@ -139,7 +139,7 @@ def _print_best(result: TuneResult) -> None:
 
 
 def _checked_lines(result: TuneResult) -> list[str]:
-    """The winner's certificate, and who was faster but is no winner."""
+    """Return lines on the winner's certificate, and on faster kernels that were disqualified."""
     lines = []
     if result.certificate is not None:
         lines = [f"checked: {check.line}" for check in result.certificate.checks]
@@ -149,7 +149,7 @@ def _checked_lines(result: TuneResult) -> list[str]:
 
 
 def ties_line(finals: Finals, is_recorded: bool) -> str:
-    """How many share the first place, and what chose among them."""
+    """Return how many kernels share the first place, and the rule that chose among them."""
     count = len(finals.ties)
     others = "another one is tied with it" if count == 1 else f"{count} others are tied with it"
     if is_recorded:

@@ -22,14 +22,7 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Fill, Objective, Outcome
 from autogemm.store import database_place
 from autogemm.support.errors import AutogemmError, UsageError
-from autogemm.tuning import (
-    Opened,
-    Sweeper,
-    TuneOptions,
-    TuneRequest,
-    TuneResult,
-    open_run,
-)
+from autogemm.tuning import Opened, Sweeper, TuneOptions, TuneRequest, TuneResult, open_run
 from autogemm.tuning import tune as run_tuner
 
 
@@ -129,11 +122,7 @@ def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
     by_problem = {request.problem: request for request in requests}
     progress = SweepProgress(by_problem, target.provenance, command.quiet, sys.stderr.isatty())
     sweeper = Sweeper(
-        target,
-        parts.compiler,
-        parts.store,
-        on_step=progress.on_step,
-        on_swept=progress.on_swept,
+        target, parts.compiler, parts.store, on_step=progress.on_step, on_swept=progress.on_swept
     )
     if command.cross:
         sweeper.require_card()

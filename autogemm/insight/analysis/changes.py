@@ -1,4 +1,4 @@
-"""How the best kernels changed: over drivers and versions, or between two sides."""
+"""Changes of the best kernels: over drivers and versions, or between two sides."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -10,7 +10,7 @@ from autogemm.model.results.outcome import Environment
 from autogemm.store import BestQuery, ResultRow, Store
 from autogemm.support.errors import NotFoundError, UsageError
 
-# What people call the fields of Environment, besides their names, and how such values begin.
+# Short names of fields of Environment, with the field and the beginning of its values.
 _VERSIONS = {"cuda": ("cuda_runtime", ""), "nvrtc": ("compiler", "nvrtc ")}
 _ENVIRONMENT = tuple(field.name for field in fields(Environment))
 SIDES = f"run:N, gpu:NAME, {', '.join(f'{name}:TEXT' for name in (*_VERSIONS, *_ENVIRONMENT))}"
@@ -82,7 +82,7 @@ def compare_sides(store: Store, first: str, second: str, by: Figure | None = Non
 
 
 def figure_of(first: ResultRow, second: ResultRow) -> Figure:
-    """What compares these two most fairly, see `autogemm.model.results.change.fairest`."""
+    """Return the fairest figure to compare two results by, see `...results.change.fairest`."""
     same_baseline = first.device.name == second.device.name and (
         first.environment.cublas == second.environment.cublas
     )
@@ -123,5 +123,5 @@ def _place(row: ResultRow) -> tuple[object, ...]:
 
 
 def _circumstances(row: ResultRow) -> tuple[object, ...]:
-    """What two results must share to be compared, whatever their GPUs."""
+    """Return the facts that two results must share to be compared, whatever their GPUs."""
     return (row.problem, row.provenance, row.l2, row.fill)

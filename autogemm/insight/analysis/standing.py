@@ -1,4 +1,4 @@
-"""Where a kernel stands in its run: its place, and what became of configs next to it."""
+"""The place of a kernel in its run, and the results of configs next to it."""
 
 from dataclasses import dataclass
 
@@ -35,12 +35,12 @@ class Standing:
 
     @property
     def provenance(self) -> Provenance:
-        """Where the times come from."""
+        """The source of the times."""
         return self.trial.provenance
 
 
 def standing(store: Store, kernel_id: int) -> Standing:
-    """In the newest run that the kernel ran well in; the fastest neighbours first.
+    """Return the place in the newest run that the kernel ran well in; fastest neighbours first.
 
     Times while searching, one after the other. Raises NotFoundError if none of its trials ran well.
     """
@@ -73,7 +73,7 @@ def _tried(own: TrialRow, other: TrialRow) -> Tried | None:
         return None
     (name,) = changed
     compared = None
-    # Also who was found wrong may have been timed.
+    # A kernel with a wrong result may have been timed too.
     is_timed = _time_us(own) is not None and _time_us(other) is not None
     if is_timed and own.outcome.measurement is not None and other.outcome.measurement is not None:
         compared = compare_samples(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from autogemm.emulator import AccessLine, Emulator
 from autogemm.insight.explain.intensity import pair_of
-from autogemm.insight.explain.missing import Missing
+from autogemm.insight.explain.times import Missing
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, LaunchPlan
@@ -39,7 +39,7 @@ class AccessCost:
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """What the first block of ``problem_label`` asks of memory.
+    """Memory accesses of the first block of ``problem_label``.
 
     ``shared_wavefronts`` are cycles of the SM's shared memory, ``fma_clocks`` those that the
     block's multiply-adds need if nothing else limits; ``shared_share`` is their ratio, and near 1

@@ -1,23 +1,17 @@
-"""What the compiler made of a kernel: registers, spills, code size, the main loop."""
+"""Facts from the compiler: registers, spills, code size, the main loop."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from autogemm.compile import Compiler, InstructionMix, code_sizes, disassemble, main_loop
-from autogemm.insight.explain.missing import Missing
-from autogemm.model.kernel import CompiledKernel, KernelSource, LaunchPlan
+from autogemm.insight.explain.times import Missing
+from autogemm.model.kernel import CompiledKernel, KernelSource, LaunchPlan, Resources
 from autogemm.support.errors import AutogemmError
 
 
 @dataclass(frozen=True, slots=True)
-class KernelFacts:
-    """One kernel. Per thread: registers, spills, stack; per block: shared memory."""
+class KernelFacts(Resources):
+    """Resource use of one kernel, with the shared memory of its launch and the size of its code."""
 
-    kernel: str
-    registers: int
-    spill_store_bytes: int
-    spill_load_bytes: int
-    stack_bytes: int
-    static_smem_bytes: int
     dynamic_smem_bytes: int
     code_bytes: int
 
@@ -62,12 +56,7 @@ def compiled_facts(compiled: CompiledKernel, plan: LaunchPlan) -> CompiledFacts:
         compile_seconds=compiled.seconds or None,
         kernels=tuple(
             KernelFacts(
-                kernel=used.kernel,
-                registers=used.registers,
-                spill_store_bytes=used.spill_store_bytes,
-                spill_load_bytes=used.spill_load_bytes,
-                stack_bytes=used.stack_bytes,
-                static_smem_bytes=used.static_smem_bytes,
+                **asdict(used),
                 dynamic_smem_bytes=dynamic.get(used.kernel, 0),
                 code_bytes=sizes.get(used.kernel, 0),
             )

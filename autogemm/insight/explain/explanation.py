@@ -16,10 +16,9 @@ from autogemm.insight.explain.compiled import (
     main_loops,
 )
 from autogemm.insight.explain.intensity import Intensity, intensity
-from autogemm.insight.explain.missing import Missing
 from autogemm.insight.explain.neighbours import CompileOne, Neighbours, Place, neighbours
 from autogemm.insight.explain.residency import Residency, Waves, residency, waves
-from autogemm.insight.explain.times import Times
+from autogemm.insight.explain.times import Missing, Times
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import CompiledKernel, KernelSource, LaunchPlan, Resources
@@ -32,7 +31,7 @@ from autogemm.support.errors import AutogemmError, UsageError
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to explain. ``stored`` is the source that was timed, where the config comes from there.
+    """A config to explain. ``stored`` is the source that was timed, if the config comes from one.
 
     ``times`` are those of the config and its neighbours, or why there are none.
     """
@@ -48,14 +47,14 @@ class Request:
 
 @dataclass(frozen=True)
 class Tools:
-    """What is installed here, or a word on what is not."""
+    """The compiler and the emulator of this machine, or why one is missing."""
 
     compiler: Compiler | Missing
     emulator: Emulator | Missing
 
     @classmethod
     def open(cls) -> Self:
-        """What this machine has. ``close`` when done."""
+        """Return the tools that this machine has. ``close`` when done."""
         compiler: Compiler | Missing
         emulator: Emulator | Missing
         try:
@@ -69,7 +68,7 @@ class Tools:
         return cls(compiler, emulator)
 
     def close(self) -> None:
-        """Ends the compiler's threads."""
+        """End the compiler's threads."""
         if isinstance(self.compiler, Compiler):
             self.compiler.close()
 
@@ -166,7 +165,7 @@ def explain(request: Request, tools: Tools) -> Explanation:
 
 
 def _notes(request: Request, source: KernelSource) -> tuple[str, ...]:
-    """Why what is explained is not the source that was timed, if it is not."""
+    """Return why the source explained is not the one that was timed, if they differ."""
     stored = request.stored
     if stored is None or stored.code == source.code:
         return ()
@@ -193,7 +192,7 @@ def _timing(request: Request, config: Config) -> Timing | Missing:
 def _residencies(
     device: Device, plan: LaunchPlan, compiled: CompiledKernel | Missing
 ) -> tuple[Residency, ...] | Missing:
-    """Of each launch, in order."""
+    """Return the residency of each launch, in order."""
     if isinstance(compiled, Missing):
         return Missing(f"registers are not known: {compiled.missing}")
     by_kernel = {used.kernel: used for used in compiled.resources}
@@ -206,7 +205,7 @@ def _residencies(
 def _waves(
     device: Device, plan: LaunchPlan, residencies: tuple[Residency, ...] | Missing
 ) -> tuple[Waves, ...] | Missing:
-    """Of each launch, in order."""
+    """Return the waves of each launch, in order."""
     if isinstance(residencies, Missing):
         return residencies
     if any(each.blocks_per_sm == 0 for each in residencies):
@@ -234,7 +233,7 @@ def fma_per_clock(family: Family, config: Config, problem: Problem, device: Devi
     """Multiply-adds of one SM per clock, on tensor cores for dtypes that they multiply and where
     FP32 is split, each of them by several products.
 
-    None where the card's rate is not known, and for emulated arithmetic that does not say how.
+    None where the GPU's rate is not known, and for emulated arithmetic that does not say how.
     """
     roof = roof_of(device, problem.dtype, config)
     if roof is None:
@@ -245,14 +244,13 @@ def fma_per_clock(family: Family, config: Config, problem: Problem, device: Devi
 
 
 def _compile_one(request: Request, tools: Tools) -> CompileOne:
-    """Compiles a neighbour, if that was asked for and can be."""
-
-    def not_compiled(config: Config) -> tuple[Resources, ...] | None:
-        return None
+    """Return a function that compiles a neighbour, if that was asked for and can be done."""
 
     def compile_one(config: Config) -> tuple[Resources, ...] | None:
+        if not request.compile_neighbours:
+            return None
         source = render(request.family, config, request.problem)
         compiled = compiled_or_missing(tools.compiler, source, request.device.sm)
         return None if isinstance(compiled, Missing) else compiled.resources
 
-    return compile_one if request.compile_neighbours else not_compiled
+    return compile_one

@@ -1,6 +1,6 @@
-"""Arithmetic intensity per level of the memory hierarchy, against the card's ridge.
+"""Arithmetic intensity per level of the memory hierarchy, against the GPU's ridge.
 
-Intensity is FLOP per byte moved at a level; the ridge is the FLOP per byte at which the card
+Intensity is FLOP per byte moved at a level; the ridge is the FLOP per byte at which the GPU
 computes as fast as that level delivers (the roofline model: Williams, Waterman and Patterson,
 CACM 2009).
 """
@@ -47,8 +47,8 @@ class Intensity:
 
 
 def intensity(config: Config, problem: Problem, device: Device) -> Intensity:
-    """Of one config, by the names BM BN, WM WN, TM TN and REG_STAGES, as far as it has them."""
-    # Where nothing is known of the card's tensor cores: against its FP32 cores.
+    """Return the levels of a config, from those of BM BN, WM WN, TM TN, REG_STAGES it has."""
+    # Where nothing is known of the GPU's tensor cores: against its FP32 cores.
     roof = roof_of(device, problem.dtype, config)
     times_fp32 = roof.peak_tflops / device.peak_f32_tflops if roof is not None else 1.0
     dram_ridge = times_fp32 * device.peak_f32_tflops * 1e3 / device.peak_bandwidth_gb_s

@@ -18,7 +18,7 @@ CompileOne = Callable[[Config], tuple[Resources, ...] | None]
 
 @dataclass(frozen=True, slots=True)
 class StaticFacts:
-    """What is known of a config before it runs; of the launch with the most threads.
+    """Facts known of a config before it runs, from the launch with the most threads.
 
     Unless ``registers_are_compiled``, ``registers`` are those of the config that was explained,
     moved by the difference in the family's ``least_registers`` where it derives that, and what
@@ -86,7 +86,7 @@ def neighbours(
     times: Times | None,
     compile_one: CompileOne,
 ) -> Neighbours:
-    """All of them. ``resources`` are the config's own, None where nothing could be compiled."""
+    """Return all legal neighbours. ``resources`` are the config's, None if not compiled."""
     own_derived = derive_values(place.family, config, place.problem)
     own = static_facts(place, config, resources, compiled=resources is not None)
     found = []

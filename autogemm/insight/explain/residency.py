@@ -1,4 +1,4 @@
-"""How many blocks an SM holds, what one more would need, and how many waves the grid makes."""
+"""Blocks that an SM holds, the needs of one more, and the waves of the grid."""
 
 import math
 from bisect import bisect_right
@@ -12,7 +12,7 @@ from autogemm.model.kernel import Launch, Resources
 
 @dataclass(frozen=True, slots=True)
 class LimiterStep:
-    """What one limiter allows by itself, and what the next step would need of it.
+    """Blocks that one limiter allows by itself, and the needs of the next step.
 
     ``uses`` is threads or shared-memory bytes per block, or registers per thread; None for the
     limit on blocks. ``needs_at_most`` is the most with which `Residency.next_blocks_per_sm` blocks
@@ -43,7 +43,7 @@ class Residency:
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """How often the grid fills the card. ``lost_share`` is what is idle of the last wave's end.
+    """How often the grid fills the GPU. ``lost_share`` is the idle share of it, in the last wave.
 
     With ``waves`` = blocks / (blocks per SM x SMs) and every block equally long, it is
     1 - waves / ceil(waves).

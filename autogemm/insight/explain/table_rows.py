@@ -6,7 +6,7 @@ from typing import Any
 
 from autogemm.insight.explain.compiled import MainLoop
 from autogemm.insight.explain.explanation import Explanation
-from autogemm.insight.explain.missing import Missing
+from autogemm.insight.explain.times import Missing
 from autogemm.model.splitting import multiplied, splitting_of
 
 Row = dict[str, Any]
@@ -18,6 +18,9 @@ LOOP_COLUMNS = (
 ACCESS_COLUMNS = (
     *("line", "memory", "operation", "bytes_per_lane", "requests", "per_request"),
     *("ideal_per_request", "times_ideal", "text"),
+)
+NEIGHBOUR_FACTS = (
+    *("threads", "smem_bytes", "registers", "spill_bytes", "blocks_per_sm", "waves", "lost_share"),
 )
 
 
@@ -33,7 +36,7 @@ class Table:
 
 
 def headline(explanation: Explanation) -> list[str]:
-    """What is explained, and how fast it is."""
+    """Return lines on the config explained, and how fast it is."""
     splitting = splitting_of(explanation.config)
     lines = [
         explanation.config.label,
@@ -45,7 +48,7 @@ def headline(explanation: Explanation) -> list[str]:
     if isinstance(timing, Missing):
         return [*lines, f"time: {timing.missing}"]
     peak = f"{multiplied(explanation.problem.dtype, explanation.config)} peak"
-    share = f"{timing.of_peak:.0%} of the card's {peak}, " if timing.of_peak is not None else ""
+    share = f"{timing.of_peak:.0%} of the GPU's {peak}, " if timing.of_peak is not None else ""
     return [
         *lines,
         f"time: {timing.time_us:.4g} us ({timing.provenance}), {timing.tflops:.4g} TFLOP/s, "
@@ -84,7 +87,7 @@ def _table(title: str, section: Sequence[Any] | Missing, without: tuple[str, ...
 
 
 def _loops(loops: Iterable[MainLoop] | Missing) -> Table:
-    title = "main loop, one turn of one warp"
+    title = "main loop, one iteration of one warp"
     if isinstance(loops, Missing):
         return Table(title, missing=loops.missing)
     rows = (
@@ -122,13 +125,7 @@ def _neighbours(explanation: Explanation) -> Table:
         {
             "change": f"{one.parameter} {one.before} -> {one.after}",
             "time": one.time_ratio,
-            "threads": one.facts.threads,
-            "smem_bytes": one.facts.smem_bytes,
-            "registers": one.facts.registers,
-            "spill_bytes": one.facts.spill_bytes,
-            "blocks_per_sm": one.facts.blocks_per_sm,
-            "waves": one.facts.waves,
-            "lost_share": one.facts.lost_share,
+            **{name: getattr(one.facts, name) for name in NEIGHBOUR_FACTS},
             "block_flop_per_byte": change(own.block_flop_per_byte, one.facts.block_flop_per_byte),
         }
         for one in explanation.neighbours.neighbours

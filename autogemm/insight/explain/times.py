@@ -1,4 +1,4 @@
-"""Times that the database has of a config and its neighbours."""
+"""Times that the database has of a config, and what stands where a part cannot be given."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class Times:
 
 
 def times_of(store: Store, config: Config, problem: Problem, device: Device) -> Times | None:
-    """Of the runs on this GPU and problem that timed the config, the one with the most trials.
+    """Return the times of the run with the most trials that timed the config here, or None.
 
-    The newest if several have as many; None if there is none. Times are medians while searching.
+    The newest run if several have as many. Times are medians while searching.
     """
     candidates = [
         Times(run.run_id, run.provenance, run.time_us[config.sha256], run.time_us)
@@ -31,3 +31,10 @@ def times_of(store: Store, config: Config, problem: Problem, device: Device) -> 
         if config.sha256 in run.time_us
     ]
     return max(candidates, key=lambda times: (len(times.time_us), times.run_id), default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Stands where a result would; ``missing`` says why, and what to install."""
+
+    missing: str

@@ -5,9 +5,10 @@ All can be read in black and white and say what they are of.
 
 from autogemm.insight.plots.comparison import ladder_picture, roofline_picture, sizes_picture
 from autogemm.insight.plots.drawing import check_plot
-from autogemm.insight.plots.front import Point, front_picture
 from autogemm.insight.plots.search import (
+    Point,
     distribution_picture,
+    front_picture,
     heatmap_picture,
     history_picture,
     importance_picture,

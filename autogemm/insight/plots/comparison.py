@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autogemm.insight.analysis import Comparison, Timed
-from autogemm.insight.analysis.gpu_roofs import Ceiling, Slope, roofs
+from autogemm.insight.analysis.comparison import Ceiling, Slope, roofs
 from autogemm.insight.plots.drawing import GREYS, GRID, LINES, MARKERS, picture, titled
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import NAIVE
@@ -28,7 +28,7 @@ LONGEST_BAR = 1.6
 
 
 def roofline_picture(comparison: Comparison, suffix: str) -> bytes:
-    """Log-log: every roof of the card, their ridge points, and a mark a kernel and size."""
+    """Draw every roof of the GPU, the ridge points, and a mark a kernel and size; log-log."""
     return picture(partial(_draw_roofline, comparison), suffix, (10.0, 6.5))
 
 
@@ -45,7 +45,7 @@ def ladder_picture(comparison: Comparison, size: str, suffix: str) -> bytes:
 
 
 def _looks(place: int) -> dict[str, Any]:
-    """Of the kernel in that place; no two of the first dozens are alike."""
+    """Return the looks of the kernel in that place; the first dozens all differ."""
     return {
         "marker": MARKERS[place % len(MARKERS)],
         "color": GREYS[place // len(MARKERS) % len(GREYS)],
@@ -89,7 +89,7 @@ def _draw_roofline(comparison: Comparison, figure: "Figure") -> None:
     _name_sizes(axes, timed)
     titled(figure, "Roofline", comparison.caption)
     figure.legend(handles=marks, loc="outside right upper", fontsize="small", title="kernels")
-    title = "roofs" if lines else "no roofs: nothing is known of this card but its name"
+    title = "roofs" if lines else "no roofs: only the name of this GPU is known"
     figure.legend(handles=lines, loc="outside lower left", ncols=2, fontsize="small", title=title)
 
 
@@ -186,10 +186,8 @@ def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
         share.set_ylim(10.0, 1000.0)
     share.axhline(100.0, color="black", linewidth=1.0, zorder=0)
     for axes in (speed, share):
-        turned = 45 if max(map(len, sizes)) > 5 else 0
-        axes.set_xticks(
-            range(len(sizes)), sizes, rotation=turned, ha="right" if turned else "center"
-        )
+        angle = 45 if max(map(len, sizes)) > 5 else 0
+        axes.set_xticks(range(len(sizes)), sizes, rotation=angle, ha="right" if angle else "center")
         axes.set_xlabel("M=N=K or MxNxK")
         axes.grid(**GRID)
     titled(figure, "Speed against size", comparison.caption)

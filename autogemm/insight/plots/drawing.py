@@ -1,4 +1,4 @@
-"""What all pictures share: files they go into, and looks that need no colour."""
+"""Files and looks of all pictures; the looks need no colour."""
 
 import io
 import textwrap
@@ -33,7 +33,7 @@ _STYLE: dict[Any, Any] = {
 
 
 def check_plot(path: Path) -> None:
-    """Raises UsageError if no picture can be written there: before the work that it would show."""
+    """Raise UsageError if no picture can be written there: before the work that it would show."""
     if path.suffix.lower() not in FORMATS:
         raise UsageError(f"a plot is one of {' '.join(FORMATS)}, got {path.name!r}")
     if not path.parent.is_dir():
@@ -47,7 +47,7 @@ def check_plot(path: Path) -> None:
 def picture(
     draw: Callable[["Figure"], None], suffix: str, size: tuple[float, float] = MEDIUM
 ) -> bytes:
-    """What ``draw`` puts on a figure, as the content of a .png, .svg or .pdf file.
+    """Return the figure that ``draw`` fills, as the content of a .png, .svg or .pdf file.
 
     ``size`` is width and height in inches.
     """

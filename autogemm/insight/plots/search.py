@@ -1,7 +1,9 @@
-"""Pictures of one run: how it went, what was tried, which parameters matter."""
+"""Pictures of one run: how it went, what was tried, which parameters matter, time and energy."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ def history_picture(trials: RunTrials, suffix: str) -> bytes:
 
 
 def distribution_picture(trials: RunTrials, suffix: str) -> bytes:
-    """How many of the configs that ran are how good."""
+    """Draw the distribution of the configs that ran."""
     return picture(partial(_draw_distribution, trials), suffix)
 
 
@@ -48,7 +50,7 @@ def _draw_history(trials: RunTrials, figure: "Figure") -> None:
     merits = [merit for _, merit in measured]
     numbers = [float(trial.number) for trial, _ in measured]
     seconds = [trials.seconds(trial) for trial, _ in measured]
-    replayed = "replaying, not of the card" if trials.is_recorded else "pauses included"
+    replayed = "of the replay, not of the GPU" if trials.is_recorded else "pauses included"
     for axes, x, of_step, label in (
         (left, numbers, _number, "trial"),
         (right, seconds, _seconds, f"seconds since the run began ({replayed})"),
@@ -88,9 +90,7 @@ def _draw_distribution(trials: RunTrials, figure: "Figure") -> None:
     axes.set_ylabel("configs")
     axes.grid(axis="y", **GRID)
     titled(
-        figure,
-        f"All configs that were tried: {len(merits)} ran, {failed} did not",
-        trials.caption,
+        figure, f"All configs that were tried: {len(merits)} ran, {failed} did not", trials.caption
     )
     axes.legend(fontsize="small")
 
@@ -154,3 +154,39 @@ def _baseline(axes: "Axes", trials: RunTrials, *, vertical: bool) -> None:
     if merit is not None:
         line = axes.axvline if vertical else axes.axhline
         line(merit, color="black", linestyle="--", linewidth=1.0, label="cuBLAS in the finals")
+
+
+LABELS = {False: "other kernels", True: "no other beats it in both", None: "cuBLAS"}
+LOOKS: dict[bool | None, dict[str, Any]] = {
+    False: {"color": "0.7", "marker": ".", "linestyle": ""},
+    True: {"color": "black", "marker": "o", "linestyle": "-", "drawstyle": "steps-post"},
+    None: {"color": "black", "marker": "*", "markersize": 12, "linestyle": ""},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One kernel; ``on_front`` is None for the baseline."""
+
+    time_us: float
+    energy_mj: float
+    on_front: bool | None
+
+
+def front_picture(points: Sequence[Point], caption: str, suffix: str) -> bytes:
+    """The points, those of the front joined in the order given, as a .png, .svg or .pdf file."""
+    return picture(partial(_draw, points, caption), suffix)
+
+
+def _draw(points: Sequence[Point], caption: str, figure: "Figure") -> None:
+    axes = figure.subplots()
+    for kind, label in LABELS.items():
+        chosen = [point for point in points if point.on_front is kind]
+        if chosen:
+            x, y = [one.time_us for one in chosen], [one.energy_mj for one in chosen]
+            axes.plot(x, y, label=label, **LOOKS[kind])
+    axes.set_xlabel("time of one GEMM, us")
+    axes.set_ylabel("energy of one GEMM, whole GPU, mJ")
+    titled(figure, "Time and energy", caption)
+    axes.legend()
+    axes.grid(**GRID)

@@ -1,4 +1,4 @@
-"""How search strategies compare: the curves of `autogemm bench-search`."""
+"""Pictures of search strategies: the curves of `autogemm bench-search`."""
 
 from functools import partial
 from typing import TYPE_CHECKING, Any

@@ -1,24 +1,27 @@
-"""What counters say: in words, with the usual cause and cure, and which parameter to turn.
+"""Counters in words, with the usual cause and cure, and the parameters to change.
 
 Causes and cures are those of NVIDIA's Kernel Profiling Guide ("Warp Scheduler States", "Memory
 Tables") and CUDA C++ Best Practices Guide, applied to GEMM.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
+from autogemm.catalogue.gpus import roof_of
 from autogemm.insight.profiling import counters as names
 from autogemm.insight.profiling.counters import Counters, stalls
-from autogemm.insight.profiling.finding import NEAR_PERCENT, Finding, memory_levels, own_parameters
 from autogemm.insight.profiling.reasons import STALLS
-from autogemm.insight.profiling.tensor_cores import multiplied_on_tensor_cores, tensor_pipe
 from autogemm.model.config import Config
 from autogemm.model.results.stored import Profile
+from autogemm.model.splitting import multiplied, splitting_of
 
+# What counts as near a limit.
+NEAR_PERCENT = 80.0
 # Above this share of issue slots in use, few warps are enough.
 BUSY_PERCENT = 80.0
 # Below this occupancy latency may show.
 LOW_OCCUPANCY_PERCENT = 50.0
-# Less of the blocks that the card holds at once leaves some of it empty.
+# With fewer of the blocks that the GPU can hold at once, part of it is empty.
 FULL_WAVE = 0.9
 # A share of a warp's waiting, and one of all wavefronts of shared memory, that are worth a word.
 STALL_OF_NOTE = 0.1
@@ -26,10 +29,50 @@ CONFLICTS_OF_NOTE = 0.05
 # Sectors of 32 bytes that a warp's request takes if lanes read neighbouring floats.
 SECTORS_PER_FLOAT = 4
 MOST_STALLS = 3
+# Less of the roof for the same use of the pipe: it works on what the result does not need, or
+# below its rate.
+WELL_USED = 0.8
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One topic. ``cause`` and ``cure`` are empty where nothing is wrong.
+
+    ``parameters`` are those of the kernel's own family that bear on it.
+    """
+
+    topic: str
+    figure: str
+    says: str
+    cause: str = ""
+    cure: str = ""
+    parameters: tuple[str, ...] = ()
+
+    @property
+    def row(self) -> dict[str, str]:
+        """The finding as cells of a table."""
+        names = ("topic", "figure", "says", "usual_cause", "usual_cure", "turn")
+        cells = (self.topic, self.figure, self.says, self.cause, self.cure)
+        return dict(zip(names, (*cells, " ".join(self.parameters)), strict=True))
+
+
+def own_parameters(config: Config, *wanted: str) -> tuple[str, ...]:
+    """Return those of the parameters that the family has."""
+    return tuple(name for name in wanted if name in config.as_dict())
+
+
+def memory_levels(counters: Counters) -> dict[str, float]:
+    """Return each level's percentage of the most that it can deliver, as far as the page says."""
+    levels = {
+        "L1 and shared memory": counters.get(names.L1),
+        "L2": counters.get(names.L2),
+        "device memory": counters.get(names.DRAM),
+    }
+    return {level: percent for level, percent in levels.items() if percent is not None}
 
 
 def findings(profile: Profile) -> tuple[Finding, ...]:
-    """What the counters of a profile say; topics whose counters are missing are left out."""
+    """Return the findings of a profile; topics whose counters are missing are left out."""
     counters, config = dict(profile.counters), profile.config
     on_tensor_cores = multiplied_on_tensor_cores(profile)
     found = [
@@ -44,9 +87,7 @@ def findings(profile: Profile) -> tuple[Finding, ...]:
 
 
 def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> Iterator[Finding]:
-    """Few warps are no fault where tensor cores multiply: large tiles and slabs on their way hide
-    latency there.
-    """
+    # With tensor cores few warps are no fault: large tiles and k_tiles in flight hide latency.
     achieved = counters.get(names.OCCUPANCY)
     possible = counters.get(names.POSSIBLE_OCCUPANCY)
     if achieved is None or possible is None:
@@ -61,7 +102,7 @@ def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> 
         yield Finding(
             "occupancy",
             figure,
-            f"{says}; the grid fills {waves:.2f} of the card once",
+            f"{says}; the grid fills {waves:.2f} of the GPU once",
             "too few blocks: some SMs have none, or fewer than they could hold",
             "smaller block tiles, or blocks that share a tile's K",
             own_parameters(config, "BM", "BN", "SPLIT_K", "STREAM_BLOCKS"),
@@ -84,7 +125,7 @@ def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> 
 
 
 def _compute(counters: Counters, config: Config) -> Iterator[Finding]:
-    """Of kernels that multiply on CUDA cores."""
+    """Yield findings on kernels that multiply on CUDA cores."""
     issue, fma = counters.get(names.ISSUE), counters.get(names.FMA)
     if issue is None or fma is None:
         return
@@ -101,7 +142,7 @@ def _compute(counters: Counters, config: Config) -> Iterator[Finding]:
             else "addresses are computed anew for each access",
             "larger thread tiles, so that a loaded float serves more of them"
             if lsu >= alu
-            else "longer unrolled slabs, wider loads, fewer and larger copies",
+            else "longer unrolled k_tiles, wider loads, fewer and larger copies",
             own_parameters(config, "TM", "TN", "VEC", "VEC_LOAD", "LOAD", "BK"),
         )
     elif issue >= BUSY_PERCENT:
@@ -191,7 +232,7 @@ def _bank_conflicts(counters: Counters, config: Config) -> Iterator[Finding]:
 
 
 def _coalescing(counters: Counters, config: Config, *, on_tensor_cores: bool) -> Iterator[Finding]:
-    """What feeds tensor cores copies 16 bytes a lane, wherever rows allow it."""
+    # Kernels for tensor cores copy 16 bytes a lane, wherever rows allow it.
     values = config.as_dict()
     widths = [values[name] for name in ("VEC", "VEC_LOAD") if name in values]
     widest = 4 if on_tensor_cores else 1
@@ -216,3 +257,63 @@ def _coalescing(counters: Counters, config: Config, *, on_tensor_cores: bool) ->
             "neighbouring threads on neighbouring columns; copy tiles in one line of threads",
             own_parameters(config, "WALK", "LOAD", "TN", "VEC", "VEC_LOAD", "VEC_STORE"),
         )
+
+
+def multiplied_on_tensor_cores(profile: Profile) -> bool:
+    """Return whether tensor cores multiply; they do for FP32 too, where a family splits it."""
+    return not profile.problem.dtype.has_fp32_products or splitting_of(profile.config) is not None
+
+
+def tensor_pipe(profile: Profile) -> Iterator[Finding]:
+    """Yield how busy the pipe was, how much of the result came of it, and at which clock.
+
+    Both shares are of cycles, of all SMs from begin to end, so that they hold at any clock.
+    """
+    counters = dict(profile.counters)
+    pipe = counters.get(names.TENSOR)
+    if pipe is None:
+        return
+    figure = f"tensor pipe {pipe:.0f} % of all cycles"
+    roof, share = _share_of_roof(profile)
+    if share is not None:
+        figure += f", {share:.0f} % of the {roof} roof in them"
+    memory = memory_levels(counters)
+    nearest = max(memory, key=lambda level: memory[level], default="")
+    if pipe >= NEAR_PERCENT and share is not None and share < WELL_USED * pipe:
+        yield Finding(
+            "compute",
+            figure,
+            "bound by the tensor pipe, of whose work the result needs only a part",
+            "tiles that reach beyond the matrices, or instructions below the full rate (mma.sync "
+            "on Hopper)",
+            "tiles that divide the sizes; wgmma on Hopper",
+            own_parameters(profile.config, "BM", "BN"),
+        )
+    elif pipe >= NEAR_PERCENT:
+        yield Finding("compute", figure, "bound by the tensor pipe: this is how it should be")
+    elif memory and memory[nearest] >= NEAR_PERCENT:
+        yield Finding("compute", figure, f"bound by {nearest}: the tensor pipe waits for it")
+    else:
+        yield Finding("compute", figure, "the tensor pipe waits: see the stall reasons")
+    if clock_hz := counters.get(names.CLOCK_HZ):
+        yield Finding(
+            "clock",
+            f"{1e-9 * clock_hz:.2f} of {1e-3 * profile.device.sm_clock_mhz:.2f} GHz under the "
+            "profiler",
+            "the power limit may hold it elsewhere in a row of GEMMs: times follow the clock, the "
+            "shares of cycles above do not",
+        )
+
+
+def _share_of_roof(profile: Profile) -> tuple[str, float | None]:
+    """The roof's name, and how many percent of it the result's own products are; None where the
+    cycles or the GPU's rate are not known.
+    """
+    problem, device = profile.problem, profile.device
+    name = multiplied(problem.dtype, profile.config)
+    cycles = dict(profile.counters).get(names.CYCLES)
+    roof = roof_of(device, problem.dtype, profile.config)
+    if not cycles or roof is None:
+        return name, None
+    flops_per_clock = 1e6 * roof.peak_tflops / device.sm_clock_mhz
+    return name, 100 * problem.flops / (cycles * flops_per_clock)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StallReason:
-    """What a reason says, its usual cause and cure in a GEMM, and parameters that bear on it."""
+    """The meaning of a reason, its usual cause and cure in a GEMM, and related parameters."""
 
     says: str
     cause: str
@@ -19,7 +19,7 @@ STALLS = {
     "long_scoreboard": StallReason(
         "warps wait for data from L1, L2 or device memory",
         "a load is used soon after it was issued, and too few warps or loads are in flight",
-        "fetch the next slab while multiplying this one: registers or cp.async stages",
+        "load the next k_tile while multiplying this one: registers or cp.async stages",
         ("STAGES", "PREFETCH", "BK", "MIN_BLOCKS"),
     ),
     "short_scoreboard": StallReason(
@@ -42,8 +42,8 @@ STALLS = {
     ),
     "barrier": StallReason(
         "warps wait for the slowest of their block",
-        "a barrier a slab, and slabs are thin or the copy is slow",
-        "deeper slabs, more stages, smaller blocks or several an SM",
+        "there is a barrier for each k_tile, and k_tiles are small or the copy is slow",
+        "deeper k_tiles, more stages, smaller blocks or several an SM",
         ("BK", "STAGES", "MIN_BLOCKS", "BM", "BN"),
     ),
     "gmma": StallReason(
@@ -67,7 +67,7 @@ STALLS = {
     "wait": StallReason(
         "warps wait for a fixed latency of their last instruction",
         "each instruction needs the one before it",
-        "more independent sums per thread",
+        "more independent accumulators per thread",
         ("TM", "TN", "UNROLL"),
     ),
     "dispatch_stall": StallReason(
@@ -79,7 +79,7 @@ STALLS = {
     "no_instruction": StallReason(
         "warps wait for code",
         "the unrolled loop is larger than the instruction cache",
-        "less unrolling, thinner slabs",
+        "less unrolling, smaller k_tiles",
         ("UNROLL", "BK"),
     ),
 }

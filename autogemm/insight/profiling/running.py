@@ -29,7 +29,7 @@ class ProfileRequest:
 
 
 def profile_kernel(request: ProfileRequest, compiler: Compiler) -> tuple[Profile, str]:
-    """Under Nsight Compute on the attached card; the profile, and the page that it is from.
+    """Run Nsight Compute on the attached GPU; return the profile and the page that it is from.
 
     Raises DeviceError where that is not possible, KernelCompileError.
     """
@@ -41,7 +41,7 @@ def profile_kernel(request: ProfileRequest, compiler: Compiler) -> tuple[Profile
 
 
 def profile_of_page(request: ProfileRequest, page: str, profiler: str) -> Profile:
-    """From a page that is there already. Raises ProfileError."""
+    """Return the profile of a page that exists already. Raises ProfileError."""
     return Profile(
         kernel=request.name,
         config=request.source.config,

@@ -1,8 +1,7 @@
 """Writes one HTML file that explains a run, a benchmark or a database, and loads nothing."""
 
 from autogemm.insight.report.kernels import bench_page, bench_report, database_report
-from autogemm.insight.report.needs import require_packages
-from autogemm.insight.report.page import BEGINNING, Page, render_page
+from autogemm.insight.report.page import BEGINNING, Page, render_page, require_packages
 from autogemm.insight.report.run import run_report
 
 __all__ = [

@@ -1,10 +1,10 @@
-"""What the plots of a page draw, as plain JSON: columns, so that 10,000 trials stay small."""
+"""Data of a page's plots as plain JSON: columns, so that 10,000 trials stay small."""
 
 from typing import Any
 
 from autogemm.insight.analysis import Comparison, RunTrials
-from autogemm.insight.analysis.gpu_roofs import roofs
-from autogemm.insight.analysis.parameters import varied
+from autogemm.insight.analysis.comparison import roofs
+from autogemm.insight.analysis.trials import varied
 from autogemm.model.config import Value
 
 FAMILY = "family"
@@ -36,7 +36,7 @@ def run_data(trials: RunTrials, shares: dict[str, float]) -> dict[str, Any]:
 
 
 def comparison_data(comparison: Comparison) -> dict[str, Any]:
-    """Kernels that were timed, and the roofs of their card."""
+    """Kernels that were timed, and the roofs of their GPU."""
     slopes, ceilings = roofs(comparison.device, comparison.ceilings)
     return {
         "sizes": comparison.sizes(),

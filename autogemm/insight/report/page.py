@@ -6,13 +6,14 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
+from importlib.util import find_spec
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from autogemm.insight.report.needs import highlight_styles, plotly_source
 from autogemm.support.cells import shown
+from autogemm.support.errors import UsageError
 from autogemm.support.version import __version__
 
 # With what every report begins, so that a later one may replace it.
@@ -113,7 +114,7 @@ def _kind(values: Sequence[object]) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """A number, or one that was printed with the digits that matter."""
+    """Return whether a value is a number, or the text of one."""
     if isinstance(value, str):
         return value.replace(".", "", 1).isdigit()
     return isinstance(value, int | float)
@@ -135,3 +136,41 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+PACKAGES = ("plotly", "pygments")
+
+
+def require_packages() -> None:
+    """Raise UsageError where a package of the extra is missing: before anything is computed."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"reports need {' and '.join(missing)}: pip install 'autogemm[report]'")
+
+
+def plotly_source() -> str:
+    """The JavaScript of Plotly, whole: a report loads nothing."""
+    require_packages()
+    from plotly.offline import get_plotlyjs
+
+    source = get_plotlyjs()
+    assert isinstance(source, str)
+    # The one sequence that would end the script element early.
+    return source.replace("</script", "<\\/script")
+
+
+def highlighted(source: str) -> Markup:
+    """CUDA as HTML, with the classes that `highlight_styles` colours."""
+    require_packages()
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import CudaLexer
+
+    return Markup(highlight(source, CudaLexer(), HtmlFormatter(nowrap=True)))
+
+
+def highlight_styles(name: str) -> Markup:
+    """The colours of a Pygments style, for elements in ``.source``."""
+    from pygments.formatters import HtmlFormatter
+
+    return Markup(HtmlFormatter(style=name).get_style_defs(".source"))

@@ -1,6 +1,6 @@
 """The report of one run."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -8,10 +8,9 @@ from typing import Any
 from autogemm.insight.analysis import RunTrials, importance, read_run
 from autogemm.insight.explain import Explanation, Missing, Request, Times, Tools, explain
 from autogemm.insight.explain.table_rows import headline, tables
+from autogemm.insight.profiling import findings
 from autogemm.insight.report.data import run_data
-from autogemm.insight.report.needs import highlighted
-from autogemm.insight.report.page import Page, Plot, Section, Table, table
-from autogemm.insight.report.profiles import profile_sections
+from autogemm.insight.report.page import Page, Plot, Section, Table, highlighted, table
 from autogemm.insight.report.words import advice, limit_words, outcome_words
 from autogemm.model.config import Value, shared_values
 from autogemm.model.hardware.device import Device
@@ -183,14 +182,14 @@ def _ends(trials: RunTrials) -> tuple[Table, ...]:
 def _explanation(explained: Explanation | Missing) -> Section:
     heading = "Why it is as fast as it is"
     if isinstance(explained, Missing):
-        return Section("explanation", heading, (f"Not here: {explained.missing}",))
+        return Section("explanation", heading, (f"Not available: {explained.missing}",))
     found = tables(explained)
     return Section(
         "explanation",
         heading,
         (
             *headline(explained),
-            *(f"{one.title}: not here: {one.missing}" for one in found if one.missing),
+            *(f"{one.title}: not available: {one.missing}" for one in found if one.missing),
         ),
         tables=tuple(
             table(one.title, one.rows, one.columns, one.notes) for one in found if one.rows
@@ -239,16 +238,44 @@ def _certificate(kernel: StoredKernel | None) -> tuple[Table, ...]:
 
 
 def place_tables(environment: Environment, device: Device) -> tuple[Table, ...]:
-    """The software, and the card; of a card that others recorded only the name may be known."""
-    card = asdict(device) | {
+    """Return the software and the GPU; only the name of a recorded GPU may be known."""
+    gpu = asdict(device) | {
         "peak_f32_tflops": device.peak_f32_tflops,
         "peak_bandwidth_gb_s": device.peak_bandwidth_gb_s,
     }
     return facts_table("Software", asdict(environment)), facts_table(
-        "Card", {name: value or None for name, value in card.items()}
+        "GPU", {name: value or None for name, value in gpu.items()}
     )
 
 
 def facts_table(caption: str, facts: dict[str, Any]) -> Table:
     """Names and values, below each other."""
     return table(caption, [{"name": name, "value": value} for name, value in facts.items()])
+
+
+def profile_sections(profiles: Iterable[Profile], device: Device) -> tuple[Section, ...]:
+    """One section with a table for the newest profile of each kernel and problem; none without.
+
+    ``profiles`` are newest first; those of other GPUs are left out.
+    """
+    newest: dict[tuple[str, str], Profile] = {}
+    for profile in profiles:
+        if profile.device.name != device.name:
+            continue
+        newest.setdefault((profile.kernel_sha256, profile.problem.label), profile)
+    tables = [_table(profile) for profile in newest.values() if findings(profile)]
+    if not tables:
+        return ()
+    words = (
+        "Counted by the profiler while the kernel ran alone; causes and cures are the usual ones."
+    )
+    return (Section("profiles", "Profiles", (words,), tables=tuple(tables)),)
+
+
+def _table(profile: Profile) -> Table:
+    rows = [
+        {name.replace("_", " "): cell for name, cell in one.row.items()}
+        for one in findings(profile)
+    ]
+    name = profile.kernel or profile.config.family
+    return table(f"{name}, {profile.problem.label}, {profile.profiler}", rows)

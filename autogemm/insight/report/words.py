@@ -1,4 +1,4 @@
-"""What a run found, in sentences: who won, by how much, what limits it, what to try."""
+"""A run in sentences: the winner, its lead, its limits, and what to try next."""
 
 import statistics
 
@@ -26,7 +26,7 @@ STOPPED_BY = {
 
 
 def outcome_words(trials: RunTrials) -> list[str]:
-    """What won, and by how much."""
+    """Return sentences on the winner and its lead."""
     finals, problem = trials.run.finals, trials.run.spec.problem
     if finals is None:
         return [*_best_of_search(trials), _search_words(trials)]
@@ -90,7 +90,7 @@ def _search_words(trials: RunTrials) -> str:
 
 
 def limit_words(explained: Explanation | Missing) -> list[str]:
-    """What keeps the winner from the peak, from static facts."""
+    """Return what keeps the winner from the peak, from static facts."""
     if isinstance(explained, Missing):
         return [f"What limits it cannot be said here: {explained.missing}"]
     return [
@@ -107,7 +107,7 @@ def _peak(explained: Explanation) -> list[str]:
     timing = explained.timing
     if not isinstance(timing, Missing) and timing.of_peak is not None:
         found.append(
-            f"It computes at {timing.of_peak:.0%} of the card's "
+            f"It computes at {timing.of_peak:.0%} of the GPU's "
             f"{multiplied(explained.problem.dtype, explained.config)} peak of "
             f"{timing.tflops / timing.of_peak:.3g} TFLOP/s at the highest clock."
         )
@@ -143,7 +143,7 @@ def _waves(explained: Explanation) -> list[str]:
     if isinstance(explained.waves, Missing):
         return []
     return [
-        f"The {one.blocks} blocks of {one.kernel} fill the card {one.waves:.3g} times: "
+        f"The {one.blocks} blocks of {one.kernel} fill the GPU {one.waves:.3g} times: "
         f"{one.lost_share:.0%} of it is idle on average, in the last wave."
         for one in explained.waves
         if one.lost_share > WORTH_SAYING
@@ -196,7 +196,7 @@ def _waste(count: int, ideal: int) -> float:
 def advice(
     trials: RunTrials, explained: Explanation | Missing, shares: dict[str, float]
 ) -> list[str]:
-    """What to try next, the most promising first."""
+    """Return advice on what to try next, the most promising first."""
     run = trials.run
     found = [*_cures(explained), *_longer(trials)]
     if shares:
@@ -206,7 +206,7 @@ def advice(
             "widen these in the family's search space."
         )
     if trials.is_recorded:
-        found.append("The times are recorded: autogemm tune on the card measures them.")
+        found.append("The times are recorded: autogemm tune on the GPU measures them.")
     if run.finals is None:
         found.append("The run has no finals: the same tune command goes on and compares.")
     else:

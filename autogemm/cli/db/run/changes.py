@@ -7,9 +7,8 @@ from dataclasses import asdict
 import click
 
 from autogemm.cli import rows as db_rows
-from autogemm.cli.database import open_database, print_rows_as
 from autogemm.cli.output import Form
-from autogemm.cli.rows import Columns, FlatRow
+from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.insight.analysis import Pair, compare_sides, history
 from autogemm.model.results.change import Compared, Figure
 from autogemm.model.results.columns import ENVIRONMENT, RATIO

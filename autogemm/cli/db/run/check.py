@@ -10,10 +10,9 @@ import click
 
 from autogemm.cli import command_line
 from autogemm.cli import rows as db_rows
-from autogemm.cli.database import open_database, print_rows_as
 from autogemm.cli.db.run.changes import print_words, speed_up
 from autogemm.cli.output import Form
-from autogemm.cli.rows import Columns, FlatRow
+from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.model.results.columns import PLACE, RATIO, row_of, under
 from autogemm.space import Family, default_families, list_families, load_family
 from autogemm.store import BestQuery, ResultRow, Store

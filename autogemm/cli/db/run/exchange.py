@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from autogemm.cli.database import open_database
 from autogemm.cli.files import write_output_pieces
 from autogemm.cli.output import Form, print_rows
+from autogemm.cli.rows import open_database
 from autogemm.exchange import Format, import_results, write_results
 from autogemm.model.results.outcome import Status
 from autogemm.store import BestQuery, Store, open_store

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autogemm.cli import rows as db_rows
-from autogemm.cli.database import open_database, print_rows_as
 from autogemm.cli.files import write_output
 from autogemm.cli.output import Form
-from autogemm.cli.rows import Columns, FlatRow
+from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.insight.plots import Point, check_plot, front_picture
 from autogemm.model.results.columns import PLACE
 from autogemm.model.results.outcome import FinalsEntry, Objective, Status

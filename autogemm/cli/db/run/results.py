@@ -1,15 +1,17 @@
-"""``autogemm db best``, ``list`` and ``show``: stored results as rows."""
+"""``autogemm db best``, ``list``, ``show``, ``stats`` and ``sql``: stored results as rows."""
 
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from decimal import Decimal
+from typing import Any
 
 import click
 
 from autogemm.cli import rows as db_rows
-from autogemm.cli.database import open_database, print_readable, print_rows_as
-from autogemm.cli.filters import MAX_NUMBER
+from autogemm.cli.options import MAX_NUMBER
 from autogemm.cli.output import Form, print_table
-from autogemm.cli.rows import Columns, FlatRow
+from autogemm.cli.rows import Columns, FlatRow, open_database, print_readable, print_rows_as
 from autogemm.model.results.outcome import Status
 from autogemm.store import BestQuery, Store
 from autogemm.support.cells import shown
@@ -128,3 +130,43 @@ def _number(key: str, kind: str) -> int:
     if not (key.isascii() and key.isdigit()) or int(key[:11]) > MAX_NUMBER:
         raise UsageError(f"a {kind} has a number, as in {kind}:1; got {key!r}")
     return int(key)
+
+
+# What --timeout none becomes: no database takes infinity.
+MAX_TIMEOUT_S = 86_400.0
+
+STATS: Columns = (
+    *("gpu", "provenance", "num_runs", "num_problems", "num_environments", "num_trials"),
+    *("num_ok", "hours", "first_at", "last_at"),
+)
+
+
+def run_stats(query: BestQuery, db: str | None, form: Form) -> None:
+    """Print how much the database holds."""
+    with open_database(db) as store:
+        rows = [asdict(row) for row in store.stats(query)]
+    if not rows:
+        click.echo("no runs match", err=True)
+    print_rows_as(rows, STATS, STATS, form)
+
+
+def run_sql(query: str, limit: int | None, timeout_s: float, db: str | None, form: Form) -> None:
+    """Print the rows of the SELECT ``query``; ``-`` is standard input."""
+    select = sys.stdin.read() if query == "-" else query
+    with open_database(db) as store:
+        found = store.sql(select, timeout_s=min(timeout_s, MAX_TIMEOUT_S), limit=limit)
+    rows: list[FlatRow] = [
+        dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows
+    ]
+    print_rows_as(rows, found.columns, found.columns, form)
+    if not rows:
+        click.echo("no rows", err=True)
+    if found.is_cut:
+        click.echo(f"only the first {limit} rows: --limit shows more", err=True)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that JSON has: decimal numbers as floats, bytes in hexadecimal."""
+    if isinstance(value, Decimal):
+        return float(value)
+    return value.hex() if isinstance(value, bytes | memoryview) else value

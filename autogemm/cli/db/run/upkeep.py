@@ -5,9 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import click
 
-from autogemm.cli.database import open_database, print_rows_as
 from autogemm.cli.output import Form
-from autogemm.cli.rows import Columns
+from autogemm.cli.rows import Columns, open_database, print_rows_as
 from autogemm.store import BestQuery, open_store, opened_copy
 from autogemm.support.errors import UsageError
 

@@ -6,11 +6,10 @@ from contextlib import closing
 import click
 
 from autogemm.cli import rows as db_rows
-from autogemm.cli.database import open_database, print_rows_as
 from autogemm.cli.db.run.changes import speed_up
 from autogemm.cli.insight.run.explain import print_explanation, stored_request
 from autogemm.cli.output import Form
-from autogemm.cli.rows import Columns, FlatRow
+from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.insight.analysis import Standing, standing
 from autogemm.insight.explain import Explanation, Tools, explain
 

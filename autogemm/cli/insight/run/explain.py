@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import click
 
-from autogemm.cli.database import open_database
 from autogemm.cli.lookup import config_from, device_facts
 from autogemm.cli.options import ConfigOptions, ProblemOptions, is_typed
 from autogemm.cli.output import print_table
+from autogemm.cli.rows import open_database
 from autogemm.insight.explain import (
     Explanation,
     Missing,
@@ -115,7 +115,7 @@ def print_explanation(explanation: Explanation) -> None:
     for table in tables(explanation):
         click.echo()
         if table.missing:
-            click.echo(f"{table.title}: not here: {table.missing}")
+            click.echo(f"{table.title}: not available: {table.missing}")
         else:
             print_table(table.rows, table.columns, title=table.title)
         for note in table.notes:

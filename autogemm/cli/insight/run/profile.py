@@ -10,13 +10,7 @@ from autogemm.bench.kernels import NotForThisError, named_kernels, render_named
 from autogemm.cli.files import require_output, write_output
 from autogemm.cli.lookup import device_facts
 from autogemm.cli.output import Form, Row, print_rows
-from autogemm.insight.profiling import (
-    Finding,
-    ProfileRequest,
-    findings,
-    profile_kernel,
-    profile_of_page,
-)
+from autogemm.insight.profiling import ProfileRequest, findings, profile_kernel, profile_of_page
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
@@ -69,24 +63,13 @@ def run(command: ProfileCommand) -> None:
             store.record_profile(found, request.source)
     if command.save:
         write_output(command.save, page.encode(), force=command.force)
-    rows = [_row(finding) for finding in findings(found)]
+    rows: list[Row] = [finding.row for finding in findings(found)]
     if command.form is not Form.TABLE:
         print_rows(rows, COLUMNS, command.form)
         return
     click.echo(f"{kernel}, {problem.label}, {found.device.name}, {found.profiler}")
     for row in rows:
         _print(row)
-
-
-def _row(finding: Finding) -> Row:
-    return {
-        "topic": finding.topic,
-        "figure": finding.figure,
-        "says": finding.says,
-        "usual_cause": finding.cause,
-        "usual_cure": finding.cure,
-        "turn": " ".join(finding.parameters),
-    }
 
 
 def _print(row: Row) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import click
 from rich.console import Console
 
-from autogemm.cli.database import open_database
 from autogemm.cli.files import require_output, write_output
-from autogemm.cli.filters import bench_id_of
+from autogemm.cli.options import bench_id_of
+from autogemm.cli.rows import open_database
 from autogemm.insight.explain import Tools
 from autogemm.insight.report import (
     BEGINNING,

@@ -1,7 +1,5 @@
 """``autogemm render``: the CUDA source of one config."""
 
-from dataclasses import dataclass
-
 from autogemm.cli.files import write_output
 from autogemm.cli.lookup import config_from, device_facts
 from autogemm.cli.options import ConfigOptions, ProblemOptions
@@ -10,23 +8,13 @@ from autogemm.space import broken_constraints
 from autogemm.support.errors import UsageError
 
 
-@dataclass(frozen=True, slots=True)
-class RenderCommand:
-    """One call of the command."""
-
-    config: ConfigOptions
-    problem: ProblemOptions
-    gpu: str
-    output: str
-    force: bool
-
-
-def run(command: RenderCommand) -> None:
+def run(
+    config: ConfigOptions, problem: ProblemOptions, gpu: str, output: str, *, force: bool
+) -> None:
     """Write the source. Raises UsageError for a config that is not legal."""
-    problem = command.problem.value
-    family, config = config_from(command.config)
-    broken = broken_constraints(family, config, problem, device_facts(command.gpu))
+    family, chosen = config_from(config)
+    broken = broken_constraints(family, chosen, problem.value, device_facts(gpu))
     if broken:
         raise UsageError(f"the config is not legal, it breaks: {'; '.join(broken)}")
-    source = render(family, config, problem)
-    write_output(command.output, source.text.encode(), force=command.force)
+    source = render(family, chosen, problem.value)
+    write_output(output, source.text.encode(), force=force)

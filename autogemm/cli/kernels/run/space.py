@@ -1,7 +1,7 @@
 """``autogemm space``: what a family searches, and how much of it is legal here."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import click
 from autogemm.cli.files import write_output
 from autogemm.cli.lookup import device_facts
 from autogemm.cli.options import ProblemOptions
-from autogemm.cli.output import Form, print_rows, print_table
+from autogemm.cli.output import Form, Row, print_rows, print_table
 from autogemm.exchange import is_t1, read_t1, t1_text, yaml_text
 from autogemm.space import Space, build_space, load_family, parse_fix
 from autogemm.support.errors import UsageError
@@ -61,9 +61,11 @@ def run(command: SpaceCommand) -> None:
         return
     click.echo(f"{family.name}: {family.summary}")
     click.echo(f"for {problem.label} on {device.name}\n")
-    print_table(_parameter_rows(built), ("parameter", "values", "meaning"))
+    heads = {"name": "parameter", "values": "values", "doc": "meaning"}
+    _print_renamed(_parameter_rows(built), heads)
     click.echo()
-    print_table(_constraint_rows(built), ("constraint", "because", "removed"))
+    heads = {"name": "constraint", "doc": "because", "configs": "removed"}
+    _print_renamed(_constraint_rows(built), heads)
     click.echo(
         f"\n{built.raw_count} raw configs, {len(built)} legal, built in {seconds:.2f} s; "
         f"{len(built.seeds)} seeds"
@@ -82,52 +84,41 @@ def _print_left_out(lines: Sequence[str]) -> None:
         click.echo(f"  {line}", err=True)
 
 
-def _parameter_rows(built: Space) -> list[dict[str, object]]:
+def _parameter_rows(built: Space) -> list[Row]:
     return [
         {
-            "parameter": parameter.name,
+            "kind": "parameter",
+            "name": parameter.name,
             "values": " ".join(map(str, parameter.values)),
-            "meaning": parameter.doc,
+            "doc": parameter.doc,
         }
         for parameter in built.parameters
     ]
 
 
-def _constraint_rows(built: Space) -> list[dict[str, object]]:
+def _constraint_rows(built: Space) -> list[Row]:
     return [
-        {"constraint": rule.require.text, "because": rule.because, "removed": removed}
+        {"kind": "constraint", "name": rule.require.text, "doc": rule.because, "configs": removed}
         for rule, removed in built.removed
     ]
 
 
-def _rows(built: Space) -> list[dict[str, object]]:
+def _print_renamed(rows: Sequence[Row], names: Mapping[str, str]) -> None:
+    """Print columns of the rows under other names."""
+    renamed = [{head: row[name] for name, head in names.items()} for row in rows]
+    print_table(renamed, tuple(names.values()))
+
+
+def _rows(built: Space) -> list[Row]:
     """Return one table for scripts: parameters, constraints with counts, seeds, totals."""
-    parameters = [
-        {
-            "kind": "parameter",
-            "name": row["parameter"],
-            "values": row["values"],
-            "doc": row["meaning"],
-        }
-        for row in _parameter_rows(built)
-    ]
-    constraints = [
-        {
-            "kind": "constraint",
-            "name": row["constraint"],
-            "doc": row["because"],
-            "configs": row["removed"],
-        }
-        for row in _constraint_rows(built)
-    ]
-    counts = [
+    counts: list[Row] = [
         {"kind": "count", "name": "raw", "configs": built.raw_count},
         {"kind": "count", "name": "legal", "configs": len(built)},
     ]
-    return [*parameters, *constraints, *_seed_rows(built), *counts]
+    return [*_parameter_rows(built), *_constraint_rows(built), *_seed_rows(built), *counts]
 
 
-def _seed_rows(built: Space) -> list[dict[str, object]]:
+def _seed_rows(built: Space) -> list[Row]:
     """Return the family's seeds as they are written, each by its number for --seed-index."""
     family = built.family
     return [

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from autogemm.cli.database import open_database
 from autogemm.cli.lookup import device_facts, family_and_rung
 from autogemm.cli.output import Form, print_rows
+from autogemm.cli.rows import open_database
 from autogemm.codegen import render
 from autogemm.emulator import Emulator, Mode
 from autogemm.model.config import Config, Value
@@ -41,17 +41,8 @@ from autogemm.verify import (
 CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
 CASE_COLUMNS = ("on", "problem", "ok", "message", "error_over_bound", "seconds", "config")
 SUMMARY_COLUMNS = (
-    *(
-        "on",
-        "dtype",
-        "config",
-        "problems",
-        "adapted",
-        "passed",
-        "failed",
-        "skipped",
-        "error_over_bound",
-    ),
+    *("on", "dtype", "config", "problems", "adapted", "passed", "failed", "skipped"),
+    "error_over_bound",
 )
 
 
@@ -231,7 +222,7 @@ def verified(
 
 
 def show(rows: list[dict[str, Any]], form: Form) -> None:
-    """Print; raise AutogemmError when a case failed, UsageError when there was none."""
+    """Print the cases. Raises AutogemmError when one failed, UsageError when there was none."""
     if form is not Form.TABLE:
         cases = [case_row(row["on"], result) for row in rows for result in row["cases"]]
         print_rows(cases, CASE_COLUMNS, form)

@@ -1,0 +1,245 @@
+"""Options and help of the commands of ``autogemm db`` that only read."""
+
+from typing import Any
+
+import click
+
+from autogemm.cli.options import MAX_NUMBER, db_option, filter_options, status_option, time_option
+from autogemm.cli.output import Form, listing_options
+from autogemm.store import BestQuery, database_place
+
+# How many rows a table shows unless told otherwise.
+TABLE_ROWS = 20
+
+
+@click.command()
+@filter_options
+@db_option
+@listing_options
+def best(query: BestQuery, db: str | None, form: Form) -> None:
+    """Show the best kernel for each GPU and problem.
+
+    It is the winner with the highest ratio to cuBLAS among the finals in the newest environment
+    (driver, compiler, versions), or the fastest trial where there were no finals.
+    ratio is cuBLAS time / own time: above 1 is faster than cuBLAS.
+
+    \b
+    Examples:
+      autogemm db best
+      autogemm db best --gpu h100 --size 4096 --json
+    """
+    from autogemm.cli.db.run.results import run_best
+
+    run_best(query, db, form)
+
+
+@click.command("list")
+@click.option("--trials", "of_trials", is_flag=True, help="List trials instead of runs.")
+@status_option
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_NUMBER),
+    help=f"At most so many, the newest. Default: {TABLE_ROWS} in a table, all in JSON and CSV.",
+)
+@filter_options
+@db_option
+@listing_options
+def list_(*, limit: int | None, form: Form, **values: Any) -> None:
+    """List runs, or with --trials their trials, newest first.
+
+    \b
+    Examples:
+      autogemm db list
+      autogemm db list --trials --status wrong_result
+      autogemm db list --trials --run 1 --limit 100
+    """
+    from autogemm.cli.db.run.results import ListCommand, run_list
+
+    if limit is None and form is Form.TABLE:
+        limit = TABLE_ROWS
+    run_list(ListCommand(limit=limit, form=form, **values))
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@db_option
+@listing_options
+def show(identifier: str, db: str | None, form: Form) -> None:
+    """Show a kernel by number or sha256, run:N or trial:N.
+
+    For a kernel, ID is its number or the beginning of its sha256. JSON holds a run's finals and a
+    kernel's trials too.
+
+    \b
+    Examples:
+      autogemm db show 12
+      autogemm db show run:1
+      autogemm db show trial:345 --json
+    """
+    from autogemm.cli.db.run.results import run_show
+
+    run_show(identifier, db, form)
+
+
+@click.command()
+@db_option
+def path(db: str | None) -> None:
+    """Print where the database is, or would be.
+
+    \b
+    Examples:
+      sqlite3 "$(autogemm db path)" "SELECT count(*) FROM run_trials"
+    """
+    click.echo(database_place(db))
+
+
+@click.command()
+@click.argument("identifier", metavar="ID")
+@click.option("--short", is_flag=True, help="Only what the database knows, without the reasons.")
+@db_option
+@listing_options
+def why(identifier: str, short: bool, db: str | None, form: Form) -> None:
+    """Say why a kernel is as fast as it is: neighbours and facts.
+
+    ID is the kernel's number or the beginning of its sha256. Shown are its place in its run, every
+    trial there that differs in one parameter (see `autogemm db compare -h` for the words; speed_up
+    is how many times as fast the neighbour is), and the explanation of `autogemm explain`. CSV has
+    the neighbours only.
+
+    \b
+    Examples:
+      autogemm db why 12
+      autogemm db why 3f9c --short
+      autogemm db why 12 --json
+    """
+    from autogemm.cli.db.run.why import run
+
+    run(identifier, db, form, short=short)
+
+
+@click.command()
+@filter_options
+@db_option
+@listing_options
+def history(query: BestQuery, db: str | None, form: Form) -> None:
+    """Show the best kernels over drivers and versions, oldest first.
+
+    One row for each environment (driver, compiler, versions) that a problem was tuned in. Each row
+    is compared with the one before it, see `autogemm db compare -h` for the words.
+
+    \b
+    Examples:
+      autogemm db history --gpu h100 --size 4096
+    """
+    from autogemm.cli.db.run.changes import run_history
+
+    run_history(query, db, form)
+
+
+@click.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option(
+    "--by",
+    type=click.Choice(["time", "cublas"]),
+    help="Compare times, or ratios to cuBLAS in the same rounds. Default: cublas where it "
+    "is the same cuBLAS on the same GPU, because clocks drift between sessions.",
+)
+@db_option
+@listing_options
+def compare(first: str, second: str, by: str | None, db: str | None, form: Form) -> None:
+    """Show the best kernels of two runs, GPUs or versions side by side.
+
+    One row for each problem that both have. A and B are run:N, gpu:NAME or the beginning of a
+    version: driver:580, cuda:13.0, nvrtc:, cublas:, cupy:, python:, autogemm:. speed_up is how many
+    times as fast B is, with its 95 % interval from the samples. SAME: the interval lies within 1 %
+    of 1. FAST, SLOW: it lies above or below 1. AMBG: it says neither, or a side has fewer than six
+    samples (a recording has one).
+
+    \b
+    Examples:
+      autogemm db compare run:3 run:8
+      autogemm db compare gpu:a100 gpu:h100
+      autogemm db compare driver:570 driver:580 --json
+    """
+    from autogemm.cli.db.run.changes import run_compare
+
+    run_compare(first, second, by, db, form)
+
+
+# How many rows a table shows unless told otherwise.
+SQL_ROWS = 100
+
+
+@click.command()
+@filter_options
+@db_option
+@listing_options
+def stats(query: BestQuery, db: str | None, form: Form) -> None:
+    """Show how much the database holds, for each GPU.
+
+    \b
+    Examples:
+      autogemm db stats
+      autogemm db stats --gpu h100 --json
+    """
+    from autogemm.cli.db.run.results import run_stats
+
+    run_stats(query, db, form)
+
+
+@click.command()
+@click.argument("query", metavar="SELECT")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MAX_NUMBER),
+    help=f"At most so many rows. Default: {SQL_ROWS} in a table, all in JSON and CSV.",
+)
+@time_option("--timeout", "timeout_s", "30s", "Give up after that time: 90s, 2m, 1h.")
+@db_option
+@listing_options
+def sql(*, limit: int | None, form: Form, **values: Any) -> None:
+    """Run one SELECT of your own; it cannot change anything.
+
+    - reads it from standard input. db/README.md has the tables, columns and queries to start from.
+
+    \b
+    Examples:
+      autogemm db sql "SELECT status, count(*) AS trials FROM run_trials GROUP BY status"
+      autogemm db sql - --csv < query.sql
+    """
+    from autogemm.cli.db.run.results import run_sql
+
+    if limit is None and form is Form.TABLE:
+        limit = SQL_ROWS
+    run_sql(limit=limit, form=form, **values)
+
+
+@click.command()
+@click.option(
+    "--all", "of_all", is_flag=True, help="All kernels with an energy, not the front only."
+)
+@click.option(
+    "--plot",
+    metavar="FILE",
+    help="Draw all of them, and the front as a line, into a .png, .svg or .pdf file.",
+)
+@click.option("--force", is_flag=True, help="Replace a file that is there.")
+@filter_options
+@db_option
+@listing_options
+def pareto(**values: Any) -> None:
+    """Show the kernels that none beats in both time and energy.
+
+    The run is the newest that measured energy (`tune --objective energy` or `edp`), or the one that
+    --run names; the fastest first, cuBLAS last. Energy is that of the whole GPU.
+
+    \b
+    Examples:
+      autogemm db pareto
+      autogemm db pareto --run 3 --plot front.png
+      autogemm db pareto --all --json
+    """
+    from autogemm.cli.db.run.pareto import ParetoCommand, run
+
+    run(ParetoCommand(**values))
