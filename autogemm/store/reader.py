@@ -35,7 +35,7 @@ from autogemm.store.tables.records import (
     RunTimes,
     TrialRow,
 )
-from autogemm.store.transfer import runs as transfer
+from autogemm.store.transfer.outgoing import copies
 from autogemm.support.errors import StoreError
 
 _EVERYTHING = BestQuery()
@@ -204,7 +204,7 @@ class Reader:
         ``status`` leaves trials out that ended otherwise.
         """
         with self.reading() as session:
-            yield from transfer.copies(session, query, status)
+            yield from copies(session, query, status)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:

@@ -25,7 +25,7 @@ from autogemm.store.reader import Reader
 from autogemm.store.tables import writing
 from autogemm.store.tables.models import RunRecord
 from autogemm.store.tables.records import BestQuery, Copy, RunSpec, RunState, Taken
-from autogemm.store.transfer import runs as transfer
+from autogemm.store.transfer.incoming import add_copies
 from autogemm.store.transfer.merging import Merged, merge_tables
 from autogemm.store.upkeep import Prunable
 from autogemm.support.interrupt import ctrl_c_held_back
@@ -147,7 +147,11 @@ class Store(Reader):
     def merge(self, other: "Store") -> Merged:
         """Add what another database has and this one lacks; all of it or nothing."""
         with other.reading() as source:
-            return self.write(lambda to: merge_tables(source.connection(), to.connection()))
+            return self.write(
+                lambda target: merge_tables(
+                    source.connection(), target.connection(), self._written_in(target)
+                )
+            )
 
     def vacuum(self) -> tuple[int, int]:
         """Give back the space of deleted rows. Bytes on disk before and after."""
@@ -167,7 +171,7 @@ class Store(Reader):
         """
 
         def add(session: Session) -> Taken:
-            taken = transfer.add_copies(session, copies())
+            taken = add_copies(session, copies(), self._written_in(session))
             if dry_run:
                 session.rollback()
             return taken
@@ -208,6 +212,9 @@ class Store(Reader):
             return True
         self._claims.release(run.id)
         return False
+
+    def _written_in(self, session: Session) -> Callable[[int], bool]:
+        return lambda run_id: self._is_written(session.get_one(RunRecord, run_id))
 
     def _claim(self, run_id: int) -> None:
         with driver_errors_in_one_line(self._where):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -38,13 +38,13 @@ from autogemm.store.tables.writing import (
 from autogemm.support.errors import NotFoundError
 
 
-def add_bench(session: Session, spec: BenchSpec, started_at: datetime | None = None) -> BenchRecord:
-    """A new benchmark without entries, begun just now if it is not said when."""
+def add_bench(session: Session, spec: BenchSpec) -> BenchRecord:
+    """Add a benchmark without entries, begun just now."""
     bench = BenchRecord(
         device=device_record(session, spec.device),
         environment=environment_record(session, spec.environment),
         **columns_of(BenchRecord, spec),
-        started_at=started_at or now(),
+        started_at=now(),
     )
     session.add(bench)
     session.flush()
@@ -95,21 +95,24 @@ def _newest_first() -> Select[BenchRecord]:
     return select(BenchRecord).order_by(BenchRecord.started_at.desc(), BenchRecord.id.desc())
 
 
-def add_profile(session: Session, profile: Profile, source: KernelSource | None) -> int:
-    """A profile with the kernel it is of, which may be stored already; its id."""
+def add_profile(session: Session, profile: Profile, source: KernelSource) -> int:
+    """Add a profile with its kernel, which may be stored already; its id."""
     record = ProfileRecord(
         kernel_source=kernel_record(session, profile.kernel_sha256, source),
         problem=problem_record(session, profile.problem),
         device=device_record(session, profile.device),
         environment=environment_record(session, profile.environment),
-        counters=dict(profile.counters),
-        kernel=profile.kernel,
-        profiler=profile.profiler,
-        made_at=profile.made_at,
+        **profile_columns(profile),
     )
     session.add(record)
     session.flush()
     return record.id
+
+
+def profile_columns(profile: Profile) -> dict[str, Any]:
+    """The columns that a profile fills, but for those that name other rows."""
+    plain = {name: getattr(profile, name) for name in ("kernel", "profiler", "made_at")}
+    return {"counters": dict(profile.counters), **plain}
 
 
 def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> list[Profile]:

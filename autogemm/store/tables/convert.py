@@ -271,12 +271,12 @@ def trial_row_of(record: TrialRecord) -> TrialRow:
     )
 
 
-def entry_record(entry: FinalsEntry, place: int, kernel_id: int | None) -> FinalsEntryRecord:
-    """The row of one contestant; ``place`` 0 is the baseline."""
+def entry_columns(entry: FinalsEntry) -> Columns:
+    """The columns of ``finals_entries`` that a contestant fills."""
     columns = columns_of(FinalsEntryRecord, entry)
     # NULL, not an empty list, where energy was not measured.
     columns["samples_mj"] = columns["samples_mj"] or None
-    return FinalsEntryRecord(place=place, kernel_id=kernel_id, **columns)
+    return columns
 
 
 def finals_of(record: FinalsRecord) -> Finals:

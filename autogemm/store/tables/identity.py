@@ -1,17 +1,15 @@
 """What makes two rows of a table the same row, whichever database they are in.
 
-Merging databases and importing files both go by this table. Only of trials an import asks for more:
-a file is one run's record, so a number that another config has here is a fault, while two copies of
-a database may both have gone on with a run, and a merge keeps what either did.
+Merging databases and importing files both go by this table. Only trials of a file go by their
+number: a file is one run's record, so a number that another config has here is a fault, while two
+copies of a database may both have gone on with a run, and a merge keeps what either did.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
-from sqlalchemy import ColumnElement, Table
+from sqlalchemy import Table
 
 from autogemm.store.tables.convert import SPEC_COLUMNS
-from autogemm.store.tables.models import Base
 
 # Beside the tables with a unique key, which is their identity. Dates have microseconds.
 IDENTITY: Mapping[str, tuple[str, ...]] = {
@@ -26,17 +24,15 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def identity(table: Table) -> tuple[str, ...]:
-    """The columns that make two rows of a table with an ``id`` the same row."""
+def identity(table: Table, *, by_number: bool = False) -> tuple[str, ...]:
+    """The columns that make two rows of a table with an ``id`` the same row.
+
+    ``by_number`` is for trials, see above.
+    """
+    if by_number and table.name == "run_trials":
+        return ("run_id", "number")
     if table.name in IDENTITY:
         return IDENTITY[table.name]
     unique = [index for index in table.constraints if hasattr(index, "columns")]
     named = [c for c in unique if str(c.name).startswith("uq_")]
     return tuple(column.name for column in named[0].columns)
-
-
-def same(model: type[Base], **values: Any) -> list[ColumnElement[bool]]:
-    """What a row must satisfy to be the one with these values, which are its identity."""
-    names = IDENTITY[model.__tablename__]
-    assert set(names) == set(values), f"the identity of {model.__tablename__} is {names}"
-    return [getattr(model, name) == values[name] for name in names]

@@ -17,8 +17,7 @@ from autogemm.model.results.outcome import Disqualified, Environment, Finals, Ou
 from autogemm.store.tables.convert import (
     columns_of,
     device_key,
-    device_of,
-    entry_record,
+    entry_columns,
     kernel_columns,
     spec_columns,
     trial_columns,
@@ -27,6 +26,7 @@ from autogemm.store.tables.models import (
     Base,
     DeviceRecord,
     EnvironmentRecord,
+    FinalsEntryRecord,
     FinalsRecord,
     KernelRecord,
     ProblemRecord,
@@ -147,27 +147,19 @@ def add_trial(
 
 
 def add_finals(
-    session: Session,
-    run_id: int,
-    finals: Finals,
-    sources: Mapping[str, KernelSource],
-    measured_at: datetime | None = None,
+    session: Session, run_id: int, finals: Finals, sources: Mapping[str, KernelSource]
 ) -> None:
-    """Finals of a run, taken just now if it is not said when.
-
-    A contestant's source comes from ``sources`` or is stored already.
-    """
+    """Add finals of a run. A contestant's source comes from ``sources`` or is stored already."""
     record = FinalsRecord(
         run=get_run(session, run_id),
-        measured_at=measured_at or now(),
+        measured_at=now(),
         **columns_of(FinalsRecord, finals),
     )
     session.add(record)
     for place, entry in enumerate((finals.baseline, *finals.entries)):
         kernel = kernel_record(session, entry.kernel_sha256, sources.get(entry.kernel_sha256))
-        if kernel is not None:
-            session.flush()
-        record.entries.append(entry_record(entry, place, kernel.id if kernel else None))
+        columns = entry_columns(entry)
+        record.entries.append(FinalsEntryRecord(place=place, kernel=kernel, **columns))
     for lost in finals.disqualified:
         _withdraw(session, run_id, lost)
 
@@ -194,12 +186,6 @@ def device_record(session: Session, device: Device) -> DeviceRecord:
     # As last seen: a newer driver or version may know better.
     record.facts = facts
     return record
-
-
-def known_device(session: Session, device: Device) -> Device:
-    """With the facts as they are known here: those of a file or another database may be older."""
-    record = session.scalar(select(DeviceRecord).filter_by(**device_key(device)))
-    return device if record is None else device_of(record)
 
 
 def environment_record(session: Session, environment: Environment) -> EnvironmentRecord:
