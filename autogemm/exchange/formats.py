@@ -29,7 +29,7 @@ from autogemm.targets.recorded import (
 
 
 class Format(StrEnum):
-    """What results can be written as; `IMPORTED` can be read, too."""
+    """The formats that results can be written in; `IMPORTED` can be read, too."""
 
     JSONL = "jsonl"
     CSV = "csv"
@@ -105,7 +105,7 @@ def write_results(store: Store, query: BestQuery, status: Status | None, wanted:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did: the format, what was taken, and what must be known of it."""
+    """The work of an import: the format, what was taken, and what must be known of it."""
 
     format: Format
     taken: Taken

@@ -73,7 +73,7 @@ def _readable(engine: Engine, address: URL) -> Engine:
             connection.exec_driver_sql("SELECT name FROM sqlite_master").first()
     except OperationalError as error:
         path = Path(str(address.database))
-        # A folder in which one may not write, or a file system in which nobody may.
+        # A folder in which one may not write, or a file system in which none may.
         refused = any(word in str(error.orig) for word in ("readonly", "unable to open"))
         if not refused or has_log(path):
             raise

@@ -1,4 +1,4 @@
-"""What the store can be asked: one method, one transaction that reads."""
+"""The questions that the store answers: one method, one transaction that reads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -143,7 +143,7 @@ class Reader:
         l2: CacheState | None = None,
         fill: Fill | None = None,
     ) -> Outcome | None:
-        """What this kernel did earlier in the same place, if measuring again would repeat it.
+        """The outcome of this kernel earlier in the same place, if measuring again would repeat it.
 
         ``ok``, ``compile_failed`` and ``wrong_result`` repeat; other ends may be bad luck. ``l2``
         and ``fill`` ask for times of one cache state and one kind of inputs only.

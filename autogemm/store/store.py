@@ -54,7 +54,7 @@ class Store(Reader):
         return run_id
 
     def find_unfinished_run(self, spec: RunSpec) -> int | None:
-        """The newest run of the same request that was not finished and that nobody is writing.
+        """The newest run of the same request that was not finished and that no process is writing.
 
         The same request: all of ``spec`` but its command. Follow with `resume_run`.
         """
@@ -130,7 +130,7 @@ class Store(Reader):
         return self.write(lambda session: benches.add_profile(session, profile, source))
 
     def record_ceilings(self, device: Device, environment: Environment, found: Ceilings) -> None:
-        """Store what a card reached."""
+        """Store what a GPU reached."""
         self.write(lambda session: benches.add_ceilings(session, device, environment, found))
 
     def prunable(

@@ -21,12 +21,7 @@ from autogemm.store.tables.bench_models import (
     CeilingsRecord,
     ProfileRecord,
 )
-from autogemm.store.tables.convert import (
-    columns_of,
-    device_key,
-    kernel_of,
-    value_of,
-)
+from autogemm.store.tables.convert import columns_of, device_key, kernel_of, value_of
 from autogemm.store.tables.models import KernelRecord
 from autogemm.store.tables.writing import (
     device_record,
@@ -116,7 +111,7 @@ def profile_columns(profile: Profile) -> dict[str, Any]:
 
 
 def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> list[Profile]:
-    """Of one kernel or of all, newest first."""
+    """The profiles of one kernel or of all, newest first."""
     newest_first = (ProfileRecord.made_at.desc(), ProfileRecord.id.desc())
     statement = select(ProfileRecord).order_by(*newest_first).limit(limit)
     if kernel_sha256 is not None:
@@ -127,7 +122,7 @@ def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> 
 def add_ceilings(
     session: Session, device: Device, environment: Environment, ceilings: Ceilings
 ) -> None:
-    """What a card reached."""
+    """Add what a GPU reached."""
     record = CeilingsRecord(
         device=device_record(session, device),
         environment=environment_record(session, environment),
@@ -186,7 +181,8 @@ def ceilings_of(record: CeilingsRecord) -> Ceilings:
 
 
 def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel | None:
-    """What a benchmark knows of a kernel that was in no run, else a profile; the newest."""
+    """The newest that a benchmark, else a profile, knows of a kernel that was in no run."""
+    known = {"kernel_id": kernel.id, "source": kernel_of(kernel), "run_id": None}
     entry = session.scalar(
         select(BenchEntryRecord)
         .filter_by(kernel_id=kernel.id)
@@ -194,43 +190,27 @@ def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel 
         .limit(1)
     )
     if entry is not None:
-        spec, timed = value_of(BenchSpec, entry.bench), value_of(BenchEntry, entry)
-        return StoredKernel(
-            kernel_id=kernel.id,
-            source=kernel_of(kernel),
-            problem=timed.problem,
-            device=spec.device,
-            environment=spec.environment,
-            provenance=spec.provenance,
-            l2=spec.l2,
-            time_us=timed.time_us,
-            ratio=timed.ratio,
-            ratio_low=timed.ratio_low,
-            ratio_high=timed.ratio_high,
-            run_id=None,
-            measured_at=entry.bench.started_at,
-            verification=timed.verification,
+        spec = value_of(BenchSpec, entry.bench)
+        place = {
+            name: getattr(spec, name) for name in ("device", "environment", "provenance", "l2")
+        }
+        measured_at = entry.bench.started_at
+        return value_of(
+            StoredKernel, entry, **known, **place, measured_at=measured_at, certificate=None
         )
     profile = session.scalar(
         select(ProfileRecord).filter_by(kernel_id=kernel.id).order_by(ProfileRecord.id.desc())
     )
     if profile is None:
         return None
-    counted = profile_of(profile)
-    return StoredKernel(
-        kernel_id=kernel.id,
-        source=kernel_of(kernel),
-        problem=counted.problem,
-        device=counted.device,
-        environment=counted.environment,
+    # A time under a profiler is none to compare.
+    untimed = ("time_us", "ratio", "ratio_low", "ratio_high", "verification", "certificate")
+    return value_of(
+        StoredKernel,
+        profile,
+        **known,
+        **dict.fromkeys(untimed),
         provenance=Provenance.MEASURED,
         l2=CacheState.WARM,
-        # A time under a profiler is none to compare.
-        time_us=None,
-        ratio=None,
-        ratio_low=None,
-        ratio_high=None,
-        run_id=None,
-        measured_at=counted.made_at,
-        verification=None,
+        measured_at=profile.made_at,
     )

@@ -35,7 +35,7 @@ def certificate_columns(certificate: Certificate) -> dict[str, Any]:
 
 
 def newest_certificate(session: Session, kernel_id: int, device_id: int) -> Certificate | None:
-    """Of a kernel on a device, None if it was never certified there."""
+    """The newest of a kernel on a device, None if it was never certified there."""
     record = session.scalar(
         select(CertificateRecord)
         .join(RunRecord, RunRecord.id == CertificateRecord.run_id)

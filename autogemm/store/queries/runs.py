@@ -1,4 +1,4 @@
-"""What people and the tuner ask of runs and trials, as selects."""
+"""Questions of people and the tuner about runs and trials, as selects."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,7 +18,6 @@ from autogemm.model.results.outcome import (
     Outcome,
     Provenance,
     Status,
-    StopRule,
 )
 from autogemm.store.queries.certificates import failed_kernels
 from autogemm.store.tables.convert import (
@@ -29,6 +28,7 @@ from autogemm.store.tables.convert import (
     spec_columns,
     spec_of,
     trial_row_of,
+    value_of,
 )
 from autogemm.store.tables.models import (
     DeviceRecord,
@@ -58,7 +58,7 @@ Condition = ColumnElement[bool]
 
 
 def conditions(query: BestQuery) -> list[Condition]:
-    """What a run must satisfy to match. Raises UsageError for a size that is none."""
+    """Conditions that a run must meet to match. Raises UsageError for a size that is none."""
     problem: dict[str, Any] = {"layout": query.layout, "dtype": query.dtype}
     if query.size is not None:
         problem |= dict(zip("mnk", Problem.parse_size(query.size), strict=True))
@@ -86,7 +86,7 @@ def same_place(  # noqa: PLR0913, PLR0917  # a time holds for all of these toget
     l2: CacheState | None,
     fill: Fill | None,
 ) -> list[Condition]:
-    """What a run must satisfy for its times to hold for these circumstances."""
+    """Conditions that a run must meet for its times to hold for these circumstances."""
     wanted = [
         RunRecord.problem.has(**columns_of(ProblemRecord, problem)),
         RunRecord.device.has(**device_key(device)),
@@ -101,7 +101,7 @@ def same_place(  # noqa: PLR0913, PLR0917  # a time holds for all of these toget
 
 
 def same_request(spec: RunSpec) -> list[Condition]:
-    """What a run must satisfy to have been asked for the same thing in the same place."""
+    """Conditions that a run of the same request in the same place meets."""
     return [
         *same_place(spec.problem, spec.device, spec.environment, spec.provenance, None, None),
         *(getattr(RunRecord, name) == value for name, value in spec_columns(spec).items()),
@@ -178,7 +178,7 @@ def trial_rows(
 
 
 def run_times(session: Session, problem: Problem, device: Device, family: str) -> list[RunTimes]:
-    """Of each run on that GPU and problem, its trials of the family; few columns of many rows."""
+    """The trials of a family by run on that GPU and problem; few columns of many rows."""
     statement = (
         select(RunRecord.id, RunRecord.provenance, TrialRecord.config, TrialRecord.time_us)
         .join(RunRecord, RunRecord.id == TrialRecord.run_id)
@@ -279,13 +279,11 @@ def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
         num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))
         decided = finals_of(finals[run.id]) if run.id in finals else None
         rows.append(
-            RunRow(
+            value_of(
+                RunRow,
+                run,
                 run_id=run.id,
                 spec=spec_of(run),
-                state=RunState(run.state),
-                started_at=run.started_at,
-                finished_at=run.finished_at,
-                stopped_by=StopRule(run.stopped_by) if run.stopped_by else None,
                 num_trials=num_trials,
                 num_ok=num_ok,
                 time_us=decided.winner.time_us if decided else fastest_us,

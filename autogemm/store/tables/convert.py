@@ -19,13 +19,11 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, Resources
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import (
-    CacheState,
     Environment,
     Finals,
     FinalsEntry,
     Measurement,
     Outcome,
-    Provenance,
     Telemetry,
     Verification,
 )
@@ -144,7 +142,7 @@ def problem_of(record: ProblemRecord) -> Problem:
 
 
 def device_key(device: Device) -> Columns:
-    """What makes two cards the same model; memory and clocks differ a little between drivers."""
+    """The facts that make a GPU model; memory and clocks differ a little between drivers."""
     return {"name": device.name, "arch": device.arch, "num_sms": device.num_sms}
 
 
@@ -164,7 +162,7 @@ def config_of(record: Any) -> Config | None:
 
 
 def kernel_columns(source: KernelSource) -> Columns:
-    """What a row of ``kernels`` holds besides its key, the sha256 of the text."""
+    """The columns of ``kernels`` besides its key, the sha256 of the text."""
     return columns_of(KernelRecord, source) | {"source": source.text}
 
 
@@ -200,7 +198,7 @@ def spec_columns(spec: RunSpec) -> Columns:
 
 
 def spec_of(record: RunRecord) -> RunSpec:
-    """What the run of a row was asked for."""
+    """The request of a run's row."""
     fix: dict[str, list[Value]] = json.loads(record.fix)
     return value_of(
         RunSpec,
@@ -255,20 +253,8 @@ def outcome_of(record: TrialRecord) -> Outcome:
 
 def trial_row_of(record: TrialRecord) -> TrialRow:
     """A trial with its run's circumstances."""
-    run = record.run
-    return TrialRow(
-        trial_id=record.id,
-        run_id=record.run_id,
-        number=record.number,
-        outcome=outcome_of(record),
-        kernel_id=record.kernel_id,
-        problem=problem_of(run.problem),
-        device=device_of(run.device),
-        environment=environment_of(run.environment),
-        provenance=Provenance(run.provenance),
-        l2=CacheState(run.l2),
-        finished_at=record.finished_at,
-    )
+    own = {name: getattr(record, name) for name in ("run_id", "number", "kernel_id", "finished_at")}
+    return value_of(TrialRow, record.run, trial_id=record.id, outcome=outcome_of(record), **own)
 
 
 def entry_columns(entry: FinalsEntry) -> Columns:

@@ -1,4 +1,4 @@
-"""What makes two rows of a table the same row, whichever database they are in.
+"""The columns that make two rows of a table the same row, whichever database they are in.
 
 Merging databases and importing files both go by this table. Only trials of a file go by their
 number: a file is one run's record, so a number that another config has here is a fault, while two

@@ -101,7 +101,7 @@ class Merging:
     new: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     there: dict[str, dict[Any, dict[Key, Row]]] = field(default_factory=lambda: defaultdict(dict))
     numbers: dict[int, set[int]] = field(default_factory=dict)
-    """Of the trials that runs of the target have, as far as they were looked up."""
+    """The trials that runs of the target have, as far as they were looked up."""
 
     def copy(self, table: Table, rows: list[Row]) -> None:
         """Copy rows of a table. Tables that they refer to came before (`TABLES`).
