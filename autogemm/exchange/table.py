@@ -129,16 +129,18 @@ def json_pieces(copies: Iterable[Copy]) -> Iterator[str]:
 def _cell(value: Any) -> Any:
     if isinstance(value, dict | list | tuple):
         return json.dumps(value)
-    return value.isoformat() if isinstance(value, datetime) else _word(value)
+    return _word(value)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value.isoformat() if isinstance(value, datetime) else _word(value)
+    return _word(value)
 
 
 def _word(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
     return value.value if isinstance(value, Enum) else value
 
 

@@ -1,7 +1,16 @@
 """Says where the database is, without opening it or loading SQLAlchemy."""
 
-from autogemm.store.connection.paths import NO_FILES, absolute
+from pathlib import Path
+
 from autogemm.support.resources import default_database
+
+# No path of a file, though SQLite knows them.
+NO_FILES = ("", ":memory:")
+
+
+def absolute(path: str) -> Path:
+    """The path of a file, with ``~`` and from the root."""
+    return Path(path).expanduser().absolute()
 
 
 def database_place(database: str | None = None) -> str:

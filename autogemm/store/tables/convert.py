@@ -174,12 +174,6 @@ def kernel_of(record: KernelRecord) -> KernelSource:
     return source
 
 
-def fix_text(spec: RunSpec) -> str:
-    """``fix`` as canonical JSON: one text for one narrowing, whatever the order of its names."""
-    narrowed = {name: list(values) for name, values in spec.fix}
-    return json.dumps(narrowed, sort_keys=True, separators=(",", ":"))
-
-
 # What `spec_columns` gives: all that makes two runs the same run, but for the foreign keys.
 SPEC_COLUMNS = tuple(
     field.name
@@ -191,10 +185,10 @@ SPEC_COLUMNS = tuple(
 def spec_columns(spec: RunSpec) -> Columns:
     """The columns of ``runs`` that make two runs the same run, but for the foreign keys."""
     plain = {name: getattr(spec, name) for name in SPEC_COLUMNS if name not in ("families", "fix")}
-    return {name: _cell(name, value) for name, value in plain.items()} | {
-        "families": " ".join(spec.families),
-        "fix": fix_text(spec),
-    }
+    # Canonical JSON: one text for one narrowing, whatever the order of its names.
+    fix = json.dumps(dict(spec.fix), sort_keys=True, separators=(",", ":"))
+    cells = {name: _cell(name, value) for name, value in plain.items()}
+    return cells | {"families": " ".join(spec.families), "fix": fix}
 
 
 def spec_of(record: RunRecord) -> RunSpec:
@@ -215,29 +209,15 @@ def verification_of(record: Any) -> Verification | None:
     return value_of(Verification, record)
 
 
-def telemetry_of(record: Any) -> Telemetry:
-    """The telemetry of a row."""
-    return value_of(Telemetry, record)
-
-
 def trial_columns(outcome: Outcome) -> Columns:
     """The columns of ``run_trials`` that an outcome fills, its measurement and resources."""
-    measured = outcome.measurement
+    measured, resources = outcome.measurement, enumerate(outcome.resources)
+    times = MeasurementRecord(**columns_of(MeasurementRecord, measured)) if measured else None
     return {
         **columns_of(TrialRecord, outcome),
-        "measurement": measurement_record(measured) if measured is not None else None,
-        "resources": resources_records(outcome.resources),
+        "measurement": times,
+        "resources": [ResourcesRecord(position=i, **asdict(used)) for i, used in resources],
     }
-
-
-def resources_records(resources: tuple[Resources, ...]) -> list[ResourcesRecord]:
-    """One row for each kernel of the source, in order."""
-    return [ResourcesRecord(position=i, **asdict(used)) for i, used in enumerate(resources)]
-
-
-def measurement_record(measurement: Measurement) -> MeasurementRecord:
-    """The row of a measurement."""
-    return MeasurementRecord(**columns_of(MeasurementRecord, measurement))
 
 
 def outcome_of(record: TrialRecord) -> Outcome:
@@ -280,7 +260,7 @@ _OTHERS: dict[Any, Callable[[Any], object]] = {
     Config: config_of,
     Config | None: config_of,
     Verification | None: verification_of,
-    Telemetry: telemetry_of,
+    Telemetry: lambda record: value_of(Telemetry, record),
     Problem: lambda record: problem_of(record.problem),
     Device: lambda record: device_of(record.device),
     Environment: lambda record: environment_of(record.environment),

@@ -15,12 +15,7 @@ from autogemm.model.results.outcome import Environment
 from autogemm.store.queries.benches import profile_columns
 from autogemm.store.queries.certificates import certificate_columns
 from autogemm.store.queries.runs import same_request
-from autogemm.store.tables.bench_models import (
-    BenchEntryRecord,
-    BenchRecord,
-    CeilingsRecord,
-    ProfileRecord,
-)
+from autogemm.store.tables import bench_models, models, records
 from autogemm.store.tables.convert import (
     columns_of,
     device_key,
@@ -29,33 +24,6 @@ from autogemm.store.tables.convert import (
     spec_columns,
 )
 from autogemm.store.tables.identity import identity
-from autogemm.store.tables.models import (
-    Base,
-    CertificateRecord,
-    DeviceRecord,
-    EnvironmentRecord,
-    FinalsEntryRecord,
-    FinalsRecord,
-    KernelRecord,
-    MeasurementRecord,
-    ProblemRecord,
-    ResourcesRecord,
-    RunRecord,
-    TrialRecord,
-)
-from autogemm.store.tables.records import (
-    BenchCopy,
-    CeilingsCopy,
-    CertificateCopy,
-    Copy,
-    FinalsCopy,
-    KernelCopy,
-    ProfileCopy,
-    RunCopy,
-    RunState,
-    Taken,
-    TrialCopy,
-)
 from autogemm.store.tables.writing import now
 from autogemm.store.transfer.merging import TABLES, Key, Merging, Row, key_of
 from autogemm.support.errors import NotFoundError, StoreError
@@ -80,8 +48,8 @@ _KINDS = {
 
 
 def add_copies(
-    session: Session, copies: Iterable[Copy], is_written: Callable[[int], bool]
-) -> Taken:
+    session: Session, copies: Iterable[records.Copy], is_written: Callable[[int], bool]
+) -> records.Taken:
     """Add what is not there yet; `Merging` says what ``is_written`` is for.
 
     Raises StoreError for a trial whose number another config has, NotFoundError for a run or kernel
@@ -107,34 +75,36 @@ class _Incoming:
         self._configs: dict[int, Config] = {}
         self._repeated: Counter[str] = Counter()
 
-    def add(self, copy: Copy) -> None:
+    def add(self, copy: records.Copy) -> None:
         """Add one value."""
         match copy:
-            case RunCopy():
+            case records.RunCopy():
                 self._add_run(copy)
-            case KernelCopy():
+            case records.KernelCopy():
                 kernel = kernel_columns(copy.source)
                 sha256, created_at = copy.kernel_sha256, copy.created_at
-                self._add(KernelRecord, kernel_sha256=sha256, created_at=created_at, **kernel)
-            case TrialCopy():
+                self._add(
+                    models.KernelRecord, kernel_sha256=sha256, created_at=created_at, **kernel
+                )
+            case records.TrialCopy():
                 self._add_trial(copy)
-            case FinalsCopy():
+            case records.FinalsCopy():
                 self._add_finals(copy)
-            case CertificateCopy():
+            case records.CertificateCopy():
                 kernel_id = self._kernel_id(copy.kernel_sha256)
                 if kernel_id is None:
                     raise NotFoundError(
                         f"no kernel with the sha256 {copy.kernel_sha256!r} is stored"
                     )
                 of = {"run_id": self._run_id(copy.run_id), "kernel_id": kernel_id}
-                self._add(CertificateRecord, **of, **certificate_columns(copy.certificate))
-            case BenchCopy():
+                self._add(models.CertificateRecord, **of, **certificate_columns(copy.certificate))
+            case records.BenchCopy():
                 self._add_bench(copy)
-            case ProfileCopy():
+            case records.ProfileCopy():
                 self._add_profile(copy)
-            case CeilingsCopy():
+            case records.CeilingsCopy():
                 place = self._place(copy.device, copy.environment)
-                self._add(CeilingsRecord, **place, **asdict(copy.ceilings))
+                self._add(bench_models.CeilingsRecord, **place, **asdict(copy.ceilings))
         if self._num_rows >= _BATCH:
             self.merge()
 
@@ -145,16 +115,16 @@ class _Incoming:
                 self._merging.copy(table, rows)
         self._num_rows = 0
 
-    def taken(self) -> Taken:
+    def taken(self) -> records.Taken:
         """How many values were new, how many there, in the database or earlier in the file."""
         merged, grown = self._merging.merged, Counter(benches=len(self._merging.merged.grown))
         new, known = merged.added + grown, merged.known + self._repeated - grown
-        return Taken(
+        return records.Taken(
             {kind: new[table] for table, kind in _KINDS.items() if new[table]},
             {kind: known[table] for table, kind in _KINDS.items() if known[table]},
         )
 
-    def _add(self, model: type[Base], **columns: Any) -> tuple[int, bool]:
+    def _add(self, model: type[models.Base], **columns: Any) -> tuple[int, bool]:
         """The number of a row with an id of its own, and whether the file did not have it yet."""
         table = model.metadata.tables[model.__tablename__]
         key = (table.name, *key_of(columns, identity(table, by_number=True)))
@@ -165,22 +135,24 @@ class _Incoming:
         self._add_part(model, id=number, **columns)
         return number, True
 
-    def _add_part(self, model: type[Base], **columns: Any) -> None:
+    def _add_part(self, model: type[models.Base], **columns: Any) -> None:
         row = dict.fromkeys(model.__table__.columns.keys()) | columns
         self._rows[model.__tablename__].append(row)
         self._num_rows += 1
 
-    def _add_run(self, copy: RunCopy) -> None:
+    def _add_run(self, copy: records.RunCopy) -> None:
         if copy.run_id in self._run_ids:
             raise StoreError(f"run {copy.run_id} comes twice")
         spec, started_at = copy.spec, copy.started_at
         if started_at is None:
-            known = select(RunRecord.started_at).where(*same_request(spec)).limit(1)
+            known = select(models.RunRecord.started_at).where(*same_request(spec)).limit(1)
             started_at = self._session.scalar(known) or now()
         # Whatever went on where it comes from, nothing goes on with it here.
-        state = RunState.INTERRUPTED if copy.state is RunState.RUNNING else copy.state
+        state = (
+            records.RunState.INTERRUPTED if copy.state is records.RunState.RUNNING else copy.state
+        )
         self._run_ids[copy.run_id], _ = self._add(
-            RunRecord,
+            models.RunRecord,
             problem_id=self._problem_id(spec.problem),
             **self._place(spec.device, spec.environment),
             **spec_columns(spec),
@@ -192,15 +164,15 @@ class _Incoming:
             finished_at=copy.finished_at,
         )
 
-    def _add_trial(self, copy: TrialCopy) -> None:
+    def _add_trial(self, copy: records.TrialCopy) -> None:
         outcome = copy.outcome
         number, is_new = self._add(
-            TrialRecord,
+            models.TrialRecord,
             run_id=self._run_id(copy.run_id),
             number=copy.number,
             kernel_id=self._kernel_id(outcome.kernel_sha256),
             finished_at=copy.finished_at,
-            **columns_of(TrialRecord, outcome),
+            **columns_of(models.TrialRecord, outcome),
         )
         if self._configs.setdefault(number, outcome.config) != outcome.config:
             raise StoreError(
@@ -209,54 +181,56 @@ class _Incoming:
         if not is_new:
             return
         if (measured := outcome.measurement) is not None:
-            columns = columns_of(MeasurementRecord, measured)
-            self._add_part(MeasurementRecord, trial_id=number, **columns)
+            columns = columns_of(models.MeasurementRecord, measured)
+            self._add_part(models.MeasurementRecord, trial_id=number, **columns)
         for position, used in enumerate(outcome.resources):
-            self._add_part(ResourcesRecord, trial_id=number, position=position, **asdict(used))
+            self._add_part(
+                models.ResourcesRecord, trial_id=number, position=position, **asdict(used)
+            )
 
-    def _add_finals(self, copy: FinalsCopy) -> None:
+    def _add_finals(self, copy: records.FinalsCopy) -> None:
         number, is_new = self._add(
-            FinalsRecord,
+            models.FinalsRecord,
             run_id=self._run_id(copy.run_id),
             measured_at=copy.measured_at,
-            **columns_of(FinalsRecord, copy.finals),
+            **columns_of(models.FinalsRecord, copy.finals),
         )
         contestants = (copy.finals.baseline, *copy.finals.entries) if is_new else ()
         for place, entry in enumerate(contestants):
             self._add_part(
-                FinalsEntryRecord,
+                models.FinalsEntryRecord,
                 finals_id=number,
                 place=place,
                 kernel_id=self._kernel_id(entry.kernel_sha256),
                 **entry_columns(entry),
             )
 
-    def _add_bench(self, copy: BenchCopy) -> None:
+    def _add_bench(self, copy: records.BenchCopy) -> None:
         bench, spec = copy.bench, copy.bench.spec
         number, is_new = self._add(
-            BenchRecord,
+            bench_models.BenchRecord,
             **self._place(spec.device, spec.environment),
-            **columns_of(BenchRecord, spec),
+            **columns_of(bench_models.BenchRecord, spec),
             started_at=bench.started_at,
             finished_at=bench.finished_at,
         )
         for position, entry in enumerate(bench.entries if is_new else ()):
             self._add_part(
-                BenchEntryRecord,
+                bench_models.BenchEntryRecord,
                 bench_id=number,
                 position=position,
                 problem_id=self._problem_id(entry.problem),
                 kernel_id=self._kernel_id(entry.kernel_sha256),
-                **columns_of(BenchEntryRecord, entry),
+                **columns_of(bench_models.BenchEntryRecord, entry),
             )
 
-    def _add_profile(self, copy: ProfileCopy) -> None:
+    def _add_profile(self, copy: records.ProfileCopy) -> None:
         profile = copy.profile
         kernel_id = self._kernel_id(profile.kernel_sha256)
         if kernel_id is None:
             raise NotFoundError(f"kernel {profile.kernel_sha256[:12]} is profiled before it comes")
         self._add(
-            ProfileRecord,
+            bench_models.ProfileRecord,
             kernel_id=kernel_id,
             problem_id=self._problem_id(profile.problem),
             **self._place(profile.device, profile.environment),
@@ -264,13 +238,13 @@ class _Incoming:
         )
 
     def _place(self, device: Device, environment: Environment) -> dict[str, int]:
-        device_id, _ = self._add(DeviceRecord, facts=asdict(device), **device_key(device))
-        versions = columns_of(EnvironmentRecord, environment)
-        environment_id, _ = self._add(EnvironmentRecord, **versions)
+        device_id, _ = self._add(models.DeviceRecord, facts=asdict(device), **device_key(device))
+        versions = columns_of(models.EnvironmentRecord, environment)
+        environment_id, _ = self._add(models.EnvironmentRecord, **versions)
         return {"device_id": device_id, "environment_id": environment_id}
 
     def _problem_id(self, problem: Problem) -> int:
-        return self._add(ProblemRecord, **columns_of(ProblemRecord, problem))[0]
+        return self._add(models.ProblemRecord, **columns_of(models.ProblemRecord, problem))[0]
 
     def _run_id(self, number: int) -> int:
         if number not in self._run_ids:
@@ -281,7 +255,7 @@ class _Incoming:
         """The number of a kernel that came before or is in the database, None without."""
         key = ("kernels", sha256)
         if sha256 and key not in self._ids:
-            stored = select(KernelRecord.id).filter_by(kernel_sha256=sha256)
+            stored = select(models.KernelRecord.id).filter_by(kernel_sha256=sha256)
             found = self._session.scalar(stored)
             if found is None:
                 return None

@@ -11,6 +11,7 @@ from autogemm.model.results.outcome import Environment, Provenance, Status, Stop
 from autogemm.store.queries.benches import bench_of, ceilings_of, profile_of
 from autogemm.store.queries.certificates import certificate_of
 from autogemm.store.queries.runs import conditions
+from autogemm.store.tables import records
 from autogemm.store.tables.bench_models import BenchRecord, CeilingsRecord, ProfileRecord
 from autogemm.store.tables.convert import (
     device_of,
@@ -27,28 +28,17 @@ from autogemm.store.tables.models import (
     RunRecord,
     TrialRecord,
 )
-from autogemm.store.tables.records import (
-    BenchCopy,
-    BestQuery,
-    CeilingsCopy,
-    CertificateCopy,
-    Copy,
-    FinalsCopy,
-    KernelCopy,
-    ProfileCopy,
-    RunCopy,
-    RunState,
-    TrialCopy,
-)
 
 # Trials that come from the database together.
 _BATCH = 1000
 
 # Yields those kernels that have not come yet.
-_Kernels = Callable[[Iterable[KernelRecord | None]], Iterator[KernelCopy]]
+_Kernels = Callable[[Iterable[KernelRecord | None]], Iterator[records.KernelCopy]]
 
 
-def copies(session: Session, query: BestQuery, status: Status | None) -> Iterator[Copy]:
+def copies(
+    session: Session, query: records.BestQuery, status: Status | None
+) -> Iterator[records.Copy]:
     """Yield the runs that match, oldest first, each followed by what belongs to it.
 
     Then benchmarks, profiles and ceilings, unless ``status`` asks for trials. A kernel comes once,
@@ -56,37 +46,37 @@ def copies(session: Session, query: BestQuery, status: Status | None) -> Iterato
     """
     seen: set[int] = set()
 
-    def kernels(wanted: Iterable[KernelRecord | None]) -> Iterator[KernelCopy]:
+    def kernels(wanted: Iterable[KernelRecord | None]) -> Iterator[records.KernelCopy]:
         for kernel in wanted:
             if kernel is not None and kernel.id not in seen:
                 seen.add(kernel.id)
-                yield KernelCopy(kernel.kernel_sha256, kernel_of(kernel), kernel.created_at)
+                yield records.KernelCopy(kernel.kernel_sha256, kernel_of(kernel), kernel.created_at)
 
     runs = select(RunRecord).where(*conditions(query)).order_by(RunRecord.id)
     for run in session.scalars(runs).all():
         yield _run_copy(run)
         for trial in _trials(session, run.id, query, status):
             yield from kernels([trial.kernel])
-            yield TrialCopy(run.id, trial.number, outcome_of(trial), trial.finished_at)
+            yield records.TrialCopy(run.id, trial.number, outcome_of(trial), trial.finished_at)
         for finals in session.scalars(select(FinalsRecord).filter_by(run_id=run.id)):
             yield from kernels(entry.kernel for entry in finals.entries)
-            yield FinalsCopy(run.id, finals_of(finals), finals.measured_at)
+            yield records.FinalsCopy(run.id, finals_of(finals), finals.measured_at)
         certificates = select(CertificateRecord).filter_by(run_id=run.id)
         for certificate in session.scalars(certificates.order_by(CertificateRecord.id)):
             kernel = session.get_one(KernelRecord, certificate.kernel_id)
             yield from kernels([kernel])
             made = certificate_of(certificate.checks, certificate.made_at)
-            yield CertificateCopy(run.id, kernel.kernel_sha256, made)
+            yield records.CertificateCopy(run.id, kernel.kernel_sha256, made)
         session.expunge_all()
     if status is None:
         yield from _bench_copies(session, query, kernels)
 
 
-def _run_copy(run: RunRecord) -> RunCopy:
-    return RunCopy(
+def _run_copy(run: RunRecord) -> records.RunCopy:
+    return records.RunCopy(
         run_id=run.id,
         spec=spec_of(run),
-        state=RunState(run.state),
+        state=records.RunState(run.state),
         stopped_by=StopRule(run.stopped_by) if run.stopped_by else None,
         started_at=run.started_at,
         finished_at=run.finished_at,
@@ -94,7 +84,7 @@ def _run_copy(run: RunRecord) -> RunCopy:
 
 
 def _trials(
-    session: Session, run_id: int, query: BestQuery, status: Status | None
+    session: Session, run_id: int, query: records.BestQuery, status: Status | None
 ) -> Iterator[TrialRecord]:
     statement = (
         select(TrialRecord)
@@ -113,7 +103,9 @@ def _trials(
     return iter(session.scalars(statement))
 
 
-def _bench_copies(session: Session, query: BestQuery, kernels: _Kernels) -> Iterator[Copy]:
+def _bench_copies(
+    session: Session, query: records.BestQuery, kernels: _Kernels
+) -> Iterator[records.Copy]:
     """Yield what matches, oldest first; a benchmark whole, if one of its entries does.
 
     Ceilings are of a GPU and of no problem: they match what asks for none.
@@ -127,7 +119,7 @@ def _bench_copies(session: Session, query: BestQuery, kernels: _Kernels) -> Iter
             for entry in bench.entries
         ):
             yield from kernels(entry.kernel_source for entry in record.entries)
-            yield BenchCopy(bench)
+            yield records.BenchCopy(bench)
         session.expunge_all()
     for profiled in session.scalars(select(ProfileRecord).order_by(ProfileRecord.id)):
         profile = profile_of(profiled)
@@ -135,17 +127,17 @@ def _bench_copies(session: Session, query: BestQuery, kernels: _Kernels) -> Iter
             query, profile.problem, profile.config.family
         ):
             yield from kernels([profiled.kernel_source])
-            yield ProfileCopy(profile)
+            yield records.ProfileCopy(profile)
     if any((query.size, query.layout, query.dtype, query.family)):
         return
     for found in session.scalars(select(CeilingsRecord).order_by(CeilingsRecord.id)):
         device, environment = device_of(found.device), environment_of(found.environment)
         if _is_there(query, device, environment):
-            yield CeilingsCopy(device, environment, ceilings_of(found))
+            yield records.CeilingsCopy(device, environment, ceilings_of(found))
 
 
 def _is_there(
-    query: BestQuery,
+    query: records.BestQuery,
     device: Device,
     environment: Environment,
     provenance: Provenance = Provenance.MEASURED,
@@ -158,7 +150,7 @@ def _is_there(
     )
 
 
-def _is_about(query: BestQuery, problem: Problem, family: str | None) -> bool:
+def _is_about(query: records.BestQuery, problem: Problem, family: str | None) -> bool:
     return (
         (query.size is None or Problem.parse_size(query.size) == (problem.m, problem.n, problem.k))
         and query.layout in (None, problem.layout)
