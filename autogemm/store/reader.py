@@ -1,7 +1,8 @@
 """The questions that the store answers: one method, one transaction that reads."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar, TypeVarTuple
 
 from sqlalchemy import URL, Engine
 from sqlalchemy.orm import Session
@@ -38,6 +39,9 @@ from autogemm.store.tables.records import (
 from autogemm.store.transfer.outgoing import copies
 from autogemm.support.errors import StoreError
 
+Result = TypeVar("Result")
+Given = TypeVarTuple("Given")
+
 _EVERYTHING = BestQuery()
 
 
@@ -59,13 +63,11 @@ class Reader:
         It is the winner of finals with the highest ratio to the baseline among those in the newest
         environment, or, where there were none, the trial with the smallest median.
         """
-        with self.reading() as session:
-            return best.best_rows(session, query)
+        return self._ask(best.best_rows, query)
 
     def history(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[ResultRow]:
         """As `best`, for each environment; of one place the oldest first. The first ``limit``."""
-        with self.reading() as session:
-            return best.history_rows(session, query, limit)
+        return self._ask(best.history_rows, query, limit)
 
     def stored_kernel(self, what: BestQuery | int | str = _EVERYTHING) -> StoredKernel:
         """One kernel with its source, by query, id, or the beginning of its sha256.
@@ -82,16 +84,14 @@ class Reader:
 
     def runs(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[RunRow]:
         """Runs that match, newest first."""
-        with self.reading() as session:
-            return queries.run_rows(session, query, limit)
+        return self._ask(queries.run_rows, query, limit)
 
     def decided(self, query: BestQuery = _EVERYTHING) -> list[DecidedRow]:
         """Runs that match and had finals, in the order of their numbers.
 
         Finals are without kernels that failed a check since; a run with no other is left out.
         """
-        with self.reading() as session:
-            return queries.decided_rows(session, query)
+        return self._ask(queries.decided_rows, query)
 
     def run(self, run_id: int) -> RunRow:
         """One run. Raises NotFoundError."""
@@ -100,13 +100,11 @@ class Reader:
 
     def trials(self, run_id: int) -> list[Outcome]:
         """The outcomes of a run in the order of their trial numbers."""
-        with self.reading() as session:
-            return queries.outcomes(session, run_id)
+        return self._ask(queries.outcomes, run_id)
 
     def next_trial_number(self, run_id: int) -> int:
         """The first number after all those that trials of the run have."""
-        with self.reading() as session:
-            return queries.next_trial_number(session, run_id)
+        return self._ask(queries.next_trial_number, run_id)
 
     def trial_rows(
         self,
@@ -115,23 +113,19 @@ class Reader:
         limit: int | None = None,
     ) -> list[TrialRow]:
         """Trials that match, newest first."""
-        with self.reading() as session:
-            return queries.trial_rows(session, query, status, limit)
+        return self._ask(queries.trial_rows, query, status, limit)
 
     def trial(self, trial_id: int) -> TrialRow:
         """One trial. Raises NotFoundError."""
-        with self.reading() as session:
-            return queries.trial_row(session, trial_id)
+        return self._ask(queries.trial_row, trial_id)
 
     def kernel_trials(self, kernel_id: int) -> list[TrialRow]:
         """All trials of one kernel, newest first."""
-        with self.reading() as session:
-            return queries.kernel_trial_rows(session, kernel_id)
+        return self._ask(queries.kernel_trial_rows, kernel_id)
 
     def run_times(self, problem: Problem, device: Device, family: str) -> list[RunTimes]:
         """Times of every run on that GPU and problem, for comparing configs within a run."""
-        with self.reading() as session:
-            return queries.run_times(session, problem, device, family)
+        return self._ask(queries.run_times, problem, device, family)
 
     def known_outcome(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
         self,
@@ -168,8 +162,7 @@ class Reader:
 
     def stats(self, query: BestQuery = _EVERYTHING) -> list[StatsRow]:
         """How much there is, for each GPU and provenance."""
-        with self.reading() as session:
-            return stats_rows(session, query)
+        return self._ask(stats_rows, query)
 
     def sql(self, query: str, *, timeout_s: float, limit: int | None = None) -> Answer:
         """One SELECT of a person's own, see `autogemm.store.queries.free_sql.answer`."""
@@ -178,23 +171,19 @@ class Reader:
 
     def benches(self, limit: int | None = None) -> list[Bench]:
         """Benchmarks, newest first."""
-        with self.reading() as session:
-            return benches.benches(session, limit)
+        return self._ask(benches.benches, limit)
 
     def bench(self, bench_id: int | None = None) -> Bench:
         """One benchmark, the newest if none is named. Raises NotFoundError."""
-        with self.reading() as session:
-            return benches.bench(session, bench_id)
+        return self._ask(benches.bench, bench_id)
 
     def profiles(self, kernel_sha256: str | None = None, limit: int | None = None) -> list[Profile]:
         """Profiles of one kernel or of all, newest first."""
-        with self.reading() as session:
-            return benches.profiles(session, kernel_sha256, limit)
+        return self._ask(benches.profiles, kernel_sha256, limit)
 
     def ceilings(self, device: Device) -> Ceilings | None:
         """The newest ceilings of a device, None if they were never measured."""
-        with self.reading() as session:
-            return benches.newest_ceilings(session, device)
+        return self._ask(benches.newest_ceilings, device)
 
     def copies(
         self, query: BestQuery = _EVERYTHING, status: Status | None = None
@@ -205,6 +194,10 @@ class Reader:
         """
         with self.reading() as session:
             yield from copies(session, query, status)
+
+    def _ask(self, question: Callable[[Session, *Given], Result], *given: *Given) -> Result:
+        with self.reading() as session:
+            return question(session, *given)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:

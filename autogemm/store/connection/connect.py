@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 
-from autogemm.store.connection.places import NO_FILES, absolute
+from autogemm.store.connection.paths import NO_FILES, absolute
 from autogemm.support.errors import StoreError, StoreLockedError
 
 # Part of a driver's message -> what it means for the user.

@@ -1,16 +1,7 @@
 """Says where the database is, without opening it or loading SQLAlchemy."""
 
-from pathlib import Path
-
+from autogemm.store.connection.paths import NO_FILES, absolute
 from autogemm.support.resources import default_database
-
-# No path of a file, though SQLite knows them.
-NO_FILES = ("", ":memory:")
-
-
-def absolute(path: str) -> Path:
-    """The path of a file, with ``~`` and from the root."""
-    return Path(path).expanduser().absolute()
 
 
 def database_place(database: str | None = None) -> str:

@@ -86,7 +86,7 @@ def _cell(name: str, value: object) -> object:
     return value
 
 
-def value_of(kind: type[Kind], record: Base, **given: object) -> Kind:
+def value_of(kind: type[Kind], record: Base, /, **given: object) -> Kind:
     """The value of a row; ``given`` are the fields that other tables hold."""
     key: Any = kind
     readers: Readers = _readers(key)

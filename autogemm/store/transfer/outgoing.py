@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session, joinedload, lazyload, undefer
 
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
-from autogemm.model.results.outcome import Environment, Provenance, Status, StopRule
+from autogemm.model.results.outcome import Environment, Provenance, Status
 from autogemm.store.queries.benches import bench_of, ceilings_of, profile_of
 from autogemm.store.queries.certificates import certificate_of
 from autogemm.store.queries.runs import conditions
@@ -20,6 +20,7 @@ from autogemm.store.tables.convert import (
     kernel_of,
     outcome_of,
     spec_of,
+    value_of,
 )
 from autogemm.store.tables.models import (
     CertificateRecord,
@@ -54,7 +55,7 @@ def copies(
 
     runs = select(RunRecord).where(*conditions(query)).order_by(RunRecord.id)
     for run in session.scalars(runs).all():
-        yield _run_copy(run)
+        yield value_of(records.RunCopy, run, record="run", run_id=run.id, spec=spec_of(run))
         for trial in _trials(session, run.id, query, status):
             yield from kernels([trial.kernel])
             yield records.TrialCopy(run.id, trial.number, outcome_of(trial), trial.finished_at)
@@ -70,17 +71,6 @@ def copies(
         session.expunge_all()
     if status is None:
         yield from _bench_copies(session, query, kernels)
-
-
-def _run_copy(run: RunRecord) -> records.RunCopy:
-    return records.RunCopy(
-        run_id=run.id,
-        spec=spec_of(run),
-        state=records.RunState(run.state),
-        stopped_by=StopRule(run.stopped_by) if run.stopped_by else None,
-        started_at=run.started_at,
-        finished_at=run.finished_at,
-    )
 
 
 def _trials(
