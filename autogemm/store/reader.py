@@ -26,23 +26,14 @@ from autogemm.store.queries import benches, best
 from autogemm.store.queries import runs as queries
 from autogemm.store.queries.free_sql import Answer, answer
 from autogemm.store.queries.stats import StatsRow, stats_rows
-from autogemm.store.tables import writing
-from autogemm.store.tables.records import (
-    BestQuery,
-    Copy,
-    DecidedRow,
-    ResultRow,
-    RunRow,
-    RunTimes,
-    TrialRow,
-)
+from autogemm.store.tables import records, writing
 from autogemm.store.transfer.outgoing import copies
 from autogemm.support.errors import StoreError
 
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
 
-_EVERYTHING = BestQuery()
+_EVERYTHING = records.BestQuery()
 
 
 class Reader:
@@ -57,7 +48,7 @@ class Reader:
         self._where = shown_address(address)
         self._engine = engine
 
-    def best(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
+    def best(self, query: records.BestQuery = _EVERYTHING) -> list[records.ResultRow]:
         """The best kernel for each device, problem, provenance, cache state and fill.
 
         It is the winner of finals with the highest ratio to the baseline among those in the newest
@@ -65,35 +56,39 @@ class Reader:
         """
         return self._ask(best.best_rows, query)
 
-    def history(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[ResultRow]:
+    def history(
+        self, query: records.BestQuery = _EVERYTHING, limit: int | None = None
+    ) -> list[records.ResultRow]:
         """As `best`, for each environment; of one place the oldest first. The first ``limit``."""
         return self._ask(best.history_rows, query, limit)
 
-    def stored_kernel(self, what: BestQuery | int | str = _EVERYTHING) -> StoredKernel:
+    def stored_kernel(self, what: records.BestQuery | int | str = _EVERYTHING) -> StoredKernel:
         """One kernel with its source, by query, id, or the beginning of its sha256.
 
         Of several results that match a query the newest is taken, measured before recorded.
         Raises NotFoundError when there is none.
         """
         with self.reading() as session:
-            if isinstance(what, BestQuery):
+            if isinstance(what, records.BestQuery):
                 return best.best_kernel(session, what)
             if isinstance(what, str):
                 what = best.find_kernel_id(session, what)
             return best.kernel_by_id(session, what)
 
-    def runs(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[RunRow]:
+    def runs(
+        self, query: records.BestQuery = _EVERYTHING, limit: int | None = None
+    ) -> list[records.RunRow]:
         """Runs that match, newest first."""
         return self._ask(queries.run_rows, query, limit)
 
-    def decided(self, query: BestQuery = _EVERYTHING) -> list[DecidedRow]:
+    def decided(self, query: records.BestQuery = _EVERYTHING) -> list[records.DecidedRow]:
         """Runs that match and had finals, in the order of their numbers.
 
         Finals are without kernels that failed a check since; a run with no other is left out.
         """
         return self._ask(queries.decided_rows, query)
 
-    def run(self, run_id: int) -> RunRow:
+    def run(self, run_id: int) -> records.RunRow:
         """One run. Raises NotFoundError."""
         with self.reading() as session:
             return queries.run_row(session, writing.get_run(session, run_id))
@@ -108,22 +103,22 @@ class Reader:
 
     def trial_rows(
         self,
-        query: BestQuery = _EVERYTHING,
+        query: records.BestQuery = _EVERYTHING,
         status: Status | None = None,
         limit: int | None = None,
-    ) -> list[TrialRow]:
+    ) -> list[records.TrialRow]:
         """Trials that match, newest first."""
         return self._ask(queries.trial_rows, query, status, limit)
 
-    def trial(self, trial_id: int) -> TrialRow:
+    def trial(self, trial_id: int) -> records.TrialRow:
         """One trial. Raises NotFoundError."""
         return self._ask(queries.trial_row, trial_id)
 
-    def kernel_trials(self, kernel_id: int) -> list[TrialRow]:
+    def kernel_trials(self, kernel_id: int) -> list[records.TrialRow]:
         """All trials of one kernel, newest first."""
         return self._ask(queries.kernel_trial_rows, kernel_id)
 
-    def run_times(self, problem: Problem, device: Device, family: str) -> list[RunTimes]:
+    def run_times(self, problem: Problem, device: Device, family: str) -> list[records.RunTimes]:
         """Times of every run on that GPU and problem, for comparing configs within a run."""
         return self._ask(queries.run_times, problem, device, family)
 
@@ -160,7 +155,7 @@ class Reader:
             where = queries.same_place(problem, device, environment, provenance, l2, fill)
             return queries.known_kernels(session, where)
 
-    def stats(self, query: BestQuery = _EVERYTHING) -> list[StatsRow]:
+    def stats(self, query: records.BestQuery = _EVERYTHING) -> list[StatsRow]:
         """How much there is, for each GPU and provenance."""
         return self._ask(stats_rows, query)
 
@@ -186,8 +181,8 @@ class Reader:
         return self._ask(benches.newest_ceilings, device)
 
     def copies(
-        self, query: BestQuery = _EVERYTHING, status: Status | None = None
-    ) -> Iterator[Copy]:
+        self, query: records.BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[records.Copy]:
         """The runs that match with all that belongs to them, one by one, as they are now.
 
         ``status`` leaves trials out that ended otherwise.
