@@ -22,9 +22,14 @@ def add_certificate(
     """Add a certificate. Raises NotFoundError for a kernel that is not stored."""
     kernel = session.scalar(select(KernelRecord).filter_by(kernel_sha256=kernel_sha256))
     if kernel is None:
-        raise NotFoundError(f"no kernel with the sha256 {kernel_sha256!r} is stored")
+        raise kernel_not_stored(kernel_sha256)
     columns = certificate_columns(certificate)
     session.add(CertificateRecord(kernel_id=kernel.id, run_id=run.id, **columns))
+
+
+def kernel_not_stored(sha256: str) -> NotFoundError:
+    """The error for a certificate of a kernel that is not there."""
+    return NotFoundError(f"no kernel with the sha256 {sha256!r} is stored")
 
 
 def certificate_columns(certificate: Certificate) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment
 from autogemm.store.queries.benches import profile_columns
-from autogemm.store.queries.certificates import certificate_columns
+from autogemm.store.queries.certificates import certificate_columns, kernel_not_stored
 from autogemm.store.queries.runs import same_request
 from autogemm.store.tables import bench_models, models, records
 from autogemm.store.tables.convert import (
@@ -23,9 +23,8 @@ from autogemm.store.tables.convert import (
     kernel_columns,
     spec_columns,
 )
-from autogemm.store.tables.identity import identity
 from autogemm.store.tables.writing import now
-from autogemm.store.transfer.merging import TABLES, Key, Merging, Row, key_of
+from autogemm.store.transfer.merging import TABLES, Key, Merging, Row, identity, key_of
 from autogemm.support.errors import NotFoundError, StoreError
 
 # Rows that are held before they are merged together.
@@ -36,14 +35,10 @@ _NO_OWNER = ""
 
 # What the values of a table are called where they are counted.
 _KINDS = {
-    "runs": "runs",
-    "kernels": "kernels",
-    "run_trials": "trials",
-    "finals": "finals",
-    "certificates": "certificates",
-    "benches": "benchmarks",
-    "profiles": "profiles",
-    "ceilings": "ceilings",
+    **{
+        name: name for name in ("runs", "kernels", "finals", "certificates", "profiles", "ceilings")
+    },
+    **{"run_trials": "trials", "benches": "benchmarks"},
 }
 
 
@@ -93,9 +88,7 @@ class _Incoming:
             case records.CertificateCopy():
                 kernel_id = self._kernel_id(copy.kernel_sha256)
                 if kernel_id is None:
-                    raise NotFoundError(
-                        f"no kernel with the sha256 {copy.kernel_sha256!r} is stored"
-                    )
+                    raise kernel_not_stored(copy.kernel_sha256)
                 of = {"run_id": self._run_id(copy.run_id), "kernel_id": kernel_id}
                 self._add(models.CertificateRecord, **of, **certificate_columns(copy.certificate))
             case records.BenchCopy():

@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Table, select, update
 from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import CacheState, Fill, Objective, Provenance, Status
 from autogemm.store.tables.bench_models import BenchRecord
-from autogemm.store.tables.identity import identity
+from autogemm.store.tables.convert import SPEC_COLUMNS
 from autogemm.store.tables.records import RunState
 from autogemm.support.errors import StoreError
 
@@ -30,6 +30,18 @@ TABLES = BenchRecord.metadata.sorted_tables
 
 # Rows that are read, compared and written at a time.
 _CHUNK = 500
+
+# Beside the tables with a unique key, which is their identity. Dates have microseconds.
+IDENTITY: Mapping[str, tuple[str, ...]] = {
+    "runs": ("problem_id", "device_id", "environment_id", *SPEC_COLUMNS, "started_at"),
+    # Without the number, see `identity`.
+    "run_trials": ("run_id", "family", "config", "finished_at"),
+    "finals": ("run_id", "measured_at"),
+    "certificates": ("run_id", "kernel_id", "made_at"),
+    "benches": ("device_id", "environment_id", "preset", "started_at"),
+    "profiles": ("kernel_id", "device_id", "problem_id", "made_at"),
+    "ceilings": ("device_id", "environment_id", "measured_at"),
+}
 
 # What may have changed where rows come from, of tables whose rows end.
 _GOING_ON: Mapping[str, tuple[str, ...]] = {
@@ -252,6 +264,21 @@ def _check(table: Table, row: Row) -> None:
         sha256 = hashlib.sha256(row["source"].encode()).hexdigest()
         if sha256 != row["kernel_sha256"]:
             raise ValueError(f"the source of kernel {row['id']} is not the one that was stored")
+
+
+def identity(table: Table, *, by_number: bool = False) -> tuple[str, ...]:
+    """The columns that make two rows of a table with an ``id`` the same row.
+
+    Two copies of a database may both have gone on with a run, and merging keeps what either did.
+    ``by_number`` is for a file, which is one run's record: its trials go by their number.
+    """
+    if by_number and table.name == "run_trials":
+        return ("run_id", "number")
+    if table.name in IDENTITY:
+        return IDENTITY[table.name]
+    unique = [index for index in table.constraints if hasattr(index, "columns")]
+    named = [c for c in unique if str(c.name).startswith("uq_")]
+    return tuple(column.name for column in named[0].columns)
 
 
 def key_of(row: Row, columns: Sequence[str]) -> Key:
