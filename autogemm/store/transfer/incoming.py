@@ -8,7 +8,6 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment
@@ -67,7 +66,8 @@ class _Incoming:
         self._num_rows = 0
         self._ids: dict[Key, int] = {}
         self._run_ids: dict[int, int] = {}
-        self._configs: dict[int, Config] = {}
+        # By the numbers of trials: hashes, because a file may hold millions.
+        self._configs: dict[int, int] = {}
         self._repeated: Counter[str] = Counter()
 
     def add(self, copy: records.Copy) -> None:
@@ -167,7 +167,8 @@ class _Incoming:
             finished_at=copy.finished_at,
             **columns_of(models.TrialRecord, outcome),
         )
-        if self._configs.setdefault(number, outcome.config) != outcome.config:
+        config = hash(outcome.config)
+        if self._configs.setdefault(number, config) != config:
             raise StoreError(
                 f"trial {copy.number} of run {copy.run_id} comes twice, with another config"
             )
