@@ -10,11 +10,11 @@ from autogemm.exchange import table
 from autogemm.exchange.jsonl import jsonl
 from autogemm.exchange.jsonl.lines import FORMAT
 from autogemm.exchange.listed import listed_copies, listed_selection
-from autogemm.exchange.studies import finished_studies
 from autogemm.exchange.wisdom import wisdom_pieces
 from autogemm.formats import MAX_UNPACKED_BYTES
 from autogemm.model.results.outcome import Status
-from autogemm.store import BestQuery, Copy, Store, Taken
+from autogemm.search import FinishedStudy, FinishedTrial
+from autogemm.store import BestQuery, Copy, RunCopy, Store, Taken, TrialCopy
 from autogemm.support.errors import ExchangeError, NotFoundError, UsageError
 from autogemm.support.files import unpacked
 from autogemm.targets.recorded import (
@@ -29,7 +29,7 @@ from autogemm.targets.recorded import (
 
 
 class Format(StrEnum):
-    """What results can be written as; `IMPORTED` can be read, too."""
+    """The formats that results can be written in; `IMPORTED` can be read, too."""
 
     JSONL = "jsonl"
     CSV = "csv"
@@ -100,12 +100,36 @@ def write_results(store: Store, query: BestQuery, status: Status | None, wanted:
             # Optuna takes a second to import.
             from autogemm.search import MARK, journal_pieces
 
-            return Written(journal_pieces(finished_studies(copies)), MARK)
+            return Written(journal_pieces(_finished_studies(copies)), MARK)
+
+
+def _finished_studies(copies: Iterable[Copy]) -> Iterator[FinishedStudy]:
+    """Trials by run and family, for optuna-dashboard; one run at a time is held in memory."""
+    run: RunCopy | None = None
+    by_family: dict[str, list[FinishedTrial]] = {}
+    for copy in copies:
+        if isinstance(copy, RunCopy):
+            yield from _studies(run, by_family)
+            run, by_family = copy, {}
+        elif isinstance(copy, TrialCopy) and run is not None:
+            is_ok = copy.outcome.status is Status.OK
+            value = copy.outcome.cost(run.spec.objective) if is_ok else None
+            trial = FinishedTrial(copy.outcome, value, copy.finished_at)
+            by_family.setdefault(copy.outcome.config.family, []).append(trial)
+    yield from _studies(run, by_family)
+
+
+def _studies(
+    run: RunCopy | None, by_family: dict[str, list[FinishedTrial]]
+) -> Iterator[FinishedStudy]:
+    for family, trials in by_family.items():
+        assert run is not None, "a trial comes behind its run"
+        yield FinishedStudy(f"run {run.run_id}: {family} {run.spec.problem.label}", trials)
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What an import did: the format, what was taken, and what must be known of it."""
+    """The work of an import: the format, what was taken, and what must be known of it."""
 
     format: Format
     taken: Taken

@@ -86,8 +86,7 @@ def _entry(outcome: Outcome) -> Entry:
 def listed_copies(
     path: Path, listed: ListedRecording, size: str | None, now: datetime
 ) -> tuple[tuple[str, ...], tuple[Copy, ...]]:
-    """What a Kernel Tuner cache or T4 file lists, as one finished run of recorded times, and what
-    must be known of it before believing them.
+    """Notes on a Kernel Tuner cache or T4 file, and its list as one finished run of recorded times.
 
     ``size`` is ``4096`` or ``MxNxK`` and may be None where the file says it. The same content is
     the same run. Raises UsageError for a size that is missing or another than the file's.
@@ -116,7 +115,7 @@ def listed_copies(
 
 
 def _problem(target: ListedTarget, size: str | None) -> Problem:
-    """What the file says; a size of the user's for what it does not say."""
+    """The problem that the file says; a size of the user's for what it does not say."""
     said = target.listed.problem
     if said is not None and (size is None or Problem.parse_size(size) == (said.m, said.n, said.k)):
         return said

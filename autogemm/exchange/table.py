@@ -129,21 +129,23 @@ def json_pieces(copies: Iterable[Copy]) -> Iterator[str]:
 def _cell(value: Any) -> Any:
     if isinstance(value, dict | list | tuple):
         return json.dumps(value)
-    return value.isoformat() if isinstance(value, datetime) else _word(value)
+    return _word(value)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
-    return value.isoformat() if isinstance(value, datetime) else _word(value)
+    return _word(value)
 
 
 def _word(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
     return value.value if isinstance(value, Enum) else value
 
 
 def read_csv(path: Path) -> Iterator[Copy]:
-    """What is in the file, row by row; columns may have any order, and others beside them.
+    """The values in the file, row by row; columns may have any order, and others beside them.
 
     Raises ExchangeError naming the line and its fault.
     """
@@ -210,7 +212,7 @@ def _trial_fields(row: Mapping[str, str]) -> Row:
 
 
 def _value(name: str, cell: str) -> Any:
-    """Of a cell; nothing for an empty one, but where a text may be empty."""
+    """The value of a cell; None for an empty one, but where a text may be empty."""
     if not cell and name not in _TEXTS:
         return None
     return json.loads(cell) if name in _AS_JSON else cell

@@ -22,7 +22,7 @@ _Kind = tuple[str, Layout, DType, tuple[str, ...]]
 
 
 def wisdom_pieces(store: Store, query: BestQuery) -> tuple[tuple[str, ...], Iterator[str]]:
-    """What cannot be said in such a file, and its lines.
+    """Notes on what such a file cannot say, and its lines.
 
     Raises NotFoundError when nothing matches that can be said, UsageError when results are of
     several kernels: a file is of one.
@@ -67,7 +67,7 @@ def _key(kind: _Kind) -> str:
 
 
 def _preference(row: ResultRow) -> tuple[bool, bool, bool]:
-    """Of one GPU and problem: measured before recorded, then as it is measured by default."""
+    """Order the results of one GPU and problem: measured first, then those of default settings."""
     return (
         row.provenance is not Provenance.MEASURED,
         row.l2 is not CacheState.WARM,
@@ -77,14 +77,8 @@ def _preference(row: ResultRow) -> tuple[bool, bool, bool]:
 
 def _lines(key: str, rows: list[ResultRow]) -> Iterator[str]:
     names = list(rows[0].config.as_dict())
-    yield _line(
-        {
-            "version": WISDOM_VERSION,
-            "objective": OBJECTIVE,
-            "tunable_parameters": names,
-            "key": key,
-        }
-    )
+    head = {"version": WISDOM_VERSION, "objective": OBJECTIVE}
+    yield _line({**head, "tunable_parameters": names, "key": key})
     for row in rows:
         environment = {
             "device_name": row.device.name,

@@ -119,7 +119,7 @@ def column(name: str, given: Sequence[Any]) -> list[Value]:
 
 
 def is_whole(value: object) -> bool:
-    """Whether it is a whole number that fits 62 bits."""
+    """Whether the value is a whole number that fits 62 bits."""
     # First the range: NaN is in none, and a huge integer becomes no float.
     is_number = isinstance(value, int | float) and -MAX_INTEGER < value < MAX_INTEGER
     return is_number and value == int(value)  # type: ignore[call-overload]

@@ -14,16 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from autogemm.formats.entries import (
-    Entry,
-    Line,
-    ListedRecording,
-    column,
-    is_whole,
-    ranked,
-)
+from autogemm.formats.entries import Entry, Line, ListedRecording, column, is_whole, ranked
+from autogemm.formats.lines import fault
 from autogemm.formats.open_json import parse_open_json
 from autogemm.formats.recording import MAX_TIME_US, ProblemField
 from autogemm.model.config import Value
@@ -51,7 +45,7 @@ _Row = dict[str, Any]
 
 
 class _Own(BaseModel):
-    """What this project adds to a header."""
+    """The part of a header that this project adds."""
 
     model_config = ConfigDict(
         strict=True, extra="ignore", frozen=True, arbitrary_types_allowed=True
@@ -61,7 +55,7 @@ class _Own(BaseModel):
 
 
 class _Header(BaseModel):
-    """What stands beside the configs; fields that are not needed are not looked at."""
+    """The fields beside the configs that are needed; others are not looked at."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
@@ -83,13 +77,12 @@ def read_kernel_tuner_cache(path: Path) -> ListedRecording:
     """Read and validate one file, gzip'd or not. Raises RecordingError with the first fault."""
     digest = hashlib.sha256()
     try:
-        found, rows, is_closed = parse_open_json(
-            decoded(unpacked(path, MAX_UNPACKED_BYTES, digest)), _kept
-        )
+        text = decoded(unpacked(path, MAX_UNPACKED_BYTES, digest))
+        found, rows, is_closed = parse_open_json(text, _kept)
         header = _header(found)
         values, entries = _entries(header.tune_params_keys, rows)
     except (ValueError, RecursionError) as error:
-        raise RecordingError(f"broken Kernel Tuner cache {path}: {one_line(error)}") from error
+        raise RecordingError(f"broken Kernel Tuner cache {path}: {fault(error)}") from error
     except OSError as error:
         raise RecordingError(f"cannot read the recording {path}: {error}") from error
     return ListedRecording(
@@ -159,12 +152,7 @@ def _kept(row: _Row) -> _Row:
 
 
 def _header(found: dict[str, Any]) -> _Header:
-    try:
-        header = _Header.model_validate(found)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, fault["loc"]))
-        raise ValueError(f"{place}: {fault['msg']}") from None
+    header = _Header.model_validate(found)
     if len(set(header.tune_params_keys)) < len(header.tune_params_keys):
         raise ValueError("tune_params_keys: a parameter is there twice")
     return header
@@ -182,7 +170,10 @@ def _entries(
     """The values of each parameter in their rank, and the entries."""
     if not rows:
         raise ValueError("no config in it")
-    columns = {name: column(name, [_given(row, name) for row in rows]) for name in names}
+    missing = next((name for row in rows for name in names if name not in row), None)
+    if missing is not None:
+        raise ValueError(f"an entry has no parameter {missing!r}")
+    columns = {name: column(name, [row[name] for row in rows]) for name in names}
     configs = list(zip(*columns.values(), strict=True))
     config, times = Counter(configs).most_common(1)[0]
     if times > 1:
@@ -190,12 +181,6 @@ def _entries(
         raise ValueError(f"the config {shown} is there twice")
     entries = tuple(_entry(row, config) for row, config in zip(rows, configs, strict=True))
     return {name: ranked(name, found) for name, found in columns.items()}, entries
-
-
-def _given(row: _Row, name: str) -> Any:
-    if name not in row:
-        raise ValueError(f"an entry has no parameter {name!r}")
-    return row[name]
 
 
 def _entry(row: _Row, values: tuple[Value, ...]) -> Entry:

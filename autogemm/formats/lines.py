@@ -40,11 +40,12 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def fault(error: Exception) -> str:
-    """What is wrong, in one line that is not too long."""
+    """The fault of an error in one line that is not too long."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        text = f"{place}: {first['msg'].removeprefix('Value error, ')}"
+        message = first["msg"].removeprefix("Value error, ")
+        text = f"{place}: {message}" if place else message
     else:
         text = str(error)
     return one_line(text, _MAX_FAULT)

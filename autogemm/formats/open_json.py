@@ -36,7 +36,7 @@ class _Scanner:
         self.at = 0
 
     def _more_text(self) -> bool:
-        """Whether there was another piece; what was taken is let go."""
+        """Whether there was another piece; what was taken is dropped."""
         for piece in self._pieces:
             self.text = self.text[self.at :] + piece
             self.at = 0
@@ -76,7 +76,7 @@ class _Scanner:
         return name
 
     def _taken(self, parse: Callable[[str, int], tuple[T, int]]) -> T:
-        """What ``parse`` makes of the text, which may have to grow first."""
+        """The value that ``parse`` makes of the text, which may have to grow first."""
         while True:
             is_long = len(self.text) - self.at > MAX_VALUE_CHARS
             try:
@@ -134,49 +134,49 @@ def check_nesting(text: str, start: int, end: int) -> None:
 def parse_open_json(
     pieces: Iterable[str], keep: Keep[Kept]
 ) -> tuple[dict[str, Any], list[Kept], bool]:
-    """Of a cache file: header, what is kept of each entry, and whether it ends as it should.
+    """The header of a cache file, what is kept of each entry, and whether it ends as it should.
 
     Raises ValueError for what is no such JSON, RecursionError for one nested far too deep.
     """
-    scanner = _Scanner(pieces)
-    header: dict[str, Any] = {}
-    entries: list[Kept] = []
-    scanner.take("{")
-    while True:
-        name = scanner.name()
-        if name == "cache":
-            scanner.take("{")
-            entries.extend(keep(row) for row in _cached(scanner))
-            if not scanner.next():
-                return header, entries, False
-        else:
-            header[name] = scanner.value()
-        if not scanner.goes_on("}"):
-            return header, entries, True
+    return _parsed(_Scanner(pieces), "cache", _cached, keep)
 
 
 def parse_results_json(
     pieces: Iterable[str], keep: Keep[Kept]
 ) -> tuple[dict[str, Any], list[Kept]]:
-    """Of a T4 file: what stands beside the results, and what is kept of each result.
+    """The header of a T4 file, all but the results, and what is kept of each result.
 
     Raises ValueError for what is no such JSON, RecursionError for one nested far too deep.
     """
     scanner = _Scanner(pieces)
-    header: dict[str, Any] = {}
-    results: list[Kept] = []
-    scanner.take("{")
-    while True:
-        name = scanner.name()
-        if name == "results":
-            results.extend(keep(row) for row in _listed(scanner))
-        else:
-            header[name] = scanner.value()
-        if not scanner.goes_on("}"):
-            break
+    header, results, is_closed = _parsed(scanner, "results", _listed, keep)
+    if not is_closed:
+        scanner.take("}")
     if scanner.next():
         raise ValueError("something follows the closing bracket")
     return header, results
+
+
+def _parsed(
+    scanner: _Scanner,
+    large: str,
+    rows: Callable[[_Scanner], Iterator[dict[str, Any]]],
+    keep: Keep[Kept],
+) -> tuple[dict[str, Any], list[Kept], bool]:
+    """The other members, what is kept of the large one, and whether a bracket follows that."""
+    header: dict[str, Any] = {}
+    kept: list[Kept] = []
+    scanner.take("{")
+    while True:
+        name = scanner.name()
+        if name == large:
+            kept.extend(keep(row) for row in rows(scanner))
+            if not scanner.next():
+                return header, kept, False
+        else:
+            header[name] = scanner.value()
+        if not scanner.goes_on("}"):
+            return header, kept, True
 
 
 def _listed(scanner: _Scanner) -> Iterator[dict[str, Any]]:
@@ -192,6 +192,7 @@ def _listed(scanner: _Scanner) -> Iterator[dict[str, Any]]:
 
 def _cached(scanner: _Scanner) -> Iterator[dict[str, Any]]:
     """The entries, up to the closing bracket or the end of a file that was left open."""
+    scanner.take("{")
     if scanner.next() == "}":
         scanner.at += 1
         return

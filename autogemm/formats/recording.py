@@ -25,12 +25,12 @@ from pydantic import (
     model_validator,
 )
 
+from autogemm.formats.lines import fault
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Environment, Status, Verification
-from autogemm.support.cells import one_line
 from autogemm.support.errors import RecordingError, UsageError
 from autogemm.support.files import write_atomically
 
@@ -68,18 +68,8 @@ class _ProblemForm(BaseModel):
 
 
 def _problem_as_dict(problem: Problem) -> dict[str, object]:
-    return {
-        "m": problem.m,
-        "n": problem.n,
-        "k": problem.k,
-        "layout": str(problem.layout),
-        "dtype": str(problem.dtype),
-        "lda": problem.lda,
-        "ldb": problem.ldb,
-        "ldc": problem.ldc,
-        "alpha": problem.alpha,
-        "beta": problem.beta,
-    }
+    found = {name: getattr(problem, name) for name in _ProblemForm.model_fields}
+    return found | {"layout": str(problem.layout), "dtype": str(problem.dtype)}
 
 
 def _problem_from_dict(value: object) -> Problem:
@@ -172,19 +162,11 @@ class Recording(_Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        columns: dict[str, list[object]] = {
-            name: getattr(self, name)
-            for name in (
-                "time_us",
-                "num_samples",
-                "iqr_us",
-                "registers",
-                "spill_bytes",
-                "static_smem_bytes",
-                "max_error_ratio",
-                "error",
-            )
-        }
+        names = (
+            *("time_us", "num_samples", "iqr_us", "registers", "spill_bytes"),
+            *("static_smem_bytes", "max_error_ratio", "error"),
+        )
+        columns: dict[str, list[object]] = {name: getattr(self, name) for name in names}
         columns |= {f"parameters.{name}": list(col) for name, col in self.parameters.items()}
         for name, column in columns.items():
             if len(column) != len(self):
@@ -236,14 +218,7 @@ def read_recording(path: Path) -> Recording:
     try:
         return Recording.model_validate_json(text)
     except ValidationError as error:
-        raise RecordingError(f"broken recording {path}: {_first_fault(error)}") from error
-
-
-def _first_fault(error: ValidationError) -> str:
-    fault = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(str(part) for part in fault["loc"])
-    message = fault["msg"].removeprefix("Value error, ")
-    return one_line(f"{place}: {message}" if place else message)
+        raise RecordingError(f"broken recording {path}: {fault(error)}") from error
 
 
 def write_recording(recording: Recording, path: Path) -> None:

@@ -37,7 +37,7 @@ _NAME = re.compile(IDENTIFIER)
 
 
 class _Form(BaseModel):
-    """What is not named here is looked at only to say that it is left out."""
+    """Fields that are not named here are looked at only to say that they are left out."""
 
     model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
@@ -208,7 +208,7 @@ def _default(form: _Parameter) -> Value | None:
 
 
 def _elsewhere(content: Mapping[str, Any]) -> Iterator[str]:
-    """What stands in the file beside the space and has no place in a family."""
+    """A line for each thing in the file that has no place in a family."""
     kernel = content.get("KernelSpecification")
     fields = {name: value for name, value in content.items() if name != "KernelSpecification"}
     if isinstance(kernel, dict):

@@ -52,7 +52,7 @@ def own_condition(text: str, parameters: Mapping[str, Parameter]) -> Expression:
         rule = parse_expression(own, max_length=MAX_CHARS)
         _check_kind(rule, parameters)
     except FamilyError as error:
-        # The condition itself is named by whoever asked.
+        # The caller names the condition itself.
         raise FamilyError(str(error).split(f"{own!r}: ", 1)[-1]) from None
     if divides and not all(_is_exact(node, parameters) for node in _divisions(rule.root)):
         raise FamilyError("it divides with / where a remainder is left")
@@ -91,27 +91,24 @@ def all_values(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Ope
 
     Raises FamilyError when these are too many.
     """
-    if _num_combinations(node, parameters) > MAX_COMBINATIONS:
-        raise FamilyError("it divides with / and reads too many parameters to try all values")
     columns = _columns(node, parameters)
+    if _num_combinations(columns) > MAX_COMBINATIONS:
+        raise FamilyError("it divides with / and reads too many parameters to try all values")
     grid = np.meshgrid(*columns.values(), indexing="ij") if columns else []
     return {name: column.ravel() for name, column in zip(columns, grid, strict=True)}
 
 
 def some_values(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Operand]:
     """As `all_values`; of too many combinations as many as can be tried, drawn at random."""
-    if _num_combinations(node, parameters) <= MAX_COMBINATIONS:
+    columns = _columns(node, parameters)
+    if _num_combinations(columns) <= MAX_COMBINATIONS:
         return all_values(node, parameters)
     draw = np.random.default_rng(0)
-    return {
-        name: draw.choice(column, MAX_COMBINATIONS)
-        for name, column in _columns(node, parameters).items()
-    }
+    return {name: draw.choice(column, MAX_COMBINATIONS) for name, column in columns.items()}
 
 
-def _num_combinations(node: Node, parameters: Mapping[str, Parameter]) -> int:
-    """Of the values of the parameters that are read."""
-    return math.prod(len(column) for column in _columns(node, parameters).values())
+def _num_combinations(columns: Mapping[str, Column]) -> int:
+    return math.prod(map(len, columns.values()))
 
 
 def _columns(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Column]:

@@ -77,7 +77,7 @@ class _Writing:
         return found
 
     def conditions(self) -> Iterator[dict[str, Any]]:
-        """What the problem and the device leave of each rule, in order.
+        """The rules in order, with the values of problem and device put in place.
 
         The rules are applied one after the other here, and each alone elsewhere: one that earlier
         rules keep from dividing by zero takes these with it.
@@ -162,15 +162,12 @@ class _Writing:
                 "AccessType": "ReadOnly" if argument.is_const else "ReadWrite",
                 "Size": elements[argument.name],
                 "TypeSize": element.size_bytes,
-                **(
-                    {"FillType": "Constant", "FillValue": own.neutral}
-                    if own
-                    else {"FillType": "Random"}
-                ),
+                "FillType": "Constant" if own else "Random",
+                **({"FillValue": own.neutral} if own else {}),
             }
 
     def left_out(self) -> Iterator[str]:
-        """What T1 has no words for."""
+        """A line for each thing that T1 has no words for."""
         family, problem = self._space.family, self._space.problem
         yield (
             f"sizes and limits are put in place: the file is for {problem.label} on "

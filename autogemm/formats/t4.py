@@ -12,17 +12,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeGuard, TypeVar
+from typing import Annotated, Any, Literal, TypeGuard
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from autogemm.formats.entries import (
-    Entry,
-    Line,
-    ListedRecording,
-    column,
-    ranked,
-)
+from autogemm.formats.entries import Entry, Line, ListedRecording, column, ranked
+from autogemm.formats.lines import fault
 from autogemm.formats.open_json import parse_results_json
 from autogemm.formats.recording import MAX_TIME_US, ProblemField
 from autogemm.model.config import Value
@@ -75,11 +70,8 @@ class _Form(BaseModel):
     )
 
 
-Form = TypeVar("Form", bound=_Form)
-
-
 class _Metadata(_Form):
-    """What the programs that we know of say beside the results."""
+    """Facts that known programs give beside the results."""
 
     device: Line | None = None
     kernel: Line | None = None
@@ -122,7 +114,7 @@ class _Result(_Form):
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What is kept of a result: a file may hold dozens of measurements of each."""
+    """The part of a result that is kept: a file may hold dozens of measurements of each."""
 
     configuration: dict[str, Any]
     status: Status
@@ -145,10 +137,9 @@ def read_t4(path: Path) -> ListedRecording:
     """
     digest = hashlib.sha256()
     try:
-        found, results = parse_results_json(
-            decoded(unpacked(path, MAX_UNPACKED_BYTES, digest)), _kept
-        )
-        metadata = _validated(_Header, found).metadata
+        text = decoded(unpacked(path, MAX_UNPACKED_BYTES, digest))
+        found, results = parse_results_json(text, _kept)
+        metadata = _Header.model_validate(found).metadata
         unit = _unit(metadata.timeunit or _MILLISECONDS)
         parameters, configs = _configs(results)
         entries: dict[tuple[Value, ...], Entry] = {}
@@ -156,7 +147,7 @@ def read_t4(path: Path) -> ListedRecording:
             if values not in entries:
                 entries[values] = _entry(values, result, unit)
     except (ValueError, RecursionError) as error:
-        raise RecordingError(f"broken T4 file {path}: {one_line(error)}") from error
+        raise RecordingError(f"broken T4 file {path}: {fault(error)}") from error
     except OSError as error:
         raise RecordingError(f"cannot read the recording {path}: {error}") from error
     problem = metadata.problem
@@ -214,7 +205,7 @@ def _as_dict(names: Sequence[str], entry: Entry) -> dict[str, Any]:
 
 
 def _kept(found: dict[str, Any]) -> _Kept:
-    result = _validated(_Result, found)
+    result = _Result.model_validate(found)
     times = result.times
     compiling = next((times[name] for name in _COMPILING if name in times), None)
     runs = times.get(_RUNS)
@@ -233,15 +224,6 @@ def _kept(found: dict[str, Any]) -> _Kept:
 def _are_times(found: Any) -> TypeGuard[Sequence[float]]:
     is_list = isinstance(found, list | tuple)
     return is_list and all(isinstance(one, int | float) and 0 <= one < MAX_TIME_US for one in found)
-
-
-def _validated(form: type[Form], found: dict[str, Any]) -> Form:
-    try:
-        return form.model_validate(found)
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, fault["loc"]))
-        raise ValueError(f"{place}: {fault['msg']}") from None
 
 
 def _configs(

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from autogemm.model.results.stored import StoredKernel
     from autogemm.store.connection.places import database_place
-    from autogemm.store.copying import opened_copy
-    from autogemm.store.opening import open_store
+    from autogemm.store.opening import open_store, opened_copy
     from autogemm.store.store import Store
     from autogemm.store.tables.records import (
         BenchCopy,
@@ -60,7 +59,7 @@ _HOMES = {
     "StoredKernel": "autogemm.model.results.stored",
     "database_place": "autogemm.store.connection.places",
     "open_store": "autogemm.store.opening",
-    "opened_copy": "autogemm.store.copying",
+    "opened_copy": "autogemm.store.opening",
 }
 
 

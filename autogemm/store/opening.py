@@ -1,5 +1,9 @@
-"""From a path or a URL to an open store."""
+"""From a path or a URL to an open store, or to one of a copy that may be changed."""
 
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from sqlalchemy import URL, Engine
@@ -16,7 +20,7 @@ from autogemm.store.connection.connect import (
 )
 from autogemm.store.connection.schema import create_schema, nothing_there, require_schema
 from autogemm.store.store import Store
-from autogemm.support.errors import StoreError
+from autogemm.support.errors import NotFoundError, StoreError
 from autogemm.support.resources import default_database
 
 
@@ -48,6 +52,34 @@ def open_store(url: str | None = None, *, create: bool = True, timeout_s: float 
     return Store(address, engine)
 
 
+@contextmanager
+def opened_copy(url: str) -> Iterator[Store]:
+    """Yield the store of a copy, which is brought up to date; a server's database itself.
+
+    Raises NotFoundError when there is no database, StoreError when it is none of ours.
+    """
+    address = parse_address(url)
+    if not is_sqlite(address):
+        with open_store(url, create=False) as store:
+            yield store
+        return
+    path = Path(str(address.database))
+    if not path.is_file():
+        raise NotFoundError(f"no database at {path}")
+    with tempfile.TemporaryDirectory(prefix="autogemm-") as folder:
+        copy = Path(folder) / path.name
+        try:
+            with (
+                closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source,
+                closing(sqlite3.connect(copy)) as target,
+            ):
+                source.backup(target)
+        except sqlite3.Error as error:
+            raise StoreError(f"the database {path} cannot be read: {error}") from error
+        with open_store(str(copy), create=False) as store:
+            yield store
+
+
 def _prepare_file(path: Path, create: bool) -> None:
     if path.is_dir():
         raise StoreError(f"{path} is a folder: give the path of a database file in it")
@@ -73,7 +105,7 @@ def _readable(engine: Engine, address: URL) -> Engine:
             connection.exec_driver_sql("SELECT name FROM sqlite_master").first()
     except OperationalError as error:
         path = Path(str(address.database))
-        # A folder in which one may not write, or a file system in which nobody may.
+        # A folder in which one may not write, or a file system in which none may.
         refused = any(word in str(error.orig) for word in ("readonly", "unable to open"))
         if not refused or has_log(path):
             raise

@@ -1,7 +1,8 @@
-"""What the store can be asked: one method, one transaction that reads."""
+"""The questions that the store answers: one method, one transaction that reads."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar, TypeVarTuple
 
 from sqlalchemy import URL, Engine
 from sqlalchemy.orm import Session
@@ -23,20 +24,14 @@ from autogemm.store.queries import benches, best
 from autogemm.store.queries import runs as queries
 from autogemm.store.queries.free_sql import Answer, answer
 from autogemm.store.queries.stats import StatsRow, stats_rows
-from autogemm.store.tables import writing
-from autogemm.store.tables.records import (
-    BestQuery,
-    Copy,
-    DecidedRow,
-    ResultRow,
-    RunRow,
-    RunTimes,
-    TrialRow,
-)
-from autogemm.store.transfer import runs as transfer
+from autogemm.store.tables import records, writing
+from autogemm.store.transfer.outgoing import copies
 from autogemm.support.errors import StoreError
 
-_EVERYTHING = BestQuery()
+Result = TypeVar("Result")
+Given = TypeVarTuple("Given")
+
+_EVERYTHING = records.BestQuery()
 
 
 class Reader:
@@ -51,85 +46,79 @@ class Reader:
         self._where = shown_address(address)
         self._engine = engine
 
-    def best(self, query: BestQuery = _EVERYTHING) -> list[ResultRow]:
+    def best(self, query: records.BestQuery = _EVERYTHING) -> list[records.ResultRow]:
         """The best kernel for each device, problem, provenance, cache state and fill.
 
         It is the winner of finals with the highest ratio to the baseline among those in the newest
         environment, or, where there were none, the trial with the smallest median.
         """
-        with self.reading() as session:
-            return best.best_rows(session, query)
+        return self._ask(best.best_rows, query)
 
-    def history(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[ResultRow]:
+    def history(
+        self, query: records.BestQuery = _EVERYTHING, limit: int | None = None
+    ) -> list[records.ResultRow]:
         """As `best`, for each environment; of one place the oldest first. The first ``limit``."""
-        with self.reading() as session:
-            return best.history_rows(session, query, limit)
+        return self._ask(best.history_rows, query, limit)
 
-    def stored_kernel(self, what: BestQuery | int | str = _EVERYTHING) -> StoredKernel:
+    def stored_kernel(self, what: records.BestQuery | int | str = _EVERYTHING) -> StoredKernel:
         """One kernel with its source, by query, id, or the beginning of its sha256.
 
         Of several results that match a query the newest is taken, measured before recorded.
         Raises NotFoundError when there is none.
         """
         with self.reading() as session:
-            if isinstance(what, BestQuery):
+            if isinstance(what, records.BestQuery):
                 return best.best_kernel(session, what)
             if isinstance(what, str):
                 what = best.find_kernel_id(session, what)
             return best.kernel_by_id(session, what)
 
-    def runs(self, query: BestQuery = _EVERYTHING, limit: int | None = None) -> list[RunRow]:
+    def runs(
+        self, query: records.BestQuery = _EVERYTHING, limit: int | None = None
+    ) -> list[records.RunRow]:
         """Runs that match, newest first."""
-        with self.reading() as session:
-            return queries.run_rows(session, query, limit)
+        return self._ask(queries.run_rows, query, limit)
 
-    def decided(self, query: BestQuery = _EVERYTHING) -> list[DecidedRow]:
+    def decided(self, query: records.BestQuery = _EVERYTHING) -> list[records.DecidedRow]:
         """Runs that match and had finals, in the order of their numbers.
 
         Finals are without kernels that failed a check since; a run with no other is left out.
         """
-        with self.reading() as session:
-            return queries.decided_rows(session, query)
+        return self._ask(queries.decided_rows, query)
 
-    def run(self, run_id: int) -> RunRow:
+    def run(self, run_id: int) -> records.RunRow:
         """One run. Raises NotFoundError."""
         with self.reading() as session:
             return queries.run_row(session, writing.get_run(session, run_id))
 
     def trials(self, run_id: int) -> list[Outcome]:
         """The outcomes of a run in the order of their trial numbers."""
-        with self.reading() as session:
-            return queries.outcomes(session, run_id)
+        return self._ask(queries.outcomes, run_id)
 
     def next_trial_number(self, run_id: int) -> int:
         """The first number after all those that trials of the run have."""
-        with self.reading() as session:
-            return queries.next_trial_number(session, run_id)
+        return self._ask(queries.next_trial_number, run_id)
 
     def trial_rows(
         self,
-        query: BestQuery = _EVERYTHING,
+        query: records.BestQuery = _EVERYTHING,
         status: Status | None = None,
         limit: int | None = None,
-    ) -> list[TrialRow]:
+    ) -> list[records.TrialRow]:
         """Trials that match, newest first."""
-        with self.reading() as session:
-            return queries.trial_rows(session, query, status, limit)
+        return self._ask(queries.trial_rows, query, status, limit)
 
-    def trial(self, trial_id: int) -> TrialRow:
+    def trial(self, trial_id: int) -> records.TrialRow:
         """One trial. Raises NotFoundError."""
-        with self.reading() as session:
-            return queries.trial_row(session, trial_id)
+        return self._ask(queries.trial_row, trial_id)
 
-    def kernel_trials(self, kernel_id: int) -> list[TrialRow]:
+    def kernel_trials(self, kernel_id: int) -> list[records.TrialRow]:
         """All trials of one kernel, newest first."""
-        with self.reading() as session:
-            return queries.kernel_trial_rows(session, kernel_id)
+        return self._ask(queries.kernel_trial_rows, kernel_id)
 
-    def run_times(self, problem: Problem, device: Device, family: str) -> list[RunTimes]:
+    def run_times(self, problem: Problem, device: Device, family: str) -> list[records.RunTimes]:
         """Times of every run on that GPU and problem, for comparing configs within a run."""
-        with self.reading() as session:
-            return queries.run_times(session, problem, device, family)
+        return self._ask(queries.run_times, problem, device, family)
 
     def known_outcome(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
         self,
@@ -141,7 +130,7 @@ class Reader:
         l2: CacheState | None = None,
         fill: Fill | None = None,
     ) -> Outcome | None:
-        """What this kernel did earlier in the same place, if measuring again would repeat it.
+        """The outcome of this kernel earlier in the same place, if measuring again would repeat it.
 
         ``ok``, ``compile_failed`` and ``wrong_result`` repeat; other ends may be bad luck. ``l2``
         and ``fill`` ask for times of one cache state and one kind of inputs only.
@@ -164,10 +153,9 @@ class Reader:
             where = queries.same_place(problem, device, environment, provenance, l2, fill)
             return queries.known_kernels(session, where)
 
-    def stats(self, query: BestQuery = _EVERYTHING) -> list[StatsRow]:
+    def stats(self, query: records.BestQuery = _EVERYTHING) -> list[StatsRow]:
         """How much there is, for each GPU and provenance."""
-        with self.reading() as session:
-            return stats_rows(session, query)
+        return self._ask(stats_rows, query)
 
     def sql(self, query: str, *, timeout_s: float, limit: int | None = None) -> Answer:
         """One SELECT of a person's own, see `autogemm.store.queries.free_sql.answer`."""
@@ -176,33 +164,33 @@ class Reader:
 
     def benches(self, limit: int | None = None) -> list[Bench]:
         """Benchmarks, newest first."""
-        with self.reading() as session:
-            return benches.benches(session, limit)
+        return self._ask(benches.benches, limit)
 
     def bench(self, bench_id: int | None = None) -> Bench:
         """One benchmark, the newest if none is named. Raises NotFoundError."""
-        with self.reading() as session:
-            return benches.bench(session, bench_id)
+        return self._ask(benches.bench, bench_id)
 
     def profiles(self, kernel_sha256: str | None = None, limit: int | None = None) -> list[Profile]:
         """Profiles of one kernel or of all, newest first."""
-        with self.reading() as session:
-            return benches.profiles(session, kernel_sha256, limit)
+        return self._ask(benches.profiles, kernel_sha256, limit)
 
     def ceilings(self, device: Device) -> Ceilings | None:
         """The newest ceilings of a device, None if they were never measured."""
-        with self.reading() as session:
-            return benches.newest_ceilings(session, device)
+        return self._ask(benches.newest_ceilings, device)
 
     def copies(
-        self, query: BestQuery = _EVERYTHING, status: Status | None = None
-    ) -> Iterator[Copy]:
+        self, query: records.BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[records.Copy]:
         """The runs that match with all that belongs to them, one by one, as they are now.
 
         ``status`` leaves trials out that ended otherwise.
         """
         with self.reading() as session:
-            yield from transfer.copies(session, query, status)
+            yield from copies(session, query, status)
+
+    def _ask(self, question: Callable[[Session, *Given], Result], *given: *Given) -> Result:
+        with self.reading() as session:
+            return question(session, *given)
 
     @contextmanager
     def reading(self) -> Iterator[Session]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from sqlalchemy import URL, Engine
 from sqlalchemy.exc import IntegrityError
@@ -20,16 +20,14 @@ from autogemm.store.claims import Claims
 from autogemm.store.connection.connect import driver_errors_in_one_line, writer
 from autogemm.store.queries import benches, certificates
 from autogemm.store.queries import runs as queries
-from autogemm.store.reader import Reader
+from autogemm.store.reader import Given, Reader, Result
 from autogemm.store.tables import writing
 from autogemm.store.tables.models import RunRecord
 from autogemm.store.tables.records import BestQuery, Copy, RunSpec, RunState, Taken
-from autogemm.store.transfer import runs as transfer
+from autogemm.store.transfer.incoming import add_copies
 from autogemm.store.transfer.merging import Merged, merge_tables
 from autogemm.store.upkeep import Prunable
 from autogemm.support.interrupt import ctrl_c_held_back
-
-Result = TypeVar("Result")
 
 # How often a transaction is tried that another writer got in the way of.
 _ATTEMPTS = 5
@@ -53,7 +51,7 @@ class Store(Reader):
         return run_id
 
     def find_unfinished_run(self, spec: RunSpec) -> int | None:
-        """The newest run of the same request that was not finished and that nobody is writing.
+        """The newest run of the same request that was not finished and that no process is writing.
 
         The same request: all of ``spec`` but its command. Follow with `resume_run`.
         """
@@ -69,14 +67,14 @@ class Store(Reader):
         Raises StoreError when another process has gone on with it meanwhile.
         """
         self._claim(run_id)
-        self.write(lambda session: writing.claim_run(session, run_id))
+        self.write(writing.claim_run, run_id)
 
     def finish_run(self, run_id: int, state: RunState, stopped_by: StopRule | None = None) -> None:
         """The end of a run (``finished``) or of this attempt at it (``interrupted``).
 
         ``stopped_by`` is what ended the search, None if nothing did (an error).
         """
-        self.write(lambda session: writing.end_run(session, run_id, state, stopped_by))
+        self.write(writing.end_run, run_id, state, stopped_by)
         self._claims.release(run_id)
 
     def record_trial(
@@ -88,15 +86,13 @@ class Store(Reader):
         config, NotFoundError if there is no such run, ValueError for a time that is not finite or
         a source that is not the outcome's.
         """
-        return self.write(
-            lambda session: writing.add_trial(session, run_id, trial_number, outcome, source)
-        )
+        return self.write(writing.add_trial, run_id, trial_number, outcome, source)
 
     def record_finals(
         self, run_id: int, finals: Finals, sources: Mapping[str, KernelSource]
     ) -> None:
         """Store finals. ``sources`` by sha256; may lack those that are stored already."""
-        self.write(lambda session: writing.add_finals(session, run_id, finals, sources))
+        self.write(writing.add_finals, run_id, finals, sources)
 
     def record_certificate(self, run_id: int, kernel_sha256: str, certificate: Certificate) -> None:
         """Store what was checked of a kernel on the run's device.
@@ -118,19 +114,19 @@ class Store(Reader):
     ) -> None:
         """Store entries of a benchmark, behind the others. ``sources`` by sha256."""
         kept = tuple(entries)
-        self.write(lambda session: benches.add_entries(session, bench_id, kept, sources))
+        self.write(benches.add_entries, bench_id, kept, sources)
 
     def finish_bench(self, bench_id: int) -> None:
         """Nothing is missing any more. Raises NotFoundError if there is no such benchmark."""
-        self.write(lambda session: benches.end_bench(session, bench_id))
+        self.write(benches.end_bench, bench_id)
 
     def record_profile(self, profile: Profile, source: KernelSource) -> int:
         """Store a profile with its kernel; the profile's id."""
-        return self.write(lambda session: benches.add_profile(session, profile, source))
+        return self.write(benches.add_profile, profile, source)
 
     def record_ceilings(self, device: Device, environment: Environment, found: Ceilings) -> None:
-        """Store what a card reached."""
-        self.write(lambda session: benches.add_ceilings(session, device, environment, found))
+        """Store what a GPU reached."""
+        self.write(benches.add_ceilings, device, environment, found)
 
     def prunable(
         self, query: BestQuery, before: datetime | None = None, *, with_best: bool = False
@@ -141,12 +137,16 @@ class Store(Reader):
 
     def prune(self, run_ids: Collection[int]) -> None:
         """Delete runs with all that belongs to them, kernels that no other row needs too."""
-        self.write(lambda session: upkeep.delete_runs(session, run_ids))
+        self.write(upkeep.delete_runs, run_ids)
 
     def merge(self, other: "Store") -> Merged:
         """Add what another database has and this one lacks; all of it or nothing."""
         with other.reading() as source:
-            return self.write(lambda to: merge_tables(source.connection(), to.connection()))
+            return self.write(
+                lambda target: merge_tables(
+                    source.connection(), target.connection(), self._written_in(target)
+                )
+            )
 
     def vacuum(self) -> tuple[int, int]:
         """Give back the space of deleted rows. Bytes on disk before and after."""
@@ -166,7 +166,7 @@ class Store(Reader):
         """
 
         def add(session: Session) -> Taken:
-            taken = transfer.add_copies(session, copies())
+            taken = add_copies(session, copies(), self._written_in(session))
             if dry_run:
                 session.rollback()
             return taken
@@ -189,16 +189,16 @@ class Store(Reader):
     ) -> None:
         self.close()
 
-    def write(self, work: Callable[[Session], Result]) -> Result:
-        """One transaction of this package; done again where another writer got in its way."""
+    def write(self, work: Callable[[Session, *Given], Result], *given: *Given) -> Result:
+        """Do work in one transaction; again where another writer got in its way."""
         with driver_errors_in_one_line(self._where):
             for _ in range(_ATTEMPTS - 1):
                 try:
-                    return self._transact(work)
+                    return self._transact(work, *given)
                 except IntegrityError:
                     # Another writer has just added a row that this one looked for in vain.
                     continue
-            return self._transact(work)
+            return self._transact(work, *given)
 
     def _is_written(self, run: RunRecord) -> bool:
         if run.state != RunState.RUNNING:
@@ -208,15 +208,18 @@ class Store(Reader):
         self._claims.release(run.id)
         return False
 
+    def _written_in(self, session: Session) -> Callable[[int], bool]:
+        return lambda run_id: self._is_written(session.get_one(RunRecord, run_id))
+
     def _claim(self, run_id: int) -> None:
         with driver_errors_in_one_line(self._where):
             if not self._claims.take(run_id):
                 raise writing.written_elsewhere(run_id)
 
-    def _transact(self, work: Callable[[Session], Result]) -> Result:
+    def _transact(self, work: Callable[[Session, *Given], Result], *given: *Given) -> Result:
         with (
             ctrl_c_held_back(),
             Session(self._writer, expire_on_commit=False) as session,
             session.begin(),
         ):
-            return work(session)
+            return work(session, *given)

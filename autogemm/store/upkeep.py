@@ -1,4 +1,4 @@
-"""What is thrown away, and the space that it leaves."""
+"""Deletes runs, and gives back the space that they leave."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
@@ -38,7 +38,7 @@ def prunable(
 ) -> Prunable:
     """The runs that match and began ``before``.
 
-    Kept are those that somebody is writing, those with a certificate that failed (the kernel would
+    Kept are those that a process is writing, those with a certificate that failed (the kernel would
     pass for a good one), and, unless ``with_best``, those that hold the best kernel of a place.
     """
     wanted = conditions(query)
@@ -61,7 +61,7 @@ def prunable(
 
 
 def delete_runs(session: Session, run_ids: Collection[int]) -> None:
-    """Runs with all that belongs to them, kernels that nobody else has, and Optuna's studies."""
+    """Delete runs with all that belongs to them, kernels left over, and Optuna's studies."""
     metadata = BenchRecord.metadata
     for ids in in_chunks(run_ids):
         _delete(session, metadata, metadata.tables["runs"], RunRecord.__table__.c.id.in_(ids))
@@ -103,7 +103,7 @@ def _delete_studies(session: Session, run_ids: Iterable[int]) -> None:
 
 
 def size_bytes(engine: Engine) -> int:
-    """What the database takes on disk, its log not included."""
+    """Size of the database on disk, without its log."""
     with engine.connect() as connection:
         if engine.dialect.name == "sqlite":
             pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()

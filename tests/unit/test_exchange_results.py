@@ -36,6 +36,7 @@ from autogemm.model.results.outcome import (
 from autogemm.model.results.stored import Profile
 from autogemm.store import BestQuery, RunCopy, RunSpec, RunState, Store, TrialCopy
 from autogemm.store.tables import bench_models, models
+from autogemm.store.transfer import incoming
 from autogemm.support.errors import AutogemmError, ExchangeError, StoreError, UsageError
 
 LINES = (Format.JSONL, Format.CSV)
@@ -405,6 +406,27 @@ def test_a_trial_with_another_config_is_no_copy(tmp_path: Path) -> None:
             store.import_copies(lambda: [run, other])
         later = replace(run, started_at=run.started_at + timedelta(microseconds=1))  # type: ignore[operator]
         assert store.import_copies(lambda: [later, other]).new == {"runs": 1, "trials": 1}
+
+
+def test_what_a_file_holds_twice_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with filled_store(folder(tmp_path / "from")) as store:
+        copies = list(store.copies())
+    (trial, *_) = [copy for copy in copies if isinstance(copy, TrialCopy)]
+    again = [copy for copy in copies if not isinstance(copy, RunCopy)]
+    other = replace(trial, outcome=ok(256, 1.0))
+    for batch in (1, 1000):
+        monkeypatch.setattr(incoming, "_BATCH", batch)
+        with new_store(folder(tmp_path / f"to {batch}")) as store:
+            taken = store.import_copies(lambda: [*copies, *again])
+            assert taken.new == {"runs": 3, **taken.known}
+            assert sum(taken.known.values()) == len(again)
+            with pytest.raises(StoreError, match="another config"):
+                store.import_copies(lambda: [*copies, other])
+        assert content_of(tmp_path / f"to {batch}" / "a.db") == content_of(
+            tmp_path / "from" / "a.db"
+        )
 
 
 def test_other_programs_times_stay_recorded(tmp_path: Path) -> None:

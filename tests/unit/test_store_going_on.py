@@ -1,7 +1,10 @@
 """What went on after it was first brought into another database: the rest comes with the next."""
 
+import os
+import socket
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +17,7 @@ from store_samples import SPEC, config, entry, finals, new_store, ok, source
 
 from autogemm.exchange import Format, import_results
 from autogemm.model.results.outcome import Disqualified
-from autogemm.store import Store
+from autogemm.store import RunState, Store
 from autogemm.store.transfer import merging
 
 Bring = Callable[[Store, Store], None]
@@ -73,6 +76,26 @@ def test_a_trial_that_was_found_wrong(stores: tuple[Store, Store], bring: Bring)
     bring(there, here)
     assert [one.status for one in here.trials(1)] == ["wrong_result", "ok"]
     assert here.runs()[0].num_ok == 1
+
+
+def test_a_run_that_another_process_writes_is_left_alone(
+    stores: tuple[Store, Store], bring: Bring
+) -> None:
+    there, here = stores
+    run = there.begin_run(SPEC)
+    there.record_trial(run, 0, ok(64, 2500.0), source(64))
+    bring(there, here)
+    there.record_trial(run, 1, ok(128, 2600.0), source(128))
+    there.finish_run(run, RunState.FINISHED)
+    for owner, state in ((os.getppid(), RunState.RUNNING), (2**22 + 1, RunState.FINISHED)):
+        with (
+            closing(sqlite3.connect(here.url.removeprefix("sqlite:///"))) as connection,
+            connection,
+        ):
+            owned = ("running", f"{socket.gethostname()}:{owner}")
+            connection.execute("UPDATE runs SET state = ?, owner = ?", owned)
+        bring(there, here)
+        assert [(row.state, row.num_trials) for row in here.runs()] == [(state, 2)]
 
 
 def test_a_source_that_a_file_left_out(stores: tuple[Store, Store], tmp_path: Path) -> None:

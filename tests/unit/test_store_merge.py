@@ -22,7 +22,7 @@ from autogemm.model.results.outcome import Disqualified, Status
 from autogemm.store import RunState, Store, open_store
 from autogemm.store.tables.bench_models import BenchRecord
 from autogemm.store.tables.convert import spec_columns
-from autogemm.store.tables.identity import IDENTITY, identity
+from autogemm.store.transfer.merging import IDENTITY, identity
 from autogemm.support.resources import data_folder
 
 

@@ -6,66 +6,34 @@ checked here: what a line may hold is checked afterwards, as of any other.
 
 import json
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from pydantic_core import from_json
 
 from autogemm.exchange.jsonl.lines import SCHEMA_VERSION
+from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.kernel import KernelSource
+from autogemm.model.results.benchmark import Bench, BenchSpec
+from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.columns import FORMER, RATIO
+from autogemm.model.results.outcome import Finals, Outcome
+from autogemm.model.results.profile import Profile
+from autogemm.store import RunSpec
 
 FORMER_VERSION = 1
 
-_PLACE = ("device", "environment")
-# Of each record the fields that lie in a part of it now: innermost parts first.
-_PARTS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
-    "run": (
-        (
-            "spec",
-            (
-                *("problem", *_PLACE, "families", "family_sha256", "fix", "sampler", "seed", "l2"),
-                *("objective", "fill", "max_error", "provenance", "command"),
-            ),
-        ),
-    ),
-    "kernel": (("source", ("family", "config", "layout", "template_sha256", "text")),),
-    "trial": (
-        (
-            "outcome",
-            (
-                *("status", "reason", "config", "kernel_sha256", "compile_seconds"),
-                *("measure_seconds", "verification", "measurement", "resources"),
-            ),
-        ),
-    ),
-    "finals": (
-        (
-            "finals",
-            (
-                *("rounds", "method", "launches_per_sample", "provenance", "throttled_rounds"),
-                *("telemetry", "baseline", "entries"),
-            ),
-        ),
-    ),
-    "certificate": (("certificate", ("made_at", "checks")),),
-    "bench": (
-        ("spec", (*_PLACE, "provenance", "command", "preset", "seed", "l2", "fill")),
-        ("bench", ("bench_id", "spec", "started_at", "finished_at", "entries")),
-    ),
-    "profile": (
-        (
-            "profile",
-            (
-                *("kernel", "config", "kernel_sha256", "problem", *_PLACE, "profiler"),
-                *("counters", "made_at"),
-            ),
-        ),
-    ),
-    "ceilings": (
-        (
-            "ceilings",
-            ("fma_tflops", "copy_gb_s", "sm_clock_mhz", "measured_at", "l2_gb_s", "smem_gb_s"),
-        ),
-    ),
+# Of each record the parts that its fields lie in now, with the values that have these fields:
+# innermost parts first.
+_PARTS: Mapping[str, tuple[tuple[str, Any], ...]] = {
+    "run": (("spec", RunSpec),),
+    "kernel": (("source", KernelSource),),
+    "trial": (("outcome", Outcome),),
+    "finals": (("finals", Finals),),
+    "certificate": (("certificate", Certificate),),
+    "bench": (("spec", BenchSpec), ("bench", Bench)),
+    "profile": (("profile", Profile),),
+    "ceilings": (("ceilings", Ceilings),),
 }
 # Names that differ, besides those of numbers.
 _FORMER = {**FORMER, "run": "run_id", "sha256": "kernel_sha256", "source": "text"}
@@ -116,6 +84,7 @@ def _moved(record: dict[str, Any]) -> dict[str, Any]:
         record["bench_id"] = 0
     if kind == "finals" and isinstance(entries := record.get("entries"), list) and entries:
         record["baseline"], *record["entries"] = entries
-    for part, names in _PARTS.get(kind, ()):
-        record[part] = {name: record.pop(name) for name in names if name in record}
+    for part, value in _PARTS.get(kind, ()):
+        names = [field.name for field in fields(value) if field.name in record]
+        record[part] = {name: record.pop(name) for name in names}
     return record

@@ -8,14 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from autogemm.exchange.jsonl.former import FORMER_VERSION, todays_line
-from autogemm.exchange.jsonl.lines import (
-    FORMAT,
-    AnyLine,
-    EndLine,
-    FileLine,
-    line_of,
-    value_of,
-)
+from autogemm.exchange.jsonl.lines import FORMAT, AnyLine, EndLine, FileLine, line_of, value_of
 from autogemm.formats import fault, lines_of
 from autogemm.store import Copy
 from autogemm.support.errors import ExchangeError
@@ -44,7 +37,7 @@ def _line(value: AnyLine) -> str:
 
 
 def read_jsonl(path: Path) -> Iterator[Copy]:
-    """What is in the file, line by line. Raises ExchangeError naming the line and its fault."""
+    """The values in the file, line by line. Raises ExchangeError naming the line and its fault."""
     num_records = 0
     end: EndLine | None = None
     todays: Callable[[str], str] = str

@@ -3,6 +3,7 @@
 What its fields may hold is said beside them (`autogemm.support.limits`).
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -55,10 +56,7 @@ def line_of(value: AnyLine) -> str:
 
 def value_of(line: str) -> AnyLine:
     """The value that a line stands for. Raises ValueError naming the field and its fault."""
-    try:
-        return _checked(_LINES.validate_json(line))
-    except UsageError as error:
-        raise ValueError(f"not a problem: {error}") from error
+    return _checked(lambda: _LINES.validate_json(line))
 
 
 def fields_of(value: AnyLine) -> dict[str, Any]:
@@ -70,13 +68,14 @@ def fields_of(value: AnyLine) -> dict[str, Any]:
 
 def value_of_fields(fields: dict[str, Any]) -> AnyLine:
     """The value of nested dictionaries whose cells may be texts, as in CSV. Raises ValueError."""
+    return _checked(lambda: _LINES.validate_python(fields, strict=False))
+
+
+def _checked(validate: Callable[[], AnyLine]) -> AnyLine:
     try:
-        return _checked(_LINES.validate_python(fields, strict=False))
+        value = validate()
     except UsageError as error:
         raise ValueError(f"not a problem: {error}") from error
-
-
-def _checked(value: AnyLine) -> AnyLine:
     if isinstance(value, RunCopy) and value.started_at is None:
         raise ValueError("run.started_at: a run in a file has begun")
     return value

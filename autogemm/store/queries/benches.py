@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from datetime import datetime
+from typing import Any
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -19,12 +19,7 @@ from autogemm.store.tables.bench_models import (
     CeilingsRecord,
     ProfileRecord,
 )
-from autogemm.store.tables.convert import (
-    columns_of,
-    device_key,
-    kernel_of,
-    value_of,
-)
+from autogemm.store.tables.convert import columns_of, device_key, kernel_of, value_of
 from autogemm.store.tables.models import KernelRecord
 from autogemm.store.tables.writing import (
     device_record,
@@ -36,13 +31,13 @@ from autogemm.store.tables.writing import (
 from autogemm.support.errors import NotFoundError
 
 
-def add_bench(session: Session, spec: BenchSpec, started_at: datetime | None = None) -> BenchRecord:
-    """A new benchmark without entries, begun just now if it is not said when."""
+def add_bench(session: Session, spec: BenchSpec) -> BenchRecord:
+    """Add a benchmark without entries, begun just now."""
     bench = BenchRecord(
         device=device_record(session, spec.device),
         environment=environment_record(session, spec.environment),
         **columns_of(BenchRecord, spec),
-        started_at=started_at or now(),
+        started_at=now(),
     )
     session.add(bench)
     session.flush()
@@ -93,25 +88,28 @@ def _newest_first() -> Select[BenchRecord]:
     return select(BenchRecord).order_by(BenchRecord.started_at.desc(), BenchRecord.id.desc())
 
 
-def add_profile(session: Session, profile: Profile, source: KernelSource | None) -> int:
-    """A profile with the kernel it is of, which may be stored already; its id."""
+def add_profile(session: Session, profile: Profile, source: KernelSource) -> int:
+    """Add a profile with its kernel, which may be stored already; its id."""
     record = ProfileRecord(
         kernel_source=kernel_record(session, profile.kernel_sha256, source),
         problem=problem_record(session, profile.problem),
         device=device_record(session, profile.device),
         environment=environment_record(session, profile.environment),
-        counters=dict(profile.counters),
-        kernel=profile.kernel,
-        profiler=profile.profiler,
-        made_at=profile.made_at,
+        **profile_columns(profile),
     )
     session.add(record)
     session.flush()
     return record.id
 
 
+def profile_columns(profile: Profile) -> dict[str, Any]:
+    """The columns that a profile fills, but for those that name other rows."""
+    plain = {name: getattr(profile, name) for name in ("kernel", "profiler", "made_at")}
+    return {"counters": dict(profile.counters), **plain}
+
+
 def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> list[Profile]:
-    """Of one kernel or of all, newest first."""
+    """The profiles of one kernel or of all, newest first."""
     newest_first = (ProfileRecord.made_at.desc(), ProfileRecord.id.desc())
     statement = select(ProfileRecord).order_by(*newest_first).limit(limit)
     if kernel_sha256 is not None:
@@ -122,7 +120,7 @@ def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> 
 def add_ceilings(
     session: Session, device: Device, environment: Environment, ceilings: Ceilings
 ) -> None:
-    """What a card reached."""
+    """Add what a GPU reached."""
     record = CeilingsRecord(
         device=device_record(session, device),
         environment=environment_record(session, environment),
@@ -181,7 +179,8 @@ def ceilings_of(record: CeilingsRecord) -> Ceilings:
 
 
 def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel | None:
-    """What a benchmark knows of a kernel that was in no run, else a profile; the newest."""
+    """The newest that a benchmark, else a profile, knows of a kernel that was in no run."""
+    known = {"kernel_id": kernel.id, "source": kernel_of(kernel), "run_id": None}
     entry = session.scalar(
         select(BenchEntryRecord)
         .filter_by(kernel_id=kernel.id)
@@ -189,43 +188,27 @@ def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel 
         .limit(1)
     )
     if entry is not None:
-        spec, timed = value_of(BenchSpec, entry.bench), value_of(BenchEntry, entry)
-        return StoredKernel(
-            kernel_id=kernel.id,
-            source=kernel_of(kernel),
-            problem=timed.problem,
-            device=spec.device,
-            environment=spec.environment,
-            provenance=spec.provenance,
-            l2=spec.l2,
-            time_us=timed.time_us,
-            ratio=timed.ratio,
-            ratio_low=timed.ratio_low,
-            ratio_high=timed.ratio_high,
-            run_id=None,
-            measured_at=entry.bench.started_at,
-            verification=timed.verification,
+        spec = value_of(BenchSpec, entry.bench)
+        place = {
+            name: getattr(spec, name) for name in ("device", "environment", "provenance", "l2")
+        }
+        measured_at = entry.bench.started_at
+        return value_of(
+            StoredKernel, entry, **known, **place, measured_at=measured_at, certificate=None
         )
     profile = session.scalar(
         select(ProfileRecord).filter_by(kernel_id=kernel.id).order_by(ProfileRecord.id.desc())
     )
     if profile is None:
         return None
-    counted = profile_of(profile)
-    return StoredKernel(
-        kernel_id=kernel.id,
-        source=kernel_of(kernel),
-        problem=counted.problem,
-        device=counted.device,
-        environment=counted.environment,
+    # A time under a profiler is none to compare.
+    untimed = ("time_us", "ratio", "ratio_low", "ratio_high", "verification", "certificate")
+    return value_of(
+        StoredKernel,
+        profile,
+        **known,
+        **dict.fromkeys(untimed),
         provenance=Provenance.MEASURED,
         l2=CacheState.WARM,
-        # A time under a profiler is none to compare.
-        time_us=None,
-        ratio=None,
-        ratio_low=None,
-        ratio_high=None,
-        run_id=None,
-        measured_at=counted.made_at,
-        verification=None,
+        measured_at=profile.made_at,
     )

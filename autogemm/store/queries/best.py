@@ -10,18 +10,12 @@ from sqlalchemy import case, select
 from sqlalchemy.orm import Session
 
 from autogemm.model.config import Config
-from autogemm.model.results.outcome import CacheState, Fill, Objective, Provenance, Status
+from autogemm.model.results.outcome import Provenance, Status
 from autogemm.model.results.stored import StoredKernel
 from autogemm.store.queries.benches import kernel_outside_runs
 from autogemm.store.queries.certificates import newest_certificate
 from autogemm.store.queries.timings import GROUP, BestPlace, Timing, best_places, run_of, timings_at
-from autogemm.store.tables.convert import (
-    device_of,
-    environment_of,
-    kernel_of,
-    problem_of,
-    verification_of,
-)
+from autogemm.store.tables.convert import kernel_of, problem_of, value_of, verification_of
 from autogemm.store.tables.models import (
     DeviceRecord,
     FinalsEntryRecord,
@@ -153,10 +147,9 @@ def _measured_at(timing: Timing) -> datetime:
     return timing.finished_at if isinstance(timing, TrialRecord) else timing.finals.measured_at
 
 
-def _ratios(timing: Timing) -> tuple[float | None, float | None, float | None]:
-    if isinstance(timing, TrialRecord):
-        return (None, None, None)
-    return (timing.ratio, timing.ratio_low, timing.ratio_high)
+def _ratios(timing: Timing) -> dict[str, float | None]:
+    """The ratio with its interval; only finals have them."""
+    return {name: getattr(timing, name, None) for name in ("ratio", "ratio_low", "ratio_high")}
 
 
 def _time_us(timing: Timing) -> float | None:
@@ -183,24 +176,16 @@ def _result_row(timing: Timing, baselines_us: Mapping[int, tuple[float, ...]]) -
     family, config = timing.family, timing.config
     if time_us is None or config is None or family is None:
         raise ValueError(f"the best of run {run.id} has no time or no config")
-    ratio, ratio_low, ratio_high = _ratios(timing)
-    return ResultRow(
-        device=device_of(run.device),
-        problem=problem_of(run.problem),
-        provenance=Provenance(run.provenance),
-        l2=CacheState(run.l2),
-        fill=Fill(run.fill),
+    return value_of(
+        ResultRow,
+        run,
         family=family,
         config=Config.of(family, config),
         time_us=time_us,
-        ratio=ratio,
-        ratio_low=ratio_low,
-        ratio_high=ratio_high,
+        **_ratios(timing),
         kernel_id=timing.kernel_id,
         run_id=run.id,
         measured_at=_measured_at(timing),
-        objective=Objective(run.objective),
-        environment=environment_of(run.environment),
         template_sha256=timing.kernel.template_sha256 if timing.kernel is not None else None,
         samples_us=_samples_us(timing),
         baseline_samples_us=(
@@ -217,19 +202,13 @@ def _samples_us(timing: Timing) -> tuple[float, ...]:
 
 def _stored_kernel(session: Session, timing: Timing, kernel: KernelRecord) -> StoredKernel:
     run = run_of(timing)
-    ratio, ratio_low, ratio_high = _ratios(timing)
-    return StoredKernel(
+    return value_of(
+        StoredKernel,
+        run,
         kernel_id=kernel.id,
         source=kernel_of(kernel),
-        problem=problem_of(run.problem),
-        device=device_of(run.device),
-        environment=environment_of(run.environment),
-        provenance=Provenance(run.provenance),
-        l2=CacheState(run.l2),
         time_us=_time_us(timing),
-        ratio=ratio,
-        ratio_low=ratio_low,
-        ratio_high=ratio_high,
+        **_ratios(timing),
         run_id=run.id,
         measured_at=_measured_at(timing),
         verification=verification_of(timing),

@@ -19,24 +19,28 @@ from autogemm.support.errors import NotFoundError
 def add_certificate(
     session: Session, run: RunRecord, kernel_sha256: str, certificate: Certificate
 ) -> None:
-    """Raises NotFoundError for a kernel that is not stored."""
+    """Add a certificate. Raises NotFoundError for a kernel that is not stored."""
     kernel = session.scalar(select(KernelRecord).filter_by(kernel_sha256=kernel_sha256))
     if kernel is None:
-        raise NotFoundError(f"no kernel with the sha256 {kernel_sha256!r} is stored")
+        raise kernel_not_stored(kernel_sha256)
+    columns = certificate_columns(certificate)
+    session.add(CertificateRecord(kernel_id=kernel.id, run_id=run.id, **columns))
+
+
+def kernel_not_stored(sha256: str) -> NotFoundError:
+    """The error for a certificate of a kernel that is not there."""
+    return NotFoundError(f"no kernel with the sha256 {sha256!r} is stored")
+
+
+def certificate_columns(certificate: Certificate) -> dict[str, Any]:
+    """The columns that a certificate fills, but for its kernel and run."""
     checks = [{**asdict(check), "verdict": check.verdict.value} for check in certificate.checks]
-    session.add(
-        CertificateRecord(
-            kernel_id=kernel.id,
-            run_id=run.id,
-            verdict=certificate.verdict.value,
-            checks=checks,
-            made_at=certificate.made_at,
-        )
-    )
+    verdict, made_at = certificate.verdict.value, certificate.made_at
+    return {"verdict": verdict, "checks": checks, "made_at": made_at}
 
 
 def newest_certificate(session: Session, kernel_id: int, device_id: int) -> Certificate | None:
-    """Of a kernel on a device, None if it was never certified there."""
+    """The newest of a kernel on a device, None if it was never certified there."""
     record = session.scalar(
         select(CertificateRecord)
         .join(RunRecord, RunRecord.id == CertificateRecord.run_id)

@@ -1,4 +1,4 @@
-"""What people and the tuner ask of runs and trials, as selects."""
+"""Questions of people and the tuner about runs and trials, as selects."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -18,9 +18,9 @@ from autogemm.model.results.outcome import (
     Outcome,
     Provenance,
     Status,
-    StopRule,
 )
 from autogemm.store.queries.certificates import failed_kernels
+from autogemm.store.tables import records
 from autogemm.store.tables.convert import (
     columns_of,
     device_key,
@@ -29,6 +29,7 @@ from autogemm.store.tables.convert import (
     spec_columns,
     spec_of,
     trial_row_of,
+    value_of,
 )
 from autogemm.store.tables.models import (
     DeviceRecord,
@@ -39,15 +40,6 @@ from autogemm.store.tables.models import (
     RunRecord,
     TrialRecord,
 )
-from autogemm.store.tables.records import (
-    BestQuery,
-    DecidedRow,
-    RunRow,
-    RunSpec,
-    RunState,
-    RunTimes,
-    TrialRow,
-)
 from autogemm.support.errors import NotFoundError
 
 # Ends that the same kernel reaches again. The others may have been bad luck (a hang, a crash), or
@@ -57,8 +49,8 @@ _REPEATABLE = (Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG
 Condition = ColumnElement[bool]
 
 
-def conditions(query: BestQuery) -> list[Condition]:
-    """What a run must satisfy to match. Raises UsageError for a size that is none."""
+def conditions(query: records.BestQuery) -> list[Condition]:
+    """Conditions that a run must meet to match. Raises UsageError for a size that is none."""
     problem: dict[str, Any] = {"layout": query.layout, "dtype": query.dtype}
     if query.size is not None:
         problem |= dict(zip("mnk", Problem.parse_size(query.size), strict=True))
@@ -86,7 +78,7 @@ def same_place(  # noqa: PLR0913, PLR0917  # a time holds for all of these toget
     l2: CacheState | None,
     fill: Fill | None,
 ) -> list[Condition]:
-    """What a run must satisfy for its times to hold for these circumstances."""
+    """Conditions that a run must meet for its times to hold for these circumstances."""
     wanted = [
         RunRecord.problem.has(**columns_of(ProblemRecord, problem)),
         RunRecord.device.has(**device_key(device)),
@@ -100,19 +92,19 @@ def same_place(  # noqa: PLR0913, PLR0917  # a time holds for all of these toget
     return wanted
 
 
-def same_request(spec: RunSpec) -> list[Condition]:
-    """What a run must satisfy to have been asked for the same thing in the same place."""
+def same_request(spec: records.RunSpec) -> list[Condition]:
+    """Conditions that a run of the same request in the same place meets."""
     return [
         *same_place(spec.problem, spec.device, spec.environment, spec.provenance, None, None),
         *(getattr(RunRecord, name) == value for name, value in spec_columns(spec).items()),
     ]
 
 
-def unfinished_runs(session: Session, spec: RunSpec) -> Iterable[RunRecord]:
+def unfinished_runs(session: Session, spec: records.RunSpec) -> Iterable[RunRecord]:
     """The runs that ``spec`` would go on with, newest first."""
     statement = (
         select(RunRecord)
-        .where(RunRecord.state != RunState.FINISHED.value, *same_request(spec))
+        .where(RunRecord.state != records.RunState.FINISHED.value, *same_request(spec))
         .order_by(RunRecord.id.desc())
     )
     return session.scalars(statement)
@@ -160,8 +152,8 @@ def next_trial_number(session: Session, run_id: int) -> int:
 
 
 def trial_rows(
-    session: Session, query: BestQuery, status: Status | None, limit: int | None
-) -> list[TrialRow]:
+    session: Session, query: records.BestQuery, status: Status | None, limit: int | None
+) -> list[records.TrialRow]:
     """Trials, newest first."""
     statement = (
         select(TrialRecord)
@@ -177,8 +169,10 @@ def trial_rows(
     return [trial_row_of(trial) for trial in session.scalars(statement)]
 
 
-def run_times(session: Session, problem: Problem, device: Device, family: str) -> list[RunTimes]:
-    """Of each run on that GPU and problem, its trials of the family; few columns of many rows."""
+def run_times(
+    session: Session, problem: Problem, device: Device, family: str
+) -> list[records.RunTimes]:
+    """The trials of a family by run on that GPU and problem; few columns of many rows."""
     statement = (
         select(RunRecord.id, RunRecord.provenance, TrialRecord.config, TrialRecord.time_us)
         .join(RunRecord, RunRecord.id == TrialRecord.run_id)
@@ -193,17 +187,17 @@ def run_times(session: Session, problem: Problem, device: Device, family: str) -
     found = []
     for (run_id, provenance), rows in groupby(session.execute(statement), lambda row: row[:2]):
         times = {Config.of(family, config).sha256: time_us for *_, config, time_us in rows}
-        found.append(RunTimes(run_id, Provenance(provenance), times))
+        found.append(records.RunTimes(run_id, Provenance(provenance), times))
     return found
 
 
-def kernel_trial_rows(session: Session, kernel_id: int) -> list[TrialRow]:
+def kernel_trial_rows(session: Session, kernel_id: int) -> list[records.TrialRow]:
     """Trials of one kernel, newest first."""
     statement = select(TrialRecord).filter_by(kernel_id=kernel_id).order_by(TrialRecord.id.desc())
     return [trial_row_of(trial) for trial in session.scalars(statement)]
 
 
-def trial_row(session: Session, trial_id: int) -> TrialRow:
+def trial_row(session: Session, trial_id: int) -> records.TrialRow:
     """Raises NotFoundError for a number that is no trial's."""
     trial = session.get(TrialRecord, trial_id)
     if trial is None:
@@ -211,7 +205,7 @@ def trial_row(session: Session, trial_id: int) -> TrialRow:
     return trial_row_of(trial)
 
 
-def run_rows(session: Session, query: BestQuery, limit: int | None) -> list[RunRow]:
+def run_rows(session: Session, query: records.BestQuery, limit: int | None) -> list[records.RunRow]:
     """Runs, newest first."""
     statement = (
         select(RunRecord).where(*conditions(query)).order_by(RunRecord.id.desc()).limit(limit)
@@ -219,12 +213,12 @@ def run_rows(session: Session, query: BestQuery, limit: int | None) -> list[RunR
     return _with_results(session, list(session.scalars(statement)))
 
 
-def run_row(session: Session, run: RunRecord) -> RunRow:
+def run_row(session: Session, run: RunRecord) -> records.RunRow:
     """One run and what it found."""
     return _with_results(session, [run])[0]
 
 
-def decided_rows(session: Session, query: BestQuery) -> list[DecidedRow]:
+def decided_rows(session: Session, query: records.BestQuery) -> list[records.DecidedRow]:
     """Runs that had finals, in the order of their numbers, without kernels that failed since."""
     runs = select(RunRecord).where(*conditions(query))
     newest = _newest_finals(
@@ -242,7 +236,7 @@ def decided_rows(session: Session, query: BestQuery) -> list[DecidedRow]:
         left = tuple(one for one, kept in pairs if (kept.kernel_id, run.device_id) not in failed)
         if left:
             decided = replace(finals, entries=left)
-            rows.append(DecidedRow(run.id, spec_of(run), decided, record.measured_at))
+            rows.append(records.DecidedRow(run.id, spec_of(run), decided, record.measured_at))
     return rows
 
 
@@ -258,7 +252,7 @@ def _newest_finals(session: Session, where: list[Condition]) -> dict[int, Finals
     return {record.run_id: record for record in found}
 
 
-def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
+def _with_results(session: Session, runs: list[RunRecord]) -> list[records.RunRow]:
     ids = [run.id for run in runs]
     counted = (
         select(
@@ -279,13 +273,11 @@ def _with_results(session: Session, runs: list[RunRecord]) -> list[RunRow]:
         num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))
         decided = finals_of(finals[run.id]) if run.id in finals else None
         rows.append(
-            RunRow(
+            value_of(
+                records.RunRow,
+                run,
                 run_id=run.id,
                 spec=spec_of(run),
-                state=RunState(run.state),
-                started_at=run.started_at,
-                finished_at=run.finished_at,
-                stopped_by=StopRule(run.stopped_by) if run.stopped_by else None,
                 num_trials=num_trials,
                 num_ok=num_ok,
                 time_us=decided.winner.time_us if decided else fastest_us,

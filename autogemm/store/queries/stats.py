@@ -1,8 +1,8 @@
 """How much the database holds, for each GPU."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -14,7 +14,7 @@ from autogemm.store.tables.records import BestQuery
 
 @dataclass(frozen=True, slots=True)
 class StatsRow:
-    """What the runs on one GPU, of one provenance, did. ``hours`` are those of ended runs."""
+    """The work of all runs on one GPU, of one provenance. ``hours`` are those of ended runs."""
 
     gpu: str
     provenance: str
@@ -35,12 +35,10 @@ def stats_rows(session: Session, query: BestQuery) -> list[StatsRow]:
         *(DeviceRecord.name, RunRecord.provenance, RunRecord.id, RunRecord.problem_id),
         *(RunRecord.environment_id, RunRecord.started_at, RunRecord.finished_at),
     )
-    runs: dict[tuple[str, str], list[_Run]] = {}
+    runs: dict[tuple[str, str], list[Any]] = {}
     found = select(*columns).join(RunRecord.device).where(*wanted).order_by(DeviceRecord.name)
     for row in session.execute(found):
-        runs.setdefault((row.name, row.provenance), []).append(
-            _Run(row.id, row.problem_id, row.environment_id, row.started_at, row.finished_at)
-        )
+        runs.setdefault((row.name, row.provenance), []).append(row)
     counted = (
         select(TrialRecord.run_id, func.count(), func.count(TrialRecord.time_us))
         .join(RunRecord, RunRecord.id == TrialRecord.run_id)
@@ -53,19 +51,11 @@ def stats_rows(session: Session, query: BestQuery) -> list[StatsRow]:
     return [_row(*key, some, trials) for key, some in runs.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class _Run:
-    run_id: int
-    problem_id: int
-    environment_id: int
-    started_at: datetime
-    finished_at: datetime | None
-
-
 def _row(
-    gpu: str, provenance: str, runs: list[_Run], trials: dict[int, tuple[int, int]]
+    gpu: str, provenance: str, runs: list[Any], trials: dict[int, tuple[int, int]]
 ) -> StatsRow:
-    counts = [trials.get(run.run_id, (0, 0)) for run in runs]
+    counts = [trials.get(run.id, (0, 0)) for run in runs]
+    ended = (run.finished_at - run.started_at for run in runs if run.finished_at is not None)
     return StatsRow(
         gpu=gpu,
         provenance=provenance,
@@ -74,12 +64,7 @@ def _row(
         num_environments=len({run.environment_id for run in runs}),
         num_trials=sum(num for num, _ in counts),
         num_ok=sum(num_ok for _, num_ok in counts),
-        hours=_spent(runs) / timedelta(hours=1),
+        hours=sum(ended, timedelta()) / timedelta(hours=1),
         first_at=min(run.started_at for run in runs),
         last_at=max(run.finished_at or run.started_at for run in runs),
     )
-
-
-def _spent(runs: Iterable[_Run]) -> timedelta:
-    ended = (run.finished_at - run.started_at for run in runs if run.finished_at is not None)
-    return sum(ended, timedelta())

@@ -72,7 +72,7 @@ def run_of(timing: Timing) -> RunRecord:
 
 
 def best_places(session: Session, query: BestQuery, groups: Groups = GROUP) -> list[BestPlace]:
-    """Of each group that matches the winner of its finals, or else its fastest trial."""
+    """The winner of the finals of each group that matches, or else its fastest trial."""
     decided = [
         BestPlace(tuple(group), run_id, measured_at, entry=(finals_id, place))
         for finals_id, place, run_id, measured_at, *group in session.execute(
@@ -166,7 +166,7 @@ def _first_place(family: str | None) -> ScalarSelect[int]:
 
 
 def _best_winners(query: BestQuery, groups: Groups) -> Select[Any]:
-    """Of each group the winner of finals with the highest paired ratio to the baseline.
+    """Select of each group the winner of finals with the highest paired ratio to the baseline.
 
     Ratios compare across runs, times do not; and only within the newest environment, because a
     new driver or compiler changes both sides. The newest by when it was measured: what came from

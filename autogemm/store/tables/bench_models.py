@@ -98,7 +98,7 @@ class ProfileRecord(Base):
 
 
 class CeilingsRecord(Base):
-    """What a card reached in small kernels of arithmetic or of one memory alone."""
+    """Speeds that a GPU reached in small kernels of arithmetic or of one memory alone."""
 
     __tablename__ = "ceilings"
 

@@ -19,13 +19,11 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, Resources
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import (
-    CacheState,
     Environment,
     Finals,
     FinalsEntry,
     Measurement,
     Outcome,
-    Provenance,
     Telemetry,
     Verification,
 )
@@ -88,7 +86,7 @@ def _cell(name: str, value: object) -> object:
     return value
 
 
-def value_of(kind: type[Kind], record: Base, **given: object) -> Kind:
+def value_of(kind: type[Kind], record: Base, /, **given: object) -> Kind:
     """The value of a row; ``given`` are the fields that other tables hold."""
     key: Any = kind
     readers: Readers = _readers(key)
@@ -144,7 +142,7 @@ def problem_of(record: ProblemRecord) -> Problem:
 
 
 def device_key(device: Device) -> Columns:
-    """What makes two cards the same model; memory and clocks differ a little between drivers."""
+    """The facts that make a GPU model; memory and clocks differ a little between drivers."""
     return {"name": device.name, "arch": device.arch, "num_sms": device.num_sms}
 
 
@@ -164,7 +162,7 @@ def config_of(record: Any) -> Config | None:
 
 
 def kernel_columns(source: KernelSource) -> Columns:
-    """What a row of ``kernels`` holds besides its key, the sha256 of the text."""
+    """The columns of ``kernels`` besides its key, the sha256 of the text."""
     return columns_of(KernelRecord, source) | {"source": source.text}
 
 
@@ -174,12 +172,6 @@ def kernel_of(record: KernelRecord) -> KernelSource:
     if source.sha256 != record.kernel_sha256:
         raise ValueError(f"the source of kernel {record.id} is not the one that was stored")
     return source
-
-
-def fix_text(spec: RunSpec) -> str:
-    """``fix`` as canonical JSON: one text for one narrowing, whatever the order of its names."""
-    narrowed = {name: list(values) for name, values in spec.fix}
-    return json.dumps(narrowed, sort_keys=True, separators=(",", ":"))
 
 
 # What `spec_columns` gives: all that makes two runs the same run, but for the foreign keys.
@@ -193,14 +185,14 @@ SPEC_COLUMNS = tuple(
 def spec_columns(spec: RunSpec) -> Columns:
     """The columns of ``runs`` that make two runs the same run, but for the foreign keys."""
     plain = {name: getattr(spec, name) for name in SPEC_COLUMNS if name not in ("families", "fix")}
-    return {name: _cell(name, value) for name, value in plain.items()} | {
-        "families": " ".join(spec.families),
-        "fix": fix_text(spec),
-    }
+    # Canonical JSON: one text for one narrowing, whatever the order of its names.
+    fix = json.dumps(dict(spec.fix), sort_keys=True, separators=(",", ":"))
+    cells = {name: _cell(name, value) for name, value in plain.items()}
+    return cells | {"families": " ".join(spec.families), "fix": fix}
 
 
 def spec_of(record: RunRecord) -> RunSpec:
-    """What the run of a row was asked for."""
+    """The request of a run's row."""
     fix: dict[str, list[Value]] = json.loads(record.fix)
     return value_of(
         RunSpec,
@@ -217,29 +209,15 @@ def verification_of(record: Any) -> Verification | None:
     return value_of(Verification, record)
 
 
-def telemetry_of(record: Any) -> Telemetry:
-    """The telemetry of a row."""
-    return value_of(Telemetry, record)
-
-
 def trial_columns(outcome: Outcome) -> Columns:
     """The columns of ``run_trials`` that an outcome fills, its measurement and resources."""
-    measured = outcome.measurement
+    measured, resources = outcome.measurement, enumerate(outcome.resources)
+    times = MeasurementRecord(**columns_of(MeasurementRecord, measured)) if measured else None
     return {
         **columns_of(TrialRecord, outcome),
-        "measurement": measurement_record(measured) if measured is not None else None,
-        "resources": resources_records(outcome.resources),
+        "measurement": times,
+        "resources": [ResourcesRecord(position=i, **asdict(used)) for i, used in resources],
     }
-
-
-def resources_records(resources: tuple[Resources, ...]) -> list[ResourcesRecord]:
-    """One row for each kernel of the source, in order."""
-    return [ResourcesRecord(position=i, **asdict(used)) for i, used in enumerate(resources)]
-
-
-def measurement_record(measurement: Measurement) -> MeasurementRecord:
-    """The row of a measurement."""
-    return MeasurementRecord(**columns_of(MeasurementRecord, measurement))
 
 
 def outcome_of(record: TrialRecord) -> Outcome:
@@ -255,28 +233,16 @@ def outcome_of(record: TrialRecord) -> Outcome:
 
 def trial_row_of(record: TrialRecord) -> TrialRow:
     """A trial with its run's circumstances."""
-    run = record.run
-    return TrialRow(
-        trial_id=record.id,
-        run_id=record.run_id,
-        number=record.number,
-        outcome=outcome_of(record),
-        kernel_id=record.kernel_id,
-        problem=problem_of(run.problem),
-        device=device_of(run.device),
-        environment=environment_of(run.environment),
-        provenance=Provenance(run.provenance),
-        l2=CacheState(run.l2),
-        finished_at=record.finished_at,
-    )
+    own = {name: getattr(record, name) for name in ("run_id", "number", "kernel_id", "finished_at")}
+    return value_of(TrialRow, record.run, trial_id=record.id, outcome=outcome_of(record), **own)
 
 
-def entry_record(entry: FinalsEntry, place: int, kernel_id: int | None) -> FinalsEntryRecord:
-    """The row of one contestant; ``place`` 0 is the baseline."""
+def entry_columns(entry: FinalsEntry) -> Columns:
+    """The columns of ``finals_entries`` that a contestant fills."""
     columns = columns_of(FinalsEntryRecord, entry)
     # NULL, not an empty list, where energy was not measured.
     columns["samples_mj"] = columns["samples_mj"] or None
-    return FinalsEntryRecord(place=place, kernel_id=kernel_id, **columns)
+    return columns
 
 
 def finals_of(record: FinalsRecord) -> Finals:
@@ -294,7 +260,7 @@ _OTHERS: dict[Any, Callable[[Any], object]] = {
     Config: config_of,
     Config | None: config_of,
     Verification | None: verification_of,
-    Telemetry: telemetry_of,
+    Telemetry: lambda record: value_of(Telemetry, record),
     Problem: lambda record: problem_of(record.problem),
     Device: lambda record: device_of(record.device),
     Environment: lambda record: environment_of(record.environment),

@@ -244,7 +244,7 @@ class TrialRecord(VerificationColumns, Base):
 
 
 class ResourcesRecord(Base):
-    """What each kernel of a trial's source uses, as compiled for that trial's device."""
+    """The resources of each kernel of a trial's source, as compiled for that trial's device."""
 
     __tablename__ = "resources"
 
@@ -325,7 +325,7 @@ class FinalsEntryRecord(VerificationColumns, Base):
 
 
 class CertificateRecord(Base):
-    """What was checked of a kernel, on the device of a run; the newest of a kernel counts."""
+    """The checks of a kernel, on the device of a run; the newest of a kernel counts."""
 
     __tablename__ = "certificates"
 

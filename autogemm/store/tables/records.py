@@ -1,4 +1,4 @@
-"""What goes into the store and comes out of it: frozen values, no database types."""
+"""Frozen values that go into the store and come out of it; no database types."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -53,7 +53,7 @@ _Values = Annotated[tuple[ParameterValue, ...], MaxLen(10_000)]
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """What makes two runs the same run, so that one resumes the other; and the command typed.
+    """The request that makes two runs the same run, one resuming the other; and the command typed.
 
     ``families`` are names, ``family_sha256`` covers their search spaces and templates, ``fix`` the
     values that each narrowed parameter may take. ``command`` is kept for the reader and not
@@ -275,7 +275,7 @@ class ProfileCopy:
 
 @dataclass(frozen=True, slots=True)
 class CeilingsCopy:
-    """What a card reached, and in which environment."""
+    """Speeds that a GPU reached, and in which environment."""
 
     record: Literal["ceilings"] = field(default="ceilings", kw_only=True)
     device: Device
@@ -297,12 +297,12 @@ Copy = (
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What an import found: how many of each kind were new here, and how many there already."""
+    """How many values of each kind an import found new here, and how many there already."""
 
     new: Mapping[str, int]
     known: Mapping[str, int]
 
     @property
     def num_new(self) -> int:
-        """Of all kinds together."""
+        """The sum over all kinds."""
         return sum(self.new.values())

@@ -14,29 +14,19 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Disqualified, Environment, Finals, Outcome, StopRule
+from autogemm.store.tables import models
 from autogemm.store.tables.convert import (
     columns_of,
     device_key,
-    device_of,
-    entry_record,
+    entry_columns,
     kernel_columns,
     spec_columns,
     trial_columns,
 )
-from autogemm.store.tables.models import (
-    Base,
-    DeviceRecord,
-    EnvironmentRecord,
-    FinalsRecord,
-    KernelRecord,
-    ProblemRecord,
-    RunRecord,
-    TrialRecord,
-)
 from autogemm.store.tables.records import RunSpec, RunState
 from autogemm.support.errors import NotFoundError, StoreError
 
-Row = TypeVar("Row", bound=Base)
+Row = TypeVar("Row", bound=models.Base)
 
 
 def now() -> datetime:
@@ -74,9 +64,9 @@ def written_elsewhere(run_id: int) -> StoreError:
     )
 
 
-def add_run(session: Session, spec: RunSpec) -> RunRecord:
+def add_run(session: Session, spec: RunSpec) -> models.RunRecord:
     """A new run, owned by this process."""
-    run = RunRecord(
+    run = models.RunRecord(
         problem=problem_record(session, spec.problem),
         device=device_record(session, spec.device),
         environment=environment_record(session, spec.environment),
@@ -91,9 +81,9 @@ def add_run(session: Session, spec: RunSpec) -> RunRecord:
     return run
 
 
-def get_run(session: Session, run_id: int) -> RunRecord:
+def get_run(session: Session, run_id: int) -> models.RunRecord:
     """Raises NotFoundError for a number that is no run's."""
-    run = session.get(RunRecord, run_id)
+    run = session.get(models.RunRecord, run_id)
     if run is None:
         raise NotFoundError(f"no run {run_id}: autogemm db list shows the runs")
     return run
@@ -126,7 +116,7 @@ def add_trial(
     Raises StoreError if it is there with another config.
     """
     run = get_run(session, run_id)
-    found = session.scalar(select(TrialRecord).filter_by(run_id=run_id, number=number))
+    found = session.scalar(select(models.TrialRecord).filter_by(run_id=run_id, number=number))
     if found is not None:
         if found.config != outcome.config.as_dict():
             raise StoreError(
@@ -134,7 +124,7 @@ def add_trial(
                 "processes are writing to one run; end one of them"
             )
         return found.id
-    trial = TrialRecord(
+    trial = models.TrialRecord(
         run=run,
         number=number,
         kernel=kernel_record(session, outcome.kernel_sha256, source),
@@ -147,79 +137,67 @@ def add_trial(
 
 
 def add_finals(
-    session: Session,
-    run_id: int,
-    finals: Finals,
-    sources: Mapping[str, KernelSource],
-    measured_at: datetime | None = None,
+    session: Session, run_id: int, finals: Finals, sources: Mapping[str, KernelSource]
 ) -> None:
-    """Finals of a run, taken just now if it is not said when.
-
-    A contestant's source comes from ``sources`` or is stored already.
-    """
-    record = FinalsRecord(
+    """Add finals of a run. A contestant's source comes from ``sources`` or is stored already."""
+    record = models.FinalsRecord(
         run=get_run(session, run_id),
-        measured_at=measured_at or now(),
-        **columns_of(FinalsRecord, finals),
+        measured_at=now(),
+        **columns_of(models.FinalsRecord, finals),
     )
     session.add(record)
     for place, entry in enumerate((finals.baseline, *finals.entries)):
         kernel = kernel_record(session, entry.kernel_sha256, sources.get(entry.kernel_sha256))
-        if kernel is not None:
-            session.flush()
-        record.entries.append(entry_record(entry, place, kernel.id if kernel else None))
+        columns = entry_columns(entry)
+        record.entries.append(models.FinalsEntryRecord(place=place, kernel=kernel, **columns))
     for lost in finals.disqualified:
         _withdraw(session, run_id, lost)
 
 
 def _withdraw(session: Session, run_id: int, lost: Disqualified) -> None:
     """So that no later run takes the kernel's time for granted."""
-    of_kernel = KernelRecord.kernel_sha256 == lost.kernel_sha256
-    statement = select(TrialRecord).join(TrialRecord.kernel).where(of_kernel)
-    for trial in session.scalars(statement.where(TrialRecord.run_id == run_id)):
+    of_kernel = models.KernelRecord.kernel_sha256 == lost.kernel_sha256
+    statement = select(models.TrialRecord).join(models.TrialRecord.kernel).where(of_kernel)
+    for trial in session.scalars(statement.where(models.TrialRecord.run_id == run_id)):
         trial.status = lost.status.value
         trial.reason = lost.reason
         trial.time_us = None
 
 
-def problem_record(session: Session, problem: Problem) -> ProblemRecord:
+def problem_record(session: Session, problem: Problem) -> models.ProblemRecord:
     """The row of a problem, new if need be."""
-    return _get_or_add(session, ProblemRecord, columns_of(ProblemRecord, problem))
+    return _get_or_add(session, models.ProblemRecord, columns_of(models.ProblemRecord, problem))
 
 
-def device_record(session: Session, device: Device) -> DeviceRecord:
+def device_record(session: Session, device: Device) -> models.DeviceRecord:
     """The row of a device, with its facts as they are now."""
     facts = asdict(device)
-    record = _get_or_add(session, DeviceRecord, device_key(device), {"facts": facts})
+    record = _get_or_add(session, models.DeviceRecord, device_key(device), {"facts": facts})
     # As last seen: a newer driver or version may know better.
     record.facts = facts
     return record
 
 
-def known_device(session: Session, device: Device) -> Device:
-    """With the facts as they are known here: those of a file or another database may be older."""
-    record = session.scalar(select(DeviceRecord).filter_by(**device_key(device)))
-    return device if record is None else device_of(record)
-
-
-def environment_record(session: Session, environment: Environment) -> EnvironmentRecord:
+def environment_record(session: Session, environment: Environment) -> models.EnvironmentRecord:
     """The row of an environment, new if need be."""
-    return _get_or_add(session, EnvironmentRecord, columns_of(EnvironmentRecord, environment))
+    return _get_or_add(
+        session, models.EnvironmentRecord, columns_of(models.EnvironmentRecord, environment)
+    )
 
 
 def kernel_record(
     session: Session, sha256: str, source: KernelSource | None
-) -> KernelRecord | None:
+) -> models.KernelRecord | None:
     """The row of a kernel, new if there is a source; None if it is not known without.
 
     Raises ValueError for a source of another sha256.
     """
     if source is None:
-        return session.scalar(select(KernelRecord).filter_by(kernel_sha256=sha256))
+        return session.scalar(select(models.KernelRecord).filter_by(kernel_sha256=sha256))
     if sha256 not in ("", source.sha256):
         raise ValueError(f"the outcome is of source {sha256}, got source {source.sha256}")
     columns = {**kernel_columns(source), "created_at": now()}
-    return _get_or_add(session, KernelRecord, {"kernel_sha256": source.sha256}, columns)
+    return _get_or_add(session, models.KernelRecord, {"kernel_sha256": source.sha256}, columns)
 
 
 def _get_or_add(

@@ -1,4 +1,4 @@
-"""The rows of one database into another: what both have stays once, and merging again adds nothing.
+"""Rows of another database, or of a file, into a database; merging them again adds nothing.
 
 Every table is copied by what the models say of it. A row with a key of its own (``id``) is the same
 as one that is there if the columns of its `identity` agree; rows that belong to another one (times
@@ -7,8 +7,8 @@ to a trial, contestants to finals) come with it.
 
 import hashlib
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -18,14 +18,30 @@ from sqlalchemy import Connection, Table, select, update
 from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import CacheState, Fill, Objective, Provenance, Status
 from autogemm.store.tables.bench_models import BenchRecord
-from autogemm.store.tables.identity import identity
+from autogemm.store.tables.convert import SPEC_COLUMNS
 from autogemm.store.tables.records import RunState
+from autogemm.support.errors import StoreError
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
 
+# All of them, each behind those that it refers to.
+TABLES = BenchRecord.metadata.sorted_tables
+
 # Rows that are read, compared and written at a time.
 _CHUNK = 500
+
+# Beside the tables with a unique key, which is their identity. Dates have microseconds.
+IDENTITY: Mapping[str, tuple[str, ...]] = {
+    "runs": ("problem_id", "device_id", "environment_id", *SPEC_COLUMNS, "started_at"),
+    # Without the number, see `identity`.
+    "run_trials": ("run_id", "family", "config", "finished_at"),
+    "finals": ("run_id", "measured_at"),
+    "certificates": ("run_id", "kernel_id", "made_at"),
+    "benches": ("device_id", "environment_id", "preset", "started_at"),
+    "profiles": ("kernel_id", "device_id", "problem_id", "made_at"),
+    "ceilings": ("device_id", "environment_id", "measured_at"),
+}
 
 # What may have changed where rows come from, of tables whose rows end.
 _GOING_ON: Mapping[str, tuple[str, ...]] = {
@@ -51,24 +67,37 @@ _WORDS: Mapping[str, type[StrEnum]] = {
 class Merged:
     """How many rows of each table were added and how many were there already."""
 
-    added: dict[str, int] = field(default_factory=dict)
-    known: dict[str, int] = field(default_factory=dict)
+    added: Counter[str] = field(default_factory=Counter)
+    known: Counter[str] = field(default_factory=Counter)
+    grown: set[int] = field(default_factory=set)
+    """Benchmarks that were there and got more entries."""
 
 
-def merge_tables(source: Connection, target: Connection) -> Merged:
+def merge_tables(
+    source: Connection, target: Connection, is_written: Callable[[int], bool]
+) -> Merged:
     """Copy every row that ``target`` lacks. The caller's transaction makes it all or nothing.
 
     Raises ValueError, TypeError or KeyError for a row that no version of autogemm wrote.
     """
-    merging = _Merging(source, target)
-    for table in BenchRecord.metadata.sorted_tables:
-        merging.copy(table)
+    merging = Merging(target, is_written)
+    for table in TABLES:
+        for rows in _chunks(source, table):
+            for row in rows:
+                _check(table, row)
+            merging.copy(table, rows)
     return merging.merged
 
 
 @dataclass(slots=True)
-class _Merging:
-    """``ids[table]`` are the ids that rows of the source have in the target, ``new[table]`` those
+class Merging:
+    """Copies rows into ``target``, table after table, in pieces of any size.
+
+    ``is_written`` says of the id of a run in the target whether a process is writing it: that run
+    goes on undisturbed. With ``by_number`` a trial is known by its number, and another config under
+    that number is an error; without, both are kept.
+
+    ``ids[table]`` are the ids that rows of the source have in the target, ``new[table]`` those
     (of the source) that it lacked.
 
     ``there[table]`` are rows of the target, by the first column of their identity and then by all
@@ -76,32 +105,35 @@ class _Merging:
     them maybe, and are looked up once.
     """
 
-    source: Connection
     target: Connection
+    is_written: Callable[[int], bool]
+    by_number: bool = False
     merged: Merged = field(default_factory=Merged)
     ids: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     new: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
     there: dict[str, dict[Any, dict[Key, Row]]] = field(default_factory=lambda: defaultdict(dict))
     numbers: dict[int, set[int]] = field(default_factory=dict)
-    """Of the trials that runs of the target have, as far as they were looked up."""
+    """The trials that runs of the target have, as far as they were looked up."""
 
-    def copy(self, table: Table) -> None:
-        self.merged.added[table.name] = self.merged.known[table.name] = 0
-        copy = self._copy_rows if "id" in table.columns else self._copy_parts
-        for rows in _chunks(self.source, table):
-            for row in rows:
-                _check(table, row)
-            copy(table, rows)
+    def copy(self, table: Table, rows: list[Row]) -> None:
+        """Copy rows of a table. Tables that they refer to came before (`TABLES`).
+
+        Raises StoreError for a trial whose number another config has, if trials go by number.
+        """
+        if "id" in table.columns:
+            self._copy_rows(table, rows)
+        else:
+            self._copy_parts(table, rows)
 
     def _copy_rows(self, table: Table, rows: list[Row]) -> None:
         """Rows with an id of their own."""
         old_ids = [row.pop("id") for row in rows]
         moved = [self._moved(table, row) for row in rows]
-        columns = identity(table)
+        columns = identity(table, by_number=self.by_number)
         self._look_up(table, columns, rows, moved)
         added: list[tuple[int, Row]] = []
         for old_id, row in zip(old_ids, moved, strict=True):
-            found = self.there[table.name].get(row[columns[0]], {}).get(_key(row, columns))
+            found = self.there[table.name].get(row[columns[0]], {}).get(key_of(row, columns))
             if found is None:
                 added.append((old_id, row))
                 continue
@@ -138,7 +170,9 @@ class _Merging:
         moved = [self._moved(table, row) for row in rows]
         asked = table.c.bench_id.in_({row["bench_id"] for row in moved})
         known = {tuple(found) for found in self.target.execute(select(*place).where(asked))}
-        return [row for row in moved if (row["bench_id"], row["position"]) not in known]
+        more = [row for row in moved if (row["bench_id"], row["position"]) not in known]
+        self.merged.grown.update(row["bench_id"] for row in more)
+        return more
 
     def _moved(self, table: Table, row: Row) -> Row:
         """With the target's ids for those of the source. KeyError for a row that is not there."""
@@ -164,11 +198,12 @@ class _Merging:
             del there[value]
         missing = wanted - there.keys()
         there.update({value: {} for value in missing})
-        needed = [table.c[name] for name in (*columns, *_LOOKED_AT) if name in table.c]
+        names = (*columns, *_LOOKED_AT, *identity(table))
+        needed = [table.c[name] for name in names if name in table.c]
         statement = select(table.c.id, *dict.fromkeys(needed)).where(table.c[first].in_(missing))
         for found in self.target.execute(statement).mappings() if missing else ():
             row = dict(found)
-            there[row[first]][_key(row, columns)] = row
+            there[row[first]][key_of(row, columns)] = row
             if table.name == "run_trials":
                 self.numbers.setdefault(row["run_id"], set()).add(row["number"])
 
@@ -183,11 +218,17 @@ class _Merging:
             self.new[table.name].add(old_id)
 
     def _bring_up_to_date(self, table: Table, found: Row, row: Row) -> None:
-        """What went on over there, a trial that was found wrong there or has its kernel there."""
+        """Take over what went on, or a trial that was found wrong there or has its kernel there."""
         changed: tuple[str, ...] = ()
         if table.name in _GOING_ON and _later(row["finished_at"], found["finished_at"]):
-            changed = _GOING_ON[table.name]
+            is_ours = table.name == "runs" and self.is_written(found["id"])
+            changed = () if is_ours else _GOING_ON[table.name]
         if table.name == "run_trials":
+            if self.by_number and found["config"] != row["config"]:
+                raise StoreError(
+                    f"trial {row['number']} of run {found['run_id']} is in the database with "
+                    "another config: the two are not the same run"
+                )
             if found["status"] == Status.OK != row["status"]:
                 changed = ("status", "reason", "time_us")
             if found["kernel_id"] is None is not row["kernel_id"]:
@@ -225,7 +266,23 @@ def _check(table: Table, row: Row) -> None:
             raise ValueError(f"the source of kernel {row['id']} is not the one that was stored")
 
 
-def _key(row: Row, columns: Sequence[str]) -> Key:
+def identity(table: Table, *, by_number: bool = False) -> tuple[str, ...]:
+    """The columns that make two rows of a table with an ``id`` the same row.
+
+    Two copies of a database may both have gone on with a run, and merging keeps what either did.
+    ``by_number`` is for a file, which is one run's record: its trials go by their number.
+    """
+    if by_number and table.name == "run_trials":
+        return ("run_id", "number")
+    if table.name in IDENTITY:
+        return IDENTITY[table.name]
+    unique = [index for index in table.constraints if hasattr(index, "columns")]
+    named = [c for c in unique if str(c.name).startswith("uq_")]
+    return tuple(column.name for column in named[0].columns)
+
+
+def key_of(row: Row, columns: Sequence[str]) -> Key:
+    """The cells of these columns, as something that can be looked up."""
     return tuple(
         json.dumps(value, sort_keys=True) if isinstance(value, dict | list) else value
         for value in (row[name] for name in columns)
