@@ -11,13 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
-from optuna.samplers import (
-    BaseSampler,
-    CmaEsSampler,
-    GPSampler,
-    NSGAIISampler,
-    TPESampler,
-)
+from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, NSGAIISampler, TPESampler
 from optuna.storages import InMemoryStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
@@ -89,10 +83,7 @@ class StockSampler(EnumeratedSampler):
             params = self._encoded(told.index)
             self._study.add_trial(
                 create_trial(
-                    state=state,
-                    value=told.time_us,
-                    params=params,
-                    distributions=self._encoding,
+                    state=state, value=told.time_us, params=params, distributions=self._encoding
                 )
             )
             return

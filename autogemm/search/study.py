@@ -34,10 +34,7 @@ class Search:
     """
 
     def __init__(
-        self,
-        space: EnumeratedSpace,
-        sampler: str = DEFAULT_SAMPLER,
-        seed: int = 0,
+        self, space: EnumeratedSpace, sampler: str = DEFAULT_SAMPLER, seed: int = 0
     ) -> None:
         self._space = space
         self._sampler = make_sampler(sampler, space, seed)

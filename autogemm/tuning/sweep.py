@@ -267,8 +267,7 @@ def spread_winners(decided: Sequence[Swept], device: Device, count: int) -> tupl
 
 def _least_distance(one: Swept, chosen: Sequence[Swept], device: Device) -> float:
     return min(
-        (distance(one.problem, device, other.problem, device) for other in chosen),
-        default=math.inf,
+        (distance(one.problem, device, other.problem, device) for other in chosen), default=math.inf
     )
 
 

@@ -24,13 +24,7 @@ from autogemm.tuning.loop.stopping import StopRules
 from autogemm.tuning.loop.warm import WarmStart, warm_starts, warmed
 from autogemm.tuning.task.accuracy import Accuracy, accuracy_for
 from autogemm.tuning.task.build import Builder
-from autogemm.tuning.task.events import (
-    Event,
-    Notice,
-    SearchResumed,
-    SearchStarted,
-    TrialDone,
-)
+from autogemm.tuning.task.events import Event, Notice, SearchResumed, SearchStarted, TrialDone
 from autogemm.tuning.task.request import TuneRequest, TuneResult
 from autogemm.tuning.task.spaces import Spaces, spaces_for
 
@@ -237,9 +231,7 @@ class _Run:
         joint = JointSearch(
             searches,
             opening=opening_for(
-                request.trials,
-                len(searches),
-                max(len(space.seeds) for space in self.spaces.spaces),
+                request.trials, len(searches), max(len(space.seeds) for space in self.spaces.spaces)
             ),
             objective=self.spec.objective,
             before=ledger.outcomes,

@@ -30,20 +30,19 @@ from autogemm.targets.cuda.messages import (
 from autogemm.targets.cuda.worker.bench import run_bench
 from autogemm.targets.cuda.worker.ceilings import measured_ceilings
 from autogemm.targets.cuda.worker.finals import run_finals
-from autogemm.targets.cuda.worker.gpu import (
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas, forget_overrides
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
+from autogemm.targets.cuda.worker.gpu.launching import CandidateError
+from autogemm.targets.cuda.worker.gpu.telemetry import is_throttled
+from autogemm.targets.cuda.worker.gpu.timing import (
     MIN_SAMPLES,
     SHORT_LAUNCH_US,
-    CandidateError,
-    Cublas,
-    Gpu,
     Method,
     Sampled,
     Sampling,
-    forget_overrides,
-    is_throttled,
 )
 from autogemm.targets.cuda.worker.libraries import fastest_baseline
-from autogemm.targets.cuda.worker.problem import (
+from autogemm.targets.cuda.worker.problem.prepared import (
     BASELINE_SAMPLES,
     Checked,
     KernelContestant,

@@ -10,10 +10,11 @@ from autogemm.model.results.outcome import Status, Telemetry
 from autogemm.support.errors import AutogemmError
 from autogemm.targets.bench import BenchCandidate, BenchTimes, ContestantTimes, rounds_of
 from autogemm.targets.cuda.messages import RunBench
-from autogemm.targets.cuda.worker.gpu import Cublas, summary
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas
+from autogemm.targets.cuda.worker.gpu.telemetry import summary
 from autogemm.targets.cuda.worker.interleave import INTERLEAVED_SAMPLE_US, Series, interleave
 from autogemm.targets.cuda.worker.libraries import LIBRARIES, NotHereError
-from autogemm.targets.cuda.worker.problem import Checked, Contestant, PreparedProblem
+from autogemm.targets.cuda.worker.problem.prepared import Checked, Contestant, PreparedProblem
 
 # A compiler's message may fill pages.
 MAX_REASON = 300

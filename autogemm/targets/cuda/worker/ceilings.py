@@ -12,15 +12,9 @@ from autogemm.model.hardware.roofline import Ceilings
 from autogemm.model.kernel import Candidate, CompiledKernel, Launch, LaunchPlan
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.ceilings import ceilings_source
-from autogemm.targets.cuda.worker.gpu import (
-    Arguments,
-    CandidateError,
-    Gpu,
-    LoadedKernel,
-    Method,
-    Stopwatch,
-    warm_up,
-)
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
+from autogemm.targets.cuda.worker.gpu.launching import Arguments, CandidateError, LoadedKernel
+from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
 
 THREADS = 256
 # Of ceilings.cu: operations of one thread in one step.

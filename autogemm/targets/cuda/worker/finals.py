@@ -13,14 +13,16 @@ from autogemm.model.results.finals import FinalsSamples, decide
 from autogemm.model.results.outcome import Disqualified, Finals, Provenance, Verification
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.messages import RunFinals, disqualified
-from autogemm.targets.cuda.worker.gpu import CandidateError, Stopwatch, summary
+from autogemm.targets.cuda.worker.gpu.launching import CandidateError
+from autogemm.targets.cuda.worker.gpu.telemetry import summary
+from autogemm.targets.cuda.worker.gpu.timing import Stopwatch
 from autogemm.targets.cuda.worker.interleave import (
     INTERLEAVED_SAMPLE_US,
     Rounds,
     Series,
     interleave,
 )
-from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
+from autogemm.targets.cuda.worker.problem.prepared import Contestant, PreparedProblem
 
 # A kernel that is wrong once in ten launches passes so many with probability 0.9^44 < 1 %.
 MIN_CHECKS = 44

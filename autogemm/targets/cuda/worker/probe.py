@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from autogemm.targets.cuda.facts import NO_DRIVER
-from autogemm.targets.cuda.worker.gpu import runtime_facts
+from autogemm.targets.cuda.worker.gpu.gpu import runtime_facts
 
 
 def probe() -> dict[str, Any]:

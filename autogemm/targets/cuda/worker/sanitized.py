@@ -16,14 +16,9 @@ import numpy as np
 from autogemm.model.elements import Floats, loaded, not_a_number, rounded, stored
 from autogemm.model.problem import Problem
 from autogemm.targets.cuda.tools.sanitizer import Job
-from autogemm.targets.cuda.worker.gpu import (
-    BareGpu,
-    LoadedKernel,
-    gemm_arguments,
-    others_placed,
-    placed,
-)
-from autogemm.targets.cuda.worker.problem import exact_scalar
+from autogemm.targets.cuda.worker.gpu.bare import BareGpu, others_placed, placed
+from autogemm.targets.cuda.worker.gpu.launching import LoadedKernel, gemm_arguments
+from autogemm.targets.cuda.worker.problem.inputs import exact_scalar
 
 
 def run(job: Job) -> str:

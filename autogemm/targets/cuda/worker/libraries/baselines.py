@@ -14,16 +14,11 @@ from functools import partial
 
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.worker.gpu import (
-    ANY_REDUCTION,
-    FP32_REDUCTION,
-    Cublas,
-    CublasLt,
-    Gemm,
-    Stopwatch,
-    warm_up,
-)
-from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
+from autogemm.targets.cuda.worker.gpu.cublas_lt import ANY_REDUCTION, FP32_REDUCTION, CublasLt
+from autogemm.targets.cuda.worker.gpu.timing import Stopwatch, warm_up
+from autogemm.targets.cuda.worker.problem.inputs import InputSet
+from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
 MOST_PROPOSALS = 8
 ROUNDS = 5

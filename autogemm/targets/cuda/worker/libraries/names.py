@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from autogemm.model.dtypes import DType
 from autogemm.model.results.benchmark import baseline_of
-from autogemm.targets.cuda.worker.gpu import Cublas
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas
 from autogemm.targets.cuda.worker.libraries.missing import NotHereError
-from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
+from autogemm.targets.cuda.worker.problem.prepared import Contestant, PreparedProblem
 
 
 @dataclass(frozen=True, slots=True)

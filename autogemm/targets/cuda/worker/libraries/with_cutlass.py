@@ -15,7 +15,8 @@ from autogemm.support.files import write_atomically
 from autogemm.support.resources import cache_folder
 from autogemm.targets.cuda.tools import find_program, program_version
 from autogemm.targets.cuda.worker.libraries.missing import NotHereError
-from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
+from autogemm.targets.cuda.worker.problem.inputs import InputSet
+from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
 SOURCE = "cutlass_gemm.cu"
 BUILD_DEADLINE_S = 300.0

@@ -7,7 +7,8 @@ import triton
 import triton.language as tl
 
 from autogemm.targets.cuda.worker.libraries.with_torch import tensors
-from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
+from autogemm.targets.cuda.worker.problem.inputs import InputSet
+from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
 # BM, BN, BK, warps, stages.
 TILES = (

@@ -8,7 +8,7 @@ from autogemm.model.dtypes import Element
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Fill
 from autogemm.support.errors import UsageError
-from autogemm.targets.cuda.worker.gpu import Gpu, pointer
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
 
 # Elements before and after each matrix that nobody may use: NaN around inputs, canaries around C.
 GUARD = 1024

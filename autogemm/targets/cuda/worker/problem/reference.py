@@ -33,7 +33,8 @@ import numpy as np
 
 from autogemm.model.dtypes import Element
 from autogemm.model.problem import Problem
-from autogemm.targets.cuda.worker.gpu import Cublas, Gemm, Gpu, pointer
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
 from autogemm.targets.cuda.worker.problem.inputs import TILE, InputSet, Matrix
 
 # Chance that rounding alone breaks the bound anywhere, per problem.
