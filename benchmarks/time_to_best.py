@@ -30,7 +30,7 @@ from autogemm.space import Family, broken_constraints, load_family
 from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError
 from autogemm.targets import Target, choose_target
-from autogemm.targets.recorded.listing import recording_folder
+from autogemm.targets.recorded import recording_folder
 from autogemm.tuning import Event, TrialDone, TuneRequest, TuneResult, tune
 from autogemm.tuning.task.build import Builder
 

@@ -27,8 +27,7 @@ from autogemm.cli import main
 from autogemm.formats import write_recording
 from autogemm.search import SAMPLERS, Search
 from autogemm.support.errors import AutogemmError, UsageError
-from autogemm.targets.recorded import RecordedSpace, open_recorded_space
-from autogemm.targets.recorded.listing import recording_folder
+from autogemm.targets.recorded import RecordedSpace, open_recorded_space, recording_folder
 
 NUM_CONFIGS = len(content()["cache"])
 

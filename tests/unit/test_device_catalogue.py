@@ -3,13 +3,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from autogemm.catalogue.gpus import (
-    CATALOGUE_PATH,
-    find_device,
-    known_cards,
-    known_devices,
-    roof_of,
-)
+from autogemm.catalogue.gpus import CATALOGUE_PATH, find_device, known_cards, known_devices, roof_of
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.splitting import Splitting

@@ -1,4 +1,4 @@
-"""What is to be compared."""
+"""The plan of a comparison of search strategies."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec

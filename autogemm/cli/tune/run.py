@@ -136,7 +136,7 @@ def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
         on_swept=progress.on_swept,
     )
     if command.cross:
-        sweeper.require_card()
+        sweeper.require_gpu()
     sweep = sweeper.run(requests)
     if command.cross and not sweep.interrupted:
         sweep = sweeper.cross(sweep, requests[0])

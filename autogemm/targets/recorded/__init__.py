@@ -5,15 +5,15 @@ Kernel Tuner and T4 files (:class:`ListedTarget`).
 """
 
 from autogemm.targets.recorded.listed import ListedTarget, is_listed
-from autogemm.targets.recorded.listing import (
+from autogemm.targets.recorded.spaces import RecordedSpace, open_recorded_space
+from autogemm.targets.recorded.target import (
+    RecordedTarget,
     RecordingInfo,
     list_recordings,
+    open_recorded,
     recording_folder,
     recording_paths,
 )
-from autogemm.targets.recorded.opening import open_recorded
-from autogemm.targets.recorded.spaces import RecordedSpace, open_recorded_space
-from autogemm.targets.recorded.target import RecordedTarget
 
 __all__ = [
     "ListedTarget",

@@ -108,7 +108,9 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
     """
     with ExitStack() as loaded:
         candidates, lost = right_candidates(prepared, request.candidates, loaded)
-        finalists = [baseline_finalist(prepared), *candidates]
+        own = prepared.baseline
+        baseline = Finalist(own.name, None, "", own, prepared.check(own).launch_us)
+        finalists = [baseline, *candidates]
         shortest = min(finalists, key=lambda one: one.launch_us)
         method = prepared.stopwatch_about(
             shortest.runs, shortest.launch_us, INTERLEAVED_SAMPLE_US
@@ -121,7 +123,6 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
         measure_energy(prepared, finalists, stopwatches, request)
         # Graphs hold on to the kernels that are unloaded next.
         stopwatches.clear()
-    baseline = finalists[0]
     if baseline.complaint:
         raise DeviceError(f"cuBLAS gives a wrong result here: {baseline.complaint}")
     lost += [
@@ -148,12 +149,6 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
         num_checks=rechecks.num_checks,
         disqualified=tuple(lost),
     )
-
-
-def baseline_finalist(prepared: PreparedProblem) -> Finalist:
-    """The baseline as a contestant of the finals, like every candidate."""
-    baseline = prepared.baseline
-    return Finalist(baseline.name, None, "", baseline, prepared.check(baseline).launch_us)
 
 
 def right_candidates(

@@ -58,7 +58,7 @@ def run(job: Job) -> str:
 
 
 def integers(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:
-    """So small that every sum is exact, and never 0."""
+    """Return integers so small that every sum is exact, and never 0."""
     return generator.choice(np.array([-3, -2, -1, 1, 2, 3], np.float32), shape)
 
 

@@ -150,7 +150,7 @@ class PreparedProblem:
     def intact(self) -> bool:
         """Whether inputs and references survived a wrong kernel: the baseline still passes.
 
-        Without a baseline nobody knows.
+        Without a baseline that is not known.
         """
         if not self.options.compares:
             return False
