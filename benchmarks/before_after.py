@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ ORDER = ("before", "after", "after", "before")
 @click.argument("tables", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 def main(before: Path, tables: tuple[Path, ...], **options: Any) -> None:
     """Ratios to cuBLAS of the same configs, before and after."""
-    out: Path = options["out"]
+    out, before = options["out"].resolve(), before.resolve()
     out.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, Any]] = []
     for path in tables:
@@ -42,7 +43,9 @@ def main(before: Path, tables: tuple[Path, ...], **options: Any) -> None:
             rows.append(compared(row, table["dtype"], before, options["rounds"], out))
             click.echo(line(rows[-1]))
             results = {
-                "command": " ".join(sys.argv),
+                "command": "benchmarks/before_after.py "
+                + " ".join(map(str, (path.name for path in tables))),
+                "date": f"{datetime.now(UTC):%Y-%m-%d}",
                 "commit": options["commit"],
                 "gpu": gpu(),
                 "rows": rows,

@@ -301,6 +301,11 @@ __device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n
     return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
 }
 
+// Whether row m is to be stored: rows before first_row are those of another tile.
+__device__ __forceinline__ bool has_row(const Tile& tile, int m) {
+    return m >= tile.first_row;
+}
+
 // Stores VEC_C neighbours, from C[m][n] on, to which c points.
 __device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
                                                    const Epilogue& with) {
@@ -318,9 +323,6 @@ __device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const
 // Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
 __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
                                              const float* accum, const Epilogue& with) {
-    if (m < tile.first_row) {
-        return;
-    }
     float* const c = tile.C + (long long)m * ldc + n;
     if (n >= tile.first_column) {
         store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
@@ -334,6 +336,9 @@ __device__ __forceinline__ void store_tile(const Tile& tile, int ldc, const floa
     #pragma unroll
     for (int i = 0; i < TM; ++i) {
         const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
+        if (!has_row(tile, m)) {
+            continue;
+        }
         #pragma unroll
         for (int j = 0; j < TN; j += VEC_C) {
             const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;

@@ -313,6 +313,11 @@ __device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n
     return with.beta == 0.0f ? with.alpha * accum : fmaf(with.alpha, accum, with.beta * old_c);
 }
 
+// Whether row m is to be stored.
+__device__ __forceinline__ bool has_row(const Tile& tile, int m) {
+    return m < tile.rows;
+}
+
 // Stores VEC_C neighbours, from C[m][n] on, to which c points.
 __device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const float* accum,
                                                    const Epilogue& with) {
@@ -330,9 +335,6 @@ __device__ __forceinline__ void store_whole_vector(float* c, int m, int n, const
 // Stores VEC_C neighbours of the tile's row m, from its column n on, as far as the tile has them.
 __device__ __forceinline__ void store_vector(const Tile& tile, int ldc, int m, int n,
                                              const float* accum, const Epilogue& with) {
-    if (m >= tile.rows) {
-        return;
-    }
     float* const c = tile.C + (long long)m * ldc + n;
     if (n + VEC_C <= tile.columns) {
         store_whole_vector(c, tile.m0 + m, tile.n0 + n, accum, with);
@@ -367,6 +369,9 @@ __device__ __forceinline__ void store_tile(float* shared, const Tile& tile, int 
         const int j = first % TN;
         const int m = place.m + i / VEC_M * VEC_M * LANES_M + i % VEC_M;
         const int n = place.n + j / VEC_N * VEC_N * LANES_N + j % VEC_N;
+        if (!has_row(tile, m)) {
+            continue;
+        }
         store_vector(tile, ldc, m, n, totals, with);
     }
 }
