@@ -30,13 +30,13 @@ from sqlalchemy import Connection, create_engine
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main as autogemm
 from autogemm.cli.output import print_table
+from autogemm.formats import read_recording
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment, Telemetry
 from autogemm.store import open_store
 from autogemm.store.tables.convert import columns_of
 from autogemm.store.tables.models import Base, ProblemRecord
-from autogemm.targets.recorded import read_recording
-from autogemm.targets.recorded.listing import recording_folder
+from autogemm.targets.recorded import recording_folder
 
 GPUS = ("h100", "a100", "l4", "rtx4090", "t4", "v100")
 DRIVERS = ("535.1", "550.54", "570.12", "580.65")

@@ -28,6 +28,7 @@ from autogemm import __version__
 from autogemm.cli import one_line
 from autogemm.cli.options import family_option, fix_option, problem_options
 from autogemm.compile import Compiler
+from autogemm.formats import Baseline, Recording, RecordingSource, write_recording
 from autogemm.model.results.outcome import CacheState, Finals, Outcome, Status
 from autogemm.search import Proposal
 from autogemm.space import Space, build_space, load_family, parse_fix
@@ -36,7 +37,6 @@ from autogemm.support.errors import AutogemmError
 from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
-from autogemm.targets.recorded import Baseline, Recording, RecordingSource, write_recording
 from autogemm.tuning import TrialDone, TuneRequest
 from autogemm.tuning.finals import finalists
 from autogemm.tuning.loop.ledger import Ledger

@@ -22,6 +22,7 @@ import click
 from autogemm.cli import one_line
 from autogemm.cli.output import print_table
 from autogemm.compile import Compiler
+from autogemm.formats import Recording, read_recording
 from autogemm.model.config import Config
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry
@@ -29,8 +30,7 @@ from autogemm.space import Family, broken_constraints, load_family
 from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError
 from autogemm.targets import Target, choose_target
-from autogemm.targets.recorded import Recording, read_recording
-from autogemm.targets.recorded.listing import recording_folder
+from autogemm.targets.recorded import recording_folder
 from autogemm.tuning import Event, TrialDone, TuneRequest, TuneResult, tune
 from autogemm.tuning.task.build import Builder
 

@@ -11,13 +11,8 @@ from autogemm.exchange.jsonl import jsonl
 from autogemm.exchange.jsonl.lines import FORMAT
 from autogemm.exchange.listed import listed_copies, listed_selection
 from autogemm.exchange.wisdom import wisdom_pieces
-from autogemm.formats import MAX_UNPACKED_BYTES
-from autogemm.model.results.outcome import Status
-from autogemm.search import FinishedStudy, FinishedTrial
-from autogemm.store import BestQuery, Copy, RunCopy, Store, Taken, TrialCopy
-from autogemm.support.errors import ExchangeError, NotFoundError, UsageError
-from autogemm.support.files import unpacked
-from autogemm.targets.recorded import (
+from autogemm.formats import (
+    MAX_UNPACKED_BYTES,
     ListedRecording,
     is_kernel_tuner_cache,
     is_t4,
@@ -26,6 +21,11 @@ from autogemm.targets.recorded import (
     read_t4,
     t4_pieces,
 )
+from autogemm.model.results.outcome import Status
+from autogemm.search import FinishedStudy, FinishedTrial
+from autogemm.store import BestQuery, Copy, RunCopy, Store, Taken, TrialCopy
+from autogemm.support.errors import ExchangeError, NotFoundError, UsageError
+from autogemm.support.files import unpacked
 
 
 class Format(StrEnum):

@@ -7,14 +7,14 @@ finals.
 from datetime import datetime
 from pathlib import Path
 
-from autogemm.formats import ranked
+from autogemm.formats import Entry, ListedRecording, ranked
 from autogemm.model.config import Value
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment, Outcome, Provenance, Status
 from autogemm.store import BestQuery, Copy, RunCopy, RunSpec, RunState, Store, TrialCopy
 from autogemm.support.errors import NotFoundError, UsageError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded import Entry, ListedRecording, ListedTarget
+from autogemm.targets.recorded import ListedTarget
 
 # GPU, problem, family, and its parameters: a family may get one more in a later version.
 _Kind = tuple[str, Problem, str, tuple[str, ...]]

@@ -18,15 +18,12 @@ if TYPE_CHECKING:
     from autogemm.search.study import Proposal, Search
 
 _LAZY = {
-    "EnumeratedSampler": "autogemm.search.samplers",
-    "EnumeratedSpace": "autogemm.search.enumerated",
-    "FinishedStudy": "autogemm.search.finished",
-    "FinishedTrial": "autogemm.search.finished",
-    "MARK": "autogemm.search.studies",
-    "Proposal": "autogemm.search.study",
-    "Search": "autogemm.search.study",
-    "journal_pieces": "autogemm.search.studies",
-    "parameter_importance": "autogemm.search.importance",
+    "enumerated": "EnumeratedSpace",
+    "finished": "FinishedStudy FinishedTrial",
+    "importance": "parameter_importance",
+    "samplers": "EnumeratedSampler",
+    "studies": "MARK journal_pieces",
+    "study": "Proposal Search",
 }
 
 __all__ = [
@@ -48,6 +45,7 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     # Optuna takes a second to import, and a help page needs the names of the samplers only.
-    if name in _LAZY:
-        return getattr(import_module(_LAZY[name]), name)
+    for module, names in _LAZY.items():
+        if name in names.split():
+            return getattr(import_module(f"autogemm.search.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

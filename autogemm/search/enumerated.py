@@ -1,14 +1,17 @@
-"""What the search needs to know of a space, and small questions about it."""
+"""The protocol of a space that can be searched, and small questions about it."""
 
 import math
 from collections.abc import Sequence
 from itertools import combinations, product
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Config
+
+if TYPE_CHECKING:
+    from autogemm.space import Parameter
 
 Codes = NDArray[Any]
 Indices = NDArray[np.int64]
@@ -18,23 +21,11 @@ Floats = NDArray[np.float64]
 EXPECTED_TIME = "expected_time"
 
 
-class Parameter(Protocol):
-    """One tunable parameter: its name, and its values in their natural order."""
-
-    @property
-    def name(self) -> str:
-        """The name that configs use."""
-
-    @property
-    def values(self) -> tuple[Value, ...]:
-        """All values; ``codes`` are positions in this tuple."""
-
-
 class EnumeratedSpace(Protocol):
     """Legal configs as a list. A family's space is one; recorded spaces fit as well."""
 
     @property
-    def parameters(self) -> Sequence[Parameter]:
+    def parameters(self) -> "Sequence[Parameter]":
         """The parameters, in the order of the columns of ``codes``."""
 
     @property

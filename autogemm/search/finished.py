@@ -1,4 +1,4 @@
-"""Runs that others than the search look at: trials that ended, by run and family."""
+"""Trials that ended, by run and family, as other packages hand them to Optuna's formats."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from autogemm.model.results.outcome import Outcome
 
 @dataclass(frozen=True, slots=True)
 class FinishedTrial:
-    """What became of a config; ``value`` is the objective's figure, None if it failed."""
+    """The outcome of a config; ``value`` is the objective's figure, None if it failed."""
 
     outcome: Outcome
     value: float | None

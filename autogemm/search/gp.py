@@ -110,7 +110,7 @@ def _distances(a: Floats, b: Floats) -> Floats:
 
 
 class Posterior:
-    """What the observations say of a pool of candidates, extended row by row.
+    """The posterior of a pool of candidates, extended row by row.
 
     With the kernel fixed, an observation more adds one row to the Cholesky factor L and one to
     V = L^-1 K(observations, pool): O(observations x pool) instead of a new factorisation.

@@ -1,15 +1,13 @@
 """A study's trials in terms of a space's indices."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
-from autogemm.model.config import Config, Value
+from autogemm.model.config import Config
 from autogemm.search.enumerated import EnumeratedSpace
 
 
@@ -28,7 +26,7 @@ class History:
     """
 
     def __init__(self, space: EnumeratedSpace) -> None:
-        self._space = space
+        self._space, self._family = space, space.config(0).family
         self._read: set[int] = set()
         self.told: list[Told] = []
         self.pending: dict[int, int] = {}
@@ -73,26 +71,16 @@ class History:
 
     def index_of(self, trial: FrozenTrial) -> int | None:
         """Index of the trial's config, None if it has none or it is not legal here."""
-        values = complete(self._space, trial.params)
-        return None if values is None else self._space.index(values)
+        fixed = {one.name: one.values[0] for one in self._space.parameters if len(one.values) == 1}
+        known = {**fixed, **trial.params}
+        names = [one.name for one in self._space.parameters]
+        if not known.keys() >= {*names}:
+            return None
+        return self._space.index(Config.of(self._family, {name: known[name] for name in names}))
 
     def _see(self, index: int) -> None:
         self.num_unseen -= int(not self.seen[index])
         self.seen[index] = True
-
-
-def complete(space: EnumeratedSpace, params: Mapping[str, Any]) -> Config | None:
-    """A trial's params with the fixed parameters put back in; None if one is missing."""
-    family = space.config(0).family
-    values: dict[str, Value] = {}
-    for parameter in space.parameters:
-        if parameter.name in params:
-            values[parameter.name] = params[parameter.name]
-        elif len(parameter.values) == 1:
-            values[parameter.name] = parameter.values[0]
-        else:
-            return None
-    return Config.of(family, values)
 
 
 def _completion(trial: FrozenTrial) -> tuple[float, int]:

@@ -1,4 +1,4 @@
-"""What the observations say of a pool of candidates: a trend and a Gaussian process on log time."""
+"""The model of a pool of candidates: a trend and a Gaussian process on log time."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ EXPECTATION_WORTH = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What was learned from the first ``size`` observations.
+    """A fit to the first ``size`` observations.
 
     Log times are features times ``trend``, and what ``kernel`` describes.
     """
@@ -35,8 +35,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """Of each row: the standardised log time beside the trend, and 1 or 0 for failed or not (None:
-    none failed).
+    """Each row's standardised log time beside the trend, and 1 or 0 for failed or not (None: none).
 
     ``best`` is the least time with its trend. Log times were divided by ``unit``, which is their
     ``spread`` unless that is 0.
@@ -91,7 +90,7 @@ class Model:
             self._pool_trend = np.concatenate([self._pool_trend, points @ self.fit.trend])
 
     def targets(self, history: History) -> Targets:
-        """What is known of the rows; what is not is believed to be as the rest predicts.
+        """Return what is known of the rows; the rest is believed to be as the model predicts.
 
         Not known are the results of pending configs and the times of failed ones.
         """
@@ -126,9 +125,7 @@ class Model:
         return score
 
     def improvement(self, candidate: int) -> float:
-        """What a candidate of the last full `score` would save on average, as a share of the best
-        time.
-        """
+        """Return the share of the best time that a candidate of the last `score` should save."""
         log_ratio, spread, success = (float(column[candidate]) for column in self._promises)
         return relative_improvement(log_ratio, spread) * success
 
@@ -188,7 +185,7 @@ def _log_density(u: Floats) -> Floats:
 
 
 def standardised(values: Floats) -> Floats:
-    """At mean 0 and spread 1, or all 0."""
+    """Return the values at mean 0 and spread 1, or all 0."""
     standard: Floats = (values - values.mean()) / _unit(values) if len(values) else values
     return standard
 

@@ -1,4 +1,4 @@
-"""Which samplers there are: the project's own, and those that installed packages register."""
+"""The names of samplers: the project's own, and those that installed packages register."""
 
 from importlib.metadata import EntryPoint, entry_points
 

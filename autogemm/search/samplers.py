@@ -74,7 +74,7 @@ class EnumeratedSampler(BaseSampler):
 
     @property
     def expected_improvement(self) -> float | None:
-        """What the last proposal promised, as a share of the best time; None without a model."""
+        """The promised share of the best time of the last proposal; None without a model."""
         return None
 
     @abstractmethod

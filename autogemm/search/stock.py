@@ -1,23 +1,16 @@
-"""Optuna's own samplers on enumerated configs: what they wish for is moved to a legal, new config.
+"""Optuna's own samplers on enumerated configs: each proposal is moved to a legal, new one.
 
 A stock sampler works on a study of its own, in memory, where numbers are ranks and texts are
-choices, and where it sees what was measured in place of what it wished for.
+choices, and where it sees what was measured in place of what it proposed.
 """
 
-import importlib.util
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
-from optuna.samplers import (
-    BaseSampler,
-    CmaEsSampler,
-    GPSampler,
-    NSGAIISampler,
-    TPESampler,
-)
+from optuna.samplers import BaseSampler
 from optuna.storages import InMemoryStorage
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState, create_trial
@@ -26,7 +19,6 @@ from autogemm.model.config import Value
 from autogemm.search.enumerated import EnumeratedSpace, Floats, Indices, neighbours
 from autogemm.search.history import Told
 from autogemm.search.samplers import EnumeratedSampler
-from autogemm.support.errors import UsageError
 
 Encoded = dict[str, int | str]
 
@@ -39,7 +31,7 @@ class StockSampler(EnumeratedSampler):
     """A stock sampler that knows nothing of constraints.
 
     The unseen config with the smallest sum of rank distances, relative to the number of values,
-    stands in for what it wishes for. Of several at that distance one is drawn.
+    stands in for its proposal. Of several at that distance one is drawn.
 
     ``in_generations`` is for samplers that learn from trials of their own only: all others are
     given to them as answers to proposals.
@@ -57,7 +49,7 @@ class StockSampler(EnumeratedSampler):
         }
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._study = optuna.create_study(storage=InMemoryStorage(), sampler=stock)
-        # By the index of the config that stands in for what was wished for.
+        # By the index of the config that stands in for the proposal.
         self._asked: dict[int, Trial] = {}
         self._num_told = 0
 
@@ -89,10 +81,7 @@ class StockSampler(EnumeratedSampler):
             params = self._encoded(told.index)
             self._study.add_trial(
                 create_trial(
-                    state=state,
-                    value=told.time_us,
-                    params=params,
-                    distributions=self._encoding,
+                    state=state, value=told.time_us, params=params, distributions=self._encoding
                 )
             )
             return
@@ -115,11 +104,11 @@ class StockSampler(EnumeratedSampler):
                 encoded[parameter.name] = parameter.values.index(value) if is_rank else str(value)
         return encoded
 
-    def _nearest(self, wish: Mapping[str, int | str], rng: np.random.Generator) -> int:
+    def _nearest(self, proposed: Mapping[str, int | str], rng: np.random.Generator) -> int:
         steps = {
-            column: _distances(parameter.values, wish[parameter.name])
+            column: _distances(parameter.values, proposed[parameter.name])
             for column, parameter in enumerate(self.space.parameters)
-            if parameter.name in wish
+            if parameter.name in proposed
         }
         if len(self.space) <= MAX_COMPARED:
             return self._nearest_of(np.flatnonzero(~self.history.seen), steps, rng)
@@ -157,49 +146,8 @@ def _are_texts(values: Sequence[Value]) -> bool:
     return any(isinstance(value, str) for value in values)
 
 
-def _distances(values: Sequence[Value], wish: int | str) -> Floats:
-    """From each value to the wished-for one: 0 to 1 by rank for numbers, 0 or 1 for texts."""
+def _distances(values: Sequence[Value], proposed: int | str) -> Floats:
+    """Return each value's distance: 0 to 1 by rank for numbers, 0 or 1 for texts."""
     if _are_texts(values):
-        return np.array([float(str(value) != wish) for value in values])
-    return np.abs(np.arange(len(values)) - int(wish)) / (len(values) - 1)
-
-
-def _tpe(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    return StockSampler(space, seed, TPESampler(seed=seed, constant_liar=True))
-
-
-def _gp(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    _require("torch", "gp")
-    return StockSampler(space, seed, GPSampler(seed=seed))
-
-
-def _cmaes(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    _require("cmaes", "cmaes")
-    # The margin keeps ranks from freezing at one value (Hamano et al., CMA-ES with Margin, 2022).
-    stock = CmaEsSampler(seed=seed, with_margin=True, warn_independent_sampling=False)
-    return StockSampler(space, seed, stock, in_generations=True)
-
-
-def _nsga2(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    stock = NSGAIISampler(seed=seed, population_size=20)
-    return StockSampler(space, seed, stock, in_generations=True)
-
-
-def _require(package: str, sampler: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise UsageError(
-            f"the sampler {sampler!r} needs the Python package {package!r}, which is not "
-            f"installed; pip install {package}, or choose another --sampler"
-        )
-
-
-Maker = Callable[[EnumeratedSpace, int], EnumeratedSampler]
-
-STOCK_MAKERS: dict[str, Maker] = {"tpe": _tpe, "gp": _gp, "cmaes": _cmaes, "nsga2": _nsga2}
-
-
-def make_stock_sampler(name: str, space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    """Optuna's sampler of that name. Raises UsageError if a package that it needs is missing."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return STOCK_MAKERS[name](space, seed)
+        return np.array([float(str(value) != proposed) for value in values])
+    return np.abs(np.arange(len(values)) - int(proposed)) / (len(values) - 1)

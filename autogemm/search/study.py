@@ -34,10 +34,7 @@ class Search:
     """
 
     def __init__(
-        self,
-        space: EnumeratedSpace,
-        sampler: str = DEFAULT_SAMPLER,
-        seed: int = 0,
+        self, space: EnumeratedSpace, sampler: str = DEFAULT_SAMPLER, seed: int = 0
     ) -> None:
         self._space = space
         self._sampler = make_sampler(sampler, space, seed)
@@ -63,7 +60,7 @@ class Search:
 
     @property
     def expected_improvement(self) -> float | None:
-        """By how much the next config is expected to beat the best time, as a share of that time.
+        """The share of the best time that the next config is expected to save.
 
         It is what the model expected of the best config not yet proposed when it was last asked,
         0.01 for 1 %. None while no model is in use, and always for samplers that have none.
@@ -119,6 +116,6 @@ class Search:
 
 
 def _value(outcome: Outcome, cost: float | None) -> float | None:
-    """What a trial is worth, None if it failed or has no usable time."""
+    """Return the value of a trial, None if it failed or has no usable time."""
     value = outcome.time_us if outcome.time_us is None or cost is None else cost
     return value if value is not None and 0.0 < value < math.inf else None

@@ -6,13 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from autogemm.search.enumerated import (
-    EnumeratedSpace,
-    Floats,
-    Indices,
-    UnitFeatures,
-    neighbours,
-)
+from autogemm.search.enumerated import EnumeratedSpace, Floats, Indices, UnitFeatures, neighbours
 from autogemm.search.gp import fit
 from autogemm.search.history import History
 from autogemm.search.model import Fit, Model, Targets, fitted_slope, log_targets, standardised

@@ -1,13 +1,27 @@
-"""Where a candidate runs: ``cuda`` (a GPU) or ``recorded`` (a file of measured times).
+"""Targets, on which candidates run: ``cuda`` (a GPU) or ``recorded`` (a file of measured times).
 
 Others know targets only through :class:`Target` and :class:`GpuTarget`, and get one by
 :func:`choose_target` or :func:`open_gpu`.
 """
 
-from autogemm.targets.bench import BenchCandidate, BenchTimes, ContestantTimes
-from autogemm.targets.choose import Chosen, choose_target, is_file
-from autogemm.targets.registry import AttachedGpu, attached_gpus, open_gpu, why_no_gpu
-from autogemm.targets.target import GpuTarget, MeasureOptions, RecordedPlace, Target
+from autogemm.targets.choose import (
+    AttachedGpu,
+    Chosen,
+    attached_gpus,
+    choose_target,
+    is_file,
+    open_gpu,
+    why_no_gpu,
+)
+from autogemm.targets.target import (
+    BenchCandidate,
+    BenchTimes,
+    ContestantTimes,
+    GpuTarget,
+    MeasureOptions,
+    RecordedPlace,
+    Target,
+)
 
 __all__ = [
     "AttachedGpu",

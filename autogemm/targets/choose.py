@@ -1,24 +1,78 @@
-"""Chooses the target that ``--gpu`` names."""
+"""The targets by name, and the one that ``--gpu`` names. Their modules are imported when asked for.
+
+Another kind of GPU is a folder beside ``cuda``, whose face has `attached_devices`, `why_no_device`
+and a class of targets that takes a GPU's number, and a row in `GPU_TARGETS`.
+"""
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
+from autogemm.model.hardware.device import Device
 from autogemm.support.errors import DeviceError, NotFoundError, UsageError
-from autogemm.targets.registry import (
-    AttachedGpu,
-    attached_gpus,
-    open_gpu,
-    open_recording,
-    why_no_gpu,
-)
-from autogemm.targets.target import RecordedPlace, Target
+from autogemm.targets.target import GpuTarget, RecordedPlace, Target
 
-if TYPE_CHECKING:
-    from autogemm.space import Family
-
+# ``module:class``.
+GPU_TARGETS = {"cuda": "autogemm.targets.cuda:CudaTarget"}
+# ``module:function`` that opens a file or folder of recorded times.
+RECORDINGS = "autogemm.targets.recorded:open_recorded"
 RECORDED = "recorded"
+
+
+@dataclass(frozen=True, slots=True)
+class AttachedGpu:
+    """A GPU of this machine: ``number`` among those of its row in `GPU_TARGETS`."""
+
+    device: Device
+    target: str
+    number: int
+
+
+def attached_gpus() -> list[AttachedGpu]:
+    """The GPUs that can be used now, those of one kind side by side. Never raises."""
+    return [
+        AttachedGpu(device, name, number)
+        for name in GPU_TARGETS
+        for number, device in enumerate(_module(GPU_TARGETS[name]).attached_devices())
+    ]
+
+
+def why_no_gpu() -> str:
+    """One line that says why there is no usable GPU; empty when there is one."""
+    if attached_gpus():
+        return ""
+    reasons = (_module(place).why_no_device() for place in GPU_TARGETS.values())
+    return "; ".join(dict.fromkeys(reasons))
+
+
+def open_gpu(gpu: AttachedGpu | None = None) -> GpuTarget:
+    """The target of an attached GPU, by default of the first. Raises DeviceError without one."""
+    if gpu is None:
+        attached = attached_gpus()
+        if not attached:
+            raise DeviceError(f"no GPU: {why_no_gpu()}")
+        gpu = attached[0]
+    target: GpuTarget = _loaded(GPU_TARGETS[gpu.target])(gpu.number)
+    return target
+
+
+def open_recording(place: Path | None, families: Collection[str]) -> RecordedPlace:
+    """The target that replays a recording; by default those that ship, of these families.
+
+    Raises NotFoundError where there is none, RecordingError for a file that holds none.
+    """
+    target: RecordedPlace = _loaded(RECORDINGS)(place, families)
+    return target
+
+
+def _module(place: str) -> Any:
+    return import_module(place.partition(":")[0])
+
+
+def _loaded(place: str) -> Any:
+    return getattr(_module(place), place.partition(":")[2])
 
 
 def is_file(gpu: str) -> bool:
@@ -29,15 +83,10 @@ def is_file(gpu: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A target and the remark that the choice needs (empty if none).
-
-    A target that brings its own has the family to be tuned, and the size ``MxNxK`` if it says that.
-    """
+    """A target and the remark that the choice needs (empty if none)."""
 
     target: Target
     notice: str = ""
-    family: "Family | None" = None
-    size: str = ""
 
 
 def choose_target(gpu: str, families: Collection[str], require_gpu: bool = False) -> Chosen:
@@ -56,7 +105,7 @@ def choose_target(gpu: str, families: Collection[str], require_gpu: bool = False
             raise UsageError(f"--require-gpu and --gpu {gpu} exclude each other")
         target = open_recording(Path(place).expanduser() if place else None, families)
         notice = _recorded_notice("", target, bool(place))
-        return Chosen(target, notice, target.own_family, target.own_size)
+        return Chosen(target, notice)
     attached = attached_gpus()
     if gpu == "auto":
         return Chosen(open_gpu(attached[0])) if attached else _without_gpu(families, require_gpu)

@@ -1,5 +1,6 @@
-"""The protocols that others know targets by, and the options of measuring."""
+"""The protocols that others know targets by, the options of measuring, and what a bench times."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,18 +19,25 @@ from autogemm.model.results.outcome import (
     Objective,
     Outcome,
     Provenance,
+    Status,
+    Telemetry,
+    Verification,
 )
 from autogemm.support.errors import UsageError
-from autogemm.targets.bench import BenchCandidate, BenchTimes
 
 if TYPE_CHECKING:
     from autogemm.compile import Compiler
     from autogemm.space import Family, Space
 
+# A slow kernel takes part in few rounds: with all its samples it stays near this, but for the least
+# that say something.
+SHARE_US = 300_000.0
+LEAST_ROUNDS = 3
+
 
 @dataclass(frozen=True, slots=True)
 class MeasureOptions:
-    """How a target times candidates. ``deadline_s`` bounds one candidate, load to last sample,
+    """Options of measuring candidates. ``deadline_s`` bounds one candidate, load to last sample,
     ``host_memory_bytes`` the memory of the process that runs it. An ``objective`` that needs it
     makes the target measure energy too, of contenders only. Without ``compares`` candidates are
     verified, and no baseline is made: finals and the provisional ratio need one.
@@ -41,11 +49,53 @@ class MeasureOptions:
     deadline_s: float = 30.0
     host_memory_bytes: int = 16 * 2**30
     max_samples: int = 20
-    # A candidate slower than this multiple of the best so far is timed once and let go; after n
+    # A candidate slower than this multiple of the best so far is timed once and dropped; after n
     # samples, what it may be slower is an n-th of that.
     hopeless_ratio: float = 1.5
     objective: Objective = Objective.TIME
     compares: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BenchCandidate:
+    """A candidate that was right, and about how long one launch of it takes."""
+
+    name: str
+    candidate: Candidate
+    launch_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class ContestantTimes:
+    """The times of one contestant round by round, or the reason why there are none.
+
+    ``problem`` has the dtype in which it multiplied, ``library`` the name and version of code of
+    others.
+    """
+
+    name: str
+    problem: Problem
+    status: Status
+    reason: str = ""
+    library: str = ""
+    samples_us: tuple[float, ...] = ()
+    method: str = "events"
+    launches_per_sample: int = 1
+    verification: Verification | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BenchTimes:
+    """All contestants in the order in which they were named, and the state of the GPU meanwhile."""
+
+    contestants: tuple[ContestantTimes, ...]
+    telemetry: Telemetry
+
+
+def rounds_of(sample_us: float, rounds: int) -> int:
+    """Return in how many of the rounds a kernel takes part of which one sample takes that long."""
+    affordable = math.floor(SHARE_US / max(sample_us, 1.0))
+    return min(rounds, max(LEAST_ROUNDS, affordable))
 
 
 class Target(Protocol):
@@ -64,6 +114,15 @@ class Target(Protocol):
     """A provisional time of the baseline for progress lines, once prepared; finals decide."""
     baseline_error: float | None
     """Its relative Frobenius error on the inputs that candidates are verified on, once prepared."""
+    own_family: "Family | None" = None
+    """The family of a target that brings its own configs (`own_space`), and neither kernels nor a
+    baseline; None for one that runs the kernels of any family."""
+    own_size: str = ""
+    """The size ``MxNxK`` of these configs; empty where it is not known."""
+    only_family: str | None = None
+    """The name of the one family that it knows; None where it runs kernels of any."""
+    can_sanitize: bool = False
+    """Whether `sanitize` watches a candidate's machine code."""
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Get ready for one problem: inputs, reference, baseline.
@@ -88,21 +147,9 @@ class Target(Protocol):
         """A new compiler for the kernels of this target; None where ``needs_cubin`` is false."""
         return None
 
-    @property
-    def own_family(self) -> "Family | None":
-        """The family of a target that brings its own configs (`own_space`), and neither kernels
-        nor a baseline; None for one that runs the kernels of any family.
-        """
-        return None
-
     def own_space(self, problem: Problem, fix: Mapping[str, Sequence[Value]]) -> "Space":
         """The configs that it brings. Raises UsageError where it brings none."""
         raise UsageError(f"{self.device.name} has no configs of its own")
-
-    @property
-    def only_family(self) -> str | None:
-        """The name of the one family that it knows; None where it runs kernels of any."""
-        return None
 
     def restriction(self, family: "Family") -> Mapping[str, tuple[Value, ...]]:
         """The values that it knows by parameter; a parameter that is not named may be any."""
@@ -111,11 +158,6 @@ class Target(Protocol):
     def caveats(self, family: "Family") -> tuple[str, ...]:
         """Remarks that a person must read before believing its times, a line each."""
         return ()
-
-    @property
-    def can_sanitize(self) -> bool:
-        """Whether `sanitize` watches a candidate's machine code."""
-        return False
 
     def sanitize(
         self, candidate: Candidate, problem: Problem, deadline_s: float
@@ -143,8 +185,3 @@ class RecordedPlace(Target, Protocol):
     """A target that replays the times in a file."""
 
     path: Path
-
-    @property
-    def own_size(self) -> str:
-        """The size ``MxNxK`` that the file says; empty where it does not, or has several."""
-        return ""

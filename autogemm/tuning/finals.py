@@ -1,4 +1,4 @@
-"""The finals of a run: who takes part, who wins, and whether the winner passes all checks."""
+"""The finals of a run: the candidates in them, the winner, and whether it passes all checks."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -34,7 +34,7 @@ NEAR = 1.03
 
 @dataclass(frozen=True, slots=True)
 class FinalsResult:
-    """Finals with those who took part, and the winner's certificate once it has one."""
+    """Finals with the candidates in them, and the winner's certificate once it has one."""
 
     finals: Finals
     candidates: tuple[Candidate, ...]
@@ -68,7 +68,7 @@ class FinalsStage:
         return FinalsResult(finals, tuple(candidates))
 
     def certify(self, result: FinalsResult) -> FinalsResult:
-        """With the first finalist that passes all checks as the winner, if that was asked for.
+        """Make the first finalist that passes all checks the winner, if that was asked for.
 
         Raises CertificationError when none does. The target is left prepared for another problem.
         """
@@ -93,7 +93,7 @@ class FinalsStage:
         return FinalsResult(finals, result.candidates, certificate)
 
     def record(self, result: FinalsResult) -> None:
-        """Into the store."""
+        """Write the finals into the store."""
         sources = {one.source.sha256: one.source for one in result.candidates}
         self.store.record_finals(self.run_id, result.finals, sources)
 
@@ -130,13 +130,13 @@ def finalists(
 
 
 def _num_near(order: Sequence[Outcome], objective: Objective) -> int:
-    """How many of those that stand by their cost are within NEAR of the first."""
+    """Count those within NEAR of the first; they stand by their cost."""
     costs = [cost for one in order if (cost := one.cost(objective)) is not None]
     return sum(cost <= NEAR * costs[0] for cost in costs)
 
 
 def _distance(config: Config, others: Iterable[Candidate]) -> int:
-    """In how many parameters a config differs from the nearest of others; all of another family."""
+    """Count the parameters that differ from the nearest of others; all of another family's."""
 
     def differing(other: Config) -> int:
         if other.family != config.family:
@@ -155,9 +155,9 @@ def certified(
 ) -> tuple[Finals, Certificate]:
     """The finals with a winner that passed, and its certificate.
 
-    Who fails is disqualified and the next one checked; ``keep`` gets each kernel's sha256 and
-    certificate as it is made, also of those that the finals themselves disqualified. Raises
-    CertificationError when nobody is left.
+    A winner that fails is disqualified and the next one checked; ``keep`` gets each kernel's sha256
+    and certificate as it is made, also of those that the finals themselves disqualified. Raises
+    CertificationError when none is left.
     """
     by_sha256 = {candidate.source.sha256: candidate for candidate in candidates}
     for lost in finals.disqualified:
@@ -185,6 +185,6 @@ def certified(
 
 
 def failed_in_finals(lost: Disqualified) -> Certificate:
-    """Of a kernel that was wrong, or crashed, among the finalists."""
+    """Return the certificate of a kernel that was wrong, or crashed, in the finals."""
     found = Check("finals", Verdict.FAILED, lost.reason)
     return Certificate((found,), datetime.now(UTC))

@@ -52,7 +52,7 @@ def open_run(  # noqa: PLR0913  # keywords, but for the first three
     names = [family.name for family in request.families]
     chosen, compiler = open_target(stack, options.gpu, names, options.require_gpu, notify=notify)
     if is_file(options.gpu):
-        request = _as_recorded(request, chosen, options, resized)
+        request = _as_recorded(request, chosen.target, options, resized)
     return Opened(request, chosen.target, compiler, store)
 
 
@@ -80,7 +80,7 @@ def open_target(
 
 def _as_recorded(
     request: TuneRequest,
-    chosen: Chosen,
+    target: Target,
     options: TuneOptions,
     resized: Callable[[str], Problem] | None,
 ) -> TuneRequest:
@@ -88,17 +88,18 @@ def _as_recorded(
 
     Raises UsageError if another family was named.
     """
-    if chosen.family is None:
+    family, size = target.own_family, target.own_size
+    if family is None:
         narrowed = narrowed_families(options, request.problem.dtype, options.fix)
         return replace(request, families=narrowed.families, fix=narrowed.fix)
     names = [family.name for family in request.families]
-    if options.family and chosen.family.name not in names:
+    if options.family and family.name not in names:
         raise UsageError(
-            f"that recording lists configs of {chosen.family.name}, not of {', '.join(names)}: "
+            f"that recording lists configs of {family.name}, not of {', '.join(names)}: "
             "leave --family out"
         )
     problem = request.problem
-    if chosen.size and resized is not None:
-        problem = resized(chosen.size)
-    fix = parse_fix(chosen.family, options.fix)
-    return replace(request, families=(chosen.family,), problem=problem, fix=fix)
+    if size and resized is not None:
+        problem = resized(size)
+    fix = parse_fix(family, options.fix)
+    return replace(request, families=(family,), problem=problem, fix=fix)

@@ -57,7 +57,7 @@ class Swept:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Where a sweep is: ``doing`` is ``tuning`` or ``crossing``, ``number`` counts from 1."""
+    """A step of a sweep: ``doing`` is ``tuning`` or ``crossing``, ``number`` counts from 1."""
 
     doing: str
     number: int
@@ -73,6 +73,7 @@ class Sweep:
     interrupted: bool
 
 
+@dataclass(frozen=True, slots=True)
 class Sweeper:
     """Tunes the requests in turn on one target, with one compiler and one store.
 
@@ -80,27 +81,18 @@ class Sweeper:
     resumes. A problem that cannot be tuned is told and the next one begun.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        compiler: Compiler | None,
-        store: Store,
-        *,
-        on_step: Callable[[Step], Callable[[Event], None]],
-        on_swept: Callable[[Swept], None],
-    ) -> None:
-        self._target = target
-        self._compiler = compiler
-        self._store = store
-        self._on_step = on_step
-        self._on_swept = on_swept
+    target: Target
+    compiler: Compiler | None
+    store: Store
+    on_step: Callable[[Step], Callable[[Event], None]]
+    on_swept: Callable[[Swept], None]
 
     def run(self, requests: Sequence[TuneRequest]) -> Sweep:
         """Tune each. Raises what `tune` raises where the next request would meet it too."""
         done: list[Swept] = []
-        known = self._store.decided()
+        known = self.store.decided()
         for number, request in enumerate(requests, 1):
-            on_event = self._on_step(Step("tuning", number, len(requests), request.problem))
+            on_event = self.on_step(Step("tuning", number, len(requests), request.problem))
             row = None if request.fresh else self._row_of(request, known)
             if row is not None:
                 swept = Swept(request.problem, row.run_id, row.finals, is_known=True)
@@ -109,7 +101,7 @@ class Sweeper:
                 if interrupted:
                     return Sweep((*done, swept), interrupted=True)
             done.append(swept)
-            self._on_swept(swept)
+            self.on_swept(swept)
         return Sweep(tuple(done), interrupted=False)
 
     def cross(self, sweep: Sweep, request: TuneRequest) -> Sweep:
@@ -118,11 +110,11 @@ class Sweeper:
         They are stored as newer finals of its run: the times of one kernel at many sizes, and the
         winner, if another's is faster. ``request`` is any of the sweep's. Ctrl-C ends it.
         """
-        self.require_card()
+        self.require_gpu()
         decided = [one for one in sweep.problems if one.finals is not None]
-        kernels = spread_winners(decided, self._target.device, MAX_CROSSED)
+        kernels = spread_winners(decided, self.target.device, MAX_CROSSED)
         crossings = [
-            _Crossing(self._target, self._compiler, one, replace(request, problem=one.problem))
+            _Crossing(self.target, self.compiler, one, replace(request, problem=one.problem))
             for one in decided
         ]
         # All that will be compiled is begun at once; the GPU waits for nothing but the first.
@@ -132,22 +124,22 @@ class Sweeper:
         try:
             for number, crossing in enumerate(crossings, 1):
                 problem = crossing.swept.problem
-                self._on_step(Step("crossing", number, len(crossings), problem))
-                done[problem] = crossing.finish(self._store)
-                self._on_swept(done[problem])
+                self.on_step(Step("crossing", number, len(crossings), problem))
+                done[problem] = crossing.finish(self.store)
+                self.on_swept(done[problem])
         except KeyboardInterrupt:
             return Sweep(tuple(done.values()), interrupted=True)
         return Sweep(tuple(done.values()), interrupted=False)
 
-    def require_card(self) -> None:
+    def require_gpu(self) -> None:
         """Raises UsageError where `cross` cannot work."""
-        if self._target.provenance is not Provenance.MEASURED:
+        if self.target.provenance is not Provenance.MEASURED:
             raise UsageError("crossing times kernels at sizes that no recording holds: use a GPU")
 
     def _tuned(self, request: TuneRequest, on_event: Callable[[Event], None]) -> tuple[Swept, bool]:
         begin = time.monotonic()
         try:
-            result = tune(request, self._target, self._compiler, self._store, on_event)
+            result = tune(request, self.target, self.compiler, self.store, on_event)
         except _ONE_PROBLEM as error:
             return Swept(request.problem, reason=str(error)), False
         failure = "" if result.best is not None else "no candidate ran correctly"
@@ -163,9 +155,9 @@ class Sweeper:
 
     def _row_of(self, request: TuneRequest, known: Sequence[DecidedRow]) -> DecidedRow | None:
         """The newest result of the same request in the same place."""
-        target, measure = self._target, request.measure
+        target, measure = self.target, request.measure
         is_replay = target.provenance is Provenance.RECORDED
-        environment = environment_of(target, self._compiler)
+        environment = environment_of(target, self.compiler)
         fix = {name: tuple(values) for name, values in request.fix.items()}
         for row in reversed(known):
             spec = row.spec
@@ -267,8 +259,7 @@ def spread_winners(decided: Sequence[Swept], device: Device, count: int) -> tupl
 
 def _least_distance(one: Swept, chosen: Sequence[Swept], device: Device) -> float:
     return min(
-        (distance(one.problem, device, other.problem, device) for other in chosen),
-        default=math.inf,
+        (distance(one.problem, device, other.problem, device) for other in chosen), default=math.inf
     )
 
 

@@ -24,13 +24,7 @@ from autogemm.tuning.loop.stopping import StopRules
 from autogemm.tuning.loop.warm import WarmStart, warm_starts, warmed
 from autogemm.tuning.task.accuracy import Accuracy, accuracy_for
 from autogemm.tuning.task.build import Builder
-from autogemm.tuning.task.events import (
-    Event,
-    Notice,
-    SearchResumed,
-    SearchStarted,
-    TrialDone,
-)
+from autogemm.tuning.task.events import Event, Notice, SearchResumed, SearchStarted, TrialDone
 from autogemm.tuning.task.request import TuneRequest, TuneResult
 from autogemm.tuning.task.spaces import Spaces, spaces_for
 
@@ -113,13 +107,13 @@ def run_spec(
 
 
 def families_sha256(families: Sequence[Family]) -> str:
-    """Of the search spaces and templates of these families, in their order."""
+    """Return the hash of the search spaces and templates of these families, in their order."""
     files = "".join(family.yaml_sha256 + family.template_sha256 for family in families)
     return hashlib.sha256(files.encode()).hexdigest()
 
 
 def environment_of(target: Target, compiler: Compiler | None) -> Environment:
-    """What a run on that target is made in.
+    """Return the environment of a run on that target.
 
     Recorded times belong to the compiler of the recording, measured ones to this one.
     """
@@ -130,7 +124,7 @@ def environment_of(target: Target, compiler: Compiler | None) -> Environment:
 
 @dataclass(slots=True)
 class _Spent:
-    """What the searches of one call took, which may be several with finals between them."""
+    """Totals of the searches of one call, which may be several with finals between them."""
 
     search_s: float = 0.0
     busy_s: float = 0.0
@@ -141,7 +135,7 @@ class _Spent:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """What one call has in hand once the run has its number."""
+    """One call of `tune`, once the run has its number."""
 
     request: TuneRequest
     target: Target
@@ -220,7 +214,7 @@ class _Run:
             except KeyboardInterrupt:
                 return None, StopRule.INTERRUPTED
             if result.finals.disqualified or not is_final:
-                # Who was disqualified is no trial's success any more.
+                # A disqualified candidate is no trial's success any more.
                 ledger.reload()
             spent.finals_s += time.monotonic() - began
             if is_final:
@@ -233,13 +227,15 @@ class _Run:
     ) -> StopRule:
         request = self.request
         budget_s = math.inf if request.budget_s is None else request.budget_s - spent.search_s
-        searches = self._searches()
+        # What a former search left unfinished may be proposed again.
+        searches = {
+            space.family.name: Search(space, request.sampler, request.seed)
+            for space in self.spaces.spaces
+        }
         joint = JointSearch(
             searches,
             opening=opening_for(
-                request.trials,
-                len(searches),
-                max(len(space.seeds) for space in self.spaces.spaces),
+                request.trials, len(searches), max(len(space.seeds) for space in self.spaces.spaces)
             ),
             objective=self.spec.objective,
             before=ledger.outcomes,
@@ -281,14 +277,6 @@ class _Run:
         if len(ledger.outcomes) >= limits.trials:
             return StopRule.TRIALS
         return StopRule.BUDGET if pipeline.elapsed_s >= budget_s else StopRule.USED_UP
-
-    def _searches(self) -> dict[str, Search]:
-        """One for each family. What a former search left unfinished may be proposed again."""
-        request = self.request
-        return {
-            space.family.name: Search(space, request.sampler, request.seed)
-            for space in self.spaces.spaces
-        }
 
 
 @dataclass(slots=True)

@@ -56,7 +56,7 @@ class CaseSet:
 
     @property
     def num_adapted(self) -> int:
-        """In how many cases the nearest legal config stands in."""
+        """The number of cases in which the nearest legal config stands in."""
         return sum(case.config != self.config for case in self.cases)
 
 
@@ -136,25 +136,31 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     return CaseSet(config, dtype, tuple(cases), len(problems) - len(cases))
 
 
+def emulated(family: Family, emulator: Emulator, mode: Mode, case: Case) -> CaseResult:
+    """Run a case on the emulator. Raises KernelCompileError, UsageError for what it cannot run."""
+    start = time.perf_counter()
+    source = render(family, case.config, case.problem)
+    plan = launch_plan(family, case.config, case.problem, few_blocks=True)
+    report = emulator.verify(source, plan, case.problem, mode)
+    seconds = time.perf_counter() - start
+    return CaseResult(case, report.ok, report.message, report.max_error_ratio, seconds)
+
+
 def on_cpu(family: Family, emulator: Emulator, mode: Mode) -> Check:
-    """Runs a case on the emulator."""
+    """Return what runs a case on the emulator; a kernel that does not compile fails."""
 
     def check(case: Case) -> CaseResult:
         start = time.perf_counter()
-        source = render(family, case.config, case.problem)
-        plan = launch_plan(family, case.config, case.problem, few_blocks=True)
         try:
-            report = emulator.verify(source, plan, case.problem, mode)
+            return emulated(family, emulator, mode, case)
         except KernelCompileError as error:
             return CaseResult(case, False, str(error), float("nan"), time.perf_counter() - start)
-        seconds = time.perf_counter() - start
-        return CaseResult(case, report.ok, report.message, report.max_error_ratio, seconds)
 
     return check
 
 
 def on_gpu(family: Family, target: Target, compiler: Compiler) -> Check:
-    """Compiles a case and verifies it on the GPU, as the tuner does before it times."""
+    """Return what compiles a case and verifies it on the GPU, as the tuner does before timing."""
 
     def check(case: Case) -> CaseResult:
         start = time.perf_counter()
@@ -204,28 +210,14 @@ def smallest_failure(
 
 
 def _smaller(problem: Problem) -> Iterator[Problem]:
-    """Candidates with fewer operations, or plainer: one step from this problem each."""
+    """Candidates with fewer operations, or plainer: one step from this problem each.
+
+    Rows keep their padding, so that alignment stays what it was.
+    """
     for name in ("m", "n", "k"):
         extent = getattr(problem, name)
         for less in dict.fromkeys((1, extent // 2, extent - 1)):
             if 1 <= less < extent:
-                yield _changed(problem, **{name: less})
+                yield replace(problem, **{name: less})
     if problem.alpha != 1.0 or problem.beta != 0.0:
-        yield _changed(problem, alpha=1.0, beta=0.0)
-
-
-def _changed(problem: Problem, **changes: float) -> Problem:
-    """The problem with changes; rows keep their padding, so that alignment stays what it was."""
-    m, n, k = (int(changes.get(name, getattr(problem, name))) for name in ("m", "n", "k"))
-    return Problem(
-        m,
-        n,
-        k,
-        problem.layout,
-        problem.dtype,
-        lda=problem.lda,
-        ldb=problem.ldb,
-        ldc=problem.ldc,
-        alpha=changes.get("alpha", problem.alpha),
-        beta=changes.get("beta", problem.beta),
-    )
+        yield replace(problem, alpha=1.0, beta=0.0)

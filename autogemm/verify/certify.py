@@ -26,7 +26,7 @@ from autogemm.support.errors import (
     UsageError,
 )
 from autogemm.targets import Target
-from autogemm.verify.cases import Case, CaseResult, CaseSet, cases_of, on_gpu
+from autogemm.verify.cases import Case, CaseResult, CaseSet, cases_of, emulated, on_gpu
 from autogemm.verify.edge_cases import rounds_of
 
 # Seconds for the edge cases (CPU and GPU work side by side), and for each sanitizer.
@@ -171,7 +171,7 @@ class Certifier:
         return Check(name, verdict, what, tool, seconds)
 
     def _sanitized(self, candidate: Candidate, case_set: CaseSet) -> Sequence[Check]:
-        """On the cut-down problem of the kernel's own, so that it is the very machine code."""
+        """Watch the kernel on its own problem cut down, so that it is the very machine code."""
         same = [case for case in case_set.cases if _is_same(self.family, case, candidate.source)]
         if not same:
             why = "no small problem needs exactly this source"
@@ -185,7 +185,7 @@ class Certifier:
 def few_tiles(problem: Problem, tile: Tile, stages: int) -> Iterator[Problem]:
     """Problems of a few block tiles that need the same source: as ragged and as aligned.
 
-    From one slab of K to a ring of ``stages`` that goes round twice, packed or padded as the
+    From one k_tile to a pipeline of ``stages`` that goes round twice, packed or padded as the
     problem is.
     """
     for number, times in enumerate((*FEW_TILES, (1, 1, max(4, rounds_of(stages))))):
@@ -209,18 +209,13 @@ def _is_same(family: Family, case: Case, source: KernelSource) -> bool:
 
 
 def _emulated(family: Family, emulator: Emulator) -> Callable[[Case], CaseResult]:
-    """As `autogemm.verify.cases.on_cpu`, but what the emulator cannot run is no failure."""
+    """Like `autogemm.verify.cases.on_cpu`, but what the emulator cannot run is no failure."""
 
     def check(case: Case) -> CaseResult:
-        begin = time.perf_counter()
-        source = render(family, case.config, case.problem)
-        plan = launch_plan(family, case.config, case.problem, few_blocks=True)
         try:
-            report = emulator.verify(source, plan, case.problem, Mode.CHECK)
+            return emulated(family, emulator, Mode.CHECK, case)
         except (KernelCompileError, UsageError) as error:
             raise CannotRunError(f"the emulator does not run this kernel: {error}") from error
-        seconds = time.perf_counter() - begin
-        return CaseResult(case, report.ok, report.message, report.max_error_ratio, seconds)
 
     return check
 

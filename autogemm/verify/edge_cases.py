@@ -48,7 +48,7 @@ EDGE_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("one element", (0, 1), (0, 1), (0, 1)),
     EdgeShape("less than one tile, K < BK, beta", (1, -1), (1, -2), (1, -1), 0, 1.0, 1.0),
     EdgeShape("exactly one tile, alpha and beta", (1, 0), (1, 0), (1, 0), 0, 0.5, 1.0),
-    EdgeShape("many slabs, no edge", (2, 0), (2, 0), (7, 0)),
+    EdgeShape("many k_tiles, no edge", (2, 0), (2, 0), (7, 0)),
     EdgeShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4),
     EdgeShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4, 0.5, -1.0),
     EdgeShape("odd rows, unaligned, alpha and beta", (2, 3), (1, 1), (3, 1), 1, -1.25, 0.5),
@@ -59,8 +59,8 @@ EDGE_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("rows aligned for 8 bytes only", (1, 2), (1, 2), (4, 2), 2),
 )
 
-# To which K of a real problem is cut down, where no ring needs more.
-MOST_SLABS = 7
+# K of a real problem is cut down to so many k_tiles, where no pipeline needs more.
+MOST_K_TILES = 7
 
 
 def edge_cases(
@@ -71,37 +71,35 @@ def edge_cases(
 ) -> tuple[Problem, ...]:
     """Each edge shape in each layout for a block tile (BM, BN, BK), fewest operations first.
 
-    With several ``stages`` also one tile so deep that their ring goes round twice.
+    With several ``stages`` also one tile so deep that their pipeline goes round twice.
     """
     shapes = EDGE_SHAPES
     if stages > 1:
-        why = "a ring of slabs goes round twice"
+        why = "a pipeline of k_tiles goes round twice"
         shapes = (*shapes, EdgeShape(why, (0, 3), (0, 8), (rounds_of(stages), -3), 4))
     problems = [shape.problem(tile, layout, dtype) for shape in shapes for layout in layouts]
     return tuple(sorted(problems, key=lambda problem: problem.flops))
 
 
 def rounds_of(stages: int) -> int:
-    """Slabs by which a ring of ``stages`` goes round twice: each slot is filled again with the
-    parity that it began with.
+    """Return the k_tiles by which a pipeline of ``stages`` goes round twice.
+
+    Each slot is then filled again with the parity that it began with.
     """
     return 2 * stages + 1
 
 
-EDGE_CASES: tuple[Problem, ...] = edge_cases()
-
-
-def reduced(problem: Problem, tile: Tile, slabs: int = MOST_SLABS) -> Problem:
+def reduced(problem: Problem, tile: Tile, k_tiles: int = MOST_K_TILES) -> Problem:
     """A problem of a few block tiles that is ragged and aligned where the given one is.
 
-    Of ``slabs`` of K at most, or MOST_SLABS where that is more. Extents keep their remainder by the
-    tile; leading dimensions keep their alignment to vectors. A kernel specialised for the one is
-    right for the other.
+    It has ``k_tiles`` at most, or MOST_K_TILES where that is more. Extents keep their remainder by
+    the tile; leading dimensions keep their alignment to vectors. A kernel specialised for the one
+    is right for the other.
     """
     m, n, k = (
         extent if extent <= most * side else (most - 1) * side + extent % side
         for extent, side, most in zip(
-            (problem.m, problem.n, problem.k), tile, (3, 3, max(slabs, MOST_SLABS)), strict=True
+            (problem.m, problem.n, problem.k), tile, (3, 3, max(k_tiles, MOST_K_TILES)), strict=True
         )
     )
     packed = Problem(m, n, k, problem.layout, problem.dtype)

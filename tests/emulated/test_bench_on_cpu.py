@@ -26,8 +26,8 @@ from autogemm.model.results.benchmark import KernelKind
 from autogemm.model.results.outcome import Status
 from autogemm.store import Store, open_store
 from autogemm.support.errors import KernelCompileError
-from autogemm.targets.bench import LEAST_ROUNDS, SHARE_US, rounds_of
 from autogemm.targets.cuda import CudaTarget
+from autogemm.targets.target import LEAST_ROUNDS, SHARE_US, rounds_of
 
 pytestmark = [
     pytest.mark.emulated,

@@ -366,12 +366,14 @@ def test_ties_are_decided_anew_without_the_winner(family: Family) -> None:
 
 @pytest.fixture
 def tuned(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A database with the plain family's kernels, tuned without certificates; a card for later."""
+    """A database with the plain family's kernels, tuned without certificates; a GPU for later."""
     database = str(tmp_path / "tune.db")
     with open_store(database) as store:
         tune(request_for(family, certify=False), FakeTarget(), Compiler(), store)
     monkeypatch.setattr("autogemm.compile.Compiler", Compiler)
-    monkeypatch.setattr("autogemm.targets.choose_target", lambda *_: Chosen(FakeTarget()))
+    monkeypatch.setattr(
+        "autogemm.cli.kernels.run.verify.choose_target", lambda *_: Chosen(FakeTarget())
+    )
     return database
 
 

@@ -89,7 +89,7 @@ def test_a_rung_of_the_ladder_with_every_value_of_fix(
         asked.append(cases[0].config)
         return []
 
-    monkeypatch.setattr("autogemm.verify.cases.run_cases", no_run)
+    monkeypatch.setattr("autogemm.cli.kernels.run.verify.run_cases", no_run)
     assert "nothing was run" in verify("--rung", "naive", "--fix", "UNROLL=0,4").stderr
     rung = find_rung("naive").config(load_family("naive").seeds[0]).as_dict()
     wanted = [Config.of("naive", rung | {"UNROLL": unroll}) for unroll in (0, 4)]

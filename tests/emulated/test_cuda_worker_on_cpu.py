@@ -13,14 +13,7 @@ from pathlib import Path
 import pytest
 
 from autogemm.model.config import Config
-from autogemm.model.kernel import (
-    Candidate,
-    CompiledKernel,
-    Extra,
-    KernelSource,
-    Launch,
-    LaunchPlan,
-)
+from autogemm.model.kernel import Candidate, CompiledKernel, Extra, KernelSource, Launch, LaunchPlan
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Fill, Objective, Outcome, Status
 from autogemm.model.signature import Argument, ArgumentKind, ProblemType

@@ -12,7 +12,6 @@ from autogemm.model.kernel import Candidate
 from autogemm.model.results.outcome import Environment, Finals, Measurement, Provenance, Status
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.targets.cuda.messages import (
-    FinalsDone,
     Measure,
     Measured,
     Prepare,
@@ -80,7 +79,7 @@ class FakeBackend:
 
     def prepare(self, request: Prepare) -> Prepared:
         if request.problem.m > 1000:
-            raise UsageError("larger than the card")
+            raise UsageError("larger than the GPU")
         note(f"prepare {request.problem.label}")
         self.prepared = request
         return Prepared(100.0)
@@ -89,7 +88,7 @@ class FakeBackend:
         assert self.prepared is not None
         act = str(request.candidate.config["act"])
         end_the_process(act)
-        if act == "lose the card":
+        if act == "lose the GPU":
             raise DeviceError("cublasSgemm_v2 failed with cuBLAS status 14")
         if act == "raise":
             raise RuntimeError("not foreseen\nat all")
@@ -108,7 +107,7 @@ class FakeBackend:
         measurement = Measurement((float(os.getpid()),), Provenance.MEASURED)
         return Measured(replace(outcome, measurement=measurement), 101.0)
 
-    def finals(self, request: RunFinals) -> FinalsDone:
+    def finals(self, request: RunFinals) -> Finals:
         # Imported here: NumPy would double the start of every worker.
         from autogemm.model.results.finals import FinalsSamples, decide
 
@@ -126,11 +125,11 @@ class FakeBackend:
 
         baseline = FinalsSamples("baseline", None, "", (100.0,) * request.rounds)
         entries, own = decide(baseline, [contestant(one) for one in request.candidates], 0)
-        return FinalsDone(Finals(entries, own, request.rounds, Provenance.MEASURED))
+        return Finals(entries, own, request.rounds, Provenance.MEASURED)
 
 
 class SlowToFree(FakeBackend):
-    """For a while after a worker died, the card has no room: as often as FAKE_BACKEND_FAILS says.
+    """For a while after a worker died, the GPU has no room: as often as FAKE_BACKEND_FAILS says.
 
     The file counts the workers that were started.
     """

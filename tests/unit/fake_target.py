@@ -9,6 +9,7 @@ from typing import Any
 
 import autogemm.compile
 from autogemm.catalogue.gpus import find_device
+from autogemm.formats import Baseline, Recording, RecordingSource
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource, Resources
 from autogemm.model.problem import Problem
@@ -28,7 +29,6 @@ from autogemm.model.results.outcome import (
 from autogemm.space import Family, Space, build_space, load_family
 from autogemm.support.errors import KernelCompileError
 from autogemm.targets import MeasureOptions, Target
-from autogemm.targets.recorded import Baseline, Recording, RecordingSource
 
 YAML = """\
 family: tiny

@@ -24,10 +24,10 @@ from autogemm.bench.strategies import Plan, Replay, known_strategies, replays, s
 from autogemm.bench.strategies.plan import Job
 from autogemm.bench.strategies.replaying import replay
 from autogemm.cli import main
+from autogemm.formats import write_recording
 from autogemm.search import SAMPLERS, Search
 from autogemm.support.errors import AutogemmError, UsageError
-from autogemm.targets.recorded import RecordedSpace, open_recorded_space, write_recording
-from autogemm.targets.recorded.listing import recording_folder
+from autogemm.targets.recorded import RecordedSpace, open_recorded_space, recording_folder
 
 NUM_CONFIGS = len(content()["cache"])
 

@@ -9,7 +9,7 @@ import pytest
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.support.errors import DeviceError, NotFoundError
-from autogemm.targets import attached_gpus, choose_target, cuda, open_gpu, registry, why_no_gpu
+from autogemm.targets import attached_gpus, choose, choose_target, cuda, open_gpu, why_no_gpu
 
 H100 = find_device("h100")
 GPUS = [replace(H100, name="NVIDIA H100 80GB HBM3"), replace(H100, name="NVIDIA L4")]
@@ -62,7 +62,7 @@ def test_another_kind_of_gpu_is_a_module_and_a_row(
     other.why_no_device = lambda: "no other driver"
     other.OtherTarget = OtherGpuStub
     monkeypatch.setitem(sys.modules, "other_gpus", other)
-    monkeypatch.setitem(registry.GPU_TARGETS, "other", "other_gpus:OtherTarget")
+    monkeypatch.setitem(choose.GPU_TARGETS, "other", "other_gpus:OtherTarget")
     assert [(one.target, one.number) for one in attached_gpus()] == [
         ("cuda", 0),
         ("cuda", 1),
@@ -79,7 +79,7 @@ def test_every_kind_of_gpu_says_why_there_is_none(monkeypatch: pytest.MonkeyPatc
     other.attached_devices = list
     other.why_no_device = lambda: "no other driver"
     monkeypatch.setitem(sys.modules, "other_gpus", other)
-    monkeypatch.setitem(registry.GPU_TARGETS, "other", "other_gpus:OtherTarget")
+    monkeypatch.setitem(choose.GPU_TARGETS, "other", "other_gpus:OtherTarget")
     assert why_no_gpu() == ""
     monkeypatch.setattr(cuda, "attached_devices", list)
     monkeypatch.setattr(cuda, "why_no_device", lambda: "no NVIDIA driver")

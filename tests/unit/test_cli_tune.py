@@ -11,14 +11,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from fake_target import (
-    BEST,
-    NUM_LEGAL,
-    FakeCompiler,
-    FakeTarget,
-    tiny_family,
-    tiny_recording,
-)
+from fake_target import BEST, NUM_LEGAL, FakeCompiler, FakeTarget, tiny_family, tiny_recording
 
 import autogemm.tuning.opening
 import autogemm.tuning.tuner
@@ -26,6 +19,7 @@ from autogemm.cli import main
 from autogemm.cli.options import MatrixOptions, seconds
 from autogemm.cli.tune.command import tune as tune_command
 from autogemm.cli.tune.run import tune_options
+from autogemm.formats import write_recording
 from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Check, Verdict
 from autogemm.model.results.outcome import CacheState, Fill, Status
@@ -33,7 +27,6 @@ from autogemm.search import SAMPLERS
 from autogemm.store import open_store
 from autogemm.support.errors import CompilerMissingError
 from autogemm.targets import Chosen, MeasureOptions
-from autogemm.targets.recorded import write_recording
 from autogemm.tuning import Certifier, TuneOptions
 
 

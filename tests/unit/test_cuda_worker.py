@@ -121,7 +121,7 @@ def test_ctrl_c_while_measuring_leaves_no_stale_answer(target: CudaTarget) -> No
 
 
 def test_the_projects_errors_come_through(target: CudaTarget) -> None:
-    with pytest.raises(UsageError, match="larger than the card"):
+    with pytest.raises(UsageError, match="larger than the GPU"):
         target.prepare(Problem(2000, 1, 1), MeasureOptions())
     with pytest.raises(UsageError, match="prepare"):
         target.measure(candidate("fine"), None)

@@ -87,7 +87,7 @@ def test_an_answer_that_came_while_this_process_slept_is_not_too_late(
 def test_a_library_that_fails_after_a_candidate_is_the_candidates_doing(
     target: CudaTarget,
 ) -> None:
-    outcome = target.measure(candidate("lose the card"), None)
+    outcome = target.measure(candidate("lose the GPU"), None)
     assert outcome.status is Status.CRASHED
     assert "cuBLAS status 14" in outcome.reason
     assert target.measure(candidate("fine"), None).status is Status.OK

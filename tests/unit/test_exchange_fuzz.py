@@ -28,11 +28,12 @@ from t1_samples import t1_content
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.exchange import Format, import_results, read_t1, t1_text, write_results
+from autogemm.formats import read_recording, write_recording
 from autogemm.model.problem import Problem
 from autogemm.space import build_space
 from autogemm.store import BestQuery, Store, open_store
 from autogemm.support.errors import AutogemmError
-from autogemm.targets.recorded import description, read_recording, write_recording
+from autogemm.targets.recorded import description
 
 # Of processor time, for a file of some kilobytes: a reader that needs more is taken for one that
 # hangs.

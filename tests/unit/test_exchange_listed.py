@@ -21,21 +21,14 @@ from store_samples import SPEC, failed, new_store, ok, source
 
 from autogemm.cli import main
 from autogemm.exchange import Format, import_results, recognised, write_results
-from autogemm.formats import open_json, t4
+from autogemm.formats import ListedRecording, open_json, read_kernel_tuner_cache, read_t4, t4
 from autogemm.model.config import Config
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Provenance, Status
 from autogemm.store import BestQuery, Store
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded import (
-    ListedRecording,
-    ListedTarget,
-    is_listed,
-    open_recorded_space,
-    read_kernel_tuner_cache,
-    read_t4,
-)
+from autogemm.targets.recorded import ListedTarget, is_listed, open_recorded_space
 
 PROBLEM = Problem(512, 384, 256, layout=Layout.TN, beta=0.5)
 ENDS = {

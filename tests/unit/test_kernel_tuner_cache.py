@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_tuner_caches import BEST, VALUES, cache_text, content, write_cache
 
-from autogemm.formats import kernel_tuner
-from autogemm.model.results.outcome import Status
-from autogemm.support.errors import RecordingError
-from autogemm.targets.recorded import (
+from autogemm.formats import (
     ListedRecording,
     is_kernel_tuner_cache,
+    kernel_tuner,
     listed_of,
     read_kernel_tuner_cache,
     write_kernel_tuner_cache,
 )
+from autogemm.model.results.outcome import Status
+from autogemm.support.errors import RecordingError
 
 NUM_CONFIGS = len(content()["cache"])
 SOME_ROWS = dict(list(content()["cache"].items())[:5])

@@ -10,6 +10,7 @@ from fake_target import tiny_family, tiny_recording
 from kernel_tuner_caches import BEST, VALUES, content, write_cache
 
 from autogemm.cli import main
+from autogemm.formats import listed_of, write_kernel_tuner_cache, write_recording
 from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Outcome, Provenance, Status
@@ -17,14 +18,7 @@ from autogemm.store import open_store
 from autogemm.support.errors import EmptySpaceError, FamilyError, RecordingError, UsageError
 from autogemm.support.resources import data_folder
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded import (
-    ListedTarget,
-    description,
-    listed_of,
-    open_recorded_space,
-    write_kernel_tuner_cache,
-    write_recording,
-)
+from autogemm.targets.recorded import ListedTarget, description, open_recorded_space
 from autogemm.targets.recorded.description import Description, read_description
 
 PROBLEM = Problem(4096, 4096, 4096)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from fake_target import PROBLEM, tiny_family, tiny_recording
 
+from autogemm.formats import read_recording, write_recording
 from autogemm.formats import recording as recording_format
 from autogemm.support.errors import RecordingError
-from autogemm.targets.recorded import read_recording, write_recording
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 from fake_target import BEST, PROBLEM, time_us, tiny_family, tiny_recording, tiny_space
 
 from autogemm.codegen import render
+from autogemm.formats import RecordingSource, read_recording, write_recording
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
@@ -14,13 +15,7 @@ from autogemm.model.results.outcome import CacheState, Provenance, Status
 from autogemm.space import Family, launch_plan
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded import (
-    RecordedTarget,
-    RecordingSource,
-    list_recordings,
-    read_recording,
-    write_recording,
-)
+from autogemm.targets.recorded import RecordedTarget, list_recordings
 
 COLUMNS = (
     "status",

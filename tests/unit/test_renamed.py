@@ -14,6 +14,7 @@ from store_samples import H100, SPEC, VERIFIED, measurement, new_store
 from autogemm.cli import main
 from autogemm.codegen import render
 from autogemm.codegen.export import export_cuda, extract_kernel
+from autogemm.formats import write_recording
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
@@ -31,7 +32,7 @@ from autogemm.space import (
 from autogemm.store import DecidedRow, Store
 from autogemm.support.errors import FamilyError, UsageError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded import RecordedTarget, write_recording
+from autogemm.targets.recorded import RecordedTarget
 from autogemm.tuning.loop.warm import warm_starts
 
 SMALL = Problem(64, 64, 64)

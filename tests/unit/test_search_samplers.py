@@ -11,7 +11,7 @@ from optuna.samplers import RandomSampler
 
 from autogemm.model.config import Config
 from autogemm.model.results.outcome import Measurement, Outcome, Provenance, Status
-from autogemm.search import SAMPLERS, Search, stock
+from autogemm.search import SAMPLERS, Search, making, stock
 from autogemm.support.errors import UsageError
 
 NEEDS_TORCH = pytest.mark.skipif(
@@ -145,7 +145,7 @@ def test_stock_samplers_are_told_what_was_measured(
             super().__init__(*args, **kwargs)  # type: ignore[arg-type]
             made.append(self)
 
-    monkeypatch.setattr(stock, "StockSampler", Watched)
+    monkeypatch.setattr(making, "StockSampler", Watched)
     search = Search(SMALL, sampler, 0)
     expected = []
     for turn in range(12):

@@ -14,22 +14,16 @@ from store_samples import SPEC
 
 from autogemm.catalogue.gpus import find_device, known_devices
 from autogemm.cli import main
+from autogemm.formats import write_recording
 from autogemm.insight.explain.neighbours import Place, legal_neighbours
 from autogemm.model.config import Config, Value
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry, Provenance
-from autogemm.space import (
-    Family,
-    broken_constraints,
-    build_space,
-    fitted,
-    load_family,
-    parse_fix,
-)
+from autogemm.space import Family, broken_constraints, build_space, fitted, load_family, parse_fix
 from autogemm.store import DecidedRow
 from autogemm.support.errors import FamilyError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded import RecordedTarget, write_recording
+from autogemm.targets.recorded import RecordedTarget
 from autogemm.tuning.loop.warm import warm_starts
 
 SPEC_TIME = datetime(2026, 11, 1, tzinfo=UTC)

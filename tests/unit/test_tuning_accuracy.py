@@ -26,12 +26,13 @@ from kernel_tuner_caches import write_cache
 import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
+from autogemm.formats import write_recording
 from autogemm.model.results.outcome import Finals, Outcome, Status, Verification
 from autogemm.search import Proposal, Search
 from autogemm.store import Store, open_store
 from autogemm.support.errors import CertificationError, UsageError
 from autogemm.targets import Chosen
-from autogemm.targets.recorded import RecordedTarget, write_recording
+from autogemm.targets.recorded import RecordedTarget
 from autogemm.tuning import TuneRequest, tune
 
 

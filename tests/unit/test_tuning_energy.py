@@ -26,12 +26,13 @@ from fake_target import (
 import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
+from autogemm.formats import write_recording
 from autogemm.model.results.certificate import Check, Verdict
 from autogemm.model.results.outcome import CacheState, Objective
 from autogemm.store import Store, open_store
 from autogemm.support.errors import UsageError
 from autogemm.targets import Chosen, MeasureOptions
-from autogemm.targets.recorded import RecordedTarget, write_recording
+from autogemm.targets.recorded import RecordedTarget
 from autogemm.tuning import Certifier, TuneRequest, tune
 
 FASTEST = {"BM": 32, "BN": 64, "U": 4}

@@ -25,6 +25,7 @@ import autogemm.tuning.opening
 import autogemm.tuning.task.options
 import autogemm.tuning.tuner
 from autogemm.cli import main
+from autogemm.formats import write_recording
 from autogemm.model.config import Config
 from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Check, Verdict
@@ -33,7 +34,7 @@ from autogemm.space import Family, Searched, default_families, list_families, lo
 from autogemm.store import BestQuery, Store, open_store
 from autogemm.support.errors import EmptySpaceError, FamilyError, UsageError
 from autogemm.targets import Chosen
-from autogemm.targets.recorded import RecordedTarget, write_recording
+from autogemm.targets.recorded import RecordedTarget
 from autogemm.tuning import Certifier, Event, SearchStarted, TuneRequest, tune
 
 

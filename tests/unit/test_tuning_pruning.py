@@ -9,6 +9,7 @@ import pytest
 from store_samples import H100
 
 from autogemm.codegen import render
+from autogemm.formats import Recording, read_recording
 from autogemm.model.config import Config
 from autogemm.model.kernel import (
     Candidate,
@@ -21,7 +22,6 @@ from autogemm.model.kernel import (
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import launch_plan, load_family
 from autogemm.support.resources import data_folder
-from autogemm.targets.recorded import Recording, read_recording
 from autogemm.tuning.loop.static_checks import (
     MAX_SPILL_BYTES,
     least_time_us,

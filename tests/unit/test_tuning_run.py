@@ -20,18 +20,15 @@ from fake_target import (
     tiny_recording,
 )
 
+from autogemm.formats import write_recording
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Fill, Provenance, Status, StopRule
 from autogemm.store import RunState, Store, open_store
-from autogemm.support.errors import (
-    CompilerMissingError,
-    EmptySpaceError,
-    UsageError,
-)
+from autogemm.support.errors import CompilerMissingError, EmptySpaceError, UsageError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded import RecordedTarget, write_recording
+from autogemm.targets.recorded import RecordedTarget
 from autogemm.tuning import (
     Event,
     FinalsStarted,

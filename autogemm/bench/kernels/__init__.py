@@ -3,11 +3,11 @@
 from autogemm.bench.kernels.names import (
     NamedKernel,
     NotForThisError,
+    kernels_of,
     named_kernels,
     names_of,
     render_named,
 )
-from autogemm.bench.kernels.presets import kernels_of
 from autogemm.bench.kernels.run import DEADLINE_S, BenchRequest, Listener, SizeDone, run_bench
 from autogemm.bench.kernels.sizes import parse_sizes
 

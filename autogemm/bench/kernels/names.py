@@ -4,19 +4,28 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from autogemm.bench.kernels.presets import WINNER
 from autogemm.catalogue.ladder import Rung, find_rung, libraries, rungs
 from autogemm.codegen import render
 from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
-from autogemm.model.results.benchmark import KernelKind
+from autogemm.model.results.benchmark import KernelKind, baseline_of
 from autogemm.model.results.outcome import Provenance
 from autogemm.space import broken_constraints, launch_plan, load_family
 from autogemm.store import BestQuery, Store
 from autogemm.support.errors import AutogemmError, NotFoundError, UsageError
 
+WINNER = "winner"
+"""The best kernel that the database has for the size on this GPU."""
+
+_BESIDE_THE_LADDER = {baseline_of(dtype) for dtype in DType if dtype not in DType.one_each()}
+LADDER_KERNELS = (
+    *(rung.name for rung in rungs()),
+    WINNER,
+    *(library.name for library in libraries() if library.name not in _BESIDE_THE_LADDER),
+)
 GROUPS = {
     "rungs": tuple(rung.name for rung in rungs()),
     "variants": tuple(rung.name for rung in rungs(variants=True)),
@@ -39,7 +48,7 @@ class NamedKernel:
 
 
 def named_kernels(names: Iterable[str]) -> tuple[NamedKernel, ...]:
-    """In the order of the names, each once; a group (``rungs``, ``libraries``) is its members.
+    """Return the kernels by name, in order and each once; a group (``rungs``) is its members.
 
     ``kernel:12`` is number 12 of the database. Raises NotFoundError for an unknown name.
     """
@@ -129,3 +138,12 @@ def names_of(kind: KernelKind) -> Iterator[tuple[str, str]]:
     elif kind is KernelKind.LIBRARY:
         for library in libraries():
             yield library.name, library.summary
+
+
+def kernels_of(preset: str | None, dtype: DType = DType.F32) -> tuple[str, ...]:
+    """Every rung and library for the ladder, a few for other lists of sizes; rungs are FP32."""
+    if dtype is not DType.F32:
+        return (WINNER, baseline_of(dtype))
+    if preset == "ladder":
+        return LADDER_KERNELS
+    return ("naive", "pipelined", WINNER, baseline_of(dtype))

@@ -118,31 +118,27 @@ class _Building:
     compiling: Future[CompiledKernel]
 
 
+@dataclass(frozen=True, slots=True)
 class _Size:
     """All kernels of a bench on one problem."""
 
-    def __init__(
-        self,
-        request: BenchRequest,
-        problem: Problem,
-        target: GpuTarget,
-        compiler: Compiler,
-        store: Store | None,
-    ) -> None:
-        self._request, self._problem, self._target = request, problem, target
-        self._compiler, self._store = compiler, store
-        self._candidates: dict[str, Candidate] = {}
-        self._failed: dict[str, BenchEntry] = {}
+    request: BenchRequest
+    problem: Problem
+    target: GpuTarget
+    compiler: Compiler
+    store: Store | None
+    candidates: dict[str, Candidate] = field(default_factory=dict)
+    failed: dict[str, BenchEntry] = field(default_factory=dict)
 
     @property
     def sources(self) -> dict[str, KernelSource]:
         """The sources of all kernels but the libraries, by sha256."""
-        return {one.source.sha256: one.source for one in self._candidates.values()}
+        return {one.source.sha256: one.source for one in self.candidates.values()}
 
     def run(self, doing: Callable[[str], None]) -> tuple[BenchEntry, ...]:
         """Their entries, in the order of the request."""
-        self._target.prepare(self._problem, self._request.measure)
-        ours = [one for one in self._request.kernels if one.kind is not KernelKind.LIBRARY]
+        self.target.prepare(self.problem, self.request.measure)
+        ours = [one for one in self.request.kernels if one.kind is not KernelKind.LIBRARY]
         buildings = [building for one in ours if (building := self._started(one)) is not None]
         candidates = []
         for building in buildings:
@@ -151,13 +147,13 @@ class _Size:
             if candidate is not None:
                 candidates.append(candidate)
         doing("")
-        others = [one.name for one in self._request.kernels if one.kind is KernelKind.LIBRARY]
-        request = self._request
-        timed = self._target.bench(candidates, others, request.rounds, request.measure.seed)
+        others = [one.name for one in self.request.kernels if one.kind is KernelKind.LIBRARY]
+        request = self.request
+        timed = self.target.bench(candidates, others, request.rounds, request.measure.seed)
         times = {one.name: one for one in timed.contestants}
         baseline = times.get(baseline_of(request.dtype))
         return tuple(
-            self._failed.get(one.name)
+            self.failed.get(one.name)
             or self._entry(one, times[one.name], baseline, timed.telemetry)
             for one in request.kernels
         )
@@ -165,11 +161,11 @@ class _Size:
     def _started(self, kernel: NamedKernel) -> _Building | None:
         """Begin to compile a kernel; None if there is none of that name here."""
         try:
-            rendered = render_named(kernel, self._problem, self._target.device, self._store)
+            rendered = render_named(kernel, self.problem, self.target.device, self.store)
         except NotForThisError as error:
             self._fail(kernel, Status.REJECTED, str(error))
             return None
-        compiling = self._compiler.submit(rendered.source, self._target.device.sm)
+        compiling = self.compiler.submit(rendered.source, self.target.device.sm)
         return _Building(kernel, rendered, compiling)
 
     def _verified(self, building: _Building) -> BenchCandidate | None:
@@ -181,17 +177,17 @@ class _Size:
             self._fail(kernel, Status.COMPILE_FAILED, str(error))
             return None
         candidate = Candidate(rendered.source, rendered.plan, compiled)
-        self._candidates[kernel.name] = candidate
+        self.candidates[kernel.name] = candidate
         # Against the baseline, so that a slow one is timed once here.
-        outcome = self._target.measure(candidate, self._target.baseline_us)
+        outcome = self.target.measure(candidate, self.target.baseline_us)
         if outcome.time_us is None:
             self._fail(kernel, outcome.status, outcome.reason)
             return None
         return BenchCandidate(kernel.name, candidate, outcome.time_us)
 
     def _fail(self, kernel: NamedKernel, status: Status, reason: str) -> None:
-        entry = BenchEntry(kernel.name, kernel.kind, self._problem, status, reason)
-        self._failed[kernel.name] = self._with_kernel(entry)
+        entry = BenchEntry(kernel.name, kernel.kind, self.problem, status, reason)
+        self.failed[kernel.name] = self._with_kernel(entry)
 
     def _entry(
         self,
@@ -200,7 +196,7 @@ class _Size:
         baseline: ContestantTimes | None,
         telemetry: Telemetry,
     ) -> BenchEntry:
-        ratio = _ratio(baseline, times, self._request.measure.seed)
+        ratio = _ratio(baseline, times, self.request.measure.seed)
         entry = BenchEntry(
             kernel=kernel.name,
             kind=kernel.kind,
@@ -221,7 +217,7 @@ class _Size:
 
     def _with_kernel(self, entry: BenchEntry) -> BenchEntry:
         """The entry with config, source and registers of its kernel, where it got so far."""
-        candidate = self._candidates.get(entry.kernel)
+        candidate = self.candidates.get(entry.kernel)
         if candidate is None:
             return entry
         used = candidate.compiled.resources if candidate.compiled is not None else ()

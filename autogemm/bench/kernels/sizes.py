@@ -1,4 +1,4 @@
-"""Which sizes: single ones, rectangles, ranges, files."""
+"""Sizes of a bench: single ones, rectangles, ranges, files."""
 
 import re
 from collections.abc import Iterator

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from autogemm.bench.strategies.plan import KERNEL_TUNER, Job
+from autogemm.formats import write_kernel_tuner_cache
 from autogemm.model.config import Config
 from autogemm.support.errors import AutogemmError
-from autogemm.targets.recorded import RecordedSpace, write_kernel_tuner_cache
+from autogemm.targets.recorded import RecordedSpace
 
 
 def tried(job: Job, recorded: RecordedSpace) -> tuple[list[int], float]:

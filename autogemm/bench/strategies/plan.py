@@ -1,4 +1,4 @@
-"""What is to be compared."""
+"""The plan of a comparison of search strategies."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,12 +9,7 @@ from autogemm.support.errors import UsageError
 
 KERNEL_TUNER = "kernel_tuner:"
 # Those that Kernel Tuner's authors found best, and two to compare them with.
-KERNEL_TUNER_DEFAULTS = (
-    "hybrid_vndx",
-    "genetic_algorithm",
-    "simulated_annealing",
-    "random_sample",
-)
+KERNEL_TUNER_DEFAULTS = ("hybrid_vndx", "genetic_algorithm", "simulated_annealing", "random_sample")
 
 
 def has_kernel_tuner() -> bool:

@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """What one job came to. ``fractions[i]`` is best time of the space / best time after i + 1
+    """The result of a job. ``fractions[i]`` is best time of the space / best time after i + 1
     evaluations (0 while nothing worked), ``spent_s[i]`` the recorded seconds until then, of
     compiling and verifying too if ``includes_compiling``.
 
@@ -115,7 +115,7 @@ def replays(plan: Plan, processes: int | None = None) -> Iterator[Replay]:
         for future in as_completed([pool.submit(_replay, job) for job in jobs]):
             yield future.result()
     except BaseException:
-        # Ctrl-C, or an error: nobody waits for what has begun.
+        # Ctrl-C, or an error: what has begun is not awaited.
         for process in multiprocessing.active_children():
             if process not in others:
                 process.terminate()

@@ -1,4 +1,4 @@
-"""From replays to medians: over seeds, then over spaces."""
+"""Medians of replays: over seeds, then over spaces."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

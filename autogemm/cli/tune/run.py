@@ -125,7 +125,7 @@ def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
         target, parts.compiler, parts.store, on_step=progress.on_step, on_swept=progress.on_swept
     )
     if command.cross:
-        sweeper.require_card()
+        sweeper.require_gpu()
     sweep = sweeper.run(requests)
     if command.cross and not sweep.interrupted:
         sweep = sweeper.cross(sweep, requests[0])

@@ -12,13 +12,13 @@ from typing import Any
 from pydantic_core import from_json
 
 from autogemm.exchange.jsonl.lines import SCHEMA_VERSION
-from autogemm.model.hardware.roofline import Ceilings
+from autogemm.model.hardware.device import Ceilings
 from autogemm.model.kernel import KernelSource
 from autogemm.model.results.benchmark import Bench, BenchSpec
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.columns import FORMER, RATIO
 from autogemm.model.results.outcome import Finals, Outcome
-from autogemm.model.results.profile import Profile
+from autogemm.model.results.stored import Profile
 from autogemm.store import RunSpec
 
 FORMER_VERSION = 1

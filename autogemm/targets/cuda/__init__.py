@@ -1,14 +1,12 @@
 """A GPU, reached through a worker process; only the worker imports CuPy.
 
-The parent (:class:`CudaTarget`) asks, the worker (``worker/``) owns the
-GPU: it may hang, crash or have its context poisoned by a candidate, and is then replaced.
+The parent (:class:`CudaTarget`) asks, the worker (``worker/``) owns the GPU: it may hang, crash or
+have its context poisoned by a candidate, and is then replaced.
 """
 
-from autogemm.targets.cuda.arguments import CValue, argument_values, pointers_to
-from autogemm.targets.cuda.devices import attached_devices, why_no_device
-from autogemm.targets.cuda.facts import device_facts
+from autogemm.targets.cuda.arguments import CValue, RawMap, argument_values, encode, pointers_to
+from autogemm.targets.cuda.devices import attached_devices, device_facts, why_no_device
 from autogemm.targets.cuda.target import CudaTarget
-from autogemm.targets.cuda.tensor_maps import RawMap, encode
 
 __all__ = [
     "CValue",

@@ -1,4 +1,4 @@
-"""What the parent asks a worker, and what the worker answers. Frozen values, pickled."""
+"""Requests to a worker and its replies: frozen values, pickled."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from autogemm.model.kernel import Candidate, CompiledKernel
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Disqualified, Environment, Finals, Outcome, Status
 from autogemm.targets import MeasureOptions
-from autogemm.targets.bench import BenchCandidate, BenchTimes
+from autogemm.targets.target import BenchCandidate, BenchTimes
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class RunFinals:
-    """Time candidates and baseline interleaved. Answer: FinalsDone."""
+    """Time candidates and baseline interleaved. Answer: Finals."""
 
     candidates: tuple[Candidate, ...]
     rounds: int
@@ -44,7 +44,7 @@ class RunFinals:
 
 @dataclass(frozen=True, slots=True)
 class RunBench:
-    """Time candidates that were right and libraries, by name, in turn. Answer: BenchDone."""
+    """Time candidates that were right and libraries, by name, in turn. Answer: BenchTimes."""
 
     candidates: tuple[BenchCandidate, ...]
     libraries: tuple[str, ...]
@@ -54,7 +54,7 @@ class RunBench:
 
 @dataclass(frozen=True, slots=True)
 class RunCeilings:
-    """Measure what the GPU reaches at most; ceilings.cu compiled. Answer: CeilingsDone."""
+    """Measure what the GPU reaches at most; ceilings.cu compiled. Answer: Ceilings."""
 
     compiled: CompiledKernel
 
@@ -82,32 +82,11 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A candidate's end. ``poisoned``: the worker can not be trusted with another one."""
+    """The outcome of a candidate. ``poisoned``: the worker can not be trusted with another one."""
 
     outcome: Outcome
     baseline_us: float | None
     poisoned: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class FinalsDone:
-    """The finals' result."""
-
-    finals: Finals
-
-
-@dataclass(frozen=True, slots=True)
-class BenchDone:
-    """The bench's result."""
-
-    times: BenchTimes
-
-
-@dataclass(frozen=True, slots=True)
-class CeilingsDone:
-    """What the GPU reached."""
-
-    ceilings: Ceilings
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +104,11 @@ class Broken:
     message: str
 
 
-Reply = Started | Prepared | Measured | FinalsDone | BenchDone | CeilingsDone | Refused | Broken
+Reply = Started | Prepared | Measured | Finals | BenchTimes | Ceilings | Refused | Broken
 
 
 def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> Outcome:
-    """How a candidate ended, before any verification or times; the reason is folded to one line."""
+    """Return an outcome before any verification or times, the reason folded to one line."""
     return Outcome(
         config=candidate.config,
         status=status,

@@ -22,29 +22,11 @@ from autogemm.support import errors
 from autogemm.support.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
 from autogemm.support.errors import AutogemmError, DeviceError, UsageError
 from autogemm.targets import GpuTarget, MeasureOptions
-from autogemm.targets.bench import BenchCandidate, BenchTimes, rounds_of
+from autogemm.targets.cuda import messages
 from autogemm.targets.cuda.ceilings import ceilings_source
-from autogemm.targets.cuda.messages import (
-    BenchDone,
-    Broken,
-    CeilingsDone,
-    FinalsDone,
-    Measure,
-    Measured,
-    Prepare,
-    Prepared,
-    Refused,
-    Reply,
-    Request,
-    RunBench,
-    RunCeilings,
-    RunFinals,
-    Start,
-    Started,
-    disqualified,
-    outcome_without_times,
-)
+from autogemm.targets.cuda.messages import Reply, disqualified, outcome_without_times
 from autogemm.targets.cuda.tools.sanitizer import Job, sanitize
+from autogemm.targets.target import BenchCandidate, BenchTimes, rounds_of
 
 if TYPE_CHECKING:
     from autogemm.compile import Compiler
@@ -74,12 +56,13 @@ class CudaTarget(GpuTarget):
 
     provenance = Provenance.MEASURED
     needs_cubin = True
+    can_sanitize = True
 
     def __init__(self, device_index: int = 0, *, backend: str = CUDA_BACKEND) -> None:
         self._device_index = device_index
         self._backend = backend
         self._worker: ChildProcess | None = None
-        self._prepare: Prepare | None = None
+        self._prepare: messages.Prepare | None = None
         self.baseline_us: float | None = None
         self.baseline_error: float | None = None
         self._closed = False
@@ -91,7 +74,7 @@ class CudaTarget(GpuTarget):
         """Make inputs, float64 reference and baseline on the GPU."""
         self._prepare = None
         self.baseline_us = self.baseline_error = None
-        request = Prepare(problem, options)
+        request = messages.Prepare(problem, options)
         self._ready_worker()
         self._send_prepare(request)
         self._prepare = request
@@ -116,7 +99,7 @@ class CudaTarget(GpuTarget):
         worker = self._ready_worker()
         try:
             reply = worker.ask(
-                Measure(candidate, best_us), options.deadline_s, options.host_memory_bytes
+                messages.Measure(candidate, best_us), options.deadline_s, options.host_memory_bytes
             )
             outcome = self._outcome_of(worker, reply, candidate)
         except ChildHungError as error:
@@ -161,7 +144,7 @@ class CudaTarget(GpuTarget):
         DeviceError when the bench breaks off.
         """
         options = self._prepared().options
-        request = RunBench(tuple(candidates), tuple(libraries), rounds, seed)
+        request = messages.RunBench(tuple(candidates), tuple(libraries), rounds, seed)
         rounds_s = (
             sum(rounds_of(one.launch_us, rounds) * one.launch_us for one in candidates) * 1e-6
         )
@@ -174,30 +157,24 @@ class CudaTarget(GpuTarget):
             reply = worker.ask(request, deadline_s)
         except ChildError as error:
             raise DeviceError(f"the benchmark broke off: {error}") from error
-        if isinstance(reply, BenchDone):
-            return reply.times
-        raise self._unexpected(worker, reply)
+        if isinstance(reply, BenchTimes):
+            return reply
+        raise self._unexpected(reply)
 
     def ceilings(self, compiler: "Compiler") -> Ceilings:
         """Measure what the GPU reaches in multiply-adds and in reading each memory."""
         compiled = compiler.compile(ceilings_source(), self.device.sm)
         self._ready_worker()
-        reply = self._ask_or_fail(RunCeilings(compiled), PREPARE_DEADLINE_S)
-        if isinstance(reply, CeilingsDone):
-            return reply.ceilings
-        assert self._worker is not None
-        raise self._unexpected(self._worker, reply)
+        reply = self._ask_or_fail(messages.RunCeilings(compiled), PREPARE_DEADLINE_S)
+        if isinstance(reply, Ceilings):
+            return reply
+        raise self._unexpected(reply)
 
     def compiler(self) -> "Compiler":
         """NVRTC, in processes of its own."""
         from autogemm.compile import Compiler
 
         return Compiler()
-
-    @property
-    def can_sanitize(self) -> bool:
-        """Whether `sanitize` watches a candidate's machine code: it says so itself if it cannot."""
-        return True
 
     def sanitize(
         self, candidate: Candidate, problem: Problem, deadline_s: float
@@ -224,14 +201,14 @@ class CudaTarget(GpuTarget):
         if options.objective is not Objective.TIME:
             deadline_s += ENERGY_FINALS_S * (len(candidates) + 1)
         reply = worker.ask(
-            RunFinals(candidates, rounds, seed), deadline_s, options.host_memory_bytes
+            messages.RunFinals(candidates, rounds, seed), deadline_s, options.host_memory_bytes
         )
-        if isinstance(reply, FinalsDone):
-            return reply.finals
-        if isinstance(reply, Broken):
+        if isinstance(reply, Finals):
+            return reply
+        if isinstance(reply, messages.Broken):
             worker.kill()
             raise ChildDiedError(reply.message)
-        raise self._unexpected(worker, reply)
+        raise self._unexpected(reply)
 
     def _finish_alone(
         self, candidates: tuple[Candidate, ...], rounds: int, seed: int
@@ -255,20 +232,20 @@ class CudaTarget(GpuTarget):
 
     def _outcome_of(self, worker: ChildProcess, reply: Reply, candidate: Candidate) -> Outcome:
         match reply:
-            case Measured():
+            case messages.Measured():
                 self.baseline_us = reply.baseline_us
                 if reply.poisoned:
                     worker.kill()
                 return reply.outcome
             # Nothing but this candidate ran since the problem was ready: if it is the GPU that
             # is broken, the next worker will not start.
-            case Broken() | Refused(error="DeviceError"):
+            case messages.Broken() | messages.Refused(error="DeviceError"):
                 worker.kill()
                 return outcome_without_times(candidate, Status.CRASHED, reply.message)
             case _:
-                raise self._unexpected(worker, reply)
+                raise self._unexpected(reply)
 
-    def _prepared(self) -> Prepare:
+    def _prepared(self) -> messages.Prepare:
         if self._prepare is None:
             raise UsageError("prepare() the target for a problem first")
         return self._prepare
@@ -297,28 +274,28 @@ class CudaTarget(GpuTarget):
             else:
                 return
 
-    def _start_worker(self) -> Started:
+    def _start_worker(self) -> messages.Started:
         if self._worker is not None:
             self._worker.kill()
         self._worker = ChildProcess(
             "autogemm.targets.cuda.worker.process", [self._backend], replies=get_args(Reply)
         )
-        reply = self._ask_or_fail(Start(self._device_index), START_DEADLINE_S)
-        if not isinstance(reply, Started):
+        reply = self._ask_or_fail(messages.Start(self._device_index), START_DEADLINE_S)
+        if not isinstance(reply, messages.Started):
             self._worker.kill()
-            raise self._unexpected(self._worker, reply)
+            raise self._unexpected(reply)
         return reply
 
-    def _send_prepare(self, request: Prepare) -> None:
+    def _send_prepare(self, request: messages.Prepare) -> None:
         assert self._worker is not None
         deadline_s = PREPARE_DEADLINE_S + 2 * request.problem.flops / SLOW_F64_FLOPS_PER_S
         reply = self._ask_or_fail(request, deadline_s)
-        if not isinstance(reply, Prepared):
-            raise self._unexpected(self._worker, reply)
+        if not isinstance(reply, messages.Prepared):
+            raise self._unexpected(reply)
         self.baseline_us = reply.baseline_us
         self.baseline_error = reply.baseline_error
 
-    def _ask_or_fail(self, request: Request, deadline_s: float) -> Reply:
+    def _ask_or_fail(self, request: messages.Request, deadline_s: float) -> Reply:
         """The answer where no candidate can be to blame: failures are the GPU's or ours."""
         assert self._worker is not None
         doing = type(request).__name__.lower()
@@ -328,13 +305,14 @@ class CudaTarget(GpuTarget):
             raise DeviceError(f"the GPU worker failed to {doing}: {error}") from error
         return reply
 
-    def _unexpected(self, worker: ChildProcess, reply: Reply) -> AutogemmError:
+    def _unexpected(self, reply: Reply) -> AutogemmError:
         """The error to raise for an answer that is none to the question."""
-        if isinstance(reply, Refused):
+        if isinstance(reply, messages.Refused):
             error_class = getattr(errors, reply.error, DeviceError)
             error: AutogemmError = error_class(reply.message)
             return error
-        worker.kill()
-        if isinstance(reply, Broken):
+        assert self._worker is not None
+        self._worker.kill()
+        if isinstance(reply, messages.Broken):
             return DeviceError(f"the GPU worker broke: {reply.message}")
         return DeviceError(f"the GPU worker answered with {type(reply).__name__} out of turn")

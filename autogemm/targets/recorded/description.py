@@ -1,4 +1,4 @@
-"""What is known of kernels that others recorded: the meaning of their parameters, and what follows.
+"""Descriptions of kernels that others recorded: what their parameters mean, and what follows.
 
 A description is a YAML file in ``search_spaces/foreign``: no template and no constraints, because
 such a kernel is replayed and never made. It gives the search what a family's ``derive`` gives it.
@@ -43,7 +43,7 @@ class Description:
     docs: Mapping[str, str]
     derive: Mapping[str, Expression]
     defaults: Mapping[str, Value] = field(default_factory=dict)
-    """What parameters have that came later than some recordings."""
+    """Values of parameters that came later than some recordings."""
 
 
 class _Form(BaseModel):

@@ -75,20 +75,13 @@ class ListedTarget(RecordedPlace):
         self.listed = read_listed(path) if listed is None else listed
         self._description = description_for(list(self.listed.parameters), self.listed.kernel_name)
         self.family = family_of(self.listed, self._description, path)
+        self.own_family = self.family
+        sizes = said_sizes(self.listed, self._description)
+        if len(sizes) == len(SIZES):
+            self.own_size = "x".join(str(sizes[name]) for name in SIZES)
         self.device = device_named(self.listed.device_name)
         self.environment = Environment()
         self._entries: dict[tuple[Value, ...], Entry] = {}
-
-    @property
-    def own_family(self) -> Family:
-        """The family that the file lists."""
-        return self.family
-
-    @property
-    def own_size(self) -> str:
-        """``MxNxK`` if the file says all three, else nothing."""
-        known = said_sizes(self.listed, self._description)
-        return "x".join(str(known[name]) for name in SIZES) if len(known) == len(SIZES) else ""
 
     def prepare(self, problem: Problem, options: MeasureOptions) -> None:
         """Raises UsageError for another problem or cache state than the file's."""
@@ -129,7 +122,7 @@ class ListedTarget(RecordedPlace):
         return listed_space(self.family, problem, self.device, columns, fix)[0]
 
     def caveats(self, family: Family) -> tuple[str, ...]:
-        """What a person must know before believing the times, a line each."""
+        """Return what a person must know before believing the times, a line each."""
         name, known = self.path.name, said_sizes(self.listed, self._description)
         unsaid = [name for name in SIZES if name not in known]
         lines = [
@@ -149,11 +142,11 @@ class ListedTarget(RecordedPlace):
         return tuple(lines)
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
-        """What the file says of this config. The outcome names no kernel: there is none."""
+        """Return the recorded outcome of this config. It names no kernel: there is none."""
         return self.outcome_of(self._entries[tuple(value for _, value in candidate.config)])
 
     def outcome_of(self, entry: Entry) -> Outcome:
-        """What became of an entry's config, as recorded."""
+        """Return the recorded outcome of an entry's config."""
         values = dict(zip(self.listed.parameters, entry.values, strict=True))
         measurement = None
         if entry.time_us is not None:
@@ -170,7 +163,7 @@ class ListedTarget(RecordedPlace):
 
 
 def said_sizes(listed: ListedRecording, description: Description | None) -> dict[str, int]:
-    """What the file says of M, N and K; nothing if its numbers cannot be told apart."""
+    """Return the M, N and K that the file says; nothing if its numbers cannot be told apart."""
     names = description.problem_size if description is not None else ()
     if listed.problem is not None:
         names = SIZES
@@ -185,7 +178,7 @@ def device_named(name: str) -> Device:
 
 
 def family_of(listed: ListedRecording, description: Description | None, path: Path) -> Family:
-    """What the file lists, as a family: no template, no constraints, no seeds."""
+    """Return the family that the file lists: no template, no constraints, no seeds."""
     docs = description.docs if description is not None else {}
     parameters = tuple(
         Parameter(name, values, docs.get(name, "")) for name, values in listed.parameters.items()

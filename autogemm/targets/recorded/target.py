@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from autogemm.formats import Recording, read_recording
+from autogemm.formats import FILE_SUFFIX, Recording, read_recording
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import MAIN_KERNEL, Candidate, Resources
 from autogemm.model.problem import Problem
@@ -19,8 +20,9 @@ from autogemm.model.results.outcome import (
 )
 from autogemm.space import Family
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
+from autogemm.support.resources import data_folder
 from autogemm.targets import MeasureOptions, RecordedPlace
-from autogemm.targets.recorded.listing import recording_folder, recording_paths
+from autogemm.targets.recorded.listed import ListedTarget, is_listed
 
 
 class RecordedTarget(RecordedPlace):
@@ -53,6 +55,7 @@ class RecordedTarget(RecordedPlace):
     def _use(self, path: Path, recording: Recording) -> None:
         self.path = path
         self.recording = recording
+        self.only_family = recording.family
         self.device = recording.source.device
         self.environment = recording.source.environment
         self.baseline_us: float | None = recording.baseline.time_us
@@ -97,11 +100,6 @@ class RecordedTarget(RecordedPlace):
             f"no recording holds {problem.label}; held: {held}; tune one of these or run on a GPU"
         )
 
-    @property
-    def only_family(self) -> str:
-        """The family whose configs are recorded."""
-        return self.recording.family
-
     def restriction(self, family: Family) -> dict[str, tuple[Value, ...]]:
         """The values of each parameter that the recording covers, in the family's order.
 
@@ -145,7 +143,7 @@ class RecordedTarget(RecordedPlace):
         return covered
 
     def caveats(self, family: Family) -> tuple[str, ...]:
-        """What a person must know before believing the times, a line each."""
+        """Return what a person must know before believing the times, a line each."""
         recording = self.recording
         lines = []
         if recording.template_sha256 != family.template_sha256:
@@ -161,7 +159,7 @@ class RecordedTarget(RecordedPlace):
         return tuple(lines)
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
-        """What the recording says of this config; REJECTED if it does not hold it."""
+        """Return the recorded outcome of this config; REJECTED if it does not hold it."""
         config = candidate.config
         row = self._rows.get(self._key(config))
         if row is None:
@@ -272,3 +270,47 @@ def _current_columns(family: Family, recording: Recording) -> dict[str, list[Val
         for name, column in recording.parameters.items()
         if {*column} != {family.retired.get(name)}
     }
+
+
+def open_recorded(place: Path | None, families: Collection[str]) -> RecordedTarget | ListedTarget:
+    """The target that replays a file; by default the recordings that ship, of these families.
+
+    Raises NotFoundError where there is none, RecordingError for a file that holds none.
+    """
+    if place is not None and place.is_file() and is_listed(place):
+        return ListedTarget(place)
+    return RecordedTarget(place, families)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingInfo:
+    """One recording file in a listing. ``date`` is the day it was made, as ISO text."""
+
+    path: Path
+    device_name: str
+    family: str
+    problem_label: str
+    num_configs: int
+    date: str
+
+
+def recording_folder() -> Path:
+    """The folder of the recordings that ship."""
+    return data_folder("db/recordings")
+
+
+def recording_paths(folder: Path) -> list[Path]:
+    """The project's own recordings in a folder, by name; files of others are not among them."""
+    paths = sorted(folder.glob(f"*{FILE_SUFFIX}"))
+    return [path for path in paths if not is_listed(path)]
+
+
+def list_recordings(folder: Path | None = None) -> list[RecordingInfo]:
+    """The recordings of a folder (default: those that ship). Raises RecordingError."""
+    infos = []
+    for path in recording_paths(folder or recording_folder()):
+        recording = read_recording(path)
+        device_name, label = recording.source.device.name, recording.problem.label
+        date, family = recording.source.date, recording.family
+        infos.append(RecordingInfo(path, device_name, family, label, len(recording), date))
+    return infos

@@ -4,7 +4,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from autogemm.model.kernel import Candidate
@@ -18,12 +17,6 @@ DEPTH = 3
 Ticket = TypeVar("Ticket")
 
 
-@dataclass(frozen=True, slots=True)
-class _Handed(Generic[Ticket]):
-    ticket: Ticket
-    measuring: Future[Outcome]
-
-
 class GpuQueue(Generic[Ticket]):
     """Measures candidates in the order in which they are put in, one at a time.
 
@@ -35,15 +28,15 @@ class GpuQueue(Generic[Ticket]):
         self._target = target
         self._best_us = best_us
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="measure")
-        self._handed: deque[_Handed[Ticket]] = deque()
+        self._handed: deque[tuple[Ticket, Future[Outcome]]] = deque()
         self.busy_s = 0.0
         self.mean_measure_s = 0.0
         self.mean_compile_s = 0.0
 
     @property
     def tickets(self) -> list[Ticket]:
-        """Of what is measured or waits."""
-        return [one.ticket for one in self._handed]
+        """The tickets of what is measured or waits."""
+        return [ticket for ticket, _ in self._handed]
 
     @property
     def has_room(self) -> bool:
@@ -52,39 +45,38 @@ class GpuQueue(Generic[Ticket]):
 
     @property
     def measuring(self) -> Future[Outcome] | None:
-        """What is done next, None if nothing is there."""
-        return self._handed[0].measuring if self._handed else None
+        """The measurement that ends next, None if nothing is there."""
+        return self._handed[0][1] if self._handed else None
 
     def put(self, ticket: Ticket, candidate: Candidate) -> None:
         """Measure it when its turn comes."""
-        self._handed.append(_Handed(ticket, self._thread.submit(self._measure, candidate)))
+        self._handed.append((ticket, self._thread.submit(self._measure, candidate)))
 
     def take_finished(self) -> list[tuple[Ticket, Outcome]]:
-        """What has been measured since the last time, in order.
+        """Return what has been measured since the last time, in order.
 
         Raises what the target raised, once everything before that has been taken.
         """
         finished: list[tuple[Ticket, Outcome]] = []
-        while self._handed and self._handed[0].measuring.done():
-            if finished and self._handed[0].measuring.exception() is not None:
+        while (measuring := self.measuring) is not None and measuring.done():
+            if finished and measuring.exception() is not None:
                 break
-            one = self._handed.popleft()
-            finished.append((one.ticket, one.measuring.result()))
+            finished.append((self._handed.popleft()[0], measuring.result()))
         return finished
 
     def finish(self) -> Iterator[tuple[Ticket, Outcome]]:
         """Drop what waits; what has been or is being measured, one by one, in order."""
-        begun = [one for one in self._handed if not one.measuring.cancel()]
+        begun = [one for one in self._handed if not one[1].cancel()]
         self._handed.clear()
-        for one in begun:
-            yield one.ticket, one.measuring.result()
+        for ticket, measuring in begun:
+            yield ticket, measuring.result()
 
     def close(self) -> None:
         """Drop what waits, and wait for nothing."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _measure(self, candidate: Candidate) -> Outcome:
-        """In the GPU's thread."""
+        """Measure one candidate; runs in the GPU's thread."""
         began = time.monotonic()
         outcome = self._target.measure(candidate, self._best_us())
         seconds = time.monotonic() - began

@@ -3,10 +3,9 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from autogemm.model.results.outcome import Objective, Outcome, cost
-from autogemm.search import Proposal
+from autogemm.search import Proposal, Search
 from autogemm.tuning.task.accuracy import ANY_ACCURACY, Accuracy
 
 # Trials of each family before they are compared: its seeds, and a few that its model needs.
@@ -27,34 +26,9 @@ def opening_for(trials: int | None, num_families: int, num_seeds: int = 0) -> in
     return opening if trials is None else min(opening, max(1, trials // (2 * num_families)))
 
 
-class FamilySearch(Protocol):
-    """What is needed of :class:`autogemm.search.Search`, one for each family."""
-
-    @property
-    def num_told(self) -> int:
-        """Trials that ended."""
-
-    @property
-    def best(self) -> tuple[object, float] | None:
-        """The best config, and what was told of it."""
-
-    @property
-    def expected_improvement(self) -> float | None:
-        """What the next config is expected to save, as a share of the best; None: no model."""
-
-    def remember(self, outcome: Outcome, cost: float | None = None) -> None:
-        """An outcome of an earlier process."""
-
-    def ask(self) -> Proposal | None:
-        """The next config to try, None when the space is used up."""
-
-    def tell(self, proposal: Proposal, outcome: Outcome, cost: float | None = None) -> None:
-        """What became of it."""
-
-
 @dataclass(slots=True)
 class _Family:
-    search: FamilySearch
+    search: Search
     num_asked: int
     is_used_up: bool = False
 
@@ -77,7 +51,7 @@ class JointSearch:
 
     def __init__(
         self,
-        searches: Mapping[str, FamilySearch],
+        searches: Mapping[str, Search],
         *,
         opening: int = OPENING,
         objective: Objective = Objective.TIME,
@@ -99,7 +73,7 @@ class JointSearch:
 
     @property
     def expected_improvement(self) -> float | None:
-        """What the next config is expected to save, as a share of the best of all families.
+        """The share of the best of all families that the next config is expected to save.
 
         None while a family still in the running has no model.
         """
@@ -127,7 +101,7 @@ class JointSearch:
         return None
 
     def tell(self, proposal: Proposal, outcome: Outcome) -> None:
-        """What became of it."""
+        """Learn what became of it."""
         family, own = self._asked.pop(proposal.number)
         family.search.tell(own, *self._lesson(outcome))
 
@@ -149,7 +123,7 @@ class JointSearch:
         return math.log(family.best / min(costs)) if family.best is not None else math.inf
 
     def _promise(self, family: _Family) -> float:
-        """What the family's next config is expected to save of the best of all families.
+        """Return what the family's next config is expected to save of the best of all families.
 
         Its search knows what to expect below its own best. Savings taken as exponentially
         distributed, gain * exp(-gap / gain) of that lies below the best of all.
@@ -159,7 +133,7 @@ class JointSearch:
         return gain * math.exp(-self._gap(family) / gain) if gain > 0.0 else 0.0
 
     def _lesson(self, outcome: Outcome) -> tuple[Outcome, float | None]:
-        """What a search is told of an outcome, and its cost."""
+        """Return what a search is told of an outcome, and its cost."""
         told, factor = self._accuracy.lesson(outcome)
         figure = self._cost(told)
         return told, None if figure is None else factor * figure

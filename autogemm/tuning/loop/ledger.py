@@ -1,4 +1,4 @@
-"""What a run has found so far, in memory and in the store."""
+"""The outcomes of a run so far, in memory and in the store."""
 
 import logging
 import math

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from autogemm.model.kernel import KernelSource
 from autogemm.model.results.outcome import Outcome, Provenance
@@ -26,22 +26,13 @@ from autogemm.tuning.task.events import TrialDone
 
 if TYPE_CHECKING:
     from autogemm.search import Proposal
+    from autogemm.tuning.loop.joint import JointSearch
 
-# How soon a wish to stop and the end of the budget are noticed, in seconds.
+# How soon a stop request and the end of the budget are noticed, in seconds.
 TICK_S = 0.1
 # In flight before anything is known of compile and measuring times; and in every replay, so that a
 # replay does not depend on the number of cores.
 FIRST_AHEAD = 8
-
-
-class Searcher(Protocol):
-    """What the loop needs of :class:`autogemm.search.Search`. Used by one thread at a time."""
-
-    def ask(self) -> "Proposal | None":
-        """The next config to try, None when the space is used up."""
-
-    def tell(self, proposal: "Proposal", outcome: Outcome) -> None:
-        """What became of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +62,7 @@ class Pipeline:
         self,
         builder: Builder,
         target: Target,
-        searcher: Searcher,
+        searcher: "JointSearch",
         ledger: Ledger,
         *,
         limits: Limits,
@@ -195,7 +186,7 @@ class Pipeline:
         )
 
     def _ask(self) -> _Asked | None:
-        """In the search's thread, where it keeps nobody waiting."""
+        """Ask and render, in the search's thread, where nothing waits for it."""
         proposal = self._searcher.ask()
         return _Asked(proposal, self._builder.render(proposal.config)) if proposal else None
 

@@ -89,7 +89,7 @@ def runs_on_fp32_cores(source: KernelSource, problem: Problem) -> bool:
 def least_time_us(
     plan: LaunchPlan, resources: tuple[Resources, ...], problem: Problem, device: Device
 ) -> float:
-    """What M*N*K multiply-adds take at least, in microseconds, for this grid at the highest clock.
+    """Return the least time of M*N*K multiply-adds in us, for this grid at the highest clock.
 
     A block stays on one SM, so that fewer blocks than SMs leave SMs idle; a thread issues at most
     one multiply-add a cycle, so that few threads leave cores idle. Of several launches any may do

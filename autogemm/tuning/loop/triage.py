@@ -1,4 +1,4 @@
-"""What becomes of a config that was asked for, as far as that is plain without a GPU."""
+"""The outcomes of configs that are plain without a GPU."""
 
 import time
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ COMPILE_DEADLINE_S = 120.0
 class Pending:
     """One config between ask and tell. ``number`` is its trial's in the store.
 
-    ``making`` is None while nothing has been done for it, ``outcome`` until it is known.
+    ``building`` is None while nothing has been done for it, ``outcome`` until it is known.
     """
 
     number: int
@@ -48,17 +48,17 @@ class Pending:
         return Outcome(self.proposal.config, status, reason, self.source.sha256)
 
 
+@dataclass(frozen=True, slots=True)
 class Triage:
     """Begins to make what must be tried, and gives everything else its outcome.
 
     With ``prune`` a candidate that static facts rule out is rejected.
     """
 
-    def __init__(self, builder: Builder, ledger: Ledger, device: Device, *, prune: bool) -> None:
-        self._builder = builder
-        self._ledger = ledger
-        self._device = device
-        self._prune = prune
+    builder: Builder
+    ledger: Ledger
+    device: Device
+    prune: bool
 
     def advance(self, pending: Pending, in_flight: Iterable[Pending]) -> None:
         """One step further, unless it has to wait: for the compiler, or for a twin.
@@ -70,7 +70,7 @@ class Triage:
         if pending.outcome is not None:
             return
         if building is None:
-            if known := self._ledger.known(pending.source):
+            if known := self.ledger.known(pending.source):
                 pending.outcome = replace(known, config=pending.proposal.config)
                 pending.is_reused = True
             elif not _has_twin(pending, in_flight):
@@ -82,12 +82,12 @@ class Triage:
             pending.outcome = pending.ended(Status.COMPILE_TIMEOUT, reason)
 
     def _begin(self, pending: Pending) -> None:
-        plan = self._builder.plan(pending.source)
+        plan = self.builder.plan(pending.source)
         if reason := self._why_hopeless(Candidate(pending.source, plan, None)):
             pending.outcome = pending.ended(Status.REJECTED, reason)
             pending.is_pruned = True
         else:
-            pending.building = self._builder.start(pending.source, plan)
+            pending.building = self.builder.start(pending.source, plan)
 
     def _check_compiled(self, pending: Pending, building: Building) -> None:
         """Give a compiled candidate an outcome if it need not be tried."""
@@ -99,7 +99,7 @@ class Triage:
         compiled = candidate.compiled
         if compiled is None:
             return
-        reason = why_not_launchable(compiled, building.plan, self._device)
+        reason = why_not_launchable(compiled, building.plan, self.device)
         if not reason:
             reason = self._why_hopeless(candidate)
             pending.is_pruned = bool(reason)
@@ -111,10 +111,10 @@ class Triage:
             )
 
     def _why_hopeless(self, candidate: Candidate) -> str:
-        best_us = self._ledger.best_us
-        if not self._prune or best_us is None:
+        best_us = self.ledger.best_us
+        if not self.prune or best_us is None:
             return ""
-        return why_hopeless(candidate, self._builder.problem, self._device, best_us)
+        return why_hopeless(candidate, self.builder.problem, self.device, best_us)
 
 
 def _has_twin(pending: Pending, in_flight: Iterable[Pending]) -> bool:

@@ -1,1 +1,1 @@
-"""What a tuning run is asked for: request, spaces, accuracy, building a candidate, events."""
+"""The parts of a tuning task: request, spaces, accuracy, building a candidate, events."""

@@ -1,4 +1,4 @@
-"""Accuracy as a condition: who is less accurate than asked for cannot win.
+"""Accuracy as a condition: a candidate less accurate than asked for cannot win.
 
 The error is that of `autogemm.model.results.outcome.Verification`:
 ||C - reference||_F / ||reference||_F against a float64 reference, of the candidate and the baseline
@@ -32,7 +32,7 @@ class Accuracy:
         return replace(outcome, status=Status.INACCURATE if reason else Status.OK, reason=reason)
 
     def complaint(self, verification: Verification | None) -> str:
-        """What is wrong with a result of that error, empty if nothing is."""
+        """Return what is wrong with a result of that error, empty if nothing is."""
         if math.isinf(self.limit):
             return ""
         if verification is None:
@@ -41,7 +41,7 @@ class Accuracy:
         return "" if error <= self.limit else f"error {error:.4g}, {self.limit:.4g} is allowed"
 
     def lesson(self, outcome: Outcome) -> tuple[Outcome, float]:
-        """What the search is told: the outcome with its time, and by what that is multiplied.
+        """Return what the search is told: the outcome with its time, and the factor of that time.
 
         Of one that is not accurate enough error / limit: the further off, the slower it looks, so
         that the search keeps what it learned of times and turns to those that may win.

@@ -1,4 +1,4 @@
-"""From a config to something that can be measured: render, plan, compile."""
+"""Makes a candidate of a config: render, plan, compile."""
 
 from concurrent.futures import Future
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the tuner tells while it works. The library never prints: a listener draws these."""
+"""Events of the tuner while it works. The library never prints: a listener draws these."""
 
 from dataclasses import dataclass
 

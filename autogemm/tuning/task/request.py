@@ -1,4 +1,4 @@
-"""What a tuning run is asked for, and what it gives back."""
+"""The request of a tuning run, and its result."""
 
 import math
 import re

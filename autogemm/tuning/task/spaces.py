@@ -24,12 +24,12 @@ class Spaces:
 
     @property
     def families(self) -> tuple[Family, ...]:
-        """Of each space."""
+        """The family of each space."""
         return tuple(space.family for space in self.spaces)
 
     @property
     def sizes(self) -> tuple[SearchedFamily, ...]:
-        """Of each space."""
+        """The numbers of configs of each space."""
         return tuple(
             SearchedFamily(space.family.name, len(space), space.raw_count) for space in self.spaces
         )

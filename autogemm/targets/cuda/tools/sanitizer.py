@@ -29,7 +29,7 @@ _FINDING = re.compile(r"^=+ +(?!COMPUTE-SANITIZER|RACECHECK SUMMARY|ERROR SUMMAR
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What `autogemm.targets.cuda.worker.sanitized` runs, as a pickled file."""
+    """The job that `autogemm.targets.cuda.worker.sanitized` runs, as a pickled file."""
 
     candidate: Candidate
     problem: Problem
@@ -141,7 +141,7 @@ def judged(exit_code: int, output: str, problem: Problem) -> tuple[Verdict, str]
 
 
 def _num_found(output: str) -> int | None:
-    """As the tool's own summary says; None without one."""
+    """Return the number in the tool's own summary; None without one."""
     summary = _SUMMARY.search(output)
     if summary is None:
         return None

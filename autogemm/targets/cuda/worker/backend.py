@@ -1,4 +1,4 @@
-"""What the worker does with a GPU: prepare a problem, measure candidates, run finals."""
+"""The worker's answers: prepare a problem, measure candidates, run finals."""
 
 import math
 import platform
@@ -7,15 +7,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from autogemm.model.hardware.device import Ceilings
 from autogemm.model.kernel import Candidate
-from autogemm.model.results.outcome import CacheState, Environment, Fill, Outcome, Status
+from autogemm.model.results.outcome import CacheState, Environment, Fill, Finals, Outcome, Status
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.support.version import __version__
-from autogemm.targets import MeasureOptions
+from autogemm.targets import BenchTimes, MeasureOptions
 from autogemm.targets.cuda.messages import (
-    BenchDone,
-    CeilingsDone,
-    FinalsDone,
     Measure,
     Measured,
     Prepare,
@@ -30,20 +28,19 @@ from autogemm.targets.cuda.messages import (
 from autogemm.targets.cuda.worker.bench import run_bench
 from autogemm.targets.cuda.worker.ceilings import measured_ceilings
 from autogemm.targets.cuda.worker.finals import run_finals
-from autogemm.targets.cuda.worker.gpu import (
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas, forget_overrides
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
+from autogemm.targets.cuda.worker.gpu.launching import CandidateError
+from autogemm.targets.cuda.worker.gpu.telemetry import is_throttled
+from autogemm.targets.cuda.worker.gpu.timing import (
     MIN_SAMPLES,
     SHORT_LAUNCH_US,
-    CandidateError,
-    Cublas,
-    Gpu,
     Method,
     Sampled,
     Sampling,
-    forget_overrides,
-    is_throttled,
 )
 from autogemm.targets.cuda.worker.libraries import fastest_baseline
-from autogemm.targets.cuda.worker.problem import (
+from autogemm.targets.cuda.worker.problem.prepared import (
     BASELINE_SAMPLES,
     Checked,
     KernelContestant,
@@ -125,19 +122,19 @@ class CudaBackend:
             self._baseline_us = prepared.baseline_us()
             self._num_since_baseline = 0
 
-    def finals(self, request: RunFinals) -> FinalsDone:
+    def finals(self, request: RunFinals) -> Finals:
         """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
-        return FinalsDone(run_finals(self._ready_problem(), request))
+        return run_finals(self._ready_problem(), request)
 
-    def bench(self, request: RunBench) -> BenchDone:
-        """Interleaved rounds of everybody who is right."""
+    def bench(self, request: RunBench) -> BenchTimes:
+        """Interleaved rounds of all that are right."""
         assert self._cublas is not None
-        return BenchDone(run_bench(self._ready_problem(), self._cublas, request))
+        return run_bench(self._ready_problem(), self._cublas, request)
 
-    def ceilings(self, request: RunCeilings) -> CeilingsDone:
+    def ceilings(self, request: RunCeilings) -> Ceilings:
         """Kernels that multiply-add only, or copy only."""
         assert self._gpu is not None
-        return CeilingsDone(measured_ceilings(self._gpu, request.compiled))
+        return measured_ceilings(self._gpu, request.compiled)
 
     def _ready_problem(self) -> PreparedProblem:
         if self._prepared_problem is None:
@@ -224,7 +221,7 @@ def ended(candidate: Candidate, status: Status, checked: Checked, reason: str = 
 
 @contextmanager
 def blamed_on_candidate(gpu: Gpu) -> Iterator[None]:
-    """A CUDA error that nobody expected, after a candidate ran: it broke the context."""
+    """Take an unexpected CUDA error after a candidate ran to mean that it broke the context."""
     try:
         yield
     except gpu.cuda_errors as error:

@@ -1,19 +1,21 @@
 """A bench on a GPU: candidates and libraries timed in interleaved rounds, slow ones in a few."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Status, Telemetry
 from autogemm.support.errors import AutogemmError
-from autogemm.targets.bench import BenchCandidate, BenchTimes, ContestantTimes, rounds_of
 from autogemm.targets.cuda.messages import RunBench
-from autogemm.targets.cuda.worker.gpu import Cublas, summary
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas
+from autogemm.targets.cuda.worker.gpu.telemetry import summary
 from autogemm.targets.cuda.worker.interleave import INTERLEAVED_SAMPLE_US, Series, interleave
 from autogemm.targets.cuda.worker.libraries import LIBRARIES, NotHereError
-from autogemm.targets.cuda.worker.problem import Checked, Contestant, PreparedProblem
+from autogemm.targets.cuda.worker.problem.prepared import Checked, Contestant, PreparedProblem
+from autogemm.targets.target import BenchCandidate, BenchTimes, ContestantTimes, rounds_of
 
 # A compiler's message may fill pages.
 MAX_REASON = 300
@@ -48,32 +50,22 @@ class TimedContestant:
         return times
 
 
-class PreparedByDtype:
-    """The prepared problems of one size, one for each dtype that a contestant multiplies in."""
-
-    def __init__(self, first: PreparedProblem) -> None:
-        self._first = first
-        self._prepared = {first.problem.dtype: first}
-
-    def of(self, dtype: DType) -> PreparedProblem:
-        """The problem in that dtype. Raises UsageError when another one does not fit."""
-        if dtype not in self._prepared:
-            self._prepared[dtype] = self._first.in_dtype(dtype)
-        return self._prepared[dtype]
-
-
 def run_bench(prepared: PreparedProblem, cublas: Cublas, request: RunBench) -> BenchTimes:
     """Time all that are right and check them again, in the order of the request.
 
     Candidates come first, then libraries. A crash ends the worker.
     """
-    by_dtype = PreparedByDtype(prepared)
+
+    @cache
+    def in_dtype(dtype: DType) -> PreparedProblem:
+        return prepared if dtype is prepared.problem.dtype else prepared.in_dtype(dtype)
+
     times: dict[str, ContestantTimes] = {}
     with ExitStack() as loaded:
         timed = [timed_candidate(prepared, one, request, loaded) for one in request.candidates]
         for name in request.libraries:
             try:
-                timed.append(timed_library(by_dtype, cublas, name, request))
+                timed.append(timed_library(in_dtype, cublas, name, request))
             except Exception as error:  # code of others: whatever it raises, the others go on
                 problem = replace(prepared.problem, dtype=LIBRARIES[name].dtype)
                 times[name] = left_out(name, problem, error)
@@ -107,11 +99,11 @@ def timed_candidate(
 
 
 def timed_library(
-    by_dtype: PreparedByDtype, cublas: Cublas, name: str, request: RunBench
+    in_dtype: Callable[[DType], PreparedProblem], cublas: Cublas, name: str, request: RunBench
 ) -> TimedContestant:
     """A library, verified. Raises NotHereError where it is not installed, WrongError."""
     library = LIBRARIES[name]
-    prepared = by_dtype.of(library.dtype)
+    prepared = in_dtype(library.dtype)
     contestant, version = library.make(prepared, cublas)
     checked = prepared.check(contestant)
     if checked.complaint:

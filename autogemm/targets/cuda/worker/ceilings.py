@@ -11,15 +11,9 @@ from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import Candidate, CompiledKernel, Launch, LaunchPlan
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.ceilings import ceilings_source
-from autogemm.targets.cuda.worker.gpu import (
-    Arguments,
-    CandidateError,
-    Gpu,
-    LoadedKernel,
-    Method,
-    Stopwatch,
-    warm_up,
-)
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
+from autogemm.targets.cuda.worker.gpu.launching import Arguments, CandidateError, LoadedKernel
+from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
 
 THREADS = 256
 # Of ceilings.cu: operations of one thread in one step.
@@ -52,8 +46,8 @@ def measured_ceilings(gpu: Gpu, compiled: CompiledKernel) -> Ceilings:
             _copy_gb_s(gpu, compiled),
             sm_clock_mhz,
             datetime.now(UTC),
-            _l2_gb_s(gpu, compiled),
-            _smem_gb_s(gpu, compiled),
+            _read_gb_s(gpu, compiled, "l2_kernel", _l2_vectors(gpu.device)),
+            _read_gb_s(gpu, compiled, "smem_kernel", SMEM_VECTORS),
         )
     except CandidateError as error:
         raise DeviceError(f"the ceilings cannot be measured: {error.reason}") from error
@@ -83,18 +77,14 @@ def _copy_gb_s(gpu: Gpu, compiled: CompiledKernel) -> float:
     return 2 * num_bytes / median_us * 1e-3
 
 
-def _l2_gb_s(gpu: Gpu, compiled: CompiledKernel) -> float:
-    """A power of two vectors, as the kernel wants them."""
-    num_vectors = 2 ** int(math.log2(L2_PART * gpu.device.l2_bytes / 16))
-    return _read_gb_s(gpu, compiled, "l2_kernel", num_vectors)
-
-
-def _smem_gb_s(gpu: Gpu, compiled: CompiledKernel) -> float:
-    return _read_gb_s(gpu, compiled, "smem_kernel", SMEM_VECTORS)
+def _l2_vectors(device: Device) -> int:
+    """A power of two, as the kernel wants it."""
+    num_vectors: int = 2 ** int(math.log2(L2_PART * device.l2_bytes / 16))
+    return num_vectors
 
 
 def _read_gb_s(gpu: Gpu, compiled: CompiledKernel, kernel: str, num_vectors: int) -> float:
-    """What all threads together read; every sum must be that of all words."""
+    """Return the rate of all threads together; every sum must be that of all words."""
     blocks = _blocks(gpu.device)
     found = np.empty(blocks * THREADS, np.uint32)
     source, sums = gpu.allocate(16 * num_vectors), gpu.allocate(found.nbytes)
@@ -114,7 +104,7 @@ def _read_gb_s(gpu: Gpu, compiled: CompiledKernel, kernel: str, num_vectors: int
 
 
 def _blocks(device: Device) -> int:
-    """As many as the GPU holds at once."""
+    """Return how many blocks the GPU holds at once."""
     return device.num_sms * (device.max_threads_per_sm // THREADS)
 
 

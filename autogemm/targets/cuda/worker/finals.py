@@ -13,14 +13,16 @@ from autogemm.model.results.finals import FinalsSamples, decide
 from autogemm.model.results.outcome import Disqualified, Finals, Provenance, Verification
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.messages import RunFinals, disqualified
-from autogemm.targets.cuda.worker.gpu import CandidateError, Stopwatch, summary
+from autogemm.targets.cuda.worker.gpu.launching import CandidateError
+from autogemm.targets.cuda.worker.gpu.telemetry import summary
+from autogemm.targets.cuda.worker.gpu.timing import Stopwatch
 from autogemm.targets.cuda.worker.interleave import (
     INTERLEAVED_SAMPLE_US,
     Rounds,
     Series,
     interleave,
 )
-from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
+from autogemm.targets.cuda.worker.problem.prepared import Contestant, PreparedProblem
 
 # A kernel that is wrong once in ten launches passes so many with probability 0.9^44 < 1 %.
 MIN_CHECKS = 44
@@ -106,7 +108,9 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
     """
     with ExitStack() as loaded:
         candidates, lost = right_candidates(prepared, request.candidates, loaded)
-        finalists = [baseline_finalist(prepared), *candidates]
+        own = prepared.baseline
+        baseline = Finalist(own.name, None, "", own, prepared.check(own).launch_us)
+        finalists = [baseline, *candidates]
         shortest = min(finalists, key=lambda one: one.launch_us)
         method = prepared.stopwatch_about(
             shortest.runs, shortest.launch_us, INTERLEAVED_SAMPLE_US
@@ -119,7 +123,6 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
         measure_energy(prepared, finalists, stopwatches, request)
         # Graphs hold on to the kernels that are unloaded next.
         stopwatches.clear()
-    baseline = finalists[0]
     if baseline.complaint:
         raise DeviceError(f"cuBLAS gives a wrong result here: {baseline.complaint}")
     lost += [
@@ -146,12 +149,6 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
         num_checks=rechecks.num_checks,
         disqualified=tuple(lost),
     )
-
-
-def baseline_finalist(prepared: PreparedProblem) -> Finalist:
-    """The baseline as a contestant of the finals, like every candidate."""
-    baseline = prepared.baseline
-    return Finalist(baseline.name, None, "", baseline, prepared.check(baseline).launch_us)
 
 
 def right_candidates(

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from autogemm.model.results.outcome import Telemetry
-from autogemm.targets.cuda.worker.gpu import COOLING_S, Timer, is_throttled
+from autogemm.targets.cuda.worker.gpu.telemetry import is_throttled
+from autogemm.targets.cuda.worker.gpu.timing import COOLING_S, Stopwatch
 
 # Longer than while searching: here a per cent decides.
 INTERLEAVED_SAMPLE_US = 2000.0
@@ -21,7 +22,7 @@ INTERLEAVED_SAMPLE_US = 2000.0
 class Series:
     """The samples of one contestant, which takes part in the first ``num_rounds`` rounds."""
 
-    stopwatch: Timer
+    stopwatch: Stopwatch
     num_rounds: int
     samples_us: list[float] = field(default_factory=list)
 

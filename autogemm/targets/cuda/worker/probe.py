@@ -8,8 +8,8 @@ import json
 from dataclasses import asdict
 from typing import Any
 
-from autogemm.targets.cuda.facts import NO_DRIVER
-from autogemm.targets.cuda.worker.gpu import runtime_facts
+from autogemm.targets.cuda.devices import NO_DRIVER
+from autogemm.targets.cuda.worker.gpu.gpu import runtime_facts
 
 
 def probe() -> dict[str, Any]:

@@ -7,50 +7,15 @@ Run as ``python -m autogemm.targets.cuda.worker.process PIPE_FD BACKEND`` by
 import importlib
 import os
 import sys
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from autogemm.support.child_process import become_child
 from autogemm.support.errors import AutogemmError
-from autogemm.targets.cuda.messages import (
-    BenchDone,
-    Broken,
-    CeilingsDone,
-    FinalsDone,
-    Measure,
-    Measured,
-    Prepare,
-    Prepared,
-    Refused,
-    Reply,
-    Request,
-    RunBench,
-    RunCeilings,
-    RunFinals,
-    Start,
-    Started,
-)
+from autogemm.targets.cuda import messages
+from autogemm.targets.cuda.messages import Reply
 
-
-class Backend(Protocol):
-    """Does the work in the worker. An AutogemmError reaches the parent as it is."""
-
-    def start(self, request: Start) -> Started:
-        """Take the GPU."""
-
-    def prepare(self, request: Prepare) -> Prepared:
-        """Get ready for a problem."""
-
-    def measure(self, request: Measure) -> Measured:
-        """Verify and time one candidate."""
-
-    def finals(self, request: RunFinals) -> FinalsDone:
-        """Time candidates and baseline interleaved."""
-
-    def bench(self, request: RunBench) -> BenchDone:
-        """Time candidates and libraries interleaved."""
-
-    def ceilings(self, request: RunCeilings) -> CeilingsDone:
-        """Measure what the GPU reaches at most."""
+if TYPE_CHECKING:
+    from autogemm.targets.cuda.worker.backend import CudaBackend
 
 
 def main(pipe_fd: int, backend_path: str) -> None:
@@ -64,42 +29,43 @@ def main(pipe_fd: int, backend_path: str) -> None:
             return
         reply = answer(backend, request)
         connection.send(reply)
-        if isinstance(reply, Broken) or (isinstance(reply, Measured) and reply.poisoned):
+        if isinstance(reply, messages.Broken) or (
+            isinstance(reply, messages.Measured) and reply.poisoned
+        ):
             # With a poisoned context, orderly clean-up raises or hangs.
             os._exit(1)
 
 
-def load_backend(path: str) -> Backend:
-    """``module:Class`` imported and constructed."""
+def load_backend(path: str) -> "CudaBackend":
+    """Return the backend of ``module:Class``, constructed; tests have others than CudaBackend."""
     module_name, _, class_name = path.partition(":")
-    backend: Backend = getattr(importlib.import_module(module_name), class_name)()
+    backend: CudaBackend = getattr(importlib.import_module(module_name), class_name)()
     return backend
 
 
-def answer(backend: Backend, request: Request) -> Reply:
-    """The backend's answer; what it raises becomes an answer too."""
+def answer(backend: "CudaBackend", request: messages.Request) -> Reply:
+    """The backend's answer; what it raises becomes an answer too, an AutogemmError as it is."""
     try:
-        return answered(backend, request)
+        return _answered(backend, request)
     except AutogemmError as error:
-        return Refused(type(error).__name__, str(error))
+        return messages.Refused(type(error).__name__, str(error))
     except Exception as error:
-        return Broken(f"{type(error).__name__}: {error}")
+        return messages.Broken(f"{type(error).__name__}: {error}")
 
 
-def answered(backend: Backend, request: Request) -> Reply:
-    """The backend's own answer."""
+def _answered(backend: "CudaBackend", request: messages.Request) -> Reply:
     match request:
-        case Start():
+        case messages.Start():
             return backend.start(request)
-        case Prepare():
+        case messages.Prepare():
             return backend.prepare(request)
-        case Measure():
+        case messages.Measure():
             return backend.measure(request)
-        case RunFinals():
+        case messages.RunFinals():
             return backend.finals(request)
-        case RunBench():
+        case messages.RunBench():
             return backend.bench(request)
-        case RunCeilings():
+        case messages.RunCeilings():
             return backend.ceilings(request)
 
 

@@ -14,13 +14,8 @@ import numpy as np
 from autogemm.model.elements import stored
 from autogemm.targets.cuda.tools.profiler import NUM_WARM_LAUNCHES
 from autogemm.targets.cuda.tools.sanitizer import Job
-from autogemm.targets.cuda.worker.gpu import (
-    BareGpu,
-    LoadedKernel,
-    gemm_arguments,
-    others_placed,
-    placed,
-)
+from autogemm.targets.cuda.worker.gpu.bare import BareGpu, others_placed, placed
+from autogemm.targets.cuda.worker.gpu.launching import LoadedKernel, gemm_arguments
 
 
 def run(job: Job) -> None:

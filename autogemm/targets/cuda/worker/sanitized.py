@@ -16,14 +16,9 @@ import numpy as np
 from autogemm.model.elements import Floats, loaded, not_a_number, rounded, stored
 from autogemm.model.problem import Problem
 from autogemm.targets.cuda.tools.sanitizer import Job
-from autogemm.targets.cuda.worker.gpu import (
-    BareGpu,
-    LoadedKernel,
-    gemm_arguments,
-    others_placed,
-    placed,
-)
-from autogemm.targets.cuda.worker.problem import exact_scalar
+from autogemm.targets.cuda.worker.gpu.bare import BareGpu, others_placed, placed
+from autogemm.targets.cuda.worker.gpu.launching import LoadedKernel, gemm_arguments
+from autogemm.targets.cuda.worker.problem.inputs import exact_scalar
 
 
 def run(job: Job) -> str:
@@ -63,7 +58,7 @@ def run(job: Job) -> str:
 
 
 def integers(generator: np.random.Generator, shape: tuple[int, int]) -> Floats:
-    """So small that every sum is exact, and never 0."""
+    """Return integers so small that every sum is exact, and never 0."""
     return generator.choice(np.array([-3, -2, -1, 1, 2, 3], np.float32), shape)
 
 

@@ -14,7 +14,7 @@ GUARD_BYTES = 2**16
 
 
 class BareGpu:
-    """What launching needs of a GPU, without helpers, memory pool and stream of its own."""
+    """A GPU with all that launching needs, without helpers, memory pool and stream of its own."""
 
     def __init__(self, device_index: int) -> None:
         from cupy.cuda import driver, runtime
@@ -33,7 +33,7 @@ class BareGpu:
         return address
 
     def free_guards(self) -> None:
-        """What is around each allocation is nobody's from now on."""
+        """Free the memory around each allocation."""
         for guard in self._guards:
             self.runtime.free(guard)
 

@@ -119,13 +119,10 @@ class Cublas:
             ctypes.c_int(OP_T if gemm.trans_a else OP_N),
             *(ctypes.c_int(extent) for extent in (gemm.n, gemm.m, gemm.k)),
             ctypes.byref(scalar(gemm.alpha)),
-            ctypes.c_void_p(gemm.b),
-            ctypes.c_int(gemm.ldb),
-            ctypes.c_void_p(gemm.a),
-            ctypes.c_int(gemm.lda),
+            *(ctypes.c_void_p(gemm.b), ctypes.c_int(gemm.ldb)),
+            *(ctypes.c_void_p(gemm.a), ctypes.c_int(gemm.lda)),
             ctypes.byref(scalar(gemm.beta)),
-            ctypes.c_void_p(gemm.c),
-            ctypes.c_int(gemm.ldc),
+            *(ctypes.c_void_p(gemm.c), ctypes.c_int(gemm.ldc)),
         )
 
     def _call(self, function: str, *arguments: object) -> None:

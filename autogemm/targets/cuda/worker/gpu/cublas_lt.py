@@ -49,7 +49,7 @@ class CublasLt:
     def algorithms(
         self, problem: Problem, most: int, reduction: int = ANY_REDUCTION
     ) -> list[Callable[[Gemm], None]]:
-        """What the heuristics propose for a problem, the most promising first.
+        """Return the heuristics' proposals for a problem, the most promising first.
 
         Each queues the problem's GEMM with the addresses and scalars that it is given.
         """

@@ -7,9 +7,9 @@ counter moved.
 
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from autogemm.support.errors import DeviceError
+from autogemm.targets.cuda.worker.gpu.timing import Stopwatch
 
 # The kernel runs for so long: the counter moves several times.
 SAMPLE_S = 0.4
@@ -27,13 +27,6 @@ NO_COUNTER = (
 ReadEnergy = Callable[[], int | None]
 
 
-class Repeating(Protocol):
-    """What is needed of :class:`autogemm.targets.cuda.worker.gpu.timing.Stopwatch`."""
-
-    def samples(self, count: int, meanwhile: Callable[[], None] | None = None) -> list[float]:
-        """Microseconds for one GEMM, ``count`` times; ``meanwhile`` runs while the GPU works."""
-
-
 class EnergyMeter:
     """Measures one GPU, whose counter ``read_mj`` reads. Raises DeviceError if it cannot."""
 
@@ -47,7 +40,7 @@ class EnergyMeter:
         if read_mj() is None:
             raise DeviceError(NO_COUNTER)
 
-    def energy_mj(self, stopwatch: Repeating, sample_us: float) -> float:
+    def energy_mj(self, stopwatch: Stopwatch, sample_us: float) -> float:
         """Millijoules for one GEMM, idle power of the GPU included.
 
         One sample of the stopwatch takes about ``sample_us``. Raises DeviceError when the counter

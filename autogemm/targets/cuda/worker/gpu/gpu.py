@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from autogemm.model.hardware.device import Device
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.devices import INSTALL_CUPY
-from autogemm.targets.cuda.facts import NO_DRIVER, device_facts
+from autogemm.targets.cuda.devices import INSTALL_CUPY, NO_DRIVER, device_facts
 from autogemm.targets.cuda.worker.gpu.telemetry import TelemetryReader
 
 HELPER_THREADS = 256
@@ -106,7 +105,7 @@ class Gpu:
         return 1e3 * float(self.cupy.cuda.get_elapsed_time(begin, end))
 
     def capture(self, work: Callable[[], None]) -> Any:
-        """What ``work`` queues, as a CUDA graph."""
+        """Return a CUDA graph of what ``work`` queues."""
         self.stream.begin_capture()
         try:
             work()

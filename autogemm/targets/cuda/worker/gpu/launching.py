@@ -3,14 +3,14 @@
 import contextlib
 import ctypes
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol
 
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES, Candidate, Launch, LaunchPlan
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Status
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.arguments import CValue, argument_values
-from autogemm.targets.cuda.tensor_maps import encode
+from autogemm.targets.cuda.arguments import CValue, argument_values, encode
+from autogemm.targets.cuda.worker.gpu.bare import BareGpu
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 
 # Errors by which the driver refuses a launch and leaves the context as it was. Any other one may
 # be the late report of a crash.
@@ -55,8 +55,8 @@ class Arguments:
 def gemm_arguments(
     plan: LaunchPlan, problem: Problem, factors: tuple[float, float], places: Mapping[str, int]
 ) -> Arguments:
-    """What every kernel of the plan takes. ``factors`` are alpha and beta, ``places`` the addresses
-    of matrices, workspace and a family's own arrays by name.
+    """Return the arguments of the plan's kernels. ``factors`` are alpha and beta, ``places``
+    the addresses of matrices, workspace and a family's own arrays by name.
 
     Raises CandidateError where the driver refuses a tensor map.
     """
@@ -75,18 +75,10 @@ def gemm_arguments(
     return Arguments(*values.values())
 
 
-class Launching(Protocol):
-    """What launching needs of a GPU."""
-
-    driver: Any
-    stream: Any
-    cuda_errors: tuple[Any, Any]
-
-
 class LoadedKernel:
     """All launches of one candidate's plan, ready. Raises CandidateError."""
 
-    def __init__(self, gpu: Launching, candidate: Candidate) -> None:
+    def __init__(self, gpu: Gpu | BareGpu, candidate: Candidate) -> None:
         if candidate.compiled is None:
             raise CandidateError(Status.LAUNCH_FAILED, "the candidate was not compiled")
         self._gpu = gpu
@@ -141,7 +133,7 @@ class LoadedKernel:
 
 
 def described(launch: Launch) -> str:
-    """What matters when a launch is refused."""
+    """Describe a launch by what matters when it is refused."""
     grid = "x".join(map(str, launch.grid))
     return (
         f"{launch.kernel} (grid {grid}, {launch.num_threads} threads, "

@@ -37,7 +37,7 @@ class TelemetryReader:
         self._nvml = pynvml
 
     def read(self) -> Telemetry:
-        """What the driver tells now; takes well under a millisecond on most GPUs."""
+        """Return the driver's readings now; takes well under a millisecond on most GPUs."""
         if self._nvml is None:
             return Telemetry()
         nvml, gpu = self._nvml, self._handle

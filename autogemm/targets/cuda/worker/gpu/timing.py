@@ -1,4 +1,4 @@
-"""How one contestant is timed: events around launches, or a CUDA graph of many of them; how often.
+"""Timing one contestant: events around launches, or a CUDA graph of many of them; how often.
 
 Work is queued ahead of the GPU, behind an untimed run, so that the time from one event to the
 next holds the kernel and nothing of this process.
@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from autogemm.model.results.outcome import CacheState, Telemetry
 from autogemm.targets import MeasureOptions
@@ -122,17 +122,6 @@ def warm_up(run: Callable[[int], float]) -> float:
         launches = min(2 * launches, MAX_WARM_UP_LAUNCHES)
 
 
-class Timer(Protocol):
-    """What sampling needs of a stopwatch."""
-
-    @property
-    def method(self) -> Method:
-        """How it times."""
-
-    def samples(self, count: int, meanwhile: Callable[[], None] | None = None) -> list[float]:
-        """Microseconds for one GEMM, ``count`` times."""
-
-
 @dataclass(frozen=True, slots=True)
 class Sampled:
     """The samples that count, what the GPU told beside them, and how many did not count."""
@@ -150,7 +139,7 @@ class Sampling:
 
     def __init__(
         self,
-        timer: Timer,
+        timer: Stopwatch,
         read: Callable[[], Telemetry],
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
@@ -164,7 +153,7 @@ class Sampling:
         """Few samples of the hopeless, more of contenders: until the median has settled.
 
         After n samples a candidate that is slower than the best by more than an n-th of what
-        ``options`` let through at first is let go, so that each further one is spent on fewer.
+        ``options`` let through at first is dropped, so that each further one is spent on fewer.
         ``first`` is how many are taken before that is asked.
         """
         samples = self._samples_us

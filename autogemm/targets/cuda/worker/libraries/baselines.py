@@ -1,4 +1,4 @@
-"""What kernels are compared with: cuBLAS, by whichever of its calls is the fastest here.
+"""The baseline that kernels are compared with: the fastest here of cuBLAS's calls.
 
 FP32 is SGEMM. For the types of tensor cores `cublasGemmEx` picks one algorithm by a heuristic,
 which is not always the fastest; `cublasLtMatmul` shows the heuristic's other proposals. All that
@@ -8,27 +8,28 @@ up in FP32 are asked for.
 """
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
-from autogemm.targets.cuda.worker.gpu import (
-    ANY_REDUCTION,
-    FP32_REDUCTION,
-    Cublas,
-    CublasLt,
-    Gemm,
-    Stopwatch,
-    warm_up,
-)
-from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
+from autogemm.targets.cuda.worker.gpu.cublas_lt import ANY_REDUCTION, FP32_REDUCTION, CublasLt
+from autogemm.targets.cuda.worker.gpu.timing import Stopwatch, warm_up
+from autogemm.targets.cuda.worker.problem.inputs import InputSet
+from autogemm.targets.cuda.worker.problem.prepared import Contestant, PreparedProblem
 
 MOST_PROPOSALS = 8
 ROUNDS = 5
+TRIALS = 3
 # Share of the least median up to which calls are near it, and the rounds in which these are timed.
 NEAR, NEAR_ROUNDS = 1.05, 40
+
+
+class NotHereError(Exception):
+    """The library is not installed, or cannot do this problem; the message says what to do."""
+
 
 Calls = dict[str, Callable[[Gemm], None]]
 
@@ -84,6 +85,15 @@ def fastest_baseline(prepared: PreparedProblem, cublas: Cublas) -> Baseline:
     return found
 
 
+def fastest_of(prepared: PreparedProblem, contestants: Sequence[Contestant]) -> int:
+    """The place of the fastest of a few, timed quickly; the first launch loads or compiles it."""
+    launches_us = []
+    for contestant in contestants:
+        prepared.batch_us(contestant, 1)
+        launches_us.append(prepared.batch_us(contestant, TRIALS))
+    return launches_us.index(min(launches_us))
+
+
 def _proposals(lt: CublasLt, problem: Problem, reduction: int, remark: str) -> Calls:
     """cuBLASLt's proposals by name, the most promising first."""
     proposed = lt.algorithms(problem, MOST_PROPOSALS, reduction)
@@ -107,7 +117,7 @@ def _fastest_right(prepared: PreparedProblem, calls: Calls, wrong: list[str]) ->
         for name, call in calls.items()
     )
     right = [one for one in named if is_right(one)]
-    # Who adds up in an order that changes may be right once and wrong then.
+    # A call that adds up in a changing order may be right once and wrong then.
     while right:
         fastest = _fastest(prepared, right)
         if is_right(fastest):
@@ -117,7 +127,7 @@ def _fastest_right(prepared: PreparedProblem, calls: Calls, wrong: list[str]) ->
 
 
 def _complaint(prepared: PreparedProblem, baseline: Baseline) -> str:
-    """What is wrong with its result; a call that fails is wrong, too."""
+    """Return what is wrong with its result; a call that fails is wrong, too."""
     try:
         return prepared.check(baseline).complaint
     except DeviceError as error:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from autogemm.model.dtypes import DType
 from autogemm.model.results.benchmark import baseline_of
-from autogemm.targets.cuda.worker.gpu import Cublas
-from autogemm.targets.cuda.worker.libraries.missing import NotHereError
-from autogemm.targets.cuda.worker.problem import Contestant, PreparedProblem
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas
+from autogemm.targets.cuda.worker.libraries.baselines import NotHereError
+from autogemm.targets.cuda.worker.libraries.with_cutlass import fastest_cutlass
+from autogemm.targets.cuda.worker.problem.prepared import Contestant, PreparedProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,6 @@ def triton_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contes
 
 def cutlass_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
     """CUTLASS's SIMT kernel, the fastest of its tiles here."""
-    from autogemm.targets.cuda.worker.libraries.with_cutlass import fastest_cutlass
-
     return fastest_cutlass(prepared)
 
 

@@ -14,12 +14,12 @@ from autogemm.support.errors import DeviceError
 from autogemm.support.files import write_atomically
 from autogemm.support.resources import cache_folder
 from autogemm.targets.cuda.tools import find_program, program_version
-from autogemm.targets.cuda.worker.libraries.missing import NotHereError
-from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
+from autogemm.targets.cuda.worker.libraries.baselines import NotHereError, fastest_of
+from autogemm.targets.cuda.worker.problem.inputs import InputSet
+from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
 SOURCE = "cutlass_gemm.cu"
 BUILD_DEADLINE_S = 300.0
-TRIALS = 3
 # Of cutlass/version.h.
 VERSION_PARTS = ("MAJOR", "MINOR", "PATCH")
 
@@ -56,13 +56,9 @@ def fastest_cutlass(prepared: PreparedProblem) -> tuple[CutlassContestant, str]:
     include = cutlass_headers()
     library = ctypes.CDLL(str(built(include, prepared.gpu.device.arch)))
     library.autogemm_tile_name.restype = ctypes.c_char_p
-    timed = []
-    for tile in range(library.autogemm_num_tiles()):
-        contestant = CutlassContestant(prepared, library, tile)
-        prepared.batch_us(contestant, 1)  # loads the code
-        timed.append((prepared.batch_us(contestant, TRIALS), tile, contestant))
-    _, tile, contestant = min(timed, key=lambda one: one[:2])
-    name = library.autogemm_tile_name(tile).decode()
+    tiles = [CutlassContestant(prepared, library, i) for i in range(library.autogemm_num_tiles())]
+    tile = fastest_of(prepared, tiles)
+    contestant, name = tiles[tile], library.autogemm_tile_name(tile).decode()
     return contestant, f"CUTLASS {cutlass_version(include)}, tile {name}"
 
 

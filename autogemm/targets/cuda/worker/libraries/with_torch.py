@@ -4,7 +4,8 @@ from typing import Any
 
 import torch
 
-from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
+from autogemm.targets.cuda.worker.problem.inputs import InputSet
+from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
 
 class _Memory:

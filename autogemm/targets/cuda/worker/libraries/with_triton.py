@@ -6,15 +6,16 @@ import torch
 import triton
 import triton.language as tl
 
+from autogemm.targets.cuda.worker.libraries.baselines import fastest_of
 from autogemm.targets.cuda.worker.libraries.with_torch import tensors
-from autogemm.targets.cuda.worker.problem import InputSet, PreparedProblem
+from autogemm.targets.cuda.worker.problem.inputs import InputSet
+from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
 # BM, BN, BK, warps, stages.
 TILES = (
     *((128, 128, 16, 8, 3), (128, 64, 32, 4, 3), (64, 64, 32, 4, 3)),
     *((64, 128, 16, 4, 4), (32, 64, 32, 2, 4)),
 )
-TRIALS = 3
 
 
 @triton.jit  # type: ignore[untyped-decorator]
@@ -70,10 +71,6 @@ class TritonContestant:
 
 def fastest_triton(prepared: PreparedProblem) -> tuple[TritonContestant, str]:
     """The contestant with the fastest of TILES, and that tile as text."""
-    timed = []
-    for tile in TILES:
-        contestant = TritonContestant(prepared, tile)
-        prepared.batch_us(contestant, 1)  # compiles
-        timed.append((prepared.batch_us(contestant, TRIALS), tile, contestant))
-    _, tile, contestant = min(timed, key=lambda one: one[:2])
-    return contestant, "x".join(map(str, tile[:3]))
+    contestants = [TritonContestant(prepared, tile) for tile in TILES]
+    fastest = fastest_of(prepared, contestants)
+    return contestants[fastest], "x".join(map(str, TILES[fastest][:3]))

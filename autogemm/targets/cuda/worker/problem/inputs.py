@@ -8,9 +8,9 @@ from autogemm.model.dtypes import Element
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Fill
 from autogemm.support.errors import UsageError
-from autogemm.targets.cuda.worker.gpu import Gpu, pointer
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
 
-# Elements before and after each matrix that nobody may use: NaN around inputs, canaries around C.
+# Elements before and after each matrix, not to be touched: NaN around inputs, canaries around C.
 GUARD = 1024
 # Where matrices begin, as large allocations of users do. It matters: 4 KiB further on, cuBLAS was
 # 2.5 % slower at 4096x256x1024 on an H100 and the kernels were not.
@@ -101,12 +101,12 @@ class InputSet:
 
     @property
     def c0_address(self) -> int:
-        """Of the packed C before the launch; 0 at beta = 0."""
+        """The address of the packed C before the launch; 0 at beta = 0."""
         return self.c0.address if self.c0 is not None else 0
 
     @property
     def own_c(self) -> int | None:
-        """Of a C that only this set is multiplied into; None if it has none."""
+        """The address of a C that only this set is multiplied into; None if it has none."""
         return self._own_c.address if self._own_c is not None else None
 
     def give_own_c(self, problem: Problem) -> None:
@@ -120,7 +120,7 @@ class InputSet:
         return self.checksum() != self._checksum
 
     def checksum(self) -> int:
-        """Of all bits and their positions."""
+        """Return a checksum of all bits and their positions."""
         self._gpu.runtime.memsetAsync(self._sum.ptr, 0, 8, self._gpu.stream.ptr)
         for matrix in self._matrices():
             self._gpu.run_helper(
@@ -145,12 +145,12 @@ def exact_scalar(value: float, otherwise: float) -> float:
 
 
 def num_elements(rows: int, cols: int, ld: int) -> int:
-    """From the first element of a row-major matrix to its last."""
+    """Count the elements from the first of a row-major matrix to its last."""
     return (rows - 1) * ld + cols
 
 
 def input_bytes(problem: Problem) -> int:
-    """Of A, B and, unless beta = 0, C."""
+    """Return the bytes of A, B and, unless beta = 0, C."""
     elements = num_elements(*problem.a_shape, problem.lda)
     elements += num_elements(*problem.b_shape, problem.ldb)
     old_c = problem.m * problem.n if problem.beta != 0 else 0

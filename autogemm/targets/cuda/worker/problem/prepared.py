@@ -24,19 +24,21 @@ from autogemm.model.results.outcome import (
 )
 from autogemm.support.errors import DeviceError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.cuda.worker.gpu import (
-    SAMPLE_US,
-    SHORT_LAUNCH_US,
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas
+from autogemm.targets.cuda.worker.gpu.energy import EnergyMeter
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu
+from autogemm.targets.cuda.worker.gpu.launching import (
     Arguments,
     CandidateError,
-    Cublas,
-    EnergyMeter,
-    Gpu,
     LoadedKernel,
+    gemm_arguments,
+)
+from autogemm.targets.cuda.worker.gpu.timing import (
+    SAMPLE_US,
+    SHORT_LAUNCH_US,
     Method,
     Sampled,
     Stopwatch,
-    gemm_arguments,
     method_for,
     warm_up,
 )
@@ -148,7 +150,7 @@ class PreparedProblem:
     def intact(self) -> bool:
         """Whether inputs and references survived a wrong kernel: the baseline still passes.
 
-        Without a baseline nobody knows.
+        Without a baseline that is not known.
         """
         if not self.options.compares:
             return False

@@ -1,4 +1,4 @@
-"""What C must be on the GPU: exact for integers, float64 with a bound on the error for reals.
+"""The reference for C on the GPU: exact for integers, float64 with a bound on the error for reals.
 
 The bound follows from probabilistic rounding error analysis (Higham and Mary, SIAM J. Sci.
 Comput. 41(5), 2019, A2815; for random data 42(5), 2020, A3427). With independent mean-zero
@@ -33,7 +33,8 @@ import numpy as np
 
 from autogemm.model.dtypes import Element
 from autogemm.model.problem import Problem
-from autogemm.targets.cuda.worker.gpu import Cublas, Gemm, Gpu, pointer
+from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
 from autogemm.targets.cuda.worker.problem.inputs import TILE, InputSet, Matrix
 
 # Chance that rounding alone breaks the bound anywhere, per problem.
@@ -53,36 +54,26 @@ class Tile:
 
     @property
     def arguments(self) -> tuple[np.int64, ...]:
-        """As the kernels of verify.cu take them."""
+        """The arguments as the kernels of verify.cu take them."""
         return tuple(np.int64(value) for value in (self.row, self.col, self.rows, self.cols))
 
 
 class Reference:
-    """What C must be for one set of inputs: exact, or float64 with a bound."""
+    """The right C for one set of inputs: exact, or float64 with a bound.
+
+    The addresses of the exact result, of the float64 result and of the allowed errors are 0 where
+    there is none: the first for real inputs, the others for integer inputs.
+    """
 
     def __init__(self, gpu: Gpu, cublas: Cublas, problem: Problem, inputs: InputSet) -> None:
         self._gpu, self._cublas = gpu, cublas
         self._problem, self._inputs = problem, inputs
         elements = problem.m * problem.n
-        self._exact = gpu.allocate(4 * elements) if inputs.integers else None
-        self._real = None if inputs.integers else gpu.allocate(8 * elements)
-        self._bound = None if inputs.integers else gpu.allocate(4 * elements)
+        sizes = (4, 0, 0) if inputs.integers else (0, 8, 4)
+        self._buffers = [gpu.allocate(size * elements) if size else None for size in sizes]
+        addresses = [int(buffer.ptr) if buffer else 0 for buffer in self._buffers]
+        self.exact_address, self.real_address, self.bound_address = addresses
         self._compute()
-
-    @property
-    def exact_address(self) -> int:
-        """Of the exact result; 0 for real inputs."""
-        return int(self._exact.ptr) if self._exact else 0
-
-    @property
-    def real_address(self) -> int:
-        """Of the float64 result; 0 for integer inputs."""
-        return int(self._real.ptr) if self._real else 0
-
-    @property
-    def bound_address(self) -> int:
-        """Of the allowed errors; 0 for integer inputs."""
-        return int(self._bound.ptr) if self._bound else 0
 
     def _compute(self) -> None:
         problem = self._problem
@@ -183,7 +174,7 @@ class Reference:
 
 
 def rounding_allowance(problem: Problem) -> float:
-    """What sqrt(sum_k (a_k b_k)^2) is multiplied by to bound a dot product's error."""
+    """Return the factor of sqrt(sum_k (a_k b_k)^2) that bounds a dot product's error."""
     lambda_squared = 2 * math.log(2 * problem.m * problem.n * problem.k / FAILURE_PROBABILITY)
     if problem.dtype.has_fp32_products:
         return lambda_squared * Element.F32.unit_roundoff * math.sqrt(problem.k)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Verification
-from autogemm.targets.cuda.worker.gpu import Gpu, pointer
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
 from autogemm.targets.cuda.worker.problem.inputs import (
     ALIGNMENT_BYTES,
     GUARD,
