@@ -45,7 +45,7 @@ def test_it_compiles_for_sm_90a(tmp_path: Path, problem: Problem) -> None:
         columns = config["BN"]
         assert isinstance(columns, int)
         assert compiled.arch == "sm_90a"
-        # Half of them are sums.
+        # Half of them are accumulators.
         assert resources.registers >= columns // 2
         assert resources.spill_store_bytes == 0
     compiler.close()
@@ -81,5 +81,5 @@ def test_ptxas_says_where_they_do(compiler: Compiler) -> None:
     source = render(WGMMA, WGMMA.seeds[0], Problem(4096, 4096, 4096, dtype=DType.BF16))
     commit = "        wgmma_commit();\n"
     assert commit in source.text
-    early = source.text.replace(commit, f"{commit}        sums[0][0] += 1.0f;\n")
+    early = source.text.replace(commit, f"{commit}        accum[0][0] += 1.0f;\n")
     assert "(C75" in compiler.compile(replace(source, text=early), "sm_90").log

@@ -206,7 +206,7 @@ def test_explain_tells_it_and_its_share_of_the_peak(
     roof = roof_of(H100, DType.F32, EMULATED[1].seeds[0])
     assert roof is not None
     share = PROBLEM.tflops(22.8) / roof.peak_tflops
-    assert f"{share:.0%} of the card's f16x3 peak" in shown
+    assert f"{share:.0%} of the GPU's f16x3 peak" in shown
 
 
 def test_verify_tells_it(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
