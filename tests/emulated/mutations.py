@@ -226,7 +226,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(P, "valid bytes in floats", "4 * num_valid", "num_valid"),
     Mutation(P, "valid bytes negative", "max(n_left, 0)", "n_left"),
     Mutation(P, "vector store over the edge", "if (n + VEC_C <= ", "if (n < "),
-    Mutation(P, "rows beyond M stored", "if (m >= ", "if (m > "),
+    Mutation(P, "rows beyond M stored", "return m < tile.rows", "return m <= tile.rows"),
     Mutation(D, "edge elements left out", "if (n + e < ", "if (n + e + 1 < "),
     Mutation(D, "zero fill left out", "source[i] : 0.0f;", "source[i] : regs[i];"),
     Mutation(S, "K rounded down", "(k_extent + BK - 1) / BK", "k_extent / BK"),

@@ -35,7 +35,7 @@ EDGE_MUTATIONS: tuple[Mutation, ...] = (
     Mutation("inward", "rows not moved", "min(own_m0, M - BM)", "own_m0"),
     Mutation("inward", "columns not moved", "min(own_n0, N - BN)", "own_n0"),
     Mutation("inward", "moved too far", "M - BM)", "M - BM - 1)"),
-    Mutation("inward", "rows stored by both tiles", "m < tile.first_row", "m < 0"),
+    Mutation("inward", "rows stored by both tiles", "return m >= tile.first_row", "return m >= 0"),
     Mutation("inward", "columns stored by both", "n >= tile.first_column", "n >= 0"),
     Mutation("inward", "a column stored by none", "n >= tile.first", "n > tile.first"),
     Mutation("inward", "first k_tile whole", "first_depth - copy_", "BK - copy_"),

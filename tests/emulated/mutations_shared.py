@@ -87,7 +87,7 @@ SHARED_MUTATIONS: tuple[Mutation, ...] = (
     *both(
         "rows of a partial sum overlap", "(to + (long long)m * BN", "(to + (long long)m * (BN - 4)"
     ),
-    *both("rows beyond M stored", "if (m >= tile.rows)", "if (m > tile.rows)"),
+    *both("rows beyond M stored", "return m < tile.rows", "return m <= tile.rows"),
     # Blocks that wait for each other, and share the adding up.
     Mutation(K, "arrival orders nothing", SPLIT_ARRIVE, "atomicAdd(counter, 1u)"),
     Mutation(K, "arrival is no atomic", SPLIT_ARRIVE, "(*counter)++"),

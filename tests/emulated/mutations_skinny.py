@@ -116,5 +116,5 @@ SKINNY_MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(S, "K rounded down", "(K + BK - 1) / BK", "K / BK"),
     Mutation(S, "C read at beta = 0", "if (with.beta != 0.0f) {", "if (true) {"),
-    Mutation(S, "C addressed by N", "(long long)m * ldc", "(long long)m * N"),
+    Mutation(S, "C addressed by N", "(long long)m * ldc", "(long long)m * tile.columns"),
 )

@@ -56,7 +56,9 @@ extern "C" void store_and_load(const float* values, float* back, void* data, int
 @pytest.fixture(scope="module")
 def verify_cu(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The part of verify.cu that knows element types, compiled for the CPU."""
-    text = files("autogemm.targets.cuda.worker").joinpath("verify.cu").read_text(encoding="utf-8")
+    text = (
+        files("autogemm.targets.cuda.worker.gpu").joinpath("verify.cu").read_text(encoding="utf-8")
+    )
     part = text[: text.index("__device__ int64 first_index()")]
     folder = tmp_path_factory.mktemp("verify")
     source, library = folder / "elements.cpp", folder / "elements.so"

@@ -24,7 +24,7 @@ def test_any_block_may_be_the_last(emulator: Emulator, seed: int) -> None:
     plan, problem = SPLIT_K.plan, SPLIT_K.problem
     report = emulator.run(SPLIT_K.edited(), plan, problem, options)
     assert report.ok, report.message
-    fixed = SPLIT_K.edited("nobody waits to be last")
+    fixed = SPLIT_K.edited("nothing waits to be last")
     assert not emulator.run(fixed, plan, problem, options).ok
 
 

@@ -60,7 +60,7 @@ SLIPS = {
     "leaves while the last box is read": (
         "            wait_for_tile_reads(0);\n",
         "",
-        "nobody waits",
+        "nothing waits",
     ),
     "both blocks load the same half of B": (
         "const int own = tiles.row_in_cluster * ROWS;",

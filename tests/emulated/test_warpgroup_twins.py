@@ -56,7 +56,7 @@ SLIPS = {
     "accumulators read before the wait": (
         WAIT,
         "        if (accum[3] == 1.0f) alpha = 2.0f;\n" + WAIT,
-        "of sums that a product still adds to",
+        "of accumulators that a product still adds to",
     ),
     "the k tile not waited for": (FULL, "", "in flight"),
     "written by threads, not fenced": (

@@ -123,7 +123,7 @@ WRONG: dict[str, Edit] = {
     "arrival is volatile": Edit(
         ARRIVE, "(*(volatile unsigned*)(counter + tile) += 1) - 1", "workspace float"
     ),
-    "nobody waits to be last": Edit("if (!arrived_last)", "if (part != 0)", "workspace float"),
+    "nothing waits to be last": Edit("if (!arrived_last)", "if (part != 0)", "workspace float"),
     "all add up": Edit("if (!arrived_last)", "if (false)"),
     "one part too early": Edit("num_parts - 1;", "num_parts - 2;", "workspace float"),
     "last but one too": Edit("== num_parts - 1;", ">= num_parts - 2;"),

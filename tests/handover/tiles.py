@@ -123,11 +123,11 @@ WRONG: dict[str, Edit] = {
         "            __syncwarp();  // tile_c is free\n", ""
     ),
     "leaves while it is read": Edit(
-        "wait_for_tile_reads(0);  // of the last tile", ";", "nobody waits"
+        "wait_for_tile_reads(0);  // of the last tile", ";", "nothing waits"
     ),
-    "not committed": Edit("                commit_tile_stores();\n", "", "nobody waits"),
+    "not committed": Edit("                commit_tile_stores();\n", "", "nothing waits"),
     "leaves one group": Edit(
-        "wait_for_tile_reads(0);  // of the last tile", "wait_for_tile_reads(1);", "nobody waits"
+        "wait_for_tile_reads(0);  // of the last tile", "wait_for_tile_reads(1);", "nothing waits"
     ),
     "expects the tile of B only": Edit("4 * (BK * BN + BM * BK)", "4 * (BK * BN)"),
     "expects too much": Edit("4 * (BK * BN + BM * BK)", "8 * (BK * BN + BM * BK)", "deadlock"),
