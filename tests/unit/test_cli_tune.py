@@ -11,7 +11,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
-from fake_target import BEST, NUM_LEGAL, FakeCompiler, FakeTarget, tiny_family, tiny_recording
+from fake_target import BEST, NUM_LEGAL, FakeTarget, tiny_family, tiny_recording
 
 import autogemm.tuning.opening
 import autogemm.tuning.tuner
@@ -19,6 +19,7 @@ from autogemm.cli import main
 from autogemm.cli.options import MatrixOptions, seconds
 from autogemm.cli.tune.command import tune as tune_command
 from autogemm.cli.tune.run import tune_options
+from autogemm.compile import Compiler
 from autogemm.formats import write_recording
 from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Check, Verdict
@@ -34,7 +35,6 @@ from autogemm.tuning import Certifier, TuneOptions
 def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
     monkeypatch.setenv("AUTOGEMM_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     # The tiny family computes nothing; test_tuning_certify.py has the checks themselves.
     passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
@@ -325,15 +325,20 @@ def test_what_a_recording_does_not_hold_is_not_made_up(family: str, recording: P
 def test_a_replay_compiles_nothing(
     family: str, recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing() -> None:
+    class Compiling(FakeTarget):
+        def compiler(self) -> Compiler:
+            return Compiler()
+
+    def missing(*_: object) -> None:
         raise CompilerMissingError("NVRTC is not installed: pip install autogemm")
 
-    monkeypatch.setattr("autogemm.compile.Compiler", missing)
+    monkeypatch.setattr(Compiler, "__init__", missing)
     arguments = ("--family", family, "--size", "1024", "--trials", "5")
     result = invoke(*arguments, "--gpu", f"recorded:{recording}")
     assert result.exit_code == 0, result.output
     assert "NVRTC" not in result.output
-    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(FakeTarget()))
+    target = Chosen(Compiling())
+    monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: target)
     result = invoke(*arguments)
     assert result.exit_code == 1
     assert "Error: NVRTC is not installed" in result.stderr

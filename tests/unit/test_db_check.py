@@ -58,7 +58,6 @@ class DriftingTarget(FakeTarget):
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two problems tuned with driver 1, of the tiny family in ``tiny``."""
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
-    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     tiny_family(tmp_path / "tiny")
     (tmp_path / "a.db").write_bytes(tuned())
     return tmp_path

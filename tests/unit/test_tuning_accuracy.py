@@ -170,7 +170,6 @@ class Cli:
         monkeypatch.setattr(
             autogemm.tuning.opening, "choose_target", lambda *args, **kwargs: Chosen(FakeTarget())
         )
-        monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
 
     def run(self, *args: str) -> Result:
         return CliRunner().invoke(main, [*args, "--db", self.db])

@@ -132,7 +132,6 @@ def test_energy_is_not_measured_behind_flushes(tmp_path: Path) -> None:
 def tuned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Result:
     """`tune --objective energy` over the whole space: run 1, and a run 2 of times only."""
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
-    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     # The tiny family computes nothing.
     passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))

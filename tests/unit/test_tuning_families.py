@@ -193,7 +193,6 @@ def test_kill_9_in_a_run_of_two_families_loses_only_what_was_on_the_card(tmp_pat
 @pytest.fixture
 def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTarget:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
-    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     # The tiny family computes nothing.
     passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))

@@ -199,7 +199,6 @@ def test_limits_out_of_range(
 @pytest.fixture
 def cli_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
-    monkeypatch.setattr("autogemm.compile.Compiler", FakeCompiler)
     # The tiny family computes nothing.
     passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
     monkeypatch.setattr(Certifier, "_steps", lambda *_: iter([(passed,)]))
