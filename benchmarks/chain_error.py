@@ -50,7 +50,7 @@ def error(emulator: Emulator, config: Config, k: int) -> float:
     plan = launch_plan(family, config, problem)
     source = render(family, config, problem)
     built = build(source.text, plan.signature, Mode.FAST, emulator.toolchain, emulator.folder)
-    inputs = make_inputs(problem, Data.REALS, RunOptions().seed)
+    inputs = make_inputs(problem, plan, Data.REALS, RunOptions().seed)
     header = RawExchange(deadline_s=600, resident_blocks=1)
     buffers = inputs.buffers(problem, plan, 0)
     c = run_process(built.executable, header, plan, problem, buffers).c.reshape(
