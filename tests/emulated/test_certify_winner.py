@@ -370,10 +370,9 @@ def tuned(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
     database = str(tmp_path / "tune.db")
     with open_store(database) as store:
         tune(request_for(family, certify=False), FakeTarget(), Compiler(), store)
-    monkeypatch.setattr("autogemm.compile.Compiler", Compiler)
-    monkeypatch.setattr(
-        "autogemm.cli.kernels.run.verify.choose_target", lambda *_: Chosen(FakeTarget())
-    )
+    target = FakeTarget()
+    monkeypatch.setattr(target, "compiler", Compiler)
+    monkeypatch.setattr("autogemm.cli.kernels.run.verify.choose_target", lambda *_: Chosen(target))
     return database
 
 
