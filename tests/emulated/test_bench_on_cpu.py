@@ -193,7 +193,7 @@ def test_rounds_by_the_time_of_a_sample() -> None:
 def run(simulated: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "Run":
     from autogemm.targets.cuda import devices
 
-    monkeypatch.setattr("autogemm.compile.Compiler", PlainCompiler)
+    monkeypatch.setattr(CudaTarget, "compiler", lambda _: PlainCompiler())
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "bench.db"))
     devices.probed.cache_clear()
     yield Run()
@@ -311,7 +311,7 @@ class CeilingsCompiler(PlainCompiler):
 def test_ceilings_are_measured_stored_and_shown(
     run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("autogemm.compile.Compiler", CeilingsCompiler)
+    monkeypatch.setattr(CudaTarget, "compiler", lambda _: CeilingsCompiler())
     result = CliRunner().invoke(main, ["gpus", "--measure", "--json"])
     assert result.exit_code == 0, result.output
     (row,) = json.loads(result.stdout)
@@ -335,7 +335,7 @@ def test_a_rate_of_reads_that_were_not_made_is_none(
 ) -> None:
     lazy = CEILINGS.replace(b"thread & mask", b"0").replace(b"16u * steps * from[4", b"from[4")
     monkeypatch.setattr(CeilingsCompiler, "source", lazy)
-    monkeypatch.setattr("autogemm.compile.Compiler", CeilingsCompiler)
+    monkeypatch.setattr(CudaTarget, "compiler", lambda _: CeilingsCompiler())
     result = CliRunner().invoke(main, ["gpus", "--measure"])
     assert result.exit_code == 1
     assert "l2_kernel did not read what was there" in result.stderr

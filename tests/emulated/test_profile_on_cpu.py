@@ -12,7 +12,7 @@ from test_bench_on_cpu import PlainCompiler
 from autogemm.cli import main
 from autogemm.model.kernel import CompiledKernel, KernelSource
 from autogemm.store import open_store
-from autogemm.targets.cuda import devices
+from autogemm.targets.cuda import CudaTarget, devices
 from autogemm.targets.cuda.tools import toolkit
 
 pytestmark = [
@@ -55,7 +55,7 @@ def install(built: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setenv("CUDA_ON_CPU_FOLDER", str(built))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "a.db"))
-    monkeypatch.setattr("autogemm.compile.Compiler", ProfiledCompiler)
+    monkeypatch.setattr(CudaTarget, "compiler", lambda _: ProfiledCompiler())
     toolkit.program_version.cache_clear()
     devices.probed.cache_clear()
     yield Install(tmp_path / "bin" / "ncu")
