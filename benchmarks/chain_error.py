@@ -44,7 +44,7 @@ def seed_of(family_name: str, values: dict[str, Value]) -> dict[str, Value]:
 
 
 def error(emulator: Emulator, config: Config, k: int) -> float:
-    """Of two by two tiles."""
+    """Return the error of two by two tiles."""
     family, values = load_family(config.family), config.as_dict()
     problem = Problem(2 * int(values["BM"]), 2 * int(values["BN"]), k)
     plan = launch_plan(family, config, problem)

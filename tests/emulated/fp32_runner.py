@@ -81,7 +81,7 @@ def in_fp32(a: Matrix, b: Matrix) -> Matrix:
 
 
 def relative_errors(c: Matrix, a: Matrix, b: Matrix) -> npt.NDArray[np.float64]:
-    """Of each element, relative to its sum of sizes; 0 where there is none."""
+    """Return each element's error, relative to its sum of sizes; 0 where there is none."""
     error = np.abs(c - exact(a, b))
     return np.divide(error, exact(np.abs(a), np.abs(b)), out=error, where=error != 0)
 
