@@ -11,16 +11,7 @@ from autogemm.exchange.jsonl import jsonl
 from autogemm.exchange.jsonl.lines import FORMAT
 from autogemm.exchange.listed import listed_copies, listed_selection
 from autogemm.exchange.wisdom import wisdom_pieces
-from autogemm.formats import (
-    MAX_UNPACKED_BYTES,
-    ListedRecording,
-    is_kernel_tuner_cache,
-    is_t4,
-    kernel_tuner_pieces,
-    read_kernel_tuner_cache,
-    read_t4,
-    t4_pieces,
-)
+from autogemm.formats import LISTED_FORMATS, MAX_UNPACKED_BYTES, listed_format
 from autogemm.model.results.outcome import Status
 from autogemm.search import FinishedStudy, FinishedTrial
 from autogemm.store import BestQuery, Copy, RunCopy, Store, Taken, TrialCopy
@@ -45,16 +36,7 @@ _LINES: dict[Format, Callable[[Path], Iterable[Copy]]] = {
     Format.CSV: table.read_csv,
 }
 
-_LISTS: dict[Format, Callable[[Path], ListedRecording]] = {
-    Format.T4: read_t4,
-    Format.KERNEL_TUNER: read_kernel_tuner_cache,
-}
-IMPORTED = (*_LINES, *_LISTS)
-
-_LISTED: dict[Format, tuple[Callable[[ListedRecording], Iterator[str]], bytes]] = {
-    Format.T4: (t4_pieces, b'{"schema_version"'),
-    Format.KERNEL_TUNER: (kernel_tuner_pieces, b'{"device_name"'),
-}
+IMPORTED = (*_LINES, *map(Format, LISTED_FORMATS))
 
 # What the beginning of a file shows that is something else, and what to do with it.
 _OTHERS = {
@@ -88,9 +70,6 @@ def write_results(store: Store, query: BestQuery, status: Status | None, wanted:
             return Written(table.csv_pieces(copies), table.MARK)
         case Format.JSON:
             return Written(table.json_pieces(copies), f'[\n  {{"{table.COLUMNS[0]}"'.encode())
-        case Format.T4 | Format.KERNEL_TUNER:
-            pieces_of, mark = _LISTED[wanted]
-            return Written(pieces_of(listed_selection(store, query, status)), mark)
         case Format.WISDOM:
             if status is not None:
                 raise UsageError("a wisdom file holds the best only: --status has no meaning")
@@ -101,6 +80,9 @@ def write_results(store: Store, query: BestQuery, status: Status | None, wanted:
             from autogemm.search import MARK, journal_pieces
 
             return Written(journal_pieces(_finished_studies(copies)), MARK)
+        case _:
+            listed = LISTED_FORMATS[wanted]
+            return Written(listed.pieces(listed_selection(store, query, status)), listed.mark)
 
 
 def _finished_studies(copies: Iterable[Copy]) -> Iterator[FinishedStudy]:
@@ -159,9 +141,9 @@ def import_results(
         # Opened anew each time that it is asked.
         taken = store.import_copies(lambda: _LINES[found](path), dry_run=dry_run)
         return Imported(found, taken)
-    if found not in _LISTS:
+    if found not in LISTED_FORMATS:
         raise UsageError(f"the format {found} cannot be imported: {', '.join(IMPORTED)} can")
-    notes, copies = listed_copies(path, _LISTS[found](path), size, datetime.now(UTC))
+    notes, copies = listed_copies(path, LISTED_FORMATS[found].read(path), size, datetime.now(UTC))
     return Imported(found, store.import_copies(lambda: copies, dry_run=dry_run), notes)
 
 
@@ -179,10 +161,8 @@ def recognised(path: Path) -> Format:
         return Format.JSONL
     if all(name.encode() in first_line for name in table.COLUMNS[:6]):
         return Format.CSV
-    if is_t4(path):
-        return Format.T4
-    if is_kernel_tuner_cache(path):
-        return Format.KERNEL_TUNER
+    if listed := listed_format(path):
+        return Format(listed)
     for mark, what in _OTHERS.items():
         if mark in head:
             raise UsageError(f"{path} is {what}")

@@ -1,13 +1,9 @@
 """Files of others and recordings, read into values and written from them; no database."""
 
 from autogemm.formats.entries import Entry, ListedRecording, listed_of, ranked
-from autogemm.formats.kernel_tuner import (
-    is_kernel_tuner_cache,
-    kernel_tuner_pieces,
-    read_kernel_tuner_cache,
-    write_kernel_tuner_cache,
-)
+from autogemm.formats.kernel_tuner import write_kernel_tuner_cache
 from autogemm.formats.lines import MAX_LINE_CHARS, MAX_UNPACKED_BYTES, fault, lines_of
+from autogemm.formats.listed import LISTED_FORMATS, listed_format, read_listed
 from autogemm.formats.recording import (
     FILE_SUFFIX,
     SCHEMA_VERSION,
@@ -21,10 +17,10 @@ from autogemm.formats.recording import (
 )
 from autogemm.formats.t1 import T1Space, is_t1, read_t1
 from autogemm.formats.t1_writing import t1_text, yaml_text
-from autogemm.formats.t4 import is_t4, read_t4, t4_pieces
 
 __all__ = [
     "FILE_SUFFIX",
+    "LISTED_FORMATS",
     "MAX_LINE_CHARS",
     "MAX_UNPACKED_BYTES",
     "SCHEMA_VERSION",
@@ -37,19 +33,15 @@ __all__ = [
     "T1Space",
     "TimeUs",
     "fault",
-    "is_kernel_tuner_cache",
     "is_t1",
-    "is_t4",
-    "kernel_tuner_pieces",
     "lines_of",
+    "listed_format",
     "listed_of",
     "ranked",
-    "read_kernel_tuner_cache",
+    "read_listed",
     "read_recording",
     "read_t1",
-    "read_t4",
     "t1_text",
-    "t4_pieces",
     "write_kernel_tuner_cache",
     "write_recording",
     "yaml_text",

@@ -1,7 +1,6 @@
 """The targets by name, and the one that ``--gpu`` names. Their modules are imported when asked for.
 
-Another kind of GPU is a folder beside ``cuda``, whose face has `attached_devices`, `why_no_device`
-and a class of targets that takes a GPU's number, and a row in `GPU_TARGETS`.
+docs/extending.md says how to add another kind of GPU: a folder beside ``cuda`` and a row below.
 """
 
 from collections.abc import Collection

@@ -152,6 +152,9 @@ def _own(module: str, room: str, target: str) -> Iterator[str]:
     other = room_of(target)
     if other == room:
         return
+    if missing := {other, room} - LEVELS.keys():
+        yield f"{module}: no line of ROOMS names {' or '.join(sorted(missing))}"
+        return
     if LEVELS[other] >= LEVELS[room]:
         yield f"{module} (level {LEVELS[room]}) imports {target} (level {LEVELS[other]})"
     is_same_house = other.partition(".")[0] == room.partition(".")[0]

@@ -2,14 +2,24 @@
 
 import sys
 from dataclasses import replace
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 import pytest
+from fake_gpus import attach
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.support.errors import DeviceError, NotFoundError
-from autogemm.targets import attached_gpus, choose, choose_target, cuda, open_gpu, why_no_gpu
+from autogemm.targets import (
+    GpuTarget,
+    attached_gpus,
+    choose,
+    choose_target,
+    cuda,
+    open_gpu,
+    why_no_gpu,
+)
 
 H100 = find_device("h100")
 GPUS = [replace(H100, name="NVIDIA H100 80GB HBM3"), replace(H100, name="NVIDIA L4")]
@@ -24,7 +34,7 @@ class GpuStub:
 
 @pytest.fixture(autouse=True)
 def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "attached_devices", lambda: GPUS)
+    attach(monkeypatch, *GPUS)
     monkeypatch.setattr(cuda, "CudaTarget", GpuStub)
 
 
@@ -44,6 +54,23 @@ def test_a_gpu_that_is_not_there(gpu: str) -> None:
     with pytest.raises(NotFoundError) as caught:
         choose_target(gpu, ["sgemm_simt"])
     assert "attached: 0 NVIDIA H100 80GB HBM3, 1 NVIDIA L4" in str(caught.value)
+
+
+ROWS = tuple(choose.GPU_TARGETS.values())
+# The protocols give no answer to these: a target that inherits one would return None.
+WITHOUT_DEFAULT = ("prepare", "measure", "finals", "close", "compiler", "bench", "ceilings")
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_names_a_face_and_a_whole_target(row: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    face, _, name = row.partition(":")
+    module = import_module(face)
+    target = getattr(module, name)
+    assert callable(module.attached_devices)
+    assert callable(module.why_no_device)
+    assert GpuTarget in target.__mro__
+    assert [one for one in WITHOUT_DEFAULT if getattr(target, one) is getattr(GpuTarget, one)] == []
 
 
 class OtherGpuStub:

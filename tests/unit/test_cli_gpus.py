@@ -8,25 +8,25 @@ from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
+from fake_gpus import attach
 
 from autogemm.catalogue.gpus import find_device, known_devices
 from autogemm.cli import main
 from autogemm.cli.kernels.run.gpus import ceiling_rows
 from autogemm.model.hardware.device import Ceilings
-from autogemm.targets import cuda, recorded
+from autogemm.targets import recorded
 
 
 @pytest.fixture(autouse=True)
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "attached_devices", list)
-    monkeypatch.setattr(cuda, "why_no_device", lambda: "no NVIDIA driver")
+    attach(monkeypatch, why="no NVIDIA driver")
     monkeypatch.setattr(recorded, "list_recordings", list)
 
 
 @pytest.fixture
 def attached(monkeypatch: pytest.MonkeyPatch) -> None:
     device = replace(find_device("h100"), name="[red]GPU[/red]", num_sms=131)
-    monkeypatch.setattr(cuda, "attached_devices", lambda: [device])
+    attach(monkeypatch, device)
 
 
 def test_without_a_gpu_says_why_and_lists_the_catalogue() -> None:

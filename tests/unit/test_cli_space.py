@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from fake_gpus import attach
 from space_families import SEEDS, SMALL, write_family
 
 from autogemm.catalogue.gpus import find_device
@@ -17,7 +18,6 @@ from autogemm.cli.options import ProblemOptions
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.support.errors import UsageError
-from autogemm.targets import cuda
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_names_from_a_file_are_not_markup(tmp_path: Path) -> None:
 def test_auto_without_a_gpu_says_what_it_assumes(
     mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cuda, "attached_devices", list)
+    attach(monkeypatch)
     result = space(mine, "--json")
     assert result.exit_code == 0
     assert result.stderr.count("\n") == 1
@@ -87,7 +87,7 @@ def test_auto_without_a_gpu_says_what_it_assumes(
 
 
 def test_auto_takes_the_attached_gpu(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cuda, "attached_devices", lambda: [find_device("t4")])
+    attach(monkeypatch, find_device("t4"))
     result = space(mine)
     assert result.stderr == ""
     assert "on Tesla T4" in result.output

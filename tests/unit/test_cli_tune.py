@@ -11,6 +11,7 @@ from typing import Any
 import click
 import pytest
 from click.testing import CliRunner, Result
+from fake_gpus import attach
 from fake_target import BEST, NUM_LEGAL, FakeTarget, tiny_family, tiny_recording
 
 import autogemm.tuning.opening
@@ -42,8 +43,7 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
-    monkeypatch.setattr("autogemm.targets.cuda.why_no_device", lambda: "no driver is loaded")
+    attach(monkeypatch)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from fake_gpus import attach
 from fake_target import BEST, PROBLEM, FakeCompiler, FakeTarget, tiny_family
 
 import autogemm.tuning.opening
@@ -226,8 +227,7 @@ def test_another_gpu_is_not_measured(check: Callable[..., Result]) -> None:
 def test_without_a_gpu_nothing_is_said_to_be_unchanged(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
-    monkeypatch.setattr("autogemm.targets.cuda.why_no_device", lambda: "no driver is loaded")
+    attach(monkeypatch)
     result = CliRunner().invoke(main, ["db", "check"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "no GPU: no driver is loaded; --gpu recorded replays a recording" in result.stderr

@@ -21,14 +21,16 @@ from store_samples import SPEC, failed, new_store, ok, source
 
 from autogemm.cli import main
 from autogemm.exchange import Format, import_results, recognised, write_results
-from autogemm.formats import ListedRecording, open_json, read_kernel_tuner_cache, read_t4, t4
+from autogemm.formats import ListedRecording, listed_format, open_json, t4
+from autogemm.formats.kernel_tuner import read_kernel_tuner_cache
+from autogemm.formats.t4 import read_t4
 from autogemm.model.config import Config
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Provenance, Status
 from autogemm.store import BestQuery, Store
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded import ListedTarget, is_listed, open_recorded_space
+from autogemm.targets.recorded import ListedTarget, open_recorded_space
 
 PROBLEM = Problem(512, 384, 256, layout=Layout.TN, beta=0.5)
 ENDS = {
@@ -112,7 +114,7 @@ def test_what_is_written_is_read_back(
         known = (Status.OK, Status.REJECTED, Status.COMPILE_FAILED)
         kept = {status: Status.LAUNCH_FAILED for status in Status if status not in known}
     assert [e.status for e in listed.entries] == [kept.get(s, s) for s in ENDS.values()]
-    assert is_listed(tmp_path / "file.json")
+    assert listed_format(tmp_path / "file.json") == wanted
 
 
 def test_t4_keeps_reasons(store: Store, tmp_path: Path) -> None:

@@ -12,14 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_tuner_caches import BEST, VALUES, cache_text, content, write_cache
 
-from autogemm.formats import (
-    ListedRecording,
-    is_kernel_tuner_cache,
-    kernel_tuner,
-    listed_of,
-    read_kernel_tuner_cache,
-    write_kernel_tuner_cache,
-)
+from autogemm.formats import ListedRecording, kernel_tuner, listed_of, write_kernel_tuner_cache
+from autogemm.formats.kernel_tuner import is_kernel_tuner_cache, read_kernel_tuner_cache
 from autogemm.model.results.outcome import Status
 from autogemm.support.errors import RecordingError
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from bench_samples import PROFILE
 from click.testing import CliRunner, Result
+from fake_gpus import attach
 from store_samples import SPEC
 
 from autogemm.catalogue.ladder import find_rung
@@ -341,7 +342,7 @@ def test_a_stored_kernel_of_tensor_cores_is_profiled_with_its_dtype(run: Run) ->
 def test_what_cannot_be_done_is_one_line(
     run: Run, arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
+    attach(monkeypatch)
     result = run(*arguments)
     assert result.exit_code in (1, 2)
     assert message in result.stderr

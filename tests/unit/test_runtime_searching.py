@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fake_gpus import attach
 
 import autogemm
 from autogemm.model.dtypes import DType
@@ -33,7 +34,7 @@ def test_tune_and_best_return_values(tmp_path: Path) -> None:
 def test_recorded_times_in_place_of_a_gpu_are_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
+    attach(monkeypatch)
     with pytest.warns(UserWarning, match="recorded, not measured here"):
         autogemm.tune(1024, trials=3, db=str(tmp_path / "mine.db"))
 
@@ -143,6 +144,6 @@ def test_what_is_no_option(keywords: dict[str, Any], message: str, tmp_path: Pat
 def test_without_a_gpu_where_one_is_required(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("autogemm.targets.cuda.attached_devices", list)
+    attach(monkeypatch)
     with pytest.raises(DeviceError, match="no GPU"):
         autogemm.tune(1024, require_gpu=True, db=str(tmp_path / "mine.db"))

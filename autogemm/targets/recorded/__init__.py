@@ -1,10 +1,10 @@
 """Times measured on a GPU earlier and kept in a file: for machines that have none.
 
-The project's own recordings (:class:`RecordedTarget`), and what others recorded: cache files of
-Kernel Tuner and T4 files (:class:`ListedTarget`).
+The project's own recordings (:class:`RecordedTarget`), and what others recorded: formats of
+`autogemm.formats.LISTED_FORMATS` (:class:`ListedTarget`).
 """
 
-from autogemm.targets.recorded.listed import ListedTarget, is_listed
+from autogemm.targets.recorded.listed import ListedTarget
 from autogemm.targets.recorded.spaces import RecordedSpace, open_recorded_space
 from autogemm.targets.recorded.target import (
     RecordedTarget,
@@ -20,7 +20,6 @@ __all__ = [
     "RecordedSpace",
     "RecordedTarget",
     "RecordingInfo",
-    "is_listed",
     "list_recordings",
     "open_recorded",
     "open_recorded_space",

@@ -6,14 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from autogemm.formats import (
-    Entry,
-    ListedRecording,
-    is_kernel_tuner_cache,
-    is_t4,
-    read_kernel_tuner_cache,
-    read_t4,
-)
+from autogemm.formats import Entry, ListedRecording, read_listed
 from autogemm.model.config import Config, Value
 from autogemm.model.hardware.device import FACTS, Device
 from autogemm.model.kernel import Candidate
@@ -45,18 +38,8 @@ from autogemm.targets.recorded.description import SIZES, Description, descriptio
 ANY_PROBLEM = Problem(64, 64, 64)
 
 
-def is_listed(path: Path) -> bool:
-    """Whether the file looks like a Kernel Tuner cache or a T4 file."""
-    return is_kernel_tuner_cache(path) or is_t4(path)
-
-
-def read_listed(path: Path) -> ListedRecording:
-    """A Kernel Tuner cache or a T4 file. Raises RecordingError."""
-    return read_t4(path) if is_t4(path) else read_kernel_tuner_cache(path)
-
-
 class ListedTarget(RecordedPlace):
-    """Answers from one Kernel Tuner cache or T4 file, with the family that it lists.
+    """Answers from one file of a format of others (T4, ...), with the family that it lists.
 
     ``listed`` is what the file holds, if it was read already. Nothing is known of the device but
     its name, nothing of a baseline: there are no finals. Raises NotFoundError when the file is not

@@ -6,18 +6,19 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.formats import FILE_SUFFIX, ListedRecording, listed_of, read_recording
+from autogemm.formats import (
+    FILE_SUFFIX,
+    ListedRecording,
+    listed_format,
+    listed_of,
+    read_listed,
+    read_recording,
+)
 from autogemm.model.problem import Problem
 from autogemm.space import Space, listed_space
 from autogemm.support.errors import NotFoundError, RecordingError
 from autogemm.targets.recorded.description import Description, description_for
-from autogemm.targets.recorded.listed import (
-    device_named,
-    family_of,
-    is_listed,
-    read_listed,
-    said_sizes,
-)
+from autogemm.targets.recorded.listed import device_named, family_of, said_sizes
 
 Times = npt.NDArray[np.float64]
 
@@ -45,13 +46,13 @@ class RecordedSpace:
 
 
 def open_recorded_space(path: Path) -> RecordedSpace:
-    """Read a recording, a Kernel Tuner cache or a T4 file.
+    """Read a recording, or a file of a format of others that lists configs.
 
     Raises NotFoundError, RecordingError also for a file in which nothing worked.
     """
     if not path.is_file():
         raise NotFoundError(f"no such recording: {path}")
-    is_foreign = is_listed(path)
+    is_foreign = listed_format(path) is not None
     listed = read_listed(path) if is_foreign else listed_of(read_recording(path))
     description = description_for(list(listed.parameters), listed.kernel_name)
     space, rows = listed_space(

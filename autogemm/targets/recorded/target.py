@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autogemm.formats import FILE_SUFFIX, Recording, read_recording
+from autogemm.formats import FILE_SUFFIX, Recording, listed_format, read_recording
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import MAIN_KERNEL, Candidate, Resources
 from autogemm.model.problem import Problem
@@ -22,7 +22,7 @@ from autogemm.space import Family
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.support.resources import data_folder
 from autogemm.targets import MeasureOptions, RecordedPlace
-from autogemm.targets.recorded.listed import ListedTarget, is_listed
+from autogemm.targets.recorded.listed import ListedTarget
 
 
 class RecordedTarget(RecordedPlace):
@@ -277,7 +277,7 @@ def open_recorded(place: Path | None, families: Collection[str]) -> RecordedTarg
 
     Raises NotFoundError where there is none, RecordingError for a file that holds none.
     """
-    if place is not None and place.is_file() and is_listed(place):
+    if place is not None and place.is_file() and listed_format(place):
         return ListedTarget(place)
     return RecordedTarget(place, families)
 
@@ -302,7 +302,7 @@ def recording_folder() -> Path:
 def recording_paths(folder: Path) -> list[Path]:
     """The project's own recordings in a folder, by name; files of others are not among them."""
     paths = sorted(folder.glob(f"*{FILE_SUFFIX}"))
-    return [path for path in paths if not is_listed(path)]
+    return [path for path in paths if listed_format(path) is None]
 
 
 def list_recordings(folder: Path | None = None) -> list[RecordingInfo]:
