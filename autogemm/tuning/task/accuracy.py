@@ -43,8 +43,8 @@ class Accuracy:
     def lesson(self, outcome: Outcome) -> tuple[Outcome, float]:
         """Return what the search is told: the outcome with its time, and the factor of that time.
 
-        Of one that is not accurate enough error / limit: the further off, the slower it looks, so
-        that the search keeps what it learned of times and turns to those that may win.
+        The factor is error / limit for one that is not accurate enough: the further off, the slower
+        it looks, so that the search keeps what it learned of times and turns to those that may win.
         """
         if outcome.status is not Status.INACCURATE or outcome.verification is None:
             return outcome, 1.0
