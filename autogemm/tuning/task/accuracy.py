@@ -24,7 +24,7 @@ class Accuracy:
     def judged(self, outcome: Outcome) -> Outcome:
         """The outcome, INACCURATE where its error is above the limit and OK where it is not.
 
-        Also of one that was judged by another limit before. Every other end stays what it is.
+        An outcome that another limit judged before is judged anew. Every other end stays.
         """
         if outcome.status not in (Status.OK, Status.INACCURATE):
             return outcome
