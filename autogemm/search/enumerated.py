@@ -70,8 +70,8 @@ def neighbours(space: EnumeratedSpace, index: int, moves: int = 1) -> list[int]:
 class UnitFeatures:
     """Rows of a space's features, each column at mean 0 and spread 1 and none of them constant.
 
-    Of a large space the columns' means and spreads are those of a sample, and rows are computed
-    when they are asked for.
+    A large space takes the columns' means and spreads from a sample, and computes rows when they
+    are asked for.
 
     ``directions``, of shape [columns, directions], are the columns themselves and, of each two
     numeric parameters, the sum and the difference of the columns: a product and a ratio, where

@@ -14,7 +14,7 @@ from autogemm.model.config import Config, Value
 
 # The fastest tenth must hold a few configs, or the answer is noise.
 LEAST_CONFIGS = 50
-# Of more a sample is taken, evenly over the ranks: Optuna is slow to take trials in.
+# A larger number is sampled, evenly over the ranks: Optuna is slow to take trials in.
 MOST_CONFIGS = 2000
 
 

@@ -18,45 +18,24 @@ from autogemm.search.samplers import (
 from autogemm.search.stock import StockSampler
 from autogemm.support.errors import AutogemmError, UsageError
 
-
-def _tpe(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    return StockSampler(space, seed, TPESampler(seed=seed, constant_liar=True))
-
-
-def _gp(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    _require("torch", "gp")
-    return StockSampler(space, seed, GPSampler(seed=seed))
-
-
-def _cmaes(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    _require("cmaes", "cmaes")
-    # The margin keeps ranks from freezing at one value (Hamano et al., CMA-ES with Margin, 2022).
-    stock = CmaEsSampler(seed=seed, with_margin=True, warn_independent_sampling=False)
-    return StockSampler(space, seed, stock, in_generations=True)
-
-
-def _nsga2(space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
-    stock = NSGAIISampler(seed=seed, population_size=20)
-    return StockSampler(space, seed, stock, in_generations=True)
-
-
-def _require(package: str, sampler: str) -> None:
-    if importlib.util.find_spec(package) is None:
-        raise UsageError(
-            f"the sampler {sampler!r} needs the Python package {package!r}, which is not "
-            f"installed; pip install {package}, or choose another --sampler"
-        )
-
-
-_MAKERS: dict[str, Callable[[EnumeratedSpace, int], EnumeratedSampler]] = {
+_OWN: dict[str, Callable[[EnumeratedSpace, int], EnumeratedSampler]] = {
     "surrogate": SurrogateSampler,
     "random": UniformSampler,
     "exhaustive": ExhaustiveSampler,
-    "tpe": _tpe,
-    "gp": _gp,
-    "cmaes": _cmaes,
-    "nsga2": _nsga2,
 }
+_STOCK: dict[str, Callable[[int], BaseSampler]] = {
+    "tpe": lambda seed: TPESampler(seed=seed, constant_liar=True),
+    "gp": lambda seed: GPSampler(seed=seed),
+    # The margin keeps ranks from freezing at one value (Hamano et al., CMA-ES with Margin, 2022).
+    "cmaes": lambda seed: CmaEsSampler(
+        seed=seed, with_margin=True, warn_independent_sampling=False
+    ),
+    "nsga2": lambda seed: NSGAIISampler(seed=seed, population_size=20),
+}
+# Samplers that learn from trials of their own only.
+_IN_GENERATIONS = ("cmaes", "nsga2")
+# The Python packages that samplers need.
+_NEEDED = {"gp": "torch", "cmaes": "cmaes"}
 
 
 def make_sampler(name: str, space: EnumeratedSpace, seed: int) -> EnumeratedSampler:
@@ -66,13 +45,21 @@ def make_sampler(name: str, space: EnumeratedSpace, seed: int) -> EnumeratedSamp
     """
     check_sampler(name)
     entry_point = registered(name)
-    if entry_point is None:
-        with warnings.catch_warnings():
-            # Optuna warns of what is experimental in samplers that the user chose by name.
-            warnings.simplefilter("ignore")
-            return _MAKERS[name](space, seed)
-    made = _made_elsewhere(entry_point, space, seed)
-    return made if isinstance(made, EnumeratedSampler) else StockSampler(space, seed, made)
+    if entry_point is not None:
+        made = _made_elsewhere(entry_point, space, seed)
+        return made if isinstance(made, EnumeratedSampler) else StockSampler(space, seed, made)
+    if name in _OWN:
+        return _OWN[name](space, seed)
+    package = _NEEDED.get(name)
+    if package and importlib.util.find_spec(package) is None:
+        raise UsageError(
+            f"the sampler {name!r} needs the Python package {package!r}, which is not "
+            f"installed; pip install {package}, or choose another --sampler"
+        )
+    with warnings.catch_warnings():
+        # Optuna warns of what is experimental in samplers that the user chose by name.
+        warnings.simplefilter("ignore")
+        return StockSampler(space, seed, _STOCK[name](seed), name in _IN_GENERATIONS)
 
 
 def _made_elsewhere(entry_point: EntryPoint, space: EnumeratedSpace, seed: int) -> BaseSampler:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import optuna
 from optuna.pruners import NopPruner
 from optuna.storages import InMemoryStorage
-from optuna.trial import Trial, TrialState, create_trial
+from optuna.trial import TrialState, create_trial
 
 from autogemm.model.config import Config
 from autogemm.model.results.outcome import Outcome
@@ -39,7 +39,6 @@ class Search:
         self._space = space
         self._sampler = make_sampler(sampler, space, seed)
         self._history = self._sampler.history
-        self._pending: dict[int, Trial] = {}
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._study = optuna.create_study(
             storage=InMemoryStorage(), sampler=self._sampler, pruner=NopPruner()
@@ -100,7 +99,6 @@ class Search:
         # Optuna does not consult the sampler where all parameters are fixed.
         _ = trial.relative_params
         index = self._history.pending[trial.number]
-        self._pending[trial.number] = trial
         return Proposal(trial.number, index, self._space.config(index))
 
     def tell(self, proposal: Proposal, outcome: Outcome, cost: float | None = None) -> None:
@@ -109,10 +107,9 @@ class Search:
         ``cost`` is what is minimised, the time in microseconds if it is None; of a candidate that
         failed there is none.
         """
-        trial = self._pending.pop(proposal.number)
         value = _value(outcome, cost)
         state = TrialState.FAIL if value is None else None
-        self._history.finish(self._study.tell(trial, value, state=state))
+        self._history.finish(self._study.tell(proposal.number, value, state=state))
 
 
 def _value(outcome: Outcome, cost: float | None) -> float | None:

@@ -4,20 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from autogemm.model.results.stored import StoredKernel
     from autogemm.store.connection.places import database_place
     from autogemm.store.opening import open_store, opened_copy
     from autogemm.store.store import Store
     from autogemm.store.tables.records import (
-        BenchCopy,
         BestQuery,
-        CeilingsCopy,
-        CertificateCopy,
         Copy,
         DecidedRow,
-        FinalsCopy,
-        KernelCopy,
-        ProfileCopy,
         ResultRow,
         RunCopy,
         RunRow,
@@ -29,22 +22,15 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "BenchCopy",
     "BestQuery",
-    "CeilingsCopy",
-    "CertificateCopy",
     "Copy",
     "DecidedRow",
-    "FinalsCopy",
-    "KernelCopy",
-    "ProfileCopy",
     "ResultRow",
     "RunCopy",
     "RunRow",
     "RunSpec",
     "RunState",
     "Store",
-    "StoredKernel",
     "Taken",
     "TrialCopy",
     "TrialRow",
@@ -56,7 +42,6 @@ __all__ = [
 # SQLAlchemy takes half a second to import, and values are often all that is asked for.
 _HOMES = {
     "Store": "autogemm.store.store",
-    "StoredKernel": "autogemm.model.results.stored",
     "database_place": "autogemm.store.connection.places",
     "open_store": "autogemm.store.opening",
     "opened_copy": "autogemm.store.opening",

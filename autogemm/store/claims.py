@@ -41,7 +41,7 @@ class Claims:
             return bool(taken)
 
     def release(self, run_id: int) -> None:
-        """Let others have the run. Of one that was not taken, nothing."""
+        """Let others have the run. A run that was not taken stays as it is."""
         with self._guard:
             if run_id not in self._held or self._connection is None:
                 return

@@ -10,14 +10,7 @@ from sqlalchemy.orm import Session
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import Bench
-from autogemm.model.results.outcome import (
-    CacheState,
-    Environment,
-    Fill,
-    Outcome,
-    Provenance,
-    Status,
-)
+from autogemm.model.results.outcome import Outcome, Status
 from autogemm.model.results.stored import Profile, StoredKernel
 from autogemm.store.connection.connect import driver_errors_in_one_line, shown_address
 from autogemm.store.queries import benches, best
@@ -63,7 +56,7 @@ class Reader:
     def stored_kernel(self, what: records.BestQuery | int | str = _EVERYTHING) -> StoredKernel:
         """One kernel with its source, by query, id, or the beginning of its sha256.
 
-        Of several results that match a query the newest is taken, measured before recorded.
+        The newest of several results that match a query is taken, measured before recorded.
         Raises NotFoundError when there is none.
         """
         with self.reading() as session:
@@ -120,38 +113,17 @@ class Reader:
         """Times of every run on that GPU and problem, for comparing configs within a run."""
         return self._ask(queries.run_times, problem, device, family)
 
-    def known_outcome(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
-        self,
-        kernel_sha256: str,
-        problem: Problem,
-        device: Device,
-        environment: Environment,
-        provenance: Provenance,
-        l2: CacheState | None = None,
-        fill: Fill | None = None,
-    ) -> Outcome | None:
+    def known_outcome(self, kernel_sha256: str, spec: records.RunSpec) -> Outcome | None:
         """The outcome of this kernel earlier in the same place, if measuring again would repeat it.
 
-        ``ok``, ``compile_failed`` and ``wrong_result`` repeat; other ends may be bad luck. ``l2``
-        and ``fill`` ask for times of one cache state and one kind of inputs only.
+        A place is the problem, GPU, environment, provenance, cache state and fill of ``spec``.
+        ``ok``, ``compile_failed`` and ``wrong_result`` repeat; other ends may be bad luck.
         """
-        with self.reading() as session:
-            where = queries.same_place(problem, device, environment, provenance, l2, fill)
-            return queries.known_outcome(session, kernel_sha256, where)
+        return self._ask(queries.known_outcome, kernel_sha256, spec)
 
-    def known_kernels(  # noqa: PLR0913, PLR0917  # as of `known_outcome`
-        self,
-        problem: Problem,
-        device: Device,
-        environment: Environment,
-        provenance: Provenance,
-        l2: CacheState | None = None,
-        fill: Fill | None = None,
-    ) -> frozenset[str]:
+    def known_kernels(self, spec: records.RunSpec) -> frozenset[str]:
         """The sha256 of all kernels of which `known_outcome` would give something."""
-        with self.reading() as session:
-            where = queries.same_place(problem, device, environment, provenance, l2, fill)
-            return queries.known_kernels(session, where)
+        return self._ask(queries.known_kernels, spec)
 
     def stats(self, query: records.BestQuery = _EVERYTHING) -> list[StatsRow]:
         """How much there is, for each GPU and provenance."""

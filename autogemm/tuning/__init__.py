@@ -13,7 +13,7 @@ from autogemm.tuning.task.events import (
     TrialDone,
 )
 from autogemm.tuning.task.options import TuneOptions
-from autogemm.tuning.task.request import SearchedFamily, TuneRequest, TuneResult
+from autogemm.tuning.task.request import TuneRequest, TuneResult
 from autogemm.tuning.tuner import tune
 from autogemm.verify import Certifier
 
@@ -28,7 +28,6 @@ __all__ = [
     "Rechecker",
     "SearchResumed",
     "SearchStarted",
-    "SearchedFamily",
     "Step",
     "StoredWinner",
     "Sweep",

@@ -1,6 +1,6 @@
 """The finals of a run: the candidates in them, the winner, and whether it passes all checks."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,8 +26,8 @@ from autogemm.tuning.task.events import Certifying, Event, FinalsStarted
 from autogemm.tuning.task.request import TuneRequest, ranked
 from autogemm.verify import Certifier
 
-# Of the places in the finals one in so many is for a candidate unlike the others, within this
-# factor of the best.
+# One place in so many in the finals is for a candidate unlike the others, within this factor of
+# the best.
 UNLIKE_SHARE = 3
 NEAR = 1.03
 
@@ -70,27 +70,48 @@ class FinalsStage:
     def certify(self, result: FinalsResult) -> FinalsResult:
         """Make the first finalist that passes all checks the winner, if that was asked for.
 
+        A winner that fails is disqualified and the next one checked. Every certificate is kept,
+        also of kernels that the finals themselves disqualified.
+
         Raises CertificationError when none does. The target is left prepared for another problem.
         """
         if not self.request.certify or result.finals.provenance is not Provenance.MEASURED:
             return result
-        certifiers = {
-            family.name: Certifier(
-                family,
-                self.target,
-                self.builder.compiler,
-                progress=lambda step: self.on_event(Certifying(step)),
-            )
-            for family in self.builder.families
-        }
-
-        def keep(kernel_sha256: str, certificate: Certificate) -> None:
-            self.store.record_certificate(self.run_id, kernel_sha256, certificate)
-
-        finals, certificate = certified(
-            certifiers, result.finals, result.candidates, self.request, keep
+        finals, request = result.finals, self.request
+        for lost in finals.disqualified:
+            if lost.status is not Status.INACCURATE:  # right all the same: elsewhere it may win
+                lasting = failed_in_finals(lost)
+                self.store.record_certificate(self.run_id, lost.kernel_sha256, lasting)
+        what = f"{finals.num_checks} more results, every element compared with the reference"
+        before = [Check("finals", Verdict.PASSED, what)] if finals.num_checks else []
+        for _ in result.finals.entries:
+            certificate = self._certificate(result, finals.winner.kernel_sha256, before)
+            if certificate.verdict is not Verdict.FAILED:
+                return FinalsResult(finals, result.candidates, certificate)
+            if len(finals.entries) == 1:
+                break
+            objective = request.measure.objective
+            finals = without_winner(finals, certificate.reason, request.seed, objective)
+        raise CertificationError(
+            f"no finalist passes the checks that a winner must pass, the last one: "
+            f"{certificate.reason}; all are stored (autogemm db show), --no-certify leaves the "
+            "checks out"
         )
-        return FinalsResult(finals, result.candidates, certificate)
+
+    def _certificate(
+        self, result: FinalsResult, kernel_sha256: str, before: Sequence[Check]
+    ) -> Certificate:
+        """Check one of the candidates further, and keep what was found."""
+        candidate = next(one for one in result.candidates if one.source.sha256 == kernel_sha256)
+        certifier = Certifier(
+            self.builder.family_of(candidate.config),
+            self.target,
+            self.builder.compiler,
+            progress=lambda step: self.on_event(Certifying(step)),
+        )
+        certificate = certifier.certify(candidate, self.request.problem, before)
+        self.store.record_certificate(self.run_id, kernel_sha256, certificate)
+        return certificate
 
     def record(self, result: FinalsResult) -> None:
         """Write the finals into the store."""
@@ -144,44 +165,6 @@ def _distance(config: Config, others: Iterable[Candidate]) -> int:
         return sum(config[name] != value for name, value in other.as_dict().items())
 
     return min(differing(other.config) for other in others)
-
-
-def certified(
-    certifiers: Mapping[str, Certifier],
-    finals: Finals,
-    candidates: Sequence[Candidate],
-    request: TuneRequest,
-    keep: Callable[[str, Certificate], None],
-) -> tuple[Finals, Certificate]:
-    """The finals with a winner that passed, and its certificate.
-
-    A winner that fails is disqualified and the next one checked; ``keep`` gets each kernel's sha256
-    and certificate as it is made, also of those that the finals themselves disqualified. Raises
-    CertificationError when none is left.
-    """
-    by_sha256 = {candidate.source.sha256: candidate for candidate in candidates}
-    for lost in finals.disqualified:
-        if lost.status is Status.INACCURATE:
-            continue  # right all the same: elsewhere it may win
-        keep(lost.kernel_sha256, failed_in_finals(lost))
-    for _ in finals.entries:
-        winner = finals.winner
-        what = f"{finals.num_checks} more results, every element compared with the reference"
-        before = [Check("finals", Verdict.PASSED, what)] if finals.num_checks else []
-        candidate = by_sha256[winner.kernel_sha256]
-        certifier = certifiers[candidate.config.family]
-        certificate = certifier.certify(candidate, request.problem, before)
-        keep(winner.kernel_sha256, certificate)
-        if certificate.verdict is not Verdict.FAILED:
-            return finals, certificate
-        if len(finals.entries) == 1:
-            break
-        finals = without_winner(finals, certificate.reason, request.seed, request.measure.objective)
-    raise CertificationError(
-        f"no finalist passes the checks that a winner must pass, the last one: "
-        f"{certificate.reason}; all are stored (autogemm db show), --no-certify leaves the checks "
-        "out"
-    )
 
 
 def failed_in_finals(lost: Disqualified) -> Certificate:

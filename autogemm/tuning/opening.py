@@ -44,10 +44,8 @@ def open_run(  # noqa: PLR0913  # keywords, but for the first three
     and what `choose_target` and `open_store` raise.
     """
     # The parameters of a file's family are not known yet, so --fix waits.
-    narrowed = narrowed_families(
-        options, problem.dtype, () if is_file(options.gpu) else options.fix
-    )
-    request = request_for(problem, options, narrowed, command)
+    texts = () if is_file(options.gpu) else options.fix
+    request = request_for(problem, options, texts, command)
     store = stack.enter_context(open_store(db))
     names = [family.name for family in request.families]
     chosen, compiler = open_target(stack, options.gpu, names, options.require_gpu, notify=notify)
@@ -90,16 +88,14 @@ def _as_recorded(
     """
     family, size = target.own_family, target.own_size
     if family is None:
-        narrowed = narrowed_families(options, request.problem.dtype, options.fix)
-        return replace(request, families=narrowed.families, fix=narrowed.fix)
+        families, fixed = narrowed_families(options, request.problem.dtype, options.fix)
+        return replace(request, families=families, fix=fixed)
     names = [family.name for family in request.families]
     if options.family and family.name not in names:
         raise UsageError(
             f"that recording lists configs of {family.name}, not of {', '.join(names)}: "
             "leave --family out"
         )
-    problem = request.problem
-    if size and resized is not None:
-        problem = resized(size)
+    problem = resized(size) if size and resized is not None else request.problem
     fix = parse_fix(family, options.fix)
     return replace(request, families=(family,), problem=problem, fix=fix)

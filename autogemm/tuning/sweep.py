@@ -13,9 +13,9 @@ from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate, KernelSource
 from autogemm.model.problem import Problem
-from autogemm.model.results.outcome import Finals, Provenance, StopRule
+from autogemm.model.results.outcome import Finals, Provenance
 from autogemm.model.similarity import distance
-from autogemm.space import Family, fitted, nearest_legal
+from autogemm.space import fitted, nearest_legal
 from autogemm.store import DecidedRow, Store
 from autogemm.support.errors import (
     CertificationError,
@@ -30,7 +30,7 @@ from autogemm.tuning.loop.static_checks import why_not_launchable
 from autogemm.tuning.task.build import Builder, Building
 from autogemm.tuning.task.events import Event
 from autogemm.tuning.task.request import TuneRequest
-from autogemm.tuning.tuner import environment_of, families_sha256, tune
+from autogemm.tuning.tuner import families_sha256, run_spec, tune
 
 # Winners that every problem of a sweep is timed with.
 MAX_CROSSED = 12
@@ -143,37 +143,30 @@ class Sweeper:
         except _ONE_PROBLEM as error:
             return Swept(request.problem, reason=str(error)), False
         failure = "" if result.best is not None else "no candidate ran correctly"
-        swept = Swept(
-            request.problem,
-            result.run_id,
-            result.finals,
-            result.num_trials,
-            time.monotonic() - begin,
-            reason=failure,
-        )
-        return swept, result.stopped_by is StopRule.INTERRUPTED
+        seconds, found = time.monotonic() - begin, (result.run_id, result.finals)
+        swept = Swept(request.problem, *found, result.num_trials, seconds, reason=failure)
+        return swept, result.interrupted
 
     def _row_of(self, request: TuneRequest, known: Sequence[DecidedRow]) -> DecidedRow | None:
         """The newest result of the same request in the same place."""
-        target, measure = self.target, request.measure
-        is_replay = target.provenance is Provenance.RECORDED
-        environment = environment_of(target, self.compiler)
-        fix = {name: tuple(values) for name, values in request.fix.items()}
+        target, families = self.target, request.families
+        asked = run_spec(request, target, self.compiler, families, request.fix)
+        asked = replace(asked, fix=tuple(sorted(asked.fix)))
         for row in reversed(known):
             spec = row.spec
-            same_place = (
-                (spec.problem, spec.device.name) == (request.problem, target.device.name)
-                and spec.provenance is target.provenance
+            there = [family for family in families if family.name in spec.families]
+            # The GPU goes by its name. A run leaves out families without a legal config.
+            wanted = replace(
+                asked,
+                device=spec.device,
+                command=spec.command,
+                families=spec.families,
+                family_sha256=families_sha256(there),
+            )
+            if target.provenance is Provenance.RECORDED:
                 # Each recording has an environment and a restriction of its own.
-                and (is_replay or (spec.environment, dict(spec.fix)) == (environment, fix))
-            )
-            same_request = (
-                (spec.l2, spec.fill, spec.objective, spec.max_error)
-                == (measure.l2, measure.fill, measure.objective, request.max_error)
-                and (spec.sampler, spec.seed) == (request.sampler, request.seed)
-                and spec.family_sha256 == _sha256_of(request.families, spec.families)
-            )
-            if same_place and same_request:
+                wanted = replace(wanted, environment=spec.environment, fix=spec.fix)
+            if wanted == spec and spec.device.name == target.device.name:
                 return row
         return None
 
@@ -187,8 +180,7 @@ class _Crossing:
         self.swept = swept
         self._target = target
         self._request = request
-        families = {family.name: family for family in request.families}
-        self._families = families
+        self._families = {family.name: family for family in request.families}
         self._builder = Builder(request.families, request.problem, target.device, compiler)
         self._buildings: list[Building] = []
 
@@ -248,20 +240,15 @@ def spread_winners(decided: Sequence[Swept], device: Device, count: int) -> tupl
     left = sorted(decided, key=lambda one: (-one.problem.flops, one.problem.label))
     chosen: list[Swept] = []
     kernels: dict[Config, None] = {}
+
+    def least_distance(one: Swept) -> float:
+        to_others = (distance(one.problem, device, other.problem, device) for other in chosen)
+        return min(to_others, default=math.inf)
+
     while left and len(kernels) < count:
-        farthest = max(left, key=lambda one: _least_distance(one, chosen, device))
+        farthest = max(left, key=least_distance)
         left.remove(farthest)
         chosen.append(farthest)
         assert farthest.finals is not None and farthest.finals.winner.config is not None
         kernels[farthest.finals.winner.config] = None
     return tuple(kernels)
-
-
-def _least_distance(one: Swept, chosen: Sequence[Swept], device: Device) -> float:
-    return min(
-        (distance(one.problem, device, other.problem, device) for other in chosen), default=math.inf
-    )
-
-
-def _sha256_of(families: Sequence[Family], names: Sequence[str]) -> str:
-    return families_sha256([family for family in families if family.name in names])

@@ -14,7 +14,7 @@ from autogemm.search import Search
 from autogemm.space import Family
 from autogemm.store import RunSpec, RunState, Store
 from autogemm.support.errors import CompilerMissingError
-from autogemm.support.interrupt import StopRequest, stop_on_ctrl_c
+from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.targets import Target
 from autogemm.tuning.finals import FinalsResult, FinalsStage
 from autogemm.tuning.loop.joint import JointSearch, opening_for
@@ -246,14 +246,21 @@ class _Run:
             budget_s=budget_s,
             ahead=2 * self.compiler.threads if self.compiler is not None else 2,
         )
-        with stop_on_ctrl_c() as wish:
-            watch = _Watch(rules, ledger, self.target, joint, wish)
+        ended_by: StopRule | None = None
+        with stop_on_ctrl_c() as stop:
+
+            def look() -> None:
+                nonlocal ended_by
+                gain = joint.expected_improvement
+                ended_by = ended_by or rules.reached(ledger.best, self.target.baseline_us, gain)
+                if ended_by is not None:
+                    stop.set()
 
             def on_trial(trial: TrialDone) -> None:
                 self.on_event(replace(trial, elapsed_s=trial.elapsed_s + spent.search_s))
-                watch.look()
+                look()
 
-            watch.look()
+            look()
             pipeline = Pipeline(
                 builder,
                 self.target,
@@ -265,35 +272,15 @@ class _Run:
                 accuracy=self.accuracy,
                 prune=request.prune and self.spec.objective is Objective.TIME,
             )
-            pipeline.run(wish)
+            pipeline.run(stop)
         spent.num_reused += pipeline.num_reused
         spent.num_pruned += pipeline.num_pruned
         spent.busy_s += pipeline.busy_s
         spent.search_s += pipeline.elapsed_s
-        if wish.by_user:
+        if stop.by_user:
             return StopRule.INTERRUPTED
-        if watch.reached is not None:
-            return watch.reached
+        if ended_by is not None:
+            return ended_by
         if len(ledger.outcomes) >= limits.trials:
             return StopRule.TRIALS
         return StopRule.BUDGET if pipeline.elapsed_s >= budget_s else StopRule.USED_UP
-
-
-@dataclass(slots=True)
-class _Watch:
-    """Sets the wish to stop when a rule is reached, and remembers which."""
-
-    rules: StopRules
-    ledger: Ledger
-    target: Target
-    joint: JointSearch
-    wish: StopRequest
-    reached: StopRule | None = None
-
-    def look(self) -> None:
-        """After a trial."""
-        if self.reached is None:
-            gain = self.joint.expected_improvement
-            self.reached = self.rules.reached(self.ledger.best, self.target.baseline_us, gain)
-        if self.reached is not None:
-            self.wish.set()

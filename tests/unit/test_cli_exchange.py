@@ -10,7 +10,8 @@ from exchange_samples import content_of, filled_store, rows_of
 
 from autogemm.cli import main
 from autogemm.cli.db import writing
-from autogemm.exchange import IMPORTED, Format
+from autogemm.exchange import Format
+from autogemm.exchange.formats import IMPORTED
 
 # Some file that is none of ours.
 CONFTEST = str(Path(__file__).parents[1] / "conftest.py")

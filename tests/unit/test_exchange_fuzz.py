@@ -27,8 +27,8 @@ from store_samples import SPEC, failed, fill, new_store, ok, source
 from t1_samples import t1_content
 
 from autogemm.catalogue.gpus import find_device
-from autogemm.exchange import Format, import_results, read_t1, t1_text, write_results
-from autogemm.formats import read_recording, write_recording
+from autogemm.exchange import Format, import_results, write_results
+from autogemm.formats import read_recording, read_t1, t1_text, write_recording
 from autogemm.model.problem import Problem
 from autogemm.space import build_space
 from autogemm.store import BestQuery, Store, open_store

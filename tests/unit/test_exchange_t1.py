@@ -18,7 +18,7 @@ from t1_samples import t1_content, write_t1
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
-from autogemm.exchange import is_t1, read_t1, t1_text, yaml_text
+from autogemm.formats import is_t1, read_t1, t1_text, yaml_text
 from autogemm.formats.t1_values import values_of
 from autogemm.model.config import Value
 from autogemm.model.problem import Layout, Problem

@@ -87,8 +87,7 @@ def test_what_a_kernel_did(older: Store, newer: Store) -> None:
     for store, time_us in ((older, 2500.0), (newer, 2700.0)):
         store.record_trial(store.begin_run(SPEC), 0, ok(64, time_us), source(64))
     newer.merge(older)
-    where = (SPEC.problem, SPEC.device, SPEC.environment, SPEC.provenance)
-    known = newer.known_outcome(source(64).sha256, *where)
+    known = newer.known_outcome(source(64).sha256, SPEC)
     assert known is not None
     assert known.time_us == pytest.approx(2700.0)
     assert newer.stored_kernel(1).time_us == pytest.approx(2700.0)

@@ -31,6 +31,7 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import (
     CacheState,
     Environment,
+    Fill,
     Outcome,
     Provenance,
     Status,
@@ -234,9 +235,7 @@ def test_a_run_that_a_live_process_writes_is_not_taken_from_it(store: Store) -> 
 
 
 def known(store: Store, bm: int, spec: RunSpec = SPEC) -> Outcome | None:
-    return store.known_outcome(
-        source(bm).sha256, spec.problem, spec.device, spec.environment, spec.provenance, spec.l2
-    )
+    return store.known_outcome(source(bm).sha256, spec)
 
 
 def test_a_known_outcome_is_the_newest_of_the_same_circumstances(store: Store) -> None:
@@ -252,6 +251,7 @@ def test_a_known_outcome_is_the_newest_of_the_same_circumstances(store: Store) -
         replace(SPEC, environment=replace(ENVIRONMENT, driver="590")),
         replace(SPEC, provenance=Provenance.RECORDED),
         replace(SPEC, l2=CacheState.COLD),
+        replace(SPEC, fill=Fill.ZEROS),
     ):
         assert known(store, 64, other) is None
 

@@ -69,8 +69,7 @@ def test_a_kernel_that_was_wrong_in_the_finals_is_no_known_time(store: Store) ->
         times.time_us for times in store.run_times(SPEC.problem, SPEC.device, "sgemm_simt")
     ] == [{config(128).sha256: 2700.0}]
     assert right == ok(128, 2700.0)
-    place = (SPEC.problem, SPEC.device, SPEC.environment, SPEC.provenance)
-    known = store.known_outcome(source(64).sha256, *place)
+    known = store.known_outcome(source(64).sha256, SPEC)
     assert known is not None
     assert known.status is Status.WRONG_RESULT
     store.close()

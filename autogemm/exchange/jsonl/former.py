@@ -23,7 +23,7 @@ from autogemm.store import RunSpec
 
 FORMER_VERSION = 1
 
-# Of each record the parts that its fields lie in now, with the values that have these fields:
+# The parts that the fields of each record lie in now, with the values that have these fields:
 # innermost parts first.
 _PARTS: Mapping[str, tuple[tuple[str, Any], ...]] = {
     "run": (("spec", RunSpec),),

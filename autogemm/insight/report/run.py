@@ -15,9 +15,9 @@ from autogemm.insight.report.words import advice, limit_words, outcome_words
 from autogemm.model.config import Value, shared_values
 from autogemm.model.hardware.device import Device
 from autogemm.model.results.outcome import Environment, FinalsEntry
-from autogemm.model.results.stored import Profile
+from autogemm.model.results.stored import Profile, StoredKernel
 from autogemm.space import load_family
-from autogemm.store import BestQuery, Store, StoredKernel
+from autogemm.store import BestQuery, Store
 from autogemm.support.errors import AutogemmError, NotFoundError
 
 RECORDED = (

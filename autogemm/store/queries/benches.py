@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
-from typing import Any
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -95,17 +94,11 @@ def add_profile(session: Session, profile: Profile, source: KernelSource) -> int
         problem=problem_record(session, profile.problem),
         device=device_record(session, profile.device),
         environment=environment_record(session, profile.environment),
-        **profile_columns(profile),
+        **columns_of(ProfileRecord, profile),
     )
     session.add(record)
     session.flush()
     return record.id
-
-
-def profile_columns(profile: Profile) -> dict[str, Any]:
-    """The columns that a profile fills, but for those that name other rows."""
-    plain = {name: getattr(profile, name) for name in ("kernel", "profiler", "made_at")}
-    return {"counters": dict(profile.counters), **plain}
 
 
 def profiles(session: Session, kernel_sha256: str | None, limit: int | None) -> list[Profile]:
@@ -137,7 +130,7 @@ def newest_ceilings(session: Session, device: Device) -> Ceilings | None:
         .order_by(CeilingsRecord.measured_at.desc(), CeilingsRecord.id.desc())
         .limit(1)
     )
-    return None if record is None else ceilings_of(record)
+    return None if record is None else value_of(Ceilings, record)
 
 
 def _record(session: Session, bench_id: int) -> BenchRecord:
@@ -169,13 +162,7 @@ def profile_of(record: ProfileRecord) -> Profile:
         record,
         config=Config.of(source.family, source.config),
         kernel_sha256=source.kernel_sha256,
-        counters=tuple(record.counters.items()),
     )
-
-
-def ceilings_of(record: CeilingsRecord) -> Ceilings:
-    """The ceilings of a row."""
-    return value_of(Ceilings, record)
 
 
 def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel | None:

@@ -5,17 +5,20 @@ A kernel whose newest certificate is a failure is never the best.
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import case, select
 from sqlalchemy.orm import Session
 
 from autogemm.model.config import Config
+from autogemm.model.problem import Problem
+from autogemm.model.results.columns import RATIO
 from autogemm.model.results.outcome import Provenance, Status
 from autogemm.model.results.stored import StoredKernel
 from autogemm.store.queries.benches import kernel_outside_runs
 from autogemm.store.queries.certificates import newest_certificate
 from autogemm.store.queries.timings import GROUP, BestPlace, Timing, best_places, run_of, timings_at
-from autogemm.store.tables.convert import kernel_of, problem_of, value_of, verification_of
+from autogemm.store.tables.convert import kernel_of, value_of, verification_of
 from autogemm.store.tables.models import (
     DeviceRecord,
     FinalsEntryRecord,
@@ -50,7 +53,7 @@ def history_rows(session: Session, query: BestQuery, limit: int | None) -> list[
 def _in_order(session: Session, places: Iterable[BestPlace]) -> list[BestPlace]:
     """By the names and figures that stand for the numbers of a group, then by age."""
     devices = {one.id: one.name for one in session.scalars(select(DeviceRecord))}
-    problems = {one.id: problem_of(one) for one in session.scalars(select(ProblemRecord))}
+    problems = {one.id: value_of(Problem, one) for one in session.scalars(select(ProblemRecord))}
 
     def key(place: BestPlace) -> tuple[object, ...]:
         device_id, problem_id, provenance, l2, fill, *_ = place.group
@@ -147,9 +150,10 @@ def _measured_at(timing: Timing) -> datetime:
     return timing.finished_at if isinstance(timing, TrialRecord) else timing.finals.measured_at
 
 
-def _ratios(timing: Timing) -> dict[str, float | None]:
-    """The ratio with its interval; only finals have them."""
-    return {name: getattr(timing, name, None) for name in ("ratio", "ratio_low", "ratio_high")}
+def _found(timing: Timing) -> dict[str, Any]:
+    """Where and when it was timed, and the ratio with its interval; only finals have one."""
+    ratios = {name: getattr(timing, name, None) for name in RATIO}
+    return ratios | {"run_id": run_of(timing).id, "measured_at": _measured_at(timing)}
 
 
 def _time_us(timing: Timing) -> float | None:
@@ -182,10 +186,8 @@ def _result_row(timing: Timing, baselines_us: Mapping[int, tuple[float, ...]]) -
         family=family,
         config=Config.of(family, config),
         time_us=time_us,
-        **_ratios(timing),
+        **_found(timing),
         kernel_id=timing.kernel_id,
-        run_id=run.id,
-        measured_at=_measured_at(timing),
         template_sha256=timing.kernel.template_sha256 if timing.kernel is not None else None,
         samples_us=_samples_us(timing),
         baseline_samples_us=(
@@ -208,9 +210,7 @@ def _stored_kernel(session: Session, timing: Timing, kernel: KernelRecord) -> St
         kernel_id=kernel.id,
         source=kernel_of(kernel),
         time_us=_time_us(timing),
-        **_ratios(timing),
-        run_id=run.id,
-        measured_at=_measured_at(timing),
+        **_found(timing),
         verification=verification_of(timing),
         certificate=newest_certificate(session, kernel.id, run.device_id),
     )

@@ -4,14 +4,11 @@ The newest of a kernel on a device counts, by the time at which it was made: row
 another database have larger numbers, whenever that was.
 """
 
-from dataclasses import asdict
-from datetime import datetime
-from typing import Any
-
 from sqlalchemy import ColumnElement, Select, func, or_, select, tuple_
 from sqlalchemy.orm import InstrumentedAttribute, Session, aliased
 
-from autogemm.model.results.certificate import Certificate, Check, Verdict
+from autogemm.model.results.certificate import Certificate, Verdict
+from autogemm.store.tables.convert import columns_of, value_of
 from autogemm.store.tables.models import CertificateRecord, KernelRecord, RunRecord
 from autogemm.support.errors import NotFoundError
 
@@ -23,20 +20,13 @@ def add_certificate(
     kernel = session.scalar(select(KernelRecord).filter_by(kernel_sha256=kernel_sha256))
     if kernel is None:
         raise kernel_not_stored(kernel_sha256)
-    columns = certificate_columns(certificate)
+    columns = columns_of(CertificateRecord, certificate)
     session.add(CertificateRecord(kernel_id=kernel.id, run_id=run.id, **columns))
 
 
 def kernel_not_stored(sha256: str) -> NotFoundError:
     """The error for a certificate of a kernel that is not there."""
     return NotFoundError(f"no kernel with the sha256 {sha256!r} is stored")
-
-
-def certificate_columns(certificate: Certificate) -> dict[str, Any]:
-    """The columns that a certificate fills, but for its kernel and run."""
-    checks = [{**asdict(check), "verdict": check.verdict.value} for check in certificate.checks]
-    verdict, made_at = certificate.verdict.value, certificate.made_at
-    return {"verdict": verdict, "checks": checks, "made_at": made_at}
 
 
 def newest_certificate(session: Session, kernel_id: int, device_id: int) -> Certificate | None:
@@ -48,7 +38,7 @@ def newest_certificate(session: Session, kernel_id: int, device_id: int) -> Cert
         .order_by(CertificateRecord.made_at.desc(), CertificateRecord.id.desc())
         .limit(1)
     )
-    return certificate_of(record.checks, record.made_at) if record is not None else None
+    return value_of(Certificate, record) if record is not None else None
 
 
 def has_not_failed(
@@ -78,12 +68,4 @@ def failed_kernels() -> Select[int, int]:
     )
     return select(ranked.c.kernel_id, ranked.c.device_id).where(
         ranked.c.rank == 1, ranked.c.verdict == Verdict.FAILED.value
-    )
-
-
-def certificate_of(checks: list[dict[str, Any]], made_at: datetime) -> Certificate:
-    """Raises TypeError, ValueError or KeyError for what no version of autogemm wrote."""
-    return Certificate(
-        tuple(Check(**{**check, "verdict": Verdict(check["verdict"])}) for check in checks),
-        made_at,
     )

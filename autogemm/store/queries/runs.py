@@ -5,20 +5,13 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 from sqlalchemy.orm import Session
 
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
-from autogemm.model.results.outcome import (
-    CacheState,
-    Environment,
-    Fill,
-    Outcome,
-    Provenance,
-    Status,
-)
+from autogemm.model.results.outcome import Outcome, Provenance, Status
 from autogemm.store.queries.certificates import failed_kernels
 from autogemm.store.tables import records
 from autogemm.store.tables.convert import (
@@ -44,7 +37,8 @@ from autogemm.support.errors import NotFoundError
 
 # Ends that the same kernel reaches again. The others may have been bad luck (a hang, a crash), or
 # depend on how fast the best was at that time (too slow).
-_REPEATABLE = (Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESULT)
+_ENDS = (Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESULT)
+_REPEATABLE = [status.value for status in _ENDS]
 
 Condition = ColumnElement[bool]
 
@@ -70,34 +64,22 @@ def conditions(query: records.BestQuery) -> list[Condition]:
     return wanted
 
 
-def same_place(  # noqa: PLR0913, PLR0917  # a time holds for all of these together
-    problem: Problem,
-    device: Device,
-    environment: Environment,
-    provenance: Provenance,
-    l2: CacheState | None,
-    fill: Fill | None,
-) -> list[Condition]:
-    """Conditions that a run must meet for its times to hold for these circumstances."""
-    wanted = [
-        RunRecord.problem.has(**columns_of(ProblemRecord, problem)),
-        RunRecord.device.has(**device_key(device)),
-        RunRecord.environment.has(**columns_of(EnvironmentRecord, environment)),
-        RunRecord.provenance == provenance.value,
+def _same_place(spec: records.RunSpec) -> list[Condition]:
+    """Conditions that a run must meet for its times to hold for the circumstances of ``spec``."""
+    return [
+        RunRecord.problem.has(**columns_of(ProblemRecord, spec.problem)),
+        RunRecord.device.has(**device_key(spec.device)),
+        RunRecord.environment.has(**columns_of(EnvironmentRecord, spec.environment)),
+        RunRecord.provenance == spec.provenance.value,
+        RunRecord.l2 == spec.l2.value,
+        RunRecord.fill == spec.fill.value,
     ]
-    if l2 is not None:
-        wanted.append(RunRecord.l2 == l2.value)
-    if fill is not None:
-        wanted.append(RunRecord.fill == fill.value)
-    return wanted
 
 
 def same_request(spec: records.RunSpec) -> list[Condition]:
     """Conditions that a run of the same request in the same place meets."""
-    return [
-        *same_place(spec.problem, spec.device, spec.environment, spec.provenance, None, None),
-        *(getattr(RunRecord, name) == value for name, value in spec_columns(spec).items()),
-    ]
+    columns = spec_columns(spec).items()
+    return [*_same_place(spec), *(getattr(RunRecord, name) == value for name, value in columns)]
 
 
 def unfinished_runs(session: Session, spec: records.RunSpec) -> Iterable[RunRecord]:
@@ -110,7 +92,7 @@ def unfinished_runs(session: Session, spec: records.RunSpec) -> Iterable[RunReco
     return session.scalars(statement)
 
 
-def known_outcome(session: Session, kernel_sha256: str, where: list[Condition]) -> Outcome | None:
+def known_outcome(session: Session, kernel_sha256: str, spec: records.RunSpec) -> Outcome | None:
     """The newest outcome of a kernel that measuring it again would repeat."""
     statement = (
         select(TrialRecord)
@@ -118,8 +100,8 @@ def known_outcome(session: Session, kernel_sha256: str, where: list[Condition]) 
         .join(TrialRecord.run)
         .where(
             KernelRecord.kernel_sha256 == kernel_sha256,
-            TrialRecord.status.in_([status.value for status in _REPEATABLE]),
-            *where,
+            TrialRecord.status.in_(_REPEATABLE),
+            *_same_place(spec),
         )
         .order_by(TrialRecord.finished_at.desc(), TrialRecord.id.desc())
         .limit(1)
@@ -128,13 +110,13 @@ def known_outcome(session: Session, kernel_sha256: str, where: list[Condition]) 
     return outcome_of(found) if found else None
 
 
-def known_kernels(session: Session, where: list[Condition]) -> frozenset[str]:
+def known_kernels(session: Session, spec: records.RunSpec) -> frozenset[str]:
     """The sha256 of all kernels of which `known_outcome` knows something."""
     statement = (
         select(KernelRecord.kernel_sha256)
         .join(TrialRecord, TrialRecord.kernel_id == KernelRecord.id)
         .join(TrialRecord.run)
-        .where(TrialRecord.status.in_([status.value for status in _REPEATABLE]), *where)
+        .where(TrialRecord.status.in_(_REPEATABLE), *_same_place(spec))
     )
     return frozenset(session.scalars(statement))
 
@@ -207,10 +189,8 @@ def trial_row(session: Session, trial_id: int) -> records.TrialRow:
 
 def run_rows(session: Session, query: records.BestQuery, limit: int | None) -> list[records.RunRow]:
     """Runs, newest first."""
-    statement = (
-        select(RunRecord).where(*conditions(query)).order_by(RunRecord.id.desc()).limit(limit)
-    )
-    return _with_results(session, list(session.scalars(statement)))
+    matching = select(RunRecord).where(*conditions(query)).order_by(RunRecord.id.desc())
+    return _with_results(session, list(session.scalars(matching.limit(limit))))
 
 
 def run_row(session: Session, run: RunRecord) -> records.RunRow:
@@ -221,9 +201,7 @@ def run_row(session: Session, run: RunRecord) -> records.RunRow:
 def decided_rows(session: Session, query: records.BestQuery) -> list[records.DecidedRow]:
     """Runs that had finals, in the order of their numbers, without kernels that failed since."""
     runs = select(RunRecord).where(*conditions(query))
-    newest = _newest_finals(
-        session, [FinalsRecord.run_id.in_(runs.with_only_columns(RunRecord.id))]
-    )
+    newest = _newest_finals(session, runs.with_only_columns(RunRecord.id))
     failed = {tuple(pair) for pair in session.execute(failed_kernels())}
     rows = []
     for run in session.scalars(runs.order_by(RunRecord.id)):
@@ -240,13 +218,14 @@ def decided_rows(session: Session, query: records.BestQuery) -> list[records.Dec
     return rows
 
 
-def _newest_finals(session: Session, where: list[Condition]) -> dict[int, FinalsRecord]:
+def _newest_finals(session: Session, runs: Select[int] | list[int]) -> dict[int, FinalsRecord]:
     """By run. The newest by when it was measured, not by when it came into this database."""
     newest_first = func.row_number().over(
         partition_by=FinalsRecord.run_id,
         order_by=(FinalsRecord.measured_at.desc(), FinalsRecord.id.desc()),
     )
-    ranked = select(FinalsRecord.id, newest_first.label("rank")).where(*where).subquery()
+    of_runs = FinalsRecord.run_id.in_(runs)
+    ranked = select(FinalsRecord.id, newest_first.label("rank")).where(of_runs).subquery()
     newest = select(ranked.c.id).where(ranked.c.rank == 1)
     found = session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
     return {record.run_id: record for record in found}
@@ -254,20 +233,11 @@ def _newest_finals(session: Session, where: list[Condition]) -> dict[int, Finals
 
 def _with_results(session: Session, runs: list[RunRecord]) -> list[records.RunRow]:
     ids = [run.id for run in runs]
-    counted = (
-        select(
-            TrialRecord.run_id,
-            func.count(),
-            func.count(TrialRecord.time_us),
-            func.min(TrialRecord.time_us),
-        )
-        .where(TrialRecord.run_id.in_(ids))
-        .group_by(TrialRecord.run_id)
-    )
-    counts: dict[int, tuple[Any, ...]] = {
-        run_id: tuple(row) for run_id, *row in session.execute(counted)
-    }
-    finals = _newest_finals(session, [FinalsRecord.run_id.in_(ids)])
+    time_us = TrialRecord.time_us
+    columns = (TrialRecord.run_id, func.count(), func.count(time_us), func.min(time_us))
+    counted = select(*columns).where(TrialRecord.run_id.in_(ids)).group_by(TrialRecord.run_id)
+    counts = {run_id: tuple(row) for run_id, *row in session.execute(counted)}
+    finals = _newest_finals(session, ids)
     rows = []
     for run in runs:
         num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))

@@ -6,7 +6,7 @@ KeyError: the database was damaged or edited by hand.
 
 import json
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from dataclasses import asdict, fields
 from enum import StrEnum
 from functools import cache
@@ -18,6 +18,8 @@ from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, Resources
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Check, Verdict
+from autogemm.model.results.columns import ERRORS, names_of
 from autogemm.model.results.outcome import (
     Environment,
     Finals,
@@ -29,13 +31,10 @@ from autogemm.model.results.outcome import (
 )
 from autogemm.store.tables.models import (
     Base,
-    DeviceRecord,
-    EnvironmentRecord,
     FinalsEntryRecord,
     FinalsRecord,
     KernelRecord,
     MeasurementRecord,
-    ProblemRecord,
     ResourcesRecord,
     RunRecord,
     TrialRecord,
@@ -49,7 +48,6 @@ Readers = tuple[tuple[str, Callable[[Any], object]], ...]
 
 # Parts of a value whose fields are columns of the same row.
 _PARTS = ("verification", "telemetry", "config")
-_ERRORS = frozenset(field.name for field in fields(Verification))
 _MISSING = object()
 
 
@@ -77,13 +75,21 @@ def _cell(name: str, value: object) -> object:
         case Config():
             return value.as_dict()
         case tuple():
-            if not all(map(math.isfinite, value)):
-                raise ValueError(f"{name} must hold finite numbers of its unit, got {value}")
-            return list(value)
+            return _json(name, value)
         case float() if math.isnan(value):
             # SQL has no NaN. A ratio was not measured, an error has no bound.
-            return math.inf if name in _ERRORS else None
+            return math.inf if name in ERRORS else None
     return value
+
+
+def _json(name: str, values: tuple[Any, ...]) -> object:
+    if name == "counters":
+        return dict(values)
+    if name == "checks":
+        return [{key: _cell(key, cell) for key, cell in asdict(one).items()} for one in values]
+    if not all(map(math.isfinite, values)):
+        raise ValueError(f"{name} must hold finite numbers of its unit, got {values}")
+    return list(values)
 
 
 def value_of(kind: type[Kind], record: Base, /, **given: object) -> Kind:
@@ -105,55 +111,25 @@ def _reader(name: str, hint: Any) -> Callable[[Any], object]:
     if hint in _OTHERS:
         return _OTHERS[hint]
     kinds = set(get_args(hint)) or {hint}
-    change: Callable[[Any], object] | None = None
-    if hint is DType:
-        change = DType.parse
-    elif hint is float:
-        change = _number_or_nan
-    elif get_origin(hint) is tuple:
-        change = _tuple
-    elif (words := next((one for one in kinds if _is_enum(one)), None)) is not None:
-        change = words
-    if change is None:
+    words = [one for one in kinds if isinstance(one, type) and issubclass(one, StrEnum)]
+    if hint is float:
+        return lambda record: math.nan if (cell := getattr(record, name)) is None else cell
+    if get_origin(hint) is tuple:
+        return lambda record: tuple(getattr(record, name) or ())
+    if hint is not DType and not words:
         return lambda record: getattr(record, name)
-    of, is_optional = change, NoneType in kinds
-    return lambda record: _changed(of, getattr(record, name), is_optional)
+    word_of: Callable[[str], object] = words[0] if words else DType.parse
 
+    def read(record: Any) -> object:
+        cell = getattr(record, name)
+        return None if cell is None and NoneType in kinds else word_of(cell)
 
-def _is_enum(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, StrEnum)
-
-
-def _changed(of: Callable[[Any], object], cell: object, is_optional: bool) -> object:
-    return None if cell is None and is_optional else of(cell)
-
-
-def _tuple(cells: Iterable[object] | None) -> tuple[object, ...]:
-    return tuple(cells or ())
-
-
-def _number_or_nan(number: float | None) -> float:
-    return math.nan if number is None else number
-
-
-def problem_of(record: ProblemRecord) -> Problem:
-    """The problem of a row."""
-    return value_of(Problem, record)
+    return read
 
 
 def device_key(device: Device) -> Columns:
     """The facts that make a GPU model; memory and clocks differ a little between drivers."""
     return {"name": device.name, "arch": device.arch, "num_sms": device.num_sms}
-
-
-def device_of(record: DeviceRecord) -> Device:
-    """The device of a row."""
-    return Device(**record.facts)
-
-
-def environment_of(record: EnvironmentRecord) -> Environment:
-    """The environment of a row."""
-    return value_of(Environment, record)
 
 
 def config_of(record: Any) -> Config | None:
@@ -175,20 +151,16 @@ def kernel_of(record: KernelRecord) -> KernelSource:
 
 
 # What `spec_columns` gives: all that makes two runs the same run, but for the foreign keys.
-SPEC_COLUMNS = tuple(
-    field.name
-    for field in fields(RunSpec)
-    if field.name not in ("problem", "device", "environment", "command")
-)
+_ELSEWHERE = {"problem", "device", "environment", "command"}
+SPEC_COLUMNS = tuple(name for name in names_of(RunSpec) if name not in _ELSEWHERE)
 
 
 def spec_columns(spec: RunSpec) -> Columns:
     """The columns of ``runs`` that make two runs the same run, but for the foreign keys."""
-    plain = {name: getattr(spec, name) for name in SPEC_COLUMNS if name not in ("families", "fix")}
     # Canonical JSON: one text for one narrowing, whatever the order of its names.
     fix = json.dumps(dict(spec.fix), sort_keys=True, separators=(",", ":"))
-    cells = {name: _cell(name, value) for name, value in plain.items()}
-    return cells | {"families": " ".join(spec.families), "fix": fix}
+    texts = {"families": " ".join(spec.families), "fix": fix}
+    return {name: _cell(name, texts.get(name, getattr(spec, name))) for name in SPEC_COLUMNS}
 
 
 def spec_of(record: RunRecord) -> RunSpec:
@@ -261,7 +233,11 @@ _OTHERS: dict[Any, Callable[[Any], object]] = {
     Config | None: config_of,
     Verification | None: verification_of,
     Telemetry: lambda record: value_of(Telemetry, record),
-    Problem: lambda record: problem_of(record.problem),
-    Device: lambda record: device_of(record.device),
-    Environment: lambda record: environment_of(record.environment),
+    Problem: lambda record: value_of(Problem, record.problem),
+    Device: lambda record: Device(**record.device.facts),
+    Environment: lambda record: value_of(Environment, record.environment),
+    tuple[Check, ...]: lambda record: tuple(
+        Check(**{**check, "verdict": Verdict(check["verdict"])}) for check in record.checks
+    ),
+    tuple[tuple[str, float], ...]: lambda record: tuple(record.counters.items()),
 }

@@ -168,8 +168,7 @@ class RunTimes:
 class DecidedRow:
     """A run with its newest finals, and when they were held.
 
-    ``finals`` lack kernels whose newest certificate on that GPU is a failure: who comes first has
-    won.
+    ``finals`` lack kernels whose newest certificate on that GPU is a failure: the first entry won.
     """
 
     run_id: int

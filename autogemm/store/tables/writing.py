@@ -42,7 +42,7 @@ def this_process() -> str:
 def is_written_elsewhere(owner: str) -> bool:
     """Whether another process of this machine, still alive, owns a run.
 
-    Of a process on another machine nothing is known here: see `autogemm.store.claims`.
+    Nothing is known here of a process on another machine: see `autogemm.store.claims`.
     """
     host, _, pid = owner.rpartition(":")
     if owner == this_process() or host != socket.gethostname() or os.name != "posix":

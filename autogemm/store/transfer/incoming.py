@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment
-from autogemm.store.queries.benches import profile_columns
-from autogemm.store.queries.certificates import certificate_columns, kernel_not_stored
+from autogemm.store.queries.certificates import kernel_not_stored
 from autogemm.store.queries.runs import same_request
 from autogemm.store.tables import bench_models, models, records
 from autogemm.store.tables.convert import (
@@ -33,12 +32,8 @@ _BATCH = 2000
 _NO_OWNER = ""
 
 # What the values of a table are called where they are counted.
-_KINDS = {
-    **{
-        name: name for name in ("runs", "kernels", "finals", "certificates", "profiles", "ceilings")
-    },
-    **{"run_trials": "trials", "benches": "benchmarks"},
-}
+_SAME = ("runs", "kernels", "finals", "certificates", "profiles", "ceilings")
+_KINDS = {name: name for name in _SAME} | {"run_trials": "trials", "benches": "benchmarks"}
 
 
 def add_copies(
@@ -76,11 +71,8 @@ class _Incoming:
             case records.RunCopy():
                 self._add_run(copy)
             case records.KernelCopy():
-                kernel = kernel_columns(copy.source)
-                sha256, created_at = copy.kernel_sha256, copy.created_at
-                self._add(
-                    models.KernelRecord, kernel_sha256=sha256, created_at=created_at, **kernel
-                )
+                kernel = kernel_columns(copy.source) | {"kernel_sha256": copy.kernel_sha256}
+                self._add(models.KernelRecord, created_at=copy.created_at, **kernel)
             case records.TrialCopy():
                 self._add_trial(copy)
             case records.FinalsCopy():
@@ -89,8 +81,9 @@ class _Incoming:
                 kernel_id = self._kernel_id(copy.kernel_sha256)
                 if kernel_id is None:
                     raise kernel_not_stored(copy.kernel_sha256)
-                of = {"run_id": self._run_id(copy.run_id), "kernel_id": kernel_id}
-                self._add(models.CertificateRecord, **of, **certificate_columns(copy.certificate))
+                columns = columns_of(models.CertificateRecord, copy.certificate)
+                run_id = self._run_id(copy.run_id)
+                self._add(models.CertificateRecord, run_id=run_id, kernel_id=kernel_id, **columns)
             case records.BenchCopy():
                 self._add_bench(copy)
             case records.ProfileCopy():
@@ -228,7 +221,7 @@ class _Incoming:
             kernel_id=kernel_id,
             problem_id=self._problem_id(profile.problem),
             **self._place(profile.device, profile.environment),
-            **profile_columns(profile),
+            **columns_of(bench_models.ProfileRecord, profile),
         )
 
     def _place(self, device: Device, environment: Environment) -> dict[str, int]:

@@ -5,23 +5,15 @@ from collections.abc import Callable, Iterable, Iterator
 from sqlalchemy import select
 from sqlalchemy.orm import Session, joinedload, lazyload, undefer
 
-from autogemm.model.hardware.device import Device
+from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.problem import Problem
+from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import Environment, Provenance, Status
-from autogemm.store.queries.benches import bench_of, ceilings_of, profile_of
-from autogemm.store.queries.certificates import certificate_of
+from autogemm.store.queries.benches import bench_of, profile_of
 from autogemm.store.queries.runs import conditions
 from autogemm.store.tables import records
 from autogemm.store.tables.bench_models import BenchRecord, CeilingsRecord, ProfileRecord
-from autogemm.store.tables.convert import (
-    device_of,
-    environment_of,
-    finals_of,
-    kernel_of,
-    outcome_of,
-    spec_of,
-    value_of,
-)
+from autogemm.store.tables.convert import finals_of, kernel_of, outcome_of, spec_of, value_of
 from autogemm.store.tables.models import (
     CertificateRecord,
     FinalsRecord,
@@ -66,7 +58,7 @@ def copies(
         for certificate in session.scalars(certificates.order_by(CertificateRecord.id)):
             kernel = session.get_one(KernelRecord, certificate.kernel_id)
             yield from kernels([kernel])
-            made = certificate_of(certificate.checks, certificate.made_at)
+            made = value_of(Certificate, certificate)
             yield records.CertificateCopy(run.id, kernel.kernel_sha256, made)
         session.expunge_all()
     if status is None:
@@ -121,9 +113,10 @@ def _bench_copies(
     if any((query.size, query.layout, query.dtype, query.family)):
         return
     for found in session.scalars(select(CeilingsRecord).order_by(CeilingsRecord.id)):
-        device, environment = device_of(found.device), environment_of(found.environment)
-        if _is_there(query, device, environment):
-            yield records.CeilingsCopy(device, environment, ceilings_of(found))
+        ceilings = value_of(Ceilings, found)
+        copy = value_of(records.CeilingsCopy, found, record="ceilings", ceilings=ceilings)
+        if _is_there(query, copy.device, copy.environment):
+            yield copy
 
 
 def _is_there(

@@ -42,10 +42,7 @@ class Ledger:
         self.best: Outcome | None = None
         self._by_kernel: dict[str, Outcome] = {}
         self.next_number = self._store.next_trial_number(self._run_id)
-        spec = self._spec
-        self._known_before = self._store.known_kernels(
-            spec.problem, spec.device, spec.environment, spec.provenance, spec.l2, spec.fill
-        )
+        self._known_before = self._store.known_kernels(self._spec)
         for outcome in self._store.trials(self._run_id):
             self._note(outcome)
 
@@ -62,24 +59,14 @@ class Ledger:
         twin = self._by_kernel.get(source.sha256)
         if twin is not None or source.sha256 not in self._known_before:
             return twin
-        spec = self._spec
-        known = self._store.known_outcome(
-            source.sha256,
-            spec.problem,
-            spec.device,
-            spec.environment,
-            spec.provenance,
-            spec.l2,
-            spec.fill,
-        )
+        known = self._store.known_outcome(source.sha256, self._spec)
         if known is None:
             return None
         # The other run may have asked for another accuracy.
         known = self._accuracy.judged(known)
-        if known.time_us is not None and known.cost(spec.objective) is None:
-            # From a run that did not measure energy.
-            return None
-        return known
+        # It may not have measured energy either.
+        lacks_cost = known.time_us is not None and known.cost(self._spec.objective) is None
+        return None if lacks_cost else known
 
     def record(self, number: int, outcome: Outcome, source: KernelSource | None) -> bool:
         """Keep one more outcome, durably. True if it is the best so far.

@@ -44,12 +44,8 @@ class Limits:
     ahead: int = FIRST_AHEAD
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A proposal and its source: what the search's thread makes."""
-
-    proposal: "Proposal"
-    source: KernelSource
+# A proposal and its source: what the search's thread makes.
+_Asked = tuple["Proposal", KernelSource]
 
 
 class Pipeline:
@@ -188,7 +184,7 @@ class Pipeline:
     def _ask(self) -> _Asked | None:
         """Ask and render, in the search's thread, where nothing waits for it."""
         proposal = self._searcher.ask()
-        return _Asked(proposal, self._builder.render(proposal.config)) if proposal else None
+        return (proposal, self._builder.render(proposal.config)) if proposal else None
 
     def _take_asked(self) -> None:
         if self._asking is not None and self._asking.done():
@@ -199,7 +195,7 @@ class Pipeline:
         if asked is None:
             self._used_up = True
             return
-        pending = Pending(self._next_number, asked.proposal, asked.source, time.monotonic())
+        pending = Pending(self._next_number, *asked, time.monotonic())
         self._next_number += 1
         self._pending.append(pending)
         self._triage.advance(pending, self._in_flight)

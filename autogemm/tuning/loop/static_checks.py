@@ -98,17 +98,14 @@ def least_time_us(
     fma = problem.flops / 2
     fma_per_cycle = max(
         min(math.prod(launch.grid), device.num_sms)
-        * min(device.fp32_cores_per_sm, _threads_per_sm(plan, index, resources, device))
-        for index, launch in enumerate(plan.launches)
+        * min(device.fp32_cores_per_sm, _threads_per_sm(launch, resources, device))
+        for launch in plan.launches
     )
     return fma / max(fma_per_cycle, 1) / device.sm_clock_mhz
 
 
-def _threads_per_sm(
-    plan: LaunchPlan, index: int, resources: tuple[Resources, ...], device: Device
-) -> int:
+def _threads_per_sm(launch: Launch, resources: tuple[Resources, ...], device: Device) -> int:
     """Most threads of a launch that one SM holds at a time."""
-    launch = plan.launches[index]
     used = next((one for one in resources if one.kernel == launch.kernel), None)
     fitting = occupancy(
         device,

@@ -24,7 +24,7 @@ class Accuracy:
     def judged(self, outcome: Outcome) -> Outcome:
         """The outcome, INACCURATE where its error is above the limit and OK where it is not.
 
-        Also of one that was judged by another limit before. Every other end stays what it is.
+        An outcome that another limit judged before is judged anew. Every other end stays.
         """
         if outcome.status not in (Status.OK, Status.INACCURATE):
             return outcome
@@ -43,8 +43,8 @@ class Accuracy:
     def lesson(self, outcome: Outcome) -> tuple[Outcome, float]:
         """Return what the search is told: the outcome with its time, and the factor of that time.
 
-        Of one that is not accurate enough error / limit: the further off, the slower it looks, so
-        that the search keeps what it learned of times and turns to those that may win.
+        The factor is error / limit for one that is not accurate enough: the further off, the slower
+        it looks, so that the search keeps what it learned of times and turns to those that may win.
         """
         if outcome.status is not Status.INACCURATE or outcome.verification is None:
             return outcome, 1.0

@@ -43,10 +43,10 @@ class Builder:
     def render(self, config: Config) -> KernelSource:
         """The source of a config. Raises FamilyError for a broken template.
 
-        Of a family without a template it is the config itself, which tells candidates apart and is
-        not kept.
+        A family without a template has the config itself as its source, which tells candidates
+        apart and is not kept.
         """
-        family = self._family(config)
+        family = self.family_of(config)
         if family.template_path is None:
             layout = self.problem.layout
             return KernelSource(family.name, family.template_sha256, config, layout, str(config))
@@ -54,7 +54,7 @@ class Builder:
 
     def plan(self, source: KernelSource) -> LaunchPlan:
         """The launches of a source."""
-        return launch_plan(self._family(source.config), source.config, self.problem)
+        return launch_plan(self.family_of(source.config), source.config, self.problem)
 
     def start(self, source: KernelSource, plan: LaunchPlan | None = None) -> Building:
         """Begin to compile, where there is a compiler. ``plan`` is the source's, if at hand."""
@@ -63,5 +63,6 @@ class Builder:
             return Building(source, plan, None)
         return Building(source, plan, self.compiler.submit(source, self.device.sm))
 
-    def _family(self, config: Config) -> Family:
+    def family_of(self, config: Config) -> Family:
+        """The family of a config."""
         return next(family for family in self.families if family.name == config.family)

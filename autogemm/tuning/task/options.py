@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Problem
+from autogemm.model.results.columns import names_of
 from autogemm.model.results.outcome import CacheState, Fill, Objective
 from autogemm.search import DEFAULT_SAMPLER, check_sampler
 from autogemm.space import Family, default_families, load_family, parse_fix
@@ -53,16 +55,15 @@ class TuneOptions:
     fresh: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Narrowed:
-    """Families to search, and the values that ``fix`` leaves of their parameters."""
-
-    families: tuple[Family, ...]
-    fix: dict[str, tuple[Value, ...]]
+# Options that the request has under the same name.
+_SAME = ({*names_of(TuneOptions)} & {*names_of(TuneRequest)}) - {"fix"}
 
 
-def narrowed_families(options: TuneOptions, dtype: DType, texts: Sequence[str]) -> Narrowed:
-    """Return the families to search for ``dtype``, narrowed by ``texts`` (``BM=128,256``).
+def narrowed_families(
+    options: TuneOptions, dtype: DType, texts: Sequence[str]
+) -> tuple[tuple[Family, ...], dict[str, tuple[Value, ...]]]:
+    """Return the families to search for ``dtype``, and the values of their parameters that
+    ``texts`` (``BM=128,256``) leave.
 
     A family that lacks a fixed parameter is left out. Raises UsageError if it was named, or if no
     family is left.
@@ -80,33 +81,20 @@ def narrowed_families(options: TuneOptions, dtype: DType, texts: Sequence[str]) 
             misfits.append(error)
     if not fixed:
         raise misfits[0]
-    return Narrowed(tuple(family for family, _ in fixed), fixed[0][1])
+    return tuple(family for family, _ in fixed), fixed[0][1]
 
 
 def request_for(
-    problem: Problem, options: TuneOptions, narrowed: Narrowed, command: str
+    problem: Problem, options: TuneOptions, texts: Sequence[str], command: str
 ) -> TuneRequest:
-    """Return the request that the options make. Raises UsageError for values out of range."""
+    """Return the request that the options make, narrowed by ``texts``.
+
+    Raises UsageError for values out of range, and what `narrowed_families` raises.
+    """
+    families, fix = narrowed_families(options, problem.dtype, texts)
     check_sampler(options.sampler)
-    return TuneRequest(
-        problem=problem,
-        families=narrowed.families,
-        fix=narrowed.fix,
-        sampler=options.sampler,
-        seed=options.seed,
-        trials=options.trials,
-        budget_s=options.budget_s,
-        until_ratio=options.until_ratio,
-        until_gain=options.until_gain,
-        finalists=options.finalists,
-        rounds=options.rounds,
-        measure=MeasureOptions(
-            l2=options.l2, fill=options.fill, seed=options.seed, objective=options.objective
-        ),
-        max_error=options.max_error,
-        prune=options.prune,
-        warm_start=options.warm_start,
-        fresh=options.fresh,
-        certify=options.certify,
-        command=command,
+    own: dict[str, Any] = {name: getattr(options, name) for name in _SAME}
+    measure = MeasureOptions(
+        l2=options.l2, fill=options.fill, seed=options.seed, objective=options.objective
     )
+    return TuneRequest(problem, families, fix, measure=measure, command=command, **own)

@@ -11,7 +11,7 @@ from autogemm.cli.files import write_output
 from autogemm.cli.lookup import device_facts
 from autogemm.cli.options import ProblemOptions
 from autogemm.cli.output import Form, Row, print_rows, print_table
-from autogemm.exchange import is_t1, read_t1, t1_text, yaml_text
+from autogemm.formats import is_t1, read_t1, t1_text, yaml_text
 from autogemm.space import Space, build_space, load_family, parse_fix
 from autogemm.support.errors import UsageError
 
