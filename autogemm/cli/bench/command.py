@@ -37,9 +37,14 @@ from autogemm.model.results.outcome import CacheState, Fill
 @count_option("--rounds", 20, "How often each kernel takes its turn.")
 @count_option("--seed", 0, "Seed of the inputs and of the order within rounds.", least=0)
 @choice_option(
-    "--l2", CacheState.WARM, "L2 cache before each launch: warm, flushed, or full of other inputs."
+    "--l2",
+    CacheState,
+    help="L2 cache before each launch: warm, flushed, or full of other inputs.",
+    default=CacheState.WARM,
 )
-@choice_option("--fill", Fill.UNIFORM, "Contents of the matrices while kernels are timed.")
+@choice_option(
+    "--fill", Fill, help="Contents of the matrices while kernels are timed.", default=Fill.UNIFORM
+)
 @click.option("--report", metavar="FILE", help="Also write a report: one HTML file.")
 @click.option("--no-store", is_flag=True, help="Keep nothing in the database.")
 @bench_option("--show", help="Show a benchmark of the database, measure nothing.")

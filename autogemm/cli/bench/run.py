@@ -67,12 +67,12 @@ class BenchCommand:
     kernels: str | None
     sizes: str | None
     preset: str | None
-    layout: str
+    layout: Layout
     dtype: str
     rounds: int
     seed: int
-    l2: str
-    fill: str
+    l2: CacheState
+    fill: Fill
     report: str | None
     no_store: bool
     show: int | str | None
@@ -121,16 +121,13 @@ def _request(command: BenchCommand) -> BenchRequest:
     return BenchRequest(
         kernels=named_kernels(kernels),
         sizes=tuple(sizes),
-        layout=Layout(command.layout),
+        layout=command.layout,
         dtype=dtype,
         rounds=command.rounds,
         preset=name or "",
         command=command_line(),
         measure=MeasureOptions(
-            l2=CacheState(command.l2),
-            fill=Fill(command.fill),
-            seed=command.seed,
-            deadline_s=DEADLINE_S,
+            l2=command.l2, fill=command.fill, seed=command.seed, deadline_s=DEADLINE_S
         ),
     )
 

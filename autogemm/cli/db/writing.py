@@ -7,7 +7,14 @@ from typing import Any
 
 import click
 
-from autogemm.cli.options import count_option, db_option, filter_options, status_option, time_option
+from autogemm.cli.options import (
+    count_option,
+    db_option,
+    filter_options,
+    off_option,
+    status_option,
+    time_option,
+)
 from autogemm.cli.output import Form, listing_options
 
 
@@ -32,7 +39,7 @@ from autogemm.cli.output import Form, listing_options
 @click.option("--retune", is_flag=True, help="Tune again where a winner moved.")
 @count_option("--trials", 300, "For --retune.")
 @time_option("--budget", "budget_s", "2m", "Time of --retune for each problem: 90s, 2m, 1h, none.")
-@click.option("--no-certify", is_flag=True, help="Do not check new winners further.")
+@off_option("--no-certify", "Do not check new winners further.")
 @db_option
 @listing_options
 def check(**values: Any) -> None:

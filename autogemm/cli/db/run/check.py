@@ -1,6 +1,5 @@
 """``autogemm db check``: are stored winners still what they were?"""
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -52,8 +51,8 @@ class CheckCommand:
     rounds: int
     retune: bool
     trials: int
-    budget_s: float
-    no_certify: bool
+    budget_s: float | None
+    certify: bool
     db: str | None
     form: Form
 
@@ -143,11 +142,11 @@ def _retuned(
         problem=row.problem,
         families=families,
         trials=command.trials,
-        budget_s=None if math.isinf(command.budget_s) else command.budget_s,
+        budget_s=command.budget_s,
         rounds=command.rounds,
         measure=MeasureOptions(l2=row.l2, fill=row.fill, objective=row.objective),
         max_error=rechecker.store.run(row.run_id).spec.max_error,
-        certify=not command.no_certify,
+        certify=command.certify,
         command=rechecker.command,
     )
     try:
