@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from autogemm.cli.output import listing_options
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Provenance, Status
@@ -33,7 +34,8 @@ LAST = "last"
 def grouped(keyword: str, kind: type[Any], *options: Callable[[Command], Command]) -> Command:
     """Return a decorator that adds ``options`` and hands the command one value of ``kind``.
 
-    ``kind`` is a dataclass with a field for each option; the command gets it as ``keyword``.
+    ``kind`` is a dataclass; the command gets one made from the options that are its fields as
+    ``keyword``, and the others as they are.
     """
     names = {field.name for field in fields(kind)}
 
@@ -327,3 +329,14 @@ filter_options = grouped(
         "--provenance", Provenance, help="Measured by autogemm, or read from a recording."
     ),
 )
+
+
+def stored_options(command: Command) -> Command:
+    """Add ``--db --json --csv``, passed on as ``db`` and ``form``."""
+    return db_option(listing_options(command))
+
+
+def query_options(command: Command) -> Command:
+    """Add `filter_options` and `stored_options`."""
+    decorated: Command = filter_options(stored_options(command))
+    return decorated

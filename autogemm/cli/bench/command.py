@@ -8,11 +8,10 @@ from autogemm.cli.options import (
     bench_option,
     choice_option,
     count_option,
-    db_option,
     dtype_option,
     layout_option,
+    stored_options,
 )
-from autogemm.cli.output import listing_options
 from autogemm.model.dtypes import DType
 from autogemm.model.results.outcome import CacheState, Fill
 
@@ -50,8 +49,7 @@ from autogemm.model.results.outcome import CacheState, Fill
 @bench_option("--show", help="Show a benchmark of the database, measure nothing.")
 @click.option("--list", "as_list", is_flag=True, help="List the kernels that can be named.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
-@db_option
-@listing_options
+@stored_options
 def bench(**values: Any) -> None:
     """Time any set of kernels over any set of sizes on the attached GPU, side by side.
 

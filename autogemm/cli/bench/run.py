@@ -47,7 +47,7 @@ COLUMNS = (
     *("published_percent", *ERRORS, "rounds", "method", "registers"),
     *("library", "splitting", "config"),
 )
-# What fits a person's terminal.
+# Those that fit a person's terminal.
 SHOWN = (
     *("kernel", "dtype", *SPEED, "percent_of_cublas", "interval"),
     *("published_percent", "speedup_over_naive", "bandwidth_gb_s", "percent_of_roof"),
@@ -157,11 +157,14 @@ def _measured(
 
 @contextmanager
 def _listener(request: BenchRequest, quiet: bool) -> Iterator[Listener]:
+    """Yield what shows the progress: a bar on a terminal, lines elsewhere, nothing if quiet."""
     if quiet:
         yield Listener()
     elif sys.stderr.isatty():
-        with live_line(request) as line:
-            yield line
+        # Nothing here is markup: names come from files.
+        columns = BarColumn(bar_width=24), TextColumn("{task.description}", markup=False)
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            yield LiveLine(request, progress)
     else:
         yield Lines(request)
 
@@ -258,17 +261,3 @@ class LiveLine(Listener):
     def done(self, size: SizeDone) -> None:
         """Advance the bar; libraries count when their size is done."""
         self._progress.update(self._task, completed=self._each * size.number)
-
-
-@contextmanager
-def live_line(request: BenchRequest) -> Iterator[LiveLine]:
-    """Yield the live line while it is shown."""
-    progress = Progress(
-        BarColumn(bar_width=24),
-        # Nothing here is markup: names come from files.
-        TextColumn("{task.description}", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with progress:
-        yield LiveLine(request, progress)

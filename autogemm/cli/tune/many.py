@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from autogemm.cli.output import Form, print_table, rows_text
-from autogemm.cli.rows import entry_row
+from autogemm.cli.rows import entry_row, for_csv, for_json
 from autogemm.cli.tune.progress import echo_notice, progress_listener
 from autogemm.model.results.columns import HEADS, RATIO, SPEED, Paths, row_of, under
 from autogemm.model.results.outcome import FinalsEntry, Provenance
@@ -107,9 +107,7 @@ def sweep_as_json(sweep: Sweep, device_name: str, provenance: Provenance, databa
 def sweep_as_csv(sweep: Sweep, device_name: str, provenance: Provenance) -> str:
     """Return a CSV row for each problem; the config is JSON in a cell."""
     where = {"gpu": device_name, "provenance": str(provenance)}
-    rows = [where | _facts(one) for one in sweep.problems]
-    for row in rows:
-        row["config"] = json.dumps(row["config"]) if row["config"] is not None else None
+    rows = [where | for_csv(_facts(one)) for one in sweep.problems]
     return rows_text(rows, CSV_COLUMNS, Form.CSV)
 
 
@@ -133,7 +131,6 @@ def _facts(swept: Swept) -> dict[str, Any]:
     facts = row_of(swept, _SWEPT)
     winner: dict[str, Any] = {}
     if swept.finals is not None:
-        winner = entry_row(swept.finals.winner, swept.finals, swept.problem)
-        winner["config"] = winner["config"].as_dict() if winner["config"] is not None else None
+        winner = for_json(entry_row(swept.finals.winner, swept.finals, swept.problem))
     named = (name for name in CSV_COLUMNS if name not in ("gpu", "provenance"))
     return {name: facts.get(name, winner.get(name)) for name in named}

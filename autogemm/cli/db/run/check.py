@@ -22,7 +22,6 @@ from autogemm.tuning import (
     Rechecker,
     StoredWinner,
     TuneRequest,
-    TuneResult,
     open_target,
     tune,
 )
@@ -153,10 +152,6 @@ def _retuned(
         result = tune(request, rechecker.target, rechecker.compiler, rechecker.store)
     except AutogemmError as error:
         return {"note": f"not tuned: {error}", "reason": str(error)}
-    return _of_result(result)
-
-
-def _of_result(result: TuneResult) -> FlatRow:
     winner = result.finals.winner if result.finals is not None else None
     said = f"run {result.run_id}"
     if winner is not None:
