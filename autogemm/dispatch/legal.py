@@ -25,7 +25,7 @@ class NearestLegal:
         self._known = functools.cache(self._found)
 
     def __call__(self, config: Config, problem: Problem) -> Config | None:
-        """See the class."""
+        """Return the config that is run, None where none is legal."""
         return self._known(config, problem)
 
     def is_legal(self, config: Config, problem: Problem) -> bool:

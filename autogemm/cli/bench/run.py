@@ -113,8 +113,7 @@ def _stored(command: BenchCommand) -> tuple[Bench, Ceilings | None]:
 
 def _request(command: BenchCommand) -> BenchRequest:
     name, dtype = command.preset, DType.parse(command.dtype)
-    sizes = list(preset(name)) if name and not command.sizes else []
-    sizes += parse_sizes(command.sizes) if command.sizes else []
+    sizes = parse_sizes(command.sizes) if command.sizes else preset(name) if name else ()
     if not sizes:
         raise UsageError("give --sizes (1024,4096x256x1024,128:8192:*2) or --preset ladder")
     kernels = names_of(command.kernels) or kernels_of(name, dtype)

@@ -76,14 +76,13 @@ def _outcome(swept: Swept) -> str:
 
 def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database: str) -> None:
     """Print the table, with a line for each problem that has no result."""
-    done = [one for one in sweep.problems if one.finals is not None]
+    done = [(one, one.finals.winner) for one in sweep.problems if one.finals is not None]
     how = " (recorded)" if provenance is Provenance.RECORDED else ""
     if done:
         title = f"{len(done)} problem{'s' * (len(done) > 1)} on {device_name}{how}"
-        rows = [_row(one, one.finals.winner) for one in done if one.finals is not None]
+        rows = [_row(one, winner) for one, winner in done]
         print_table(rows, COLUMNS, title=title)
-        ratios = [one.finals.winner.ratio for one in done if one.finals is not None]
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        mean = math.exp(sum(math.log(winner.ratio) for _, winner in done) / len(done))
         click.echo(f"geometric mean: {mean:.3f} x cuBLAS; stored in {database}")
     for one in sweep.problems:
         if one.finals is None:
