@@ -8,7 +8,7 @@ The sweep is `autogemm tune --problems FILE --cross`; every time is one that was
 import math
 import sys
 
-from autogemm.dispatch import Regret, Snapper, common_table, learn, tuned_sizes
+from autogemm.dispatch import NearestLegal, Regret, common_table, learn, tuned_sizes
 from autogemm.space import default_families
 from autogemm.store import open_store
 
@@ -17,7 +17,7 @@ def main() -> None:
     with open_store(sys.argv[1], create=False) as store:
         runs = store.decided()
     device = runs[-1].spec.device
-    table = common_table(tuned_sizes(runs, device), Snapper(default_families(), device))
+    table = common_table(tuned_sizes(runs, device), NearestLegal(default_families(), device))
     learned = learn(table, device.num_sms)
     best = Regret(tuple(float(losses.min()) for losses in table.losses))
     columns = {"best of the kernels": best, **learned.regrets}

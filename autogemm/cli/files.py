@@ -29,12 +29,6 @@ def require_output(path: str, *, force: bool, ours: str | None = None) -> None:
             pass
 
 
-def require_replaceable(path: str, *, force: bool, ours: str) -> None:
-    """Raise what `write_output` would raise before it writes; for commands with several files."""
-    with _replaceable(path, ours.encode(), force):
-        pass
-
-
 def write_output_pieces(
     path: str, pieces: Iterable[bytes], *, force: bool, ours: bytes | None = None
 ) -> None:

@@ -14,7 +14,7 @@ from autogemm.space import Family, load_family, parse_fix
 from autogemm.support.errors import UsageError
 from autogemm.targets import attached_gpus
 
-# What `--gpu auto` means to commands that only need a GPU's facts, where none is attached.
+# `--gpu auto` means this to commands that only need a GPU's facts, where none is attached.
 FALLBACK_GPU = "h100"
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from autogemm.cli.output import listing_options
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Provenance, Status
@@ -23,12 +24,8 @@ LAYOUTS = tuple(layout.value for layout in Layout)
 
 _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 
-
 # Ids have 32 bits in every database.
 MAX_NUMBER = 2**31 - 1
-
-# Filters with the same name and type as options and in BestQuery.
-FILTERS = ("gpu", "size", "layout", "dtype", "family", "run_id")
 
 # In place of a benchmark's number: the newest.
 LAST = "last"
@@ -37,15 +34,16 @@ LAST = "last"
 def grouped(keyword: str, kind: type[Any], *options: Callable[[Command], Command]) -> Command:
     """Return a decorator that adds ``options`` and hands the command one value of ``kind``.
 
-    ``kind`` is a dataclass with a field for each option; the command gets it as ``keyword``.
+    ``kind`` is a dataclass; the command gets one made from the options that are its fields as
+    ``keyword``, and the others as they are.
     """
-    names = [field.name for field in fields(kind)]
+    names = {field.name for field in fields(kind)}
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
         def with_value(**values: Any) -> Any:
-            values[keyword] = kind(**{name: values.pop(name) for name in names})
-            return command(**values)
+            own = {name: values.pop(name) for name in names & values.keys()}
+            return command(**{keyword: kind(**own)}, **values)
 
         decorated: Command = with_value
         for option in reversed(options):
@@ -59,7 +57,7 @@ def grouped(keyword: str, kind: type[Any], *options: Callable[[Command], Command
 class MatrixOptions:
     """Options of a problem other than its size: ``--layout --dtype --lda ...``."""
 
-    layout: str
+    layout: Layout
     dtype: str
     lda: int
     ldb: int
@@ -67,14 +65,14 @@ class MatrixOptions:
     alpha: float
     beta: float
 
-    def problem(self, size: str, layout: str | None = None) -> Problem:
+    def problem(self, size: str, layout: Layout | None = None) -> Problem:
         """Return the problem of that size. Raises UsageError for values that are not allowed."""
         for name, factor in (("alpha", self.alpha), ("beta", self.beta)):
             if not math.isfinite(factor):
                 raise UsageError(f"--{name} must be a finite number, got {factor}")
         return Problem(
             *Problem.parse_size(size),
-            *(Layout(layout or self.layout), DType.parse(self.dtype)),
+            *(layout or self.layout, DType.parse(self.dtype)),
             *(self.lda, self.ldb, self.ldc),
             *(self.alpha, self.beta),
         )
@@ -92,6 +90,25 @@ class ProblemOptions(MatrixOptions):
         return self.problem(self.size)
 
 
+def choice_option(
+    name: str,
+    kind: type[StrEnum],
+    *,
+    default: StrEnum | None = None,
+    case_sensitive: bool = True,
+    **more: Any,
+) -> Command:
+    """Return an option that takes the values of an enum, passed on as its member or None."""
+    return click.option(
+        name,
+        type=click.Choice([one.value for one in kind], case_sensitive=case_sensitive),
+        callback=lambda context, parameter, value: None if value is None else kind(value),
+        default=None if default is None else default.value,
+        show_default=default is not None,
+        **more,
+    )
+
+
 def dtype_option(default: str | None = None) -> Command:
     """Add ``--dtype``, passed on as ``dtype``."""
     return click.option(
@@ -104,12 +121,12 @@ def dtype_option(default: str | None = None) -> Command:
 
 
 MATRIX_OPTIONS = (
-    click.option(
+    choice_option(
         "--layout",
-        type=click.Choice(LAYOUTS, case_sensitive=False),
-        default=Layout.NN.value,
-        show_default=True,
+        Layout,
         help="op(A) then op(B): n as stored, t transposed; all row-major.",
+        default=Layout.NN,
+        case_sensitive=False,
     ),
     dtype_option(default=DType.F32.label),
     click.option("--lda", default=0, help="Leading dimension of A; 0 is packed."),
@@ -120,24 +137,15 @@ MATRIX_OPTIONS = (
 )
 
 
-def layout_option(command: Command) -> Command:
-    """Add ``--layout``, passed on as ``layout``."""
-    return click.option(
-        "--layout",
-        type=click.Choice(LAYOUTS),
-        default=Layout.NN.value,
-        show_default=True,
-        help="op(A) then op(B): n as stored, t transposed.",
-    )(command)
+# ``--layout``, passed on as a Layout.
+layout_option = choice_option(
+    "--layout", Layout, help="op(A) then op(B): n as stored, t transposed.", default=Layout.NN
+)
 
-
-def status_option(command: Command) -> Command:
-    """Add ``--status``, passed on as ``status``."""
-    statuses = [status.value for status in Status]
-    words = "Trials that ended so: " + ", ".join(statuses) + "."
-    return click.option("--status", metavar="STATUS", type=click.Choice(statuses), help=words)(
-        command
-    )
+# ``--status``, passed on as a Status or None.
+status_option = choice_option(
+    "--status", Status, help=f"Trials that ended so: {', '.join(Status)}.", metavar="STATUS"
+)
 
 
 def count_option(name: str, default: int, help: str, *, least: int = 1) -> Command:
@@ -146,14 +154,16 @@ def count_option(name: str, default: int, help: str, *, least: int = 1) -> Comma
     return click.option(name, type=kind, default=default, show_default=True, help=help)
 
 
-def choice_option(name: str, default: StrEnum, help: str) -> Command:
-    """Return an option that takes one of the values of the default's enum."""
-    kind = click.Choice([one.value for one in type(default)])
-    return click.option(name, type=kind, default=default.value, show_default=True, help=help)
+def off_option(name: str, help: str) -> Command:
+    """Return a flag such as ``--no-prune``, passed on as ``prune``: False where it is typed."""
+    keyword = name.removeprefix("--no-").replace("-", "_")
+    return click.option(
+        *(name, keyword), is_flag=True, callback=lambda context, parameter, off: not off, help=help
+    )
 
 
 def time_option(name: str, keyword: str, default: str, help: str) -> Command:
-    """Return an option that takes a time, passed on as ``keyword`` in seconds."""
+    """Return an option that takes a time, passed on as ``keyword`` in seconds or None."""
     return click.option(
         *(name, keyword),
         metavar="TIME",
@@ -164,43 +174,42 @@ def time_option(name: str, keyword: str, default: str, help: str) -> Command:
     )
 
 
-def problem_options(command: Command) -> Command:
-    """Add ``--size --layout --dtype --lda --ldb --ldc --alpha --beta`` as one ``problem``."""
-    size = click.option(
+# ``--size --layout --dtype --lda --ldb --ldc --alpha --beta`` as one ``problem``.
+problem_options = grouped(
+    "problem",
+    ProblemOptions,
+    click.option(
         "--size", default="4096", show_default=True, help="M=N=K as one number, or MxNxK."
-    )
-    decorated: Command = grouped("problem", ProblemOptions, size, *MATRIX_OPTIONS)(command)
-    return decorated
+    ),
+    *MATRIX_OPTIONS,
+)
 
 
-def family_option(command: Command) -> Command:
-    """Add ``--family NAME|PATH``, passed on as ``family`` for `autogemm.space.load_family`."""
-    return click.option(
-        "--family",
-        metavar="NAME|PATH",
-        default="sgemm_simt",
-        show_default=True,
-        help="A family that ships, or a folder with NAME.yaml and NAME.cu.jinja.",
-    )(command)
+# ``--family NAME|PATH``, passed on as ``family`` for `autogemm.space.load_family`.
+family_option = click.option(
+    "--family",
+    metavar="NAME|PATH",
+    default="sgemm_simt",
+    show_default=True,
+    help="A family that ships, or a folder with NAME.yaml and NAME.cu.jinja.",
+)
 
 
-def rung_option(command: Command) -> Command:
-    """Add ``--rung NAME``, passed on as ``rung`` for `autogemm.cli.lookup.family_and_rung`."""
-    return click.option(
-        "--rung",
-        metavar="NAME",
-        help="A rung of the ladder (`autogemm bench --list`), instead of a seed.",
-    )(command)
+# ``--rung NAME``, passed on as ``rung`` for `autogemm.cli.lookup.family_and_rung`.
+rung_option = click.option(
+    "--rung",
+    metavar="NAME",
+    help="A rung of the ladder (`autogemm bench --list`), instead of a seed.",
+)
 
 
-def fix_option(command: Command) -> Command:
-    """Add ``--fix BM=128,256``, a tuple of texts ``fix`` for `autogemm.space.parse_fix`."""
-    return click.option(
-        "--fix",
-        multiple=True,
-        metavar="NAME=V[,V]",
-        help="Narrow a parameter to these values; repeatable.",
-    )(command)
+# ``--fix BM=128,256``, a tuple of texts ``fix`` for `autogemm.space.parse_fix`.
+fix_option = click.option(
+    "--fix",
+    multiple=True,
+    metavar="NAME=V[,V]",
+    help="Narrow a parameter to these values; repeatable.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,48 +229,44 @@ class ConfigOptions:
         return bool(self.fix) or any(one is not None for one in named)
 
 
-def config_options(command: Command) -> Command:
-    """Add ``--family --rung --fix --seed-index --config`` as one ``config``."""
-    decorated: Command = grouped(
-        "config",
-        ConfigOptions,
-        family_option,
-        rung_option,
-        fix_option,
-        click.option(
-            "--seed-index",
-            type=click.IntRange(min=0),
-            help="Which of the family's seeds --fix changes; counted from 0, the default.",
-        ),
-        click.option(
-            "--config", "config_json", metavar="JSON", help="Every parameter, instead of a seed."
-        ),
-    )(command)
-    return decorated
+# ``--family --rung --fix --seed-index --config`` as one ``config``.
+config_options = grouped(
+    "config",
+    ConfigOptions,
+    family_option,
+    rung_option,
+    fix_option,
+    click.option(
+        "--seed-index",
+        type=click.IntRange(min=0),
+        help="Which of the family's seeds --fix changes; counted from 0, the default.",
+    ),
+    click.option(
+        "--config", "config_json", metavar="JSON", help="Every parameter, instead of a seed."
+    ),
+)
 
 
-def gpu_option(command: Command) -> Command:
-    """Add ``--gpu NAME|auto``, passed on as ``gpu`` for `autogemm.cli.lookup.device_facts`."""
-    return click.option(
-        "--gpu",
-        metavar="NAME|auto",
-        default="auto",
-        show_default=True,
-        help="A GPU by its short name (see `autogemm gpus`); auto takes the attached one.",
-    )(command)
+# ``--gpu NAME|auto``, passed on as ``gpu`` for `autogemm.cli.lookup.device_facts`.
+gpu_option = click.option(
+    "--gpu",
+    metavar="NAME|auto",
+    default="auto",
+    show_default=True,
+    help="A GPU by its short name (see `autogemm gpus`); auto takes the attached one.",
+)
 
 
-def db_option(command: Command) -> Command:
-    """Add ``--db URL|PATH``, passed on as ``db`` (None: the default place)."""
-    return click.option(
-        "--db",
-        metavar="URL|PATH",
-        envvar="AUTOGEMM_DB",
-        show_envvar=True,
-        default=None,
-        help="Tuning database: a SQLite file or a database URL. Default: autogemm.db in the "
-        "user's data folder (Linux: ~/.local/share/autogemm).",
-    )(command)
+# ``--db URL|PATH``, passed on as ``db`` (None: the default place).
+db_option = click.option(
+    "--db",
+    metavar="URL|PATH",
+    envvar="AUTOGEMM_DB",
+    show_envvar=True,
+    default=None,
+    help="Tuning database: a SQLite file or a database URL. Default: autogemm.db in the "
+    "user's data folder (Linux: ~/.local/share/autogemm).",
+)
 
 
 def is_typed(option: str) -> bool:
@@ -270,14 +275,14 @@ def is_typed(option: str) -> bool:
     return given is click.core.ParameterSource.COMMANDLINE
 
 
-def seconds(context: click.Context, parameter: click.Parameter, text: str) -> float:
-    """Parse ``90s``, ``2m``, ``1h`` or a number of seconds into seconds; ``none`` is infinity.
+def seconds(context: click.Context, parameter: click.Parameter, text: str) -> float | None:
+    """Parse ``90s``, ``2m``, ``1h`` or a number of seconds into seconds; ``none`` is None.
 
     Raises click.BadParameter for anything else, and for zero.
     """
     text = text.strip().lower()
     if text == "none":
-        return math.inf
+        return None
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)\s*([smh]?)", text)
     duration_s = float(match[1]) * _SECONDS[match[2]] if match else 0.0
     if not duration_s > 0:
@@ -310,29 +315,28 @@ def bench_id_of(number: int | str | None) -> int | None:
     return None if number == LAST or number is None else int(number)
 
 
-def filter_options(command: Command) -> Command:
-    """Add ``--gpu --size --layout --dtype --family --run --provenance`` as one ``query``."""
-    options = (
-        click.option("--gpu", metavar="NAME", help="Any part of the GPU's name, in any case."),
-        click.option("--size", metavar="SIZE", help="4096 or MxNxK."),
-        click.option("--layout", type=click.Choice(LAYOUTS), help="As stored (n) or transposed."),
-        click.option("--dtype", type=click.Choice(DTYPES), help="Element type."),
-        click.option("--family", metavar="NAME", help="Kernel family."),
-        click.option("--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Only this run."),
-        click.option(
-            "--provenance",
-            type=click.Choice([provenance.value for provenance in Provenance]),
-            help="Measured by autogemm, or read from a recording.",
-        ),
-    )
+# ``--gpu --size --layout --dtype --family --run --provenance`` as one ``query``.
+filter_options = grouped(
+    "query",
+    BestQuery,
+    click.option("--gpu", metavar="NAME", help="Any part of the GPU's name, in any case."),
+    click.option("--size", metavar="SIZE", help="4096 or MxNxK."),
+    click.option("--layout", type=click.Choice(LAYOUTS), help="As stored (n) or transposed."),
+    click.option("--dtype", type=click.Choice(DTYPES), help="Element type."),
+    click.option("--family", metavar="NAME", help="Kernel family."),
+    click.option("--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Only this run."),
+    choice_option(
+        "--provenance", Provenance, help="Measured by autogemm, or read from a recording."
+    ),
+)
 
-    @functools.wraps(command)
-    def with_query(provenance: str | None, **values: Any) -> Any:
-        filters = {name: values.pop(name) for name in FILTERS}
-        source = Provenance(provenance) if provenance else None
-        return command(query=BestQuery(provenance=source, **filters), **values)
 
-    wrapped: Command = with_query
-    for option in reversed(options):
-        wrapped = option(wrapped)
-    return wrapped
+def stored_options(command: Command) -> Command:
+    """Add ``--db --json --csv``, passed on as ``db`` and ``form``."""
+    return db_option(listing_options(command))
+
+
+def query_options(command: Command) -> Command:
+    """Add `filter_options` and `stored_options`."""
+    decorated: Command = filter_options(stored_options(command))
+    return decorated

@@ -3,20 +3,19 @@
 Names and places of cells are those of `autogemm.model.results.columns`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import textwrap
 from collections.abc import Sequence
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from autogemm.cli.output import Form, print_rows, print_table
 from autogemm.model.config import Config, label, shared_values
+from autogemm.model.problem import Problem
 from autogemm.model.results.columns import (
     ENVIRONMENT,
     ERRORS,
@@ -31,14 +30,10 @@ from autogemm.model.results.columns import (
     under,
 )
 from autogemm.model.results.columns import PROBLEM as PROBLEM_FIELDS
+from autogemm.model.results.outcome import Finals, FinalsEntry
+from autogemm.model.results.stored import StoredKernel
 from autogemm.model.splitting import splitting_of
-from autogemm.store import Store, open_store
-
-if TYPE_CHECKING:
-    from autogemm.model.problem import Problem
-    from autogemm.model.results.outcome import Finals, FinalsEntry
-    from autogemm.model.results.stored import StoredKernel
-    from autogemm.store import ResultRow, RunRow, TrialRow
+from autogemm.store import ResultRow, RunRow, Store, TrialRow, open_store
 
 FlatRow = dict[str, Any]
 Columns = tuple[str, ...]
@@ -156,7 +151,7 @@ def trial_row(row: TrialRow) -> FlatRow:
     outcome = row.outcome
     cells = {**row_of(row, _TRIAL), **_tflops(row.problem, outcome.time_us)}
     if outcome.resources:
-        # Of a source with several kernels the first is the GEMM; the others sum or split.
+        # The first kernel of a source is the GEMM; the others sum or split.
         cells |= row_of(outcome.resources[0], under("", RESOURCES))
     return cells
 
@@ -198,8 +193,7 @@ def kernel_row(kernel: StoredKernel) -> FlatRow:
 
 def latest_resources(trials: list[FlatRow]) -> FlatRow:
     """Return the resources of the newest of these trials that compiled."""
-    compiled = (trial for trial in trials if "registers" in trial)
-    newest = next(compiled, {})
+    newest = next((trial for trial in trials if "registers" in trial), {})
     return {name: newest.get(name) for name in RESOURCES}
 
 

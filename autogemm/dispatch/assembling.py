@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from autogemm.codegen import render
 from autogemm.codegen.export import Library, Variant
 from autogemm.dispatch.learning import Learned, by_merit, learn
-from autogemm.dispatch.snapper import Snapper
+from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.table import Table, common_table, tuned_sizes
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
@@ -32,8 +32,8 @@ def assembled(
     """
     by_layout = {one: tuned_sizes(runs, device, DType.F32, one) for one in Layout}
     ruling = max(by_layout, key=lambda one: len(by_layout[one]))
-    snap = Snapper(families, device)
-    table = common_table(by_layout[ruling], snap)
+    nearest_legal = NearestLegal(families, device)
+    table = common_table(by_layout[ruling], nearest_legal)
     sizes = table.sizes
     if not sizes:
         raise NotFoundError(
@@ -47,7 +47,7 @@ def assembled(
     variants = [
         variant
         for number, kernel in enumerate(used)
-        for variant in variants_of(table.kernels[kernel], number, chosen, snap)
+        for variant in variants_of(table.kernels[kernel], number, chosen, nearest_legal)
     ]
     is_recorded = any(
         run.spec.provenance is Provenance.RECORDED
@@ -113,7 +113,7 @@ MANY, FEW = 64, 1
 
 
 def variants_of(
-    config: Config, number: int, layouts: Sequence[Layout], snap: Snapper
+    config: Config, number: int, layouts: Sequence[Layout], nearest_legal: NearestLegal
 ) -> tuple[Variant, ...]:
     """Without edges, with the most frequent ones, with any; with rows that no vector fits; for what
     is smaller than a tile. For each layout, once each text. Edges are written as they are fastest.
@@ -123,7 +123,7 @@ def variants_of(
     found: dict[str, Variant] = {}
     for layout in layouts:
         for edges, problems in _kinds(config, layout):
-            variant = _first_legal(config, number, edges, problems, snap)
+            variant = _first_legal(config, number, edges, problems, nearest_legal)
             if variant is not None:
                 source = render(variant.family, variant.config, variant.problem)
                 found.setdefault(source.sha256, variant)
@@ -131,12 +131,16 @@ def variants_of(
 
 
 def _first_legal(
-    config: Config, number: int, edges: str, problems: Sequence[Problem], snap: Snapper
+    config: Config,
+    number: int,
+    edges: str,
+    problems: Sequence[Problem],
+    nearest_legal: NearestLegal,
 ) -> Variant | None:
     for problem in problems:
-        legal = snap(config, problem)
+        legal = nearest_legal(config, problem)
         if legal is not None:
-            return Variant(number, snap.family(legal), legal, problem, edges)
+            return Variant(number, nearest_legal.family(legal), legal, problem, edges)
     return None
 
 

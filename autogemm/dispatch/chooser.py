@@ -1,12 +1,13 @@
 """Which config to run for a problem: its own result, the rule's choice, or the best guess."""
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from autogemm.dispatch.learning import learn
-from autogemm.dispatch.snapper import Snapper
+from autogemm.dispatch.legal import NearestLegal
 from autogemm.dispatch.table import TunedSize, common_table, tuned_sizes
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
@@ -32,14 +33,6 @@ class Choice:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Ruled:
-    """A rule, and the kernels by the numbers that it uses."""
-
-    rule: Rule
-    kernels: tuple[Config, ...]
-
-
 class Chooser:
     """Chooses for one GPU, from what the database had when this was made."""
 
@@ -49,9 +42,9 @@ class Chooser:
         self._runs = runs
         self._families = families
         self._device = device
-        self._snap = Snapper(families, device)
+        self._nearest_legal = NearestLegal(families, device)
         self._sizes = tuned_sizes(runs, device)
-        self._rules: dict[tuple[DType, Layout], _Ruled | None] = {}
+        self._rule = functools.cache(self._learned)
 
     def is_tuned(self, problem: Problem) -> bool:
         """Whether this very problem has a result on this GPU, whatever its alpha and beta."""
@@ -60,45 +53,42 @@ class Chooser:
     def choose(self, problem: Problem) -> Choice:
         """Return the first legal candidate. Raises EmptySpaceError where there is none."""
         own = self._own(problem)
-        if own is not None and self._snap.unchanged(own.winner, problem) is not None:
-            return Choice(self._snap.family(own.winner), own.winner, f"tuned in run {own.run_id}")
+        if own is not None and self._nearest_legal.is_legal(own.winner, problem):
+            return Choice(
+                self._nearest_legal.family(own.winner), own.winner, f"tuned in run {own.run_id}"
+            )
         for config, why in self._candidates(problem):
-            legal = self._snap(config, problem)
+            legal = self._nearest_legal(config, problem)
             if legal is not None:
-                return Choice(self._snap.family(legal), legal, why)
+                return Choice(self._nearest_legal.family(legal), legal, why)
         raise EmptySpaceError(
             f"no kernel for {problem.label} on {self._device.name}: no result and no seed is legal"
         )
 
     def _candidates(self, problem: Problem) -> Iterator[tuple[Config, str]]:
-        ruled = self._ruled(problem.dtype, problem.layout)
-        if ruled is not None:
-            for chosen in ruled.rule.ranked((problem.m, problem.n, problem.k)):
-                yield ruled.kernels[chosen], str(ruled.rule)
+        learned = self._rule(problem.dtype, problem.layout)
+        if learned is not None:
+            rule, kernels = learned
+            for chosen in rule.ranked((problem.m, problem.n, problem.k)):
+                yield kernels[chosen], str(rule)
         for size, device in self._by_distance(problem):
             where = "" if device.name == self._device.name else f" on {device.name}"
             yield size.winner, f"nearest tuned size {size.problem.label}{where}"
-        for config in guessed(self._families, problem, self._device, self._snap):
+        for config in guessed(self._families, problem, self._device, self._nearest_legal):
             yield config, "nothing tuned: a seed of the family"
 
     def _own(self, problem: Problem) -> TunedSize | None:
         return next((size for size in self._sizes if _same(size.problem, problem)), None)
 
-    def _ruled(self, dtype: DType, layout: Layout) -> "_Ruled | None":
-        """Return the rule for a layout, learned from all layouts where it has few results."""
-        key = (dtype, layout)
-        if key not in self._rules:
-            sizes = tuned_sizes(self._runs, self._device, dtype, layout)
-            if len(sizes) < FEW_SIZES:
-                sizes = tuned_sizes(self._runs, self._device, dtype)
-            table = common_table(sizes, self._snap)
-            ruled = (
-                _Ruled(learn(table, self._device.num_sms).rule, table.kernels)
-                if table.sizes
-                else None
-            )
-            self._rules[key] = ruled
-        return self._rules[key]
+    def _learned(self, dtype: DType, layout: Layout) -> tuple[Rule, tuple[Config, ...]] | None:
+        """Return the rule for a layout and its kernels by number, from all layouts if it has few
+        results.
+        """
+        sizes = tuned_sizes(self._runs, self._device, dtype, layout)
+        if len(sizes) < FEW_SIZES:
+            sizes = tuned_sizes(self._runs, self._device, dtype)
+        table = common_table(sizes, self._nearest_legal)
+        return (learn(table, self._device.num_sms).rule, table.kernels) if table.sizes else None
 
     def _by_distance(self, problem: Problem) -> list[tuple[TunedSize, Device]]:
         devices = {run.spec.device.name: run.spec.device for run in self._runs}
@@ -134,11 +124,13 @@ def guessed(
     families: Sequence[Family],
     problem: Problem,
     device: Device,
-    snap: Callable[[Config, Problem], Config | None],
+    nearest_legal: NearestLegal,
 ) -> list[Config]:
     """Return all seeds that have a legal form here, the most promising first."""
     by_family = {family.name: family for family in families}
-    legal = (snap(seed, problem) for seed in chain.from_iterable(f.seeds for f in families))
+    legal = (
+        nearest_legal(seed, problem) for seed in chain.from_iterable(f.seeds for f in families)
+    )
     distinct = dict.fromkeys(config for config in legal if config is not None)
     return sorted(
         distinct, key=lambda config: waves_cost(by_family[config.family], config, problem, device)

@@ -8,7 +8,7 @@ et al. 1984, with that as impurity).
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from autogemm.model.rule import (
 
 MAX_DEPTH = 4
 MIN_LEAF = 2
-# What a split must save, in log time summed over its sizes: less is noise.
+# A split must save as much, in log time summed over its sizes: less is noise.
 LEAST_GAIN = 0.02
 # Fewer tell nothing of sizes between them.
 FEWEST_SIZES = 3
@@ -149,7 +149,7 @@ def _grown(
 ) -> Split | Leaf:
     """The subtree for these sizes."""
     leaf, cost = _leaf(costs, rows, kernels)
-    best: tuple[float, str, int] | None = None
+    best: tuple[float, str, int, tuple[Integers, Integers]] | None = None
     if depth:
         for feature, values in columns.items():
             for threshold in _thresholds(values[rows]):
@@ -159,15 +159,11 @@ def _grown(
                     continue
                 total = sum(_leaf(costs, part, kernels)[1] for part in parts)
                 if total < cost - LEAST_GAIN and (best is None or total < best[0] - 1e-9):
-                    best = (total, feature, threshold)
+                    best = (total, feature, threshold, parts)
     if best is None:
         return leaf
-    _, feature, threshold = best
-    is_below = columns[feature][rows] <= threshold
-    below, above = (
-        _grown(costs, columns, part, kernels, depth - 1)
-        for part in (rows[is_below], rows[~is_below])
-    )
+    _, feature, threshold, parts = best
+    below, above = (_grown(costs, columns, part, kernels, depth - 1) for part in parts)
     if below == above:
         return below
     return Split(feature, threshold, below, above)
@@ -256,7 +252,4 @@ def _fitted(shape: TimeModel, sizes: Sequence[tuple[int, int, int]], measured: L
                 best, least = full, error
     # As they are written out, so that what is written chooses as what was learned.
     launch_us, depth_us, work_us = (float(f"{value:.5g}") for value in best)
-    return TimeModel(
-        *(shape.bm, shape.bn, shape.bk, shape.parts, shape.per_wave, shape.is_even),
-        *(launch_us, depth_us, work_us, least),
-    )
+    return replace(shape, launch_us=launch_us, depth_us=depth_us, work_us=work_us, error=least)

@@ -1,12 +1,13 @@
 """Sizes and kernels of the database as one table of times."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from autogemm.dispatch.legal import NearestLegal
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
@@ -18,7 +19,6 @@ from autogemm.store import DecidedRow
 FEWEST_COMMON = 2
 
 Losses = npt.NDArray[np.float64]
-Snap = Callable[[Config, Problem], Config | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,13 +81,7 @@ def _tuned_size(run: DecidedRow) -> TunedSize:
         for entry in finals.entries
         if entry.config is not None
     }
-    return TunedSize(
-        problem=run.spec.problem,
-        winner=winner.config,
-        winner_ratio=winner.ratio,
-        times_us=times,
-        run_id=run.run_id,
-    )
+    return TunedSize(run.spec.problem, winner.config, winner.ratio, times, run.run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,8 +108,10 @@ class Table:
         return float(best_us * (1.0 + self.losses[size, kernel]))
 
 
-def table_of(sizes: tuple[TunedSize, ...], kernels: tuple[Config, ...], snap: Snap) -> Table:
-    """The table of those kernels. ``snap`` gives what of a config is run at a problem.
+def table_of(
+    sizes: tuple[TunedSize, ...], kernels: tuple[Config, ...], nearest_legal: NearestLegal
+) -> Table:
+    """The table of those kernels. ``nearest_legal`` gives what of a config is run at a problem.
 
     A kernel that is not legal at a size is never chosen there: its loss is infinite.
     """
@@ -123,7 +119,7 @@ def table_of(sizes: tuple[TunedSize, ...], kernels: tuple[Config, ...], snap: Sn
     for row, size in enumerate(sizes):
         best_us = min(size.times_us.values())
         for column, kernel in enumerate(kernels):
-            here = snap(kernel, size.problem)
+            here = nearest_legal(kernel, size.problem)
             if here is None:
                 losses[row, column] = np.inf
                 continue
@@ -134,17 +130,17 @@ def table_of(sizes: tuple[TunedSize, ...], kernels: tuple[Config, ...], snap: Sn
     return Table(sizes, kernels, losses, winners)
 
 
-def common_table(sizes: Iterable[TunedSize], snap: Snap) -> Table:
+def common_table(sizes: Iterable[TunedSize], nearest_legal: NearestLegal) -> Table:
     """The table of the winners that were measured at every size; of all where these are too few.
 
     Left out are sizes whose winner the families do not have (any more).
     """
-    sizes = tuple(size for size in sizes if snap(size.winner, size.problem) is not None)
+    sizes = tuple(size for size in sizes if nearest_legal(size.winner, size.problem) is not None)
     winners = tuple(dict.fromkeys(size.winner for size in sizes))
-    table = table_of(sizes, winners, snap)
+    table = table_of(sizes, winners, nearest_legal)
     unknown = np.isnan(table.losses)
     common = tuple(kernel for column, kernel in enumerate(winners) if not unknown[:, column].any())
-    return table_of(sizes, common, snap) if len(common) >= FEWEST_COMMON else table
+    return table_of(sizes, common, nearest_legal) if len(common) >= FEWEST_COMMON else table
 
 
 def _position(size: TunedSize, kernels: tuple[Config, ...], losses: Losses) -> int:

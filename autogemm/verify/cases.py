@@ -32,7 +32,7 @@ from autogemm.support.errors import EmptySpaceError, KernelCompileError
 from autogemm.targets import MeasureOptions, Target
 from autogemm.verify.edge_cases import edge_cases, reduced, rounds_of
 
-# From which random configs are drawn: sizes and alignment that leave most of a space legal. A
+# Random configs are drawn from these: sizes and alignment that leave most of a space legal. A
 # family for few rows has no config for the first.
 ROOMY_PROBLEMS = (Problem(4096, 4096, 4096), Problem(64, 4096, 4096))
 
@@ -136,6 +136,12 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     return CaseSet(config, dtype, tuple(cases), len(problems) - len(cases))
 
 
+def cases_of_tuned(family: Family, config: Config, device: Device, *tuned_for: Problem) -> CaseSet:
+    """Return the cases of a config as it was tuned: `cases_of` with no other in its stead."""
+    dtype = tuned_for[0].dtype
+    return cases_of(family, config, device, adapt=False, dtype=dtype, tuned_for=tuned_for)
+
+
 def emulated(family: Family, emulator: Emulator, mode: Mode, case: Case) -> CaseResult:
     """Run a case on the emulator. Raises KernelCompileError, UsageError for what it cannot run."""
     start = time.perf_counter()
@@ -194,19 +200,17 @@ def smallest_failure(
     family: Family, device: Device, check: Check, failure: CaseResult
 ) -> CaseResult:
     """The failing case with sizes cut down as far as it goes on failing and its config is legal."""
-    smallest = failure
-    shrunk = True
-    while shrunk:
-        shrunk = False
-        for problem in _smaller(smallest.case.problem):
-            case = Case(smallest.case.config, problem)
+    while True:
+        for problem in _smaller(failure.case.problem):
+            case = Case(failure.case.config, problem)
             if broken_constraints(family, case.config, problem, device):
                 continue
             result = check(case)
             if not result.ok:
-                smallest, shrunk = result, True
+                failure = result
                 break
-    return smallest
+        else:
+            return failure
 
 
 def _smaller(problem: Problem) -> Iterator[Problem]:

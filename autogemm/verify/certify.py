@@ -26,7 +26,7 @@ from autogemm.support.errors import (
     UsageError,
 )
 from autogemm.targets import Target
-from autogemm.verify.cases import Case, CaseResult, CaseSet, cases_of, emulated, on_gpu
+from autogemm.verify.cases import Case, CaseResult, CaseSet, cases_of_tuned, emulated, on_gpu
 from autogemm.verify.edge_cases import rounds_of
 
 # Seconds for the edge cases (CPU and GPU work side by side), and for each sanitizer.
@@ -88,14 +88,8 @@ class Certifier:
     def _steps(self, candidate: Candidate, problem: Problem) -> Iterator[Sequence[Check]]:
         config, device = candidate.config, self.target.device
         tile = tile_of(self.family, config, device, problem.dtype)
-        case_set = cases_of(
-            self.family,
-            config,
-            device,
-            adapt=False,
-            dtype=problem.dtype,
-            tuned_for=(problem, *few_tiles(problem, tile, stages_of(self.family, config))),
-        )
+        small = few_tiles(problem, tile, stages_of(self.family, config))
+        case_set = cases_of_tuned(self.family, config, device, problem, *small)
         yield self._matrix(candidate.source, case_set)
         if self.target.can_sanitize:
             self.progress("compute-sanitizer: memcheck, racecheck, initcheck, synccheck")

@@ -19,7 +19,6 @@ import autogemm.tuning.tuner
 from autogemm.cli import main
 from autogemm.cli.options import MatrixOptions, seconds
 from autogemm.cli.tune.command import tune as tune_command
-from autogemm.cli.tune.run import tune_options
 from autogemm.compile import Compiler
 from autogemm.formats import write_recording
 from autogemm.model.problem import Problem
@@ -78,9 +77,10 @@ def invoke(*arguments: object) -> Result:
         ("1.5h", 5400.0),
         ("45", 45.0),
         (" 2 M ", 120.0),
+        ("none", None),
     ],
 )
-def test_times(text: str, expected: float) -> None:
+def test_times(text: str, expected: float | None) -> None:
     context = click.Context(tune_command)
     assert seconds(context, tune_command.params[0], text) == expected
 
@@ -98,7 +98,7 @@ def test_defaults_agree_with_the_library() -> None:
     # A command keeps the settings of its first context, -h among them.
     parent = click.Context(main, **main.context_settings)
     parsed = tune_command.make_context("tune", [], parent=parent).params
-    assert tune_options(**{k: v for k, v in parsed.items() if k not in (*own, *matrix)}) == (
+    assert TuneOptions(**{k: v for k, v in parsed.items() if k not in (*own, *matrix)}) == (
         TuneOptions()
     )
     text = " ".join(invoke("-h").output.split())

@@ -9,7 +9,7 @@ from store_samples import SPEC
 from autogemm.catalogue.gpus import find_device
 from autogemm.dispatch import Chooser
 from autogemm.dispatch.chooser import guessed, waves_cost
-from autogemm.dispatch.snapper import Snapper
+from autogemm.dispatch.legal import NearestLegal
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
@@ -138,9 +138,9 @@ def test_a_guess_is_always_legal(size: tuple[int, int, int], layout: Layout) -> 
 
 def test_guesses_fill_the_gpu() -> None:
     """A tile of 128 x 256 leaves most SMs idle where C has 512 x 512 elements."""
-    snap = Snapper(FAMILIES, H100)
-    small = guessed(FAMILIES, Problem(512, 512, 512), H100, snap)[0]
-    large = guessed(FAMILIES, Problem(4096, 4096, 4096), H100, snap)[0]
+    nearest_legal = NearestLegal(FAMILIES, H100)
+    small = guessed(FAMILIES, Problem(512, 512, 512), H100, nearest_legal)[0]
+    large = guessed(FAMILIES, Problem(4096, 4096, 4096), H100, nearest_legal)[0]
     assert int(small["BM"]) * int(small["BN"]) <= 64 * 64 < int(large["BM"]) * int(large["BN"])
     # 66 blocks of 128 x 256, then 72: both fit the GPU at once. 144 do not.
     assert FIRST["BM"] == 128

@@ -153,7 +153,7 @@ def test_nothing_verified_is_said_to_be_so(folder: Path, monkeypatch: pytest.Mon
     def no_cases(family: Family, config: Config, *_: object, **__: object) -> CaseSet:
         return CaseSet(config, DType.F32, (), 3)
 
-    monkeypatch.setattr("autogemm.cli.export.run.cases_of", no_cases)
+    monkeypatch.setattr("autogemm.cli.export.run.cases_of_tuned", no_cases)
     result = export("--size", "512", "best.cu")
     assert result.exit_code == 0, result.output
     assert "not verified on the CPU: no small problem" in result.stderr

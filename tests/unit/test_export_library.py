@@ -19,7 +19,7 @@ from autogemm.cli import main
 from autogemm.codegen import render
 from autogemm.codegen.export import Library, export_library, extract_kernel
 from autogemm.codegen.export.library import rule_text
-from autogemm.dispatch import Snapper, assembled
+from autogemm.dispatch import NearestLegal, assembled
 from autogemm.dispatch.assembling import variants_of
 from autogemm.model.config import Config
 from autogemm.model.kernel import DEFAULT_SMEM_BYTES
@@ -42,14 +42,14 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 def shipped_library(layouts: tuple[Layout, ...] = (Layout.NN,)) -> Library:
     """Two seeds of each family, one of which moves its tiles inwards, by a rule made up."""
     simt, skinny = load_family("sgemm_simt"), load_family("sgemm_skinny")
-    snap = Snapper((simt, skinny), H100)
+    nearest_legal = NearestLegal((simt, skinny), H100)
     inward = next(seed for seed in simt.seeds if seed["EDGES"] == "inward")
     configs = (simt.seeds[0], inward, *skinny.seeds[:2])
     rule = Tree(Split("M", 64, Leaf(2), Split("M * N", 10**6, Leaf(1), Leaf(0))))
     variants = [
         variant
         for number, config in enumerate(configs)
-        for variant in variants_of(config, number, layouts, snap)
+        for variant in variants_of(config, number, layouts, nearest_legal)
     ]
     return Library(
         H100,

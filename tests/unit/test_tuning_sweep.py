@@ -9,7 +9,7 @@ import pytest
 from sized_target import SizedTarget, requests_for, swept
 
 from autogemm.catalogue.gpus import find_device
-from autogemm.dispatch import Snapper, common_table, learn, tuned_sizes
+from autogemm.dispatch import NearestLegal, common_table, learn, tuned_sizes
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout
@@ -93,7 +93,7 @@ def test_crossing_times_the_others_winners_at_each_size(tmp_path: Path, store: S
     chosen = spread_winners(sweep.problems, find_device("h100"), 2)
     assert [config["BM"] for config in chosen] == [64, 16]
     sizes = tuned_sizes(store.decided(), find_device("h100"))
-    table = common_table(sizes, Snapper(requests[0].families, find_device("h100")))
+    table = common_table(sizes, NearestLegal(requests[0].families, find_device("h100")))
     assert [size.problem.m for size in table.sizes] == list(SIZES)
     assert {config["BM"] for config in table.kernels} == {16, 32, 64}
     assert table.is_complete

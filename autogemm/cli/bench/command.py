@@ -8,11 +8,10 @@ from autogemm.cli.options import (
     bench_option,
     choice_option,
     count_option,
-    db_option,
     dtype_option,
     layout_option,
+    stored_options,
 )
-from autogemm.cli.output import listing_options
 from autogemm.model.dtypes import DType
 from autogemm.model.results.outcome import CacheState, Fill
 
@@ -37,16 +36,20 @@ from autogemm.model.results.outcome import CacheState, Fill
 @count_option("--rounds", 20, "How often each kernel takes its turn.")
 @count_option("--seed", 0, "Seed of the inputs and of the order within rounds.", least=0)
 @choice_option(
-    "--l2", CacheState.WARM, "L2 cache before each launch: warm, flushed, or full of other inputs."
+    "--l2",
+    CacheState,
+    help="L2 cache before each launch: warm, flushed, or full of other inputs.",
+    default=CacheState.WARM,
 )
-@choice_option("--fill", Fill.UNIFORM, "Contents of the matrices while kernels are timed.")
+@choice_option(
+    "--fill", Fill, help="Contents of the matrices while kernels are timed.", default=Fill.UNIFORM
+)
 @click.option("--report", metavar="FILE", help="Also write a report: one HTML file.")
 @click.option("--no-store", is_flag=True, help="Keep nothing in the database.")
 @bench_option("--show", help="Show a benchmark of the database, measure nothing.")
 @click.option("--list", "as_list", is_flag=True, help="List the kernels that can be named.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
-@db_option
-@listing_options
+@stored_options
 def bench(**values: Any) -> None:
     """Time any set of kernels over any set of sizes on the attached GPU, side by side.
 

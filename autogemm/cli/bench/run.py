@@ -47,7 +47,7 @@ COLUMNS = (
     *("published_percent", *ERRORS, "rounds", "method", "registers"),
     *("library", "splitting", "config"),
 )
-# What fits a person's terminal.
+# Those that fit a person's terminal.
 SHOWN = (
     *("kernel", "dtype", *SPEED, "percent_of_cublas", "interval"),
     *("published_percent", "speedup_over_naive", "bandwidth_gb_s", "percent_of_roof"),
@@ -67,12 +67,12 @@ class BenchCommand:
     kernels: str | None
     sizes: str | None
     preset: str | None
-    layout: str
+    layout: Layout
     dtype: str
     rounds: int
     seed: int
-    l2: str
-    fill: str
+    l2: CacheState
+    fill: Fill
     report: str | None
     no_store: bool
     show: int | str | None
@@ -113,24 +113,20 @@ def _stored(command: BenchCommand) -> tuple[Bench, Ceilings | None]:
 
 def _request(command: BenchCommand) -> BenchRequest:
     name, dtype = command.preset, DType.parse(command.dtype)
-    sizes = list(preset(name)) if name and not command.sizes else []
-    sizes += parse_sizes(command.sizes) if command.sizes else []
+    sizes = parse_sizes(command.sizes) if command.sizes else preset(name) if name else ()
     if not sizes:
         raise UsageError("give --sizes (1024,4096x256x1024,128:8192:*2) or --preset ladder")
     kernels = names_of(command.kernels) or kernels_of(name, dtype)
     return BenchRequest(
         kernels=named_kernels(kernels),
         sizes=tuple(sizes),
-        layout=Layout(command.layout),
+        layout=command.layout,
         dtype=dtype,
         rounds=command.rounds,
         preset=name or "",
         command=command_line(),
         measure=MeasureOptions(
-            l2=CacheState(command.l2),
-            fill=Fill(command.fill),
-            seed=command.seed,
-            deadline_s=DEADLINE_S,
+            l2=command.l2, fill=command.fill, seed=command.seed, deadline_s=DEADLINE_S
         ),
     )
 
@@ -160,11 +156,14 @@ def _measured(
 
 @contextmanager
 def _listener(request: BenchRequest, quiet: bool) -> Iterator[Listener]:
+    """Yield what shows the progress: a bar on a terminal, lines elsewhere, nothing if quiet."""
     if quiet:
         yield Listener()
     elif sys.stderr.isatty():
-        with live_line(request) as line:
-            yield line
+        # Nothing here is markup: names come from files.
+        columns = BarColumn(bar_width=24), TextColumn("{task.description}", markup=False)
+        with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+            yield LiveLine(request, progress)
     else:
         yield Lines(request)
 
@@ -261,17 +260,3 @@ class LiveLine(Listener):
     def done(self, size: SizeDone) -> None:
         """Advance the bar; libraries count when their size is done."""
         self._progress.update(self._task, completed=self._each * size.number)
-
-
-@contextmanager
-def live_line(request: BenchRequest) -> Iterator[LiveLine]:
-    """Yield the live line while it is shown."""
-    progress = Progress(
-        BarColumn(bar_width=24),
-        # Nothing here is markup: names come from files.
-        TextColumn("{task.description}", markup=False),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    with progress:
-        yield LiveLine(request, progress)

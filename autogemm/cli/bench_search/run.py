@@ -1,10 +1,7 @@
 """``autogemm bench-search``: search strategies compared on recorded spaces."""
 
 import json
-import shlex
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +10,16 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
-from autogemm.bench.strategies import Curve, Plan, Summary, known_strategies, replays, summarise
+from autogemm.bench.strategies import (
+    Curve,
+    Plan,
+    Replay,
+    Summary,
+    known_strategies,
+    replays,
+    summarise,
+)
+from autogemm.cli import command_line
 from autogemm.cli.files import write_output
 from autogemm.cli.options import names_of
 from autogemm.cli.output import Form, print_rows, print_table
@@ -49,8 +55,8 @@ def run(command: BenchSearchCommand) -> None:
     plan = _plan(command)
     if command.plot is not None:
         check_plot(command.plot)
-    with _progress(len(plan.jobs()), command.quiet) as step:
-        summary = summarise(plan, map(step, replays(plan, command.processes)))
+    found = replays(plan, command.processes)
+    summary = summarise(plan, _watched(found, len(plan.jobs()), command.quiet))
     if command.form is Form.TABLE:
         _print_tables(plan, summary)
     else:
@@ -78,37 +84,18 @@ def _plan(command: BenchSearchCommand) -> Plan:
     )
 
 
-@contextmanager
-def _progress(num_jobs: int, quiet: bool) -> Iterator[Callable[[Any], Any]]:
-    """Show a bar on a terminal, lines elsewhere; yield a function that each replay passes."""
+def _watched(found: Iterator[Replay], num_jobs: int, quiet: bool) -> Iterator[Replay]:
+    """Yield the replays; show a bar on a terminal, lines elsewhere."""
     console = Console(stderr=True)
-    if quiet:
-        yield lambda one: one
-    elif console.is_terminal:
+    if console.is_terminal and not quiet:
         columns = (BarColumn(bar_width=24), MofNCompleteColumn(), "replays,", TimeRemainingColumn())
         with Progress(*columns, console=console, transient=True) as progress:
-            task = progress.add_task("", total=num_jobs)
-
-            def step(one: Any) -> Any:
-                progress.advance(task)
-                return one
-
-            yield step
-    else:
-        yield _plain_steps(num_jobs)
-
-
-def _plain_steps(num_jobs: int) -> Callable[[Any], Any]:
-    done = 0
-
-    def step(one: Any) -> Any:
-        nonlocal done
-        done += 1
-        if done * PLAIN_LINES // num_jobs > (done - 1) * PLAIN_LINES // num_jobs:
+            yield from progress.track(found, num_jobs, description="")
+        return
+    for done, one in enumerate(found, 1):
+        if not quiet and done * PLAIN_LINES // num_jobs > (done - 1) * PLAIN_LINES // num_jobs:
             click.echo(f"{done} of {num_jobs} replays", err=True)
-        return one
-
-    return step
+        yield one
 
 
 def _print_tables(plan: Plan, summary: Summary) -> None:
@@ -143,16 +130,15 @@ def _title(plan: Plan) -> str:
 
 
 def _save(path: str, plan: Plan, summary: Summary, *, force: bool) -> None:
-    seconds = summary.seconds
     content = {
         "format": "autogemm-bench-search",
         "autogemm": __version__,
-        "command": shlex.join(["autogemm", *sys.argv[1:]]),
+        "command": command_line(),
         "seeds": plan.seeds,
         "evaluations": plan.evaluations,
         "recordings": [recording.name for recording in plan.recordings],
         "seconds_include_compiling": summary.includes_compiling,
-        "seconds": None if seconds is None else _rounded(seconds),
+        "seconds": _rounded(summary.seconds),
         "curves": [_curve(curve) for curve in (*summary.curves, *summary.by_space)],
     }
     text = json.dumps(content, separators=(",", ":")) + "\n"
@@ -160,7 +146,6 @@ def _save(path: str, plan: Plan, summary: Summary, *, force: bool) -> None:
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
-    by_seconds = curve.by_seconds
     return {
         "strategy": curve.strategy,
         "batch": curve.batch,
@@ -169,9 +154,9 @@ def _curve(curve: Curve) -> dict[str, Any]:
         "median": _rounded(curve.median),
         "low": _rounded(curve.low),
         "high": _rounded(curve.high),
-        "by_seconds": None if by_seconds is None else _rounded(by_seconds),
+        "by_seconds": _rounded(curve.by_seconds),
     }
 
 
-def _rounded(values: Any) -> list[float]:
-    return [float(f"{value:.5g}") for value in values]
+def _rounded(values: Any) -> list[float] | None:
+    return None if values is None else [float(f"{value:.5g}") for value in values]

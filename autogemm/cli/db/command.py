@@ -4,19 +4,7 @@ import gc
 
 import click
 
-from autogemm.cli.db.reading import (
-    best,
-    compare,
-    history,
-    list_,
-    pareto,
-    path,
-    show,
-    sql,
-    stats,
-    why,
-)
-from autogemm.cli.db.writing import check, export, import_, merge, prune, vacuum
+from autogemm.cli.db import reading, writing
 
 
 class InOrderOfUse(click.Group):
@@ -49,7 +37,8 @@ def db() -> None:
 
 
 for _command in (
-    *(best, list_, show, why, history, compare, check, stats, sql, pareto),
-    *(export, import_, merge, prune, vacuum, path),
+    *(reading.best, reading.list_, reading.show, reading.why, reading.history, reading.compare),
+    *(writing.check, reading.stats, reading.sql, reading.pareto, writing.export, writing.import_),
+    *(writing.merge, writing.prune, writing.vacuum, reading.path),
 ):
     db.add_command(_command)

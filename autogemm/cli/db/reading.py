@@ -4,8 +4,15 @@ from typing import Any
 
 import click
 
-from autogemm.cli.options import MAX_NUMBER, db_option, filter_options, status_option, time_option
-from autogemm.cli.output import Form, listing_options
+from autogemm.cli.options import (
+    MAX_NUMBER,
+    db_option,
+    query_options,
+    status_option,
+    stored_options,
+    time_option,
+)
+from autogemm.cli.output import Form
 from autogemm.store import BestQuery, database_place
 
 # How many rows a table shows unless told otherwise.
@@ -13,9 +20,7 @@ TABLE_ROWS = 20
 
 
 @click.command()
-@filter_options
-@db_option
-@listing_options
+@query_options
 def best(query: BestQuery, db: str | None, form: Form) -> None:
     """Show the best kernel for each GPU and problem.
 
@@ -41,9 +46,7 @@ def best(query: BestQuery, db: str | None, form: Form) -> None:
     type=click.IntRange(1, MAX_NUMBER),
     help=f"At most so many, the newest. Default: {TABLE_ROWS} in a table, all in JSON and CSV.",
 )
-@filter_options
-@db_option
-@listing_options
+@query_options
 def list_(*, limit: int | None, form: Form, **values: Any) -> None:
     """List runs, or with --trials their trials, newest first.
 
@@ -62,8 +65,7 @@ def list_(*, limit: int | None, form: Form, **values: Any) -> None:
 
 @click.command()
 @click.argument("identifier", metavar="ID")
-@db_option
-@listing_options
+@stored_options
 def show(identifier: str, db: str | None, form: Form) -> None:
     """Show a kernel by number or sha256, run:N or trial:N.
 
@@ -96,8 +98,7 @@ def path(db: str | None) -> None:
 @click.command()
 @click.argument("identifier", metavar="ID")
 @click.option("--short", is_flag=True, help="Only what the database knows, without the reasons.")
-@db_option
-@listing_options
+@stored_options
 def why(identifier: str, short: bool, db: str | None, form: Form) -> None:
     """Say why a kernel is as fast as it is: neighbours and facts.
 
@@ -118,9 +119,7 @@ def why(identifier: str, short: bool, db: str | None, form: Form) -> None:
 
 
 @click.command()
-@filter_options
-@db_option
-@listing_options
+@query_options
 def history(query: BestQuery, db: str | None, form: Form) -> None:
     """Show the best kernels over drivers and versions, oldest first.
 
@@ -145,8 +144,7 @@ def history(query: BestQuery, db: str | None, form: Form) -> None:
     help="Compare times, or ratios to cuBLAS in the same rounds. Default: cublas where it "
     "is the same cuBLAS on the same GPU, because clocks drift between sessions.",
 )
-@db_option
-@listing_options
+@stored_options
 def compare(first: str, second: str, by: str | None, db: str | None, form: Form) -> None:
     """Show the best kernels of two runs, GPUs or versions side by side.
 
@@ -172,9 +170,7 @@ SQL_ROWS = 100
 
 
 @click.command()
-@filter_options
-@db_option
-@listing_options
+@query_options
 def stats(query: BestQuery, db: str | None, form: Form) -> None:
     """Show how much the database holds, for each GPU.
 
@@ -196,8 +192,7 @@ def stats(query: BestQuery, db: str | None, form: Form) -> None:
     help=f"At most so many rows. Default: {SQL_ROWS} in a table, all in JSON and CSV.",
 )
 @time_option("--timeout", "timeout_s", "30s", "Give up after that time: 90s, 2m, 1h.")
-@db_option
-@listing_options
+@stored_options
 def sql(*, limit: int | None, form: Form, **values: Any) -> None:
     """Run one SELECT of your own; it cannot change anything.
 
@@ -225,9 +220,7 @@ def sql(*, limit: int | None, form: Form, **values: Any) -> None:
     help="Draw all of them, and the front as a line, into a .png, .svg or .pdf file.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
-@filter_options
-@db_option
-@listing_options
+@query_options
 def pareto(**values: Any) -> None:
     """Show the kernels that none beats in both time and energy.
 

@@ -7,8 +7,17 @@ from typing import Any
 
 import click
 
-from autogemm.cli.options import count_option, db_option, filter_options, status_option, time_option
-from autogemm.cli.output import Form, listing_options
+from autogemm.cli.options import (
+    count_option,
+    db_option,
+    filter_options,
+    off_option,
+    query_options,
+    status_option,
+    stored_options,
+    time_option,
+)
+from autogemm.cli.output import Form
 
 
 @click.command()
@@ -32,9 +41,8 @@ from autogemm.cli.output import Form, listing_options
 @click.option("--retune", is_flag=True, help="Tune again where a winner moved.")
 @count_option("--trials", 300, "For --retune.")
 @time_option("--budget", "budget_s", "2m", "Time of --retune for each problem: 90s, 2m, 1h, none.")
-@click.option("--no-certify", is_flag=True, help="Do not check new winners further.")
-@db_option
-@listing_options
+@off_option("--no-certify", "Do not check new winners further.")
+@stored_options
 def check(**values: Any) -> None:
     """Measure stored winners again after a new driver, compiler, ...
 
@@ -117,8 +125,7 @@ def export(**values: Any) -> None:
 )
 @click.option("--size", metavar="SIZE", help="4096 or MxNxK, for a file that does not say it.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be taken.")
-@db_option
-@listing_options
+@stored_options
 def import_(**values: Any) -> None:
     """Take what a file holds and the database does not.
 
@@ -142,8 +149,7 @@ DAYS = {"d": 1, "w": 7, "y": 365}
 
 @click.command()
 @click.argument("other", metavar="OTHER.db")
-@db_option
-@listing_options
+@stored_options
 def merge(other: str, db: str | None, form: Form) -> None:
     """Add what another database has and this one lacks.
 
@@ -181,9 +187,7 @@ def age(context: click.Context, parameter: click.Parameter, text: str | None) ->
 @click.option("--with-best", is_flag=True, help="Also runs that hold a best kernel.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@filter_options
-@db_option
-@listing_options
+@query_options
 def prune(**values: Any) -> None:
     """Delete runs that are not needed any more.
 
@@ -203,8 +207,7 @@ def prune(**values: Any) -> None:
 
 
 @click.command()
-@db_option
-@listing_options
+@stored_options
 def vacuum(db: str | None, form: Form) -> None:
     """Give back the space of what was deleted.
 

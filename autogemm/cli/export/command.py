@@ -4,23 +4,34 @@ from typing import Any
 
 import click
 
-from autogemm.cli.options import LAYOUTS, db_option, dtype_option
+from autogemm.cli.options import LAYOUTS, db_option, dtype_option, grouped
+from autogemm.store import BestQuery
 
 FORMATS = ("cuda", "cubin", "ptx", "json", "torch")
 
 
 @click.command()
 @click.argument("path", metavar="[FILE]", required=False)
-@click.option("--gpu", metavar="NAME", help="Tuned on: any part of the GPU's name.")
-@click.option("--size", metavar="SIZE", help="Tuned for: 4096 or MxNxK.")
-@click.option(
-    "--layout",
-    type=click.Choice(LAYOUTS),
-    help="Tuned for: op(A) then op(B), n as stored, t transposed.",
+@grouped(
+    "query",
+    BestQuery,
+    click.option("--gpu", metavar="NAME", help="Tuned on: any part of the GPU's name."),
+    click.option("--size", metavar="SIZE", help="Tuned for: 4096 or MxNxK."),
+    click.option(
+        "--layout",
+        type=click.Choice(LAYOUTS),
+        help="Tuned for: op(A) then op(B), n as stored, t transposed.",
+    ),
+    dtype_option(),
+    click.option(
+        *("--family", "family_key"),
+        metavar="NAME|PATH",
+        help="Kernel family; a path for one of your own.",
+    ),
+    click.option(
+        "--run", "run_id", type=click.IntRange(min=1), help="The best kernel of this run."
+    ),
 )
-@dtype_option()
-@click.option("--family", metavar="NAME|PATH", help="Kernel family; a path for one of your own.")
-@click.option("--run", "run_id", type=click.IntRange(min=1), help="The best kernel of this run.")
 @click.option("--kernel", "kernel_key", metavar="ID", help="This kernel: its number or sha256.")
 @click.option(
     "--format",

@@ -1,13 +1,14 @@
 """``autogemm export``: the best kernel as one file."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
-from autogemm.cli.files import require_output, require_replaceable, write_output
+from autogemm.cli.files import require_output, write_output
 from autogemm.cli.rows import open_database
 from autogemm.codegen import render
 from autogemm.codegen.export import BEGINNINGS, export_cuda, export_json, export_library, export_ptx
@@ -22,7 +23,7 @@ from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, default_families, load_family
 from autogemm.store import BestQuery, DecidedRow
 from autogemm.support.errors import CompilerMissingError, ExportError, NotFoundError, UsageError
-from autogemm.verify import cases_of, on_cpu
+from autogemm.verify import cases_of_tuned, on_cpu
 
 LIBRARY_FORMATS = ("cuda", "torch")
 
@@ -32,12 +33,8 @@ class ExportCommand:
     """One call of the command. ``folder`` is that of a library, ``path`` that of one kernel."""
 
     path: str | None
-    gpu: str | None
-    size: str | None
-    layout: str | None
-    dtype: str | None
-    family: str | None
-    run_id: int | None
+    query: BestQuery
+    family_key: str | None
     kernel_key: str | None
     file_format: str
     folder: str | None
@@ -57,20 +54,12 @@ def run(command: ExportCommand) -> None:
 
 
 def _write_kernel(command: ExportCommand, path: str) -> None:
-    filters = (command.gpu, command.size, command.layout, command.dtype, command.run_id)
-    if command.kernel_key is not None and any(value is not None for value in filters):
+    if command.kernel_key is not None and command.query != BestQuery():
         raise UsageError(
             "--kernel names one kernel: leave out --gpu, --size, --layout, --dtype and --run"
         )
-    family = load_family(command.family) if command.family else None
-    query = BestQuery(
-        gpu=command.gpu,
-        size=command.size,
-        layout=command.layout,
-        dtype=command.dtype,
-        family=family.name if family else None,
-        run_id=command.run_id,
-    )
+    family = load_family(command.family_key) if command.family_key else None
+    query = replace(command.query, family=family.name if family else None)
     with open_database(command.db) as store:
         kernel = store.stored_kernel(query if command.kernel_key is None else command.kernel_key)
     family = family or family_of(kernel)
@@ -91,11 +80,8 @@ def exported(kernel: StoredKernel, family: Family, file_format: str, file_name: 
     """Return the file's content."""
     today = datetime.now(UTC).date()
     if file_format == "cubin":
-        compiler = Compiler(threads=1)
-        try:
+        with closing(Compiler(threads=1)) as compiler:
             return compiler.compile(kernel.source, kernel.device.sm).cubin
-        finally:
-            compiler.close()
     if file_format == "ptx":
         return export_ptx(kernel, ptx(kernel.source, kernel.device.sm), today).encode()
     if file_format == "json":
@@ -121,15 +107,7 @@ def verified_on_cpu(kernel: StoredKernel, family: Family) -> str:
     anything wrong.
     """
     source = kernel.source
-    tuned_for = (kernel.problem,)
-    every = cases_of(
-        family,
-        source.config,
-        kernel.device,
-        adapt=False,
-        dtype=kernel.problem.dtype,
-        tuned_for=tuned_for,
-    ).cases
+    every = cases_of_tuned(family, source.config, kernel.device, kernel.problem).cases
     cases = [one for one in every if render(family, one.config, one.problem).code == source.code]
     if not cases:
         return "not verified on the CPU: no small problem needs exactly this kernel"
@@ -167,11 +145,12 @@ def _write_library(command: ExportCommand, folder: str) -> None:
 
     Raises NotFoundError without results, UsageError where no files can or should be written.
     """
+    query = command.query
     others = {
         "FILE": command.path,
-        "--size": command.size,
-        "--dtype": command.dtype,
-        "--run": command.run_id,
+        "--size": query.size,
+        "--dtype": query.dtype,
+        "--run": query.run_id,
         "--kernel": command.kernel_key,
     }
     given = [name for name, value in others.items() if value is not None]
@@ -179,9 +158,9 @@ def _write_library(command: ExportCommand, folder: str) -> None:
         left_out = " ".join(given or [f"--format {command.file_format}"])
         raise UsageError(f"--library holds all sizes of f32: leave out {left_out}")
     with open_database(command.db) as store:
-        runs = store.decided(BestQuery(gpu=command.gpu))
-    families = [load_family(command.family)] if command.family else default_families()
-    layouts = [Layout(command.layout)] if command.layout else None
+        runs = store.decided(BestQuery(gpu=query.gpu))
+    families = [load_family(command.family_key)] if command.family_key else default_families()
+    layouts = [Layout(query.layout)] if query.layout else None
     library = assembled(runs, families, _device(runs), layouts)
     files = export_library(library, datetime.now(UTC).date(), torch=command.file_format == "torch")
     place = Path(folder)
@@ -197,7 +176,7 @@ def _write_library(command: ExportCommand, folder: str) -> None:
     }
     # All or none of them.
     for name in files:
-        require_replaceable(str(place / name), force=command.force, ours=ours[name])
+        require_output(str(place / name), force=command.force, ours=ours[name])
     for name, text in files.items():
         write_output(str(place / name), text.encode(), force=command.force, ours=ours[name])
     click.echo(

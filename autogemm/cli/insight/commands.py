@@ -15,8 +15,9 @@ from autogemm.cli.options import (
     gpu_option,
     layout_option,
     problem_options,
+    query_options,
+    stored_options,
 )
-from autogemm.cli.output import listing_options
 from autogemm.model.dtypes import DType
 
 
@@ -66,8 +67,7 @@ def explain(**values: Any) -> None:
 @click.option("--save", metavar="FILE", help="Keep Nsight Compute's page, as CSV.")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @click.option("--no-store", is_flag=True, help="Keep nothing in the database.")
-@db_option
-@listing_options
+@stored_options
 def profile(**values: Any) -> None:
     """Say what limits a kernel, from the hardware's counters: NVIDIA's Nsight Compute (ncu).
 
@@ -171,9 +171,7 @@ def plot(**values: Any) -> None:
 @click.argument("file", required=False)
 @comparison_options
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
-@filter_options
-@db_option
-@listing_options
+@query_options
 def roofline(**values: Any) -> None:
     """Show how close kernels come to what their GPU can do, and draw it into FILE.
 

@@ -6,13 +6,13 @@ import click
 
 from autogemm.cli.options import (
     config_options,
-    db_option,
     dtype_option,
     family_option,
     fix_option,
     gpu_option,
     problem_options,
     rung_option,
+    stored_options,
 )
 from autogemm.cli.output import Form, listing_options
 from autogemm.support.errors import UsageError
@@ -25,8 +25,7 @@ from autogemm.support.errors import UsageError
     is_flag=True,
     help="Measure what the attached GPU reaches: multiply-adds alone, each memory alone.",
 )
-@db_option
-@listing_options
+@stored_options
 def gpus(name: str | None, measure: bool, db: str | None, form: Form) -> None:
     """List the attached GPUs, the GPUs of the catalogue and the recordings; all facts of one, NAME.
 
@@ -154,8 +153,7 @@ def space(**values: Any) -> None:
     help="Check --kernel as a winner is checked, on the attached GPU, and store the certificate.",
 )
 @gpu_option
-@db_option
-@listing_options
+@stored_options
 def verify(**values: Any) -> None:
     """Run kernels on edge cases: all layouts, edges, padded rows, short K, beta.
 

@@ -10,13 +10,13 @@ import click
 from autogemm.catalogue.presets import preset
 from autogemm.cli.options import (
     MATRIX_OPTIONS,
-    Command,
     MatrixOptions,
     choice_option,
     count_option,
     db_option,
     fix_option,
     grouped,
+    off_option,
     time_option,
 )
 from autogemm.cli.output import Form, listing_options
@@ -58,40 +58,35 @@ class ProblemsOptions(MatrixOptions):
         return replace(self, sizes=(size,)).values[0]
 
 
-def problems_options(command: Command) -> Command:
-    """Add the options of one problem or many as one ``problems``.
-
-    They are those of `autogemm.cli.options.problem_options`, with ``--size`` repeatable, and
-    ``--preset`` and ``--problems``.
-    """
-    decorated: Command = grouped(
-        "problems",
-        ProblemsOptions,
-        click.option(
-            "--size",
-            "sizes",
-            multiple=True,
-            help="M=N=K as one number, or MxNxK; repeatable.  [default: 4096]",
-        ),
-        click.option(
-            "--preset", metavar="NAME", help="Many: transformer, squares, mixed, suite or ladder."
-        ),
-        click.option(
-            "--problems",
-            "problems_file",
-            metavar="FILE",
-            help="Many: a line each, a size and, if it differs, a layout: 4096x256x1024 nt.",
-        ),
-        *MATRIX_OPTIONS,
-    )(command)
-    return decorated
+# The options of one problem or many as one ``problems``: `autogemm.cli.options.problem_options`
+# with ``--size`` repeatable, and ``--preset`` and ``--problems``.
+problems_options = grouped(
+    "problems",
+    ProblemsOptions,
+    click.option(
+        "--size",
+        "sizes",
+        multiple=True,
+        help="M=N=K as one number, or MxNxK; repeatable.  [default: 4096]",
+    ),
+    click.option(
+        "--preset", metavar="NAME", help="Many: transformer, squares, mixed, suite or ladder."
+    ),
+    click.option(
+        "--problems",
+        "problems_file",
+        metavar="FILE",
+        help="Many: a line each, a size and, if it differs, a layout: 4096x256x1024 nt.",
+    ),
+    *MATRIX_OPTIONS,
+)
 
 
 def _why(error: OSError | UnicodeDecodeError) -> str:
     return error.strerror or "" if isinstance(error, OSError) else "it is not UTF-8 text"
 
 
-def _lines(place: str, layout: str) -> list[tuple[str, str]]:
+def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
     """Return size and layout of each line; text behind ``#`` is a comment."""
     try:
         with Path(place).open(encoding="utf-8") as file:
@@ -115,7 +110,7 @@ def _lines(place: str, layout: str) -> list[tuple[str, str]]:
             Problem.of_size(words[0])
         except UsageError as error:
             raise UsageError(f"--problems {place}, line {number}: {error}") from error
-        found.append((words[0], words[1] if words[1:] else layout))
+        found.append((words[0], Layout(words[1]) if words[1:] else layout))
     if not found:
         raise UsageError(f"--problems {place}: holds no problem: write a size a line")
     return found
@@ -162,8 +157,9 @@ def _lines(place: str, layout: str) -> list[tuple[str, str]]:
 )
 @choice_option(
     "--objective",
-    Objective.TIME,
-    "The quantity to minimise; edp is energy times time. Energy is NVML's, of the whole GPU.",
+    Objective,
+    help="The quantity to minimise; edp is energy times time. Energy is NVML's, of the whole GPU.",
+    default=Objective.TIME,
 )
 @click.option(
     "--max-error",
@@ -189,13 +185,16 @@ def _lines(place: str, layout: str) -> list[tuple[str, str]]:
 @count_option("--rounds", 30, "Rounds of the finals.")
 @choice_option(
     "--l2",
-    CacheState.WARM,
-    "L2 cache before each timed launch: as the last one left it, flushed, or full of other inputs.",
+    CacheState,
+    help="L2 cache before each timed launch: as the last one left it, flushed, or full of other "
+    "inputs.",
+    default=CacheState.WARM,
 )
 @choice_option(
     "--fill",
-    Fill.UNIFORM,
-    "Contents of the matrices while kernels are timed. Zeros are faster than any real data.",
+    Fill,
+    help="Contents of the matrices while kernels are timed. Zeros are faster than any real data.",
+    default=Fill.UNIFORM,
 )
 @click.option(
     "--cross",
@@ -203,14 +202,11 @@ def _lines(place: str, layout: str) -> list[tuple[str, str]]:
     help="For many problems: also time each winner on the others. Dispatch rules are learned from "
     "these times.",
 )
-@click.option("--no-prune", is_flag=True, help="Also measure what static facts rule out.")
-@click.option(
-    "--no-warm-start", is_flag=True, help="Do not try the winners of similar stored results first."
-)
-@click.option(
+@off_option("--no-prune", "Also measure what static facts rule out.")
+@off_option("--no-warm-start", "Do not try the winners of similar stored results first.")
+@off_option(
     "--no-certify",
-    is_flag=True,
-    help="Do not check the winner further: edge cases, compute-sanitizer (some seconds).",
+    "Do not check the winner further: edge cases, compute-sanitizer (some seconds).",
 )
 @db_option
 @click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
@@ -257,7 +253,7 @@ def tune(
     """
     # A mistake in the problems is shown before what takes a second to import.
     asked = problems.values
-    from autogemm.cli.tune.run import TuneCommand, run, tune_options
+    from autogemm.cli.tune.run import TuneCommand, TuneOptions, run
 
     resized = None if problems.sizes else problems.resized
-    run(TuneCommand(asked, resized, tune_options(**values), cross, db, quiet, form))
+    run(TuneCommand(asked, resized, TuneOptions(**values), cross, db, quiet, form))

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from autogemm.cli.output import Form, rows_text
-from autogemm.cli.rows import entry_row, for_json
+from autogemm.cli.rows import entry_row, for_csv, for_json
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.columns import CONFIG, ERRORS, Paths, row_of, under
 from autogemm.model.results.outcome import Finals, FinalsEntry, Outcome
@@ -81,16 +81,10 @@ def _rows(result: TuneResult) -> Iterator[dict[str, Any]]:
     if finals is not None:
         shared |= {"rounds": finals.rounds, "confidence": finals.confidence}
         for place, entry in enumerate(finals.entries, 1):
-            yield shared | _in_a_cell(_entry_as_dict(result, finals, entry)) | {"place": place}
-        yield shared | _in_a_cell(_entry_as_dict(result, finals, finals.baseline))
+            yield shared | for_csv(entry_row(entry, finals, result.problem)) | {"place": place}
+        yield shared | for_csv(entry_row(finals.baseline, finals, result.problem))
     elif result.best is not None:
-        yield shared | _in_a_cell(_outcome_as_dict(result, result.best)) | {"place": 1}
-
-
-def _in_a_cell(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts with the config as JSON text."""
-    config = facts["config"]
-    return {**facts, "config": json.dumps(config) if config is not None else None}
+        yield shared | for_csv(_outcome_as_dict(result, result.best)) | {"place": 1}
 
 
 def _where(result: TuneResult) -> dict[str, Any]:

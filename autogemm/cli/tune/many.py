@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from autogemm.cli.output import Form, print_table, rows_text
-from autogemm.cli.rows import entry_row
+from autogemm.cli.rows import entry_row, for_csv, for_json
 from autogemm.cli.tune.progress import echo_notice, progress_listener
 from autogemm.model.results.columns import HEADS, RATIO, SPEED, Paths, row_of, under
 from autogemm.model.results.outcome import FinalsEntry, Provenance
@@ -76,14 +76,13 @@ def _outcome(swept: Swept) -> str:
 
 def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database: str) -> None:
     """Print the table, with a line for each problem that has no result."""
-    done = [one for one in sweep.problems if one.finals is not None]
+    done = [(one, one.finals.winner) for one in sweep.problems if one.finals is not None]
     how = " (recorded)" if provenance is Provenance.RECORDED else ""
     if done:
         title = f"{len(done)} problem{'s' * (len(done) > 1)} on {device_name}{how}"
-        rows = [_row(one, one.finals.winner) for one in done if one.finals is not None]
+        rows = [_row(one, winner) for one, winner in done]
         print_table(rows, COLUMNS, title=title)
-        ratios = [one.finals.winner.ratio for one in done if one.finals is not None]
-        mean = math.exp(sum(map(math.log, ratios)) / len(ratios))
+        mean = math.exp(sum(math.log(winner.ratio) for _, winner in done) / len(done))
         click.echo(f"geometric mean: {mean:.3f} x cuBLAS; stored in {database}")
     for one in sweep.problems:
         if one.finals is None:
@@ -107,9 +106,7 @@ def sweep_as_json(sweep: Sweep, device_name: str, provenance: Provenance, databa
 def sweep_as_csv(sweep: Sweep, device_name: str, provenance: Provenance) -> str:
     """Return a CSV row for each problem; the config is JSON in a cell."""
     where = {"gpu": device_name, "provenance": str(provenance)}
-    rows = [where | _facts(one) for one in sweep.problems]
-    for row in rows:
-        row["config"] = json.dumps(row["config"]) if row["config"] is not None else None
+    rows = [where | for_csv(_facts(one)) for one in sweep.problems]
     return rows_text(rows, CSV_COLUMNS, Form.CSV)
 
 
@@ -133,7 +130,6 @@ def _facts(swept: Swept) -> dict[str, Any]:
     facts = row_of(swept, _SWEPT)
     winner: dict[str, Any] = {}
     if swept.finals is not None:
-        winner = entry_row(swept.finals.winner, swept.finals, swept.problem)
-        winner["config"] = winner["config"].as_dict() if winner["config"] is not None else None
+        winner = for_json(entry_row(swept.finals.winner, swept.finals, swept.problem))
     named = (name for name in CSV_COLUMNS if name not in ("gpu", "provenance"))
     return {name: facts.get(name, winner.get(name)) for name in named}

@@ -36,8 +36,11 @@ def progress_listener(
     if quiet:
         yield echo_notice
     elif console.is_terminal:
-        with _live(console) as progress:
-            yield LiveLine(request, provenance, progress).on_event
+        # Nothing here is markup: names come from files.
+        columns = BarColumn(bar_width=24), TextColumn("{task.description}", markup=False)
+        rate = REDRAWS_PER_S
+        with Progress(*columns, console=console, refresh_per_second=rate, transient=True) as bar:
+            yield LiveLine(request, provenance, bar).on_event
     else:
         yield PlainLines(request, provenance).on_event
 
@@ -46,17 +49,6 @@ def echo_notice(event: Event) -> None:
     """Print a notice; ignore other events."""
     if isinstance(event, Notice):
         click.echo(event.text, err=True)
-
-
-def _live(console: Console) -> Progress:
-    return Progress(
-        BarColumn(bar_width=24),
-        # Nothing here is markup: names come from files.
-        TextColumn("{task.description}", markup=False),
-        console=console,
-        refresh_per_second=REDRAWS_PER_S,
-        transient=True,
-    )
 
 
 class State:

@@ -134,18 +134,10 @@ def _print_best(result: TuneResult) -> None:
         if result.max_error is not None:
             beside += f"; at most {result.max_error:.3g} was asked for"
         click.echo(f"  {_errors(winner.verification)}{beside}")
-    for line in _checked_lines(result):
-        click.echo(f"  {line}")
-
-
-def _checked_lines(result: TuneResult) -> list[str]:
-    """Return lines on the winner's certificate, and on faster kernels that were disqualified."""
-    lines = []
-    if result.certificate is not None:
-        lines = [f"checked: {check.line}" for check in result.certificate.checks]
-    if result.finals is not None:
-        lines += [f"no winner: {lost.config}: {lost.reason}" for lost in result.finals.disqualified]
-    return lines
+    for check in result.certificate.checks if result.certificate is not None else ():
+        click.echo(f"  checked: {check.line}")
+    for lost in finals.disqualified:
+        click.echo(f"  no winner: {lost.config}: {lost.reason}")
 
 
 def ties_line(finals: Finals, is_recorded: bool) -> str:

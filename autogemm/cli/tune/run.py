@@ -1,13 +1,12 @@
 """``autogemm tune``: searches, and prints what was found."""
 
-import math
 import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
@@ -19,11 +18,13 @@ from autogemm.cli.tune.many import SweepProgress, print_sweep, sweep_as_csv, swe
 from autogemm.cli.tune.progress import progress_listener
 from autogemm.cli.tune.report import print_result
 from autogemm.model.problem import Problem
-from autogemm.model.results.outcome import CacheState, Fill, Objective, Outcome
+from autogemm.model.results.outcome import Outcome
 from autogemm.store import database_place
 from autogemm.support.errors import AutogemmError, UsageError
 from autogemm.tuning import Opened, Sweeper, TuneOptions, TuneRequest, TuneResult, open_run
 from autogemm.tuning import tune as run_tuner
+
+__all__ = ["TuneCommand", "TuneOptions", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,30 +41,6 @@ class TuneCommand:
     db: str | None
     quiet: bool
     form: Form
-
-
-def tune_options(  # noqa: PLR0913  # the options whose values differ from the fields
-    *,
-    budget_s: float,
-    objective: str,
-    l2: str,
-    fill: str,
-    no_prune: bool,
-    no_warm_start: bool,
-    no_certify: bool,
-    **same: Any,
-) -> TuneOptions:
-    """Return the options that were parsed; those in ``same`` are fields as they are."""
-    return TuneOptions(
-        budget_s=None if math.isinf(budget_s) else budget_s,
-        objective=Objective(objective),
-        l2=CacheState(l2),
-        fill=Fill(fill),
-        prune=not no_prune,
-        warm_start=not no_warm_start,
-        certify=not no_certify,
-        **same,
-    )
 
 
 def run(command: TuneCommand) -> None:

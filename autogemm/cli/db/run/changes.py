@@ -11,7 +11,7 @@ from autogemm.cli.output import Form
 from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.insight.analysis import Pair, compare_sides, history
 from autogemm.model.results.change import Compared, Figure
-from autogemm.model.results.columns import ENVIRONMENT, RATIO
+from autogemm.model.results.columns import ENVIRONMENT, RATIO, row_of, under
 from autogemm.store import BestQuery
 
 SPEED_UP: Columns = ("verdict", "speed_up", "speed_up_low", "speed_up_high", "by")
@@ -20,7 +20,8 @@ HISTORY_TABLE: Columns = (
     *(*db_rows.SHORT_PLACE, "driver", "compiler", "cublas", "autogemm", "time_us"),
     *("ratio", *SPEED_UP, "kernel_id", "measured_at"),
 )
-HISTORY: Columns = (*(*db_rows.BEST, *SPEED_UP, "template_sha256", *ENVIRONMENT, "objective"),)
+HISTORY: Columns = (*db_rows.BEST, *SPEED_UP, "template_sha256", *ENVIRONMENT, "objective")
+_HISTORY = {**under("environment", ENVIRONMENT), **under("", ("template_sha256", "objective"))}
 
 COMPARED_TABLE: Columns = (
     *("problem", "provenance", "first", "second", "first_time_us", "second_time_us"),
@@ -54,9 +55,7 @@ def run_history(query: BestQuery, db: str | None, form: Form) -> None:
     rows = [
         {
             **db_rows.best_row(step.row),
-            **asdict(step.row.environment),
-            "template_sha256": step.row.template_sha256,
-            "objective": step.row.objective,
+            **row_of(step.row, _HISTORY),
             **speed_up(step.compared, step.by),
         }
         for step in steps
@@ -80,12 +79,10 @@ def run_compare(first: str, second: str, by: str | None, db: str | None, form: F
 
 
 def _pair_row(pair: Pair) -> FlatRow:
-    sides = {"first": db_rows.best_row(pair.first), "second": db_rows.best_row(pair.second)}
-    versions = {"first": pair.first.environment, "second": pair.second.environment}
-    row = {**sides["first"], **speed_up(pair.compared, pair.by)}
-    for side, facts in sides.items():
-        everything = {**facts, **asdict(versions[side])}
-        row |= {f"{side}_{name}": value for name, value in everything.items()}
+    row = {**db_rows.best_row(pair.first), **speed_up(pair.compared, pair.by)}
+    for side, result in (("first", pair.first), ("second", pair.second)):
+        facts = {**db_rows.best_row(result), **asdict(result.environment)}
+        row |= {f"{side}_{name}": value for name, value in facts.items()}
         row[side] = f"run {facts['run_id']} {facts['gpu']}"
     return row
 

@@ -1,6 +1,5 @@
 """``autogemm db check``: are stored winners still what they were?"""
 
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -23,7 +22,6 @@ from autogemm.tuning import (
     Rechecker,
     StoredWinner,
     TuneRequest,
-    TuneResult,
     open_target,
     tune,
 )
@@ -52,8 +50,8 @@ class CheckCommand:
     rounds: int
     retune: bool
     trials: int
-    budget_s: float
-    no_certify: bool
+    budget_s: float | None
+    certify: bool
     db: str | None
     form: Form
 
@@ -143,21 +141,17 @@ def _retuned(
         problem=row.problem,
         families=families,
         trials=command.trials,
-        budget_s=None if math.isinf(command.budget_s) else command.budget_s,
+        budget_s=command.budget_s,
         rounds=command.rounds,
         measure=MeasureOptions(l2=row.l2, fill=row.fill, objective=row.objective),
         max_error=rechecker.store.run(row.run_id).spec.max_error,
-        certify=not command.no_certify,
+        certify=command.certify,
         command=rechecker.command,
     )
     try:
         result = tune(request, rechecker.target, rechecker.compiler, rechecker.store)
     except AutogemmError as error:
         return {"note": f"not tuned: {error}", "reason": str(error)}
-    return _of_result(result)
-
-
-def _of_result(result: TuneResult) -> FlatRow:
     winner = result.finals.winner if result.finals is not None else None
     said = f"run {result.run_id}"
     if winner is not None:

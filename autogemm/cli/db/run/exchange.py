@@ -29,7 +29,7 @@ class ExportCommand:
     as_json: bool
     as_csv: bool
     force: bool
-    status: str | None
+    status: Status | None
     query: BestQuery
     db: str | None
 
@@ -47,9 +47,9 @@ class ExportCommand:
 
 def run_export(command: ExportCommand) -> None:
     """Write the results."""
-    wanted, output, query = command.wanted, command.output, command.query
+    wanted, output = command.wanted, command.output
+    query, only = command.query, command.status
     with open_database(command.db) as store:
-        only = Status(command.status) if command.status else None
         written = write_results(store, query, only, wanted)
         pieces = (piece.encode() for piece in written.pieces)
         write_output_pieces(output, pieces, force=command.force, ours=written.mark)

@@ -9,7 +9,7 @@ from autogemm.cli.files import write_output
 from autogemm.cli.output import Form
 from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.insight.plots import Point, check_plot, front_picture
-from autogemm.model.results.columns import PLACE
+from autogemm.model.results.columns import PLACE, Paths, row_of, under
 from autogemm.model.results.outcome import FinalsEntry, Objective, Status
 from autogemm.store import BestQuery, RunRow, Store, TrialRow
 from autogemm.support.errors import NotFoundError
@@ -17,6 +17,7 @@ from autogemm.support.errors import NotFoundError
 SPEED: Columns = ("time_us", "tflops", "energy_mj", "edp_mj_us")
 TABLE: Columns = (*SPEED, "on_front", "kernel_id", "family", "config")
 COLUMNS: Columns = ("run_id", *PLACE, "name", *TABLE)
+_BASELINE: Paths = {**under("", ("name", "time_us", "energy_mj")), "family": "name"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +79,13 @@ def _baseline_rows(run: RunRow, baseline: FinalsEntry) -> list[FlatRow]:
     """Return cuBLAS as the finals saw it; the front consists of the search's kernels alone."""
     if baseline.energy_mj is None:
         return []
-    time_us, energy_mj = baseline.time_us, baseline.energy_mj
     return [
         {
             **db_rows.run_row(run),
-            "name": baseline.name,
-            "time_us": time_us,
-            "tflops": run.spec.problem.tflops(time_us),
-            "energy_mj": energy_mj,
-            "edp_mj_us": energy_mj * time_us,
+            **row_of(baseline, _BASELINE),
+            "tflops": run.spec.problem.tflops(baseline.time_us),
+            "edp_mj_us": baseline.energy_mj * baseline.time_us,
             "on_front": None,
-            "family": baseline.name,
         }
     ]
 

@@ -34,7 +34,7 @@ class ListCommand:
     query: BestQuery
     db: str | None
     of_trials: bool
-    status: str | None
+    status: Status | None
     limit: int | None
     form: Form
 
@@ -50,8 +50,7 @@ def run_list(command: ListCommand) -> None:
     fetched = None if limit is None else limit + 1
     with open_database(command.db) as store:
         if command.of_trials:
-            wanted = Status(command.status) if command.status else None
-            trials = store.trial_rows(command.query, wanted, fetched)
+            trials = store.trial_rows(command.query, command.status, fetched)
             rows = [db_rows.trial_row(trial) for trial in trials]
             columns, table = db_rows.TRIAL, db_rows.TRIAL_TABLE
         else:
@@ -132,7 +131,7 @@ def _number(key: str, kind: str) -> int:
     return int(key)
 
 
-# What --timeout none becomes: no database takes infinity.
+# --timeout none becomes this: no database takes infinity.
 MAX_TIMEOUT_S = 86_400.0
 
 STATS: Columns = (
@@ -150,11 +149,15 @@ def run_stats(query: BestQuery, db: str | None, form: Form) -> None:
     print_rows_as(rows, STATS, STATS, form)
 
 
-def run_sql(query: str, limit: int | None, timeout_s: float, db: str | None, form: Form) -> None:
+def run_sql(
+    query: str, limit: int | None, timeout_s: float | None, db: str | None, form: Form
+) -> None:
     """Print the rows of the SELECT ``query``; ``-`` is standard input."""
     select = sys.stdin.read() if query == "-" else query
     with open_database(db) as store:
-        found = store.sql(select, timeout_s=min(timeout_s, MAX_TIMEOUT_S), limit=limit)
+        found = store.sql(
+            select, timeout_s=min(timeout_s or MAX_TIMEOUT_S, MAX_TIMEOUT_S), limit=limit
+        )
     rows: list[FlatRow] = [
         dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows
     ]

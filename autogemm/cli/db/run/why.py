@@ -12,12 +12,17 @@ from autogemm.cli.output import Form
 from autogemm.cli.rows import Columns, FlatRow, open_database, print_rows_as
 from autogemm.insight.analysis import Standing, standing
 from autogemm.insight.explain import Explanation, Tools, explain
+from autogemm.model.results.columns import Paths, row_of, under
 
 NEIGHBOUR: Columns = (
     *("parameter", "before", "after", "status", "time_us", "verdict", "speed_up"),
     *("speed_up_low", "speed_up_high", "trial_id", "kernel_id", "reason"),
 )
-NEIGHBOUR_TABLE: Columns = NEIGHBOUR
+_NEIGHBOUR: Paths = {
+    **under("", ("parameter", "before", "after")),
+    **under("trial", ("trial_id", "kernel_id")),
+    **under("trial.outcome", ("status", "time_us", "reason")),
+}
 
 
 def run(identifier: str, db: str | None, form: Form, *, short: bool) -> None:
@@ -28,7 +33,7 @@ def run(identifier: str, db: str | None, form: Form, *, short: bool) -> None:
     rows = _neighbours(stands)
     explained = None if short or form is Form.CSV else _explanation(identifier, db)
     if form is Form.CSV:
-        print_rows_as(rows, NEIGHBOUR, NEIGHBOUR_TABLE, form)
+        print_rows_as(rows, NEIGHBOUR, NEIGHBOUR, form)
     elif form is Form.JSON:
         nested = [{name: db_rows.for_json(row).get(name) for name in NEIGHBOUR} for row in rows]
         everything = {"kernel_id": kernel.kernel_id, **_place(stands), "neighbours": nested}
@@ -53,7 +58,7 @@ def _print(kernel_id: int, stands: Standing, rows: list[FlatRow]) -> None:
     click.echo(f"neighbours that were tried there, one parameter changed: {len(rows)}")
     if rows:
         click.echo()
-        print_rows_as(rows, NEIGHBOUR, NEIGHBOUR_TABLE, Form.TABLE)
+        print_rows_as(rows, NEIGHBOUR, NEIGHBOUR, Form.TABLE)
 
 
 def _place(stands: Standing) -> FlatRow:
@@ -70,15 +75,7 @@ def _place(stands: Standing) -> FlatRow:
 
 
 def _neighbours(stands: Standing) -> list[FlatRow]:
-    return [
-        {
-            **{name: getattr(one, name) for name in ("parameter", "before", "after")},
-            **{name: getattr(one.trial, name) for name in ("trial_id", "kernel_id")},
-            **{name: getattr(one.trial.outcome, name) for name in ("status", "time_us", "reason")},
-            **speed_up(one.compared),
-        }
-        for one in stands.neighbours
-    ]
+    return [{**row_of(one, _NEIGHBOUR), **speed_up(one.compared)} for one in stands.neighbours]
 
 
 def _explanation(identifier: str, db: str | None) -> Explanation:

@@ -103,25 +103,20 @@ class RooflineCommand:
 
 def run_roofline(command: RooflineCommand) -> None:
     """Compare kernels with their roofs, draw and print them."""
-    path = Path(command.file) if command.file else None
-    if path is not None:
-        check_plot(path)
+    if command.file:
+        check_plot(Path(command.file))
     with open_database(command.db) as store:
         bench_id = bench_id_of(command.bench_id)
         comparison = compare(store, command.query, bench_id, winners=command.winners)
-    if command.file and path is not None:
-        content = roofline_picture(comparison, path.suffix)
+    if command.file:
+        content = roofline_picture(comparison, Path(command.file).suffix)
         write_output(command.file, content, force=command.force)
-    rows = _rows(comparison)
+    rows = [_row(one, comparison) for one in comparison.timed()]
     if command.form is Form.TABLE:
         _print_roofs(comparison)
         print_table(rows, COLUMNS[:-1])
     else:
         print_rows(rows, COLUMNS, command.form)
-
-
-def _rows(comparison: Comparison) -> list[Row]:
-    return [_row(one, comparison) for one in comparison.timed()]
 
 
 def _row(one: Timed, comparison: Comparison) -> Row:
@@ -144,14 +139,10 @@ def _row(one: Timed, comparison: Comparison) -> Row:
 def _print_roofs(comparison: Comparison) -> None:
     slopes, ceilings = roofs(comparison.device, comparison.ceilings)
     click.echo(comparison.caption)
-    rows: list[Row] = [
-        {"roof": slope.name, "gb_s": 1e3 * slope.tb_s, "tflops": None, "ridge_flop_per_byte": None}
-        for slope in slopes
-    ]
+    rows: list[Row] = [{"roof": slope.name, "gb_s": 1e3 * slope.tb_s} for slope in slopes]
     rows += [
         {
             "roof": ceiling.name,
-            "gb_s": None,
             "tflops": ceiling.tflops,
             "ridge_flop_per_byte": ceiling.tflops / slopes[0].tb_s,
         }

@@ -31,7 +31,7 @@ class ProfileCommand:
 
     kernel: str
     size: str
-    layout: str
+    layout: Layout
     dtype: str
     page_file: Path | None
     gpu: str | None
@@ -52,8 +52,8 @@ def run(command: ProfileCommand) -> None:
     """Profile a kernel or read a page, store the counters, and print the findings."""
     if command.save:
         require_output(command.save, force=command.force)
-    kernel, layout, dtype = command.kernel, Layout(command.layout), DType.parse(command.dtype)
-    problem = Problem.of_size(command.size, layout, dtype)
+    kernel = command.kernel
+    problem = Problem.of_size(command.size, command.layout, DType.parse(command.dtype))
     with open_store(command.db) as store:
         if command.page_file is None:
             found, page, request = _made(kernel, problem, store)

@@ -2,6 +2,7 @@
 
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import click
 
@@ -9,13 +10,17 @@ from autogemm.catalogue.gpus import find_gpu, known_gpus, roof_of
 from autogemm.cli.output import Form, Row, print_rows, print_table
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Ceilings, Device
+from autogemm.model.results.columns import Paths, row_of, under
 from autogemm.store import open_store
 from autogemm.support.cells import shown
 from autogemm.support.errors import DeviceError
 from autogemm.targets import attached_gpus, open_gpu, recorded, why_no_gpu
 
 RECORDING_COLUMNS = ("device", "problem", "num_configs", "date", "path")
-
+_RECORDING: Paths = {
+    **under("", RECORDING_COLUMNS),
+    **{"device": "device_name", "problem": "problem_label"},
+}
 
 # Element types whose roofs are shown; those of an FP32 C are the same.
 ROOFED = DType.one_each()
@@ -31,11 +36,21 @@ COLUMNS = (
     *("registers_per_sm", "registers_per_thread", "threads_per_sm", "threads_per_block"),
     *("source", "notes"),
 )
-# What fits a line.
+# Those that fit a line.
 SHOWN = (
     *("short_name", "name", "arch", "num_sms", "memory_gib", "bandwidth_gb_s", "peak_f32_tflops"),
     *("ridge_f32_flop_per_byte", "peak_f16_tflops", "l2_mib", "smem_per_block_kib"),
 )
+_DEVICE: Paths = {
+    **under("", ("name", "num_sms", "sm_clock_mhz", "memory_clock_mhz", "memory_bus_bits")),
+    **{"arch": "sm", "bandwidth_gb_s": "peak_bandwidth_gb_s"},
+    **{"registers_per_sm": "registers_per_sm", "registers_per_thread": "max_registers_per_thread"},
+    **{"threads_per_sm": "max_threads_per_sm", "threads_per_block": "max_threads_per_block"},
+}
+_MEASURED: Paths = {
+    **{"measured_f32_tflops": "fma_tflops", "measured_gb_s": "copy_gb_s"},
+    **{"measured_l2_gb_s": "l2_gb_s", "measured_smem_gb_s": "smem_gb_s"},
+}
 
 
 def show_all(form: Form) -> None:
@@ -51,23 +66,15 @@ def show_all(form: Form) -> None:
         print_table(attached, SHOWN[1:], title="Attached GPUs")
         click.echo()
     print_table(known, SHOWN, title="Known GPUs")
-    recordings = _recording_rows()
+    recordings = [row_of(one, _RECORDING) for one in recorded.list_recordings()]
     if recordings:
         click.echo()
         print_table(recordings, RECORDING_COLUMNS, title="Recordings")
 
 
-def _known_rows() -> list[dict[str, object]]:
-    return [
-        gpu_row(
-            known.device,
-            kind="known",
-            short_name=known.short_name,
-            source=known.source,
-            notes=known.notes,
-        )
-        for known in known_gpus()
-    ]
+def _known_rows() -> list[Row]:
+    own = under("", ("short_name", "source", "notes"))
+    return [gpu_row(known.device, kind="known") | row_of(known, own) for known in known_gpus()]
 
 
 def show_one(name: str, form: Form) -> None:
@@ -84,11 +91,7 @@ def measure(db: str | None, form: Form) -> None:
     """Measure and print what the GPU reaches. Raises DeviceError without one."""
     device, measured = _measured(db)
     if form is not Form.TABLE:
-        row = gpu_row(device, kind="attached")
-        row["measured_f32_tflops"] = measured.fma_tflops
-        row["measured_gb_s"] = measured.copy_gb_s
-        row["measured_l2_gb_s"] = measured.l2_gb_s
-        row["measured_smem_gb_s"] = measured.smem_gb_s
+        row = gpu_row(device, kind="attached") | row_of(measured, _MEASURED)
         print_rows([row], COLUMNS, form)
         return
     clock = f", SM clock {measured.sm_clock_mhz} MHz meanwhile" if measured.sm_clock_mhz else ""
@@ -113,44 +116,16 @@ def _measured(db: str | None) -> tuple[Device, Ceilings]:
         return target.device, measured
 
 
-def _recording_rows() -> list[Row]:
-    return [
-        {
-            "device": recording.device_name,
-            "problem": recording.problem_label,
-            "num_configs": recording.num_configs,
-            "date": recording.date,
-            "path": str(recording.path),
-        }
-        for recording in recorded.list_recordings()
-    ]
-
-
-def gpu_row(
-    device: Device, *, kind: str, short_name: str = "", source: str = "", notes: str = ""
-) -> dict[str, object]:
+def gpu_row(device: Device, *, kind: str) -> dict[str, Any]:
     """Return one GPU with everything that follows from its facts."""
-    row: dict[str, object] = {
-        "kind": kind,
-        "short_name": short_name,
-        "name": device.name,
-        "arch": device.sm,
-        "num_sms": device.num_sms,
+    row = {
+        **row_of(device, _DEVICE),
+        **{"kind": kind, "short_name": "", "source": "", "notes": ""},
         "fp32_cores": device.num_sms * device.fp32_cores_per_sm,
-        "sm_clock_mhz": device.sm_clock_mhz,
-        "memory_clock_mhz": device.memory_clock_mhz,
-        "memory_bus_bits": device.memory_bus_bits,
         "memory_gib": device.memory_bytes / 2**30,
-        "bandwidth_gb_s": device.peak_bandwidth_gb_s,
         "l2_mib": device.l2_bytes / 2**20,
         "smem_per_sm_kib": device.smem_per_sm_bytes / 1024,
         "smem_per_block_kib": device.max_smem_per_block_bytes / 1024,
-        "registers_per_sm": device.registers_per_sm,
-        "registers_per_thread": device.max_registers_per_thread,
-        "threads_per_sm": device.max_threads_per_sm,
-        "threads_per_block": device.max_threads_per_block,
-        "source": source,
-        "notes": notes,
     }
     for dtype in ROOFED:
         roof = roof_of(device, dtype)

@@ -41,7 +41,8 @@ def run(command: SpaceCommand) -> None:
     if command.file_format == "yaml":
         if foreign is None:
             raise UsageError(f"{command.family} has a YAML file already: {family.yaml_path}")
-        _write(command, yaml_text(foreign), ours="# From a T1 file.")
+        content = yaml_text(foreign).encode()
+        write_output(command.output, content, force=command.force, ours="# From a T1 file.")
         return
     chosen = parse_fix(family, command.fix)
     device = device_facts(command.gpu)
@@ -50,7 +51,8 @@ def run(command: SpaceCommand) -> None:
     seconds = time.perf_counter() - start
     if command.file_format == "t1":
         text, left_out = t1_text(built)
-        _write(command, text, ours='{\n  "General"')
+        ours = '{\n  "General"'
+        write_output(command.output, text.encode(), force=command.force, ours=ours)
         _print_left_out(left_out)
         return
     left_out = foreign.left_out if foreign is not None else ()
@@ -71,10 +73,6 @@ def run(command: SpaceCommand) -> None:
         f"{len(built.seeds)} seeds"
     )
     _print_left_out(left_out)
-
-
-def _write(command: SpaceCommand, text: str, *, ours: str) -> None:
-    write_output(command.output, text.encode(), force=command.force, ours=ours)
 
 
 def _print_left_out(lines: Sequence[str]) -> None:

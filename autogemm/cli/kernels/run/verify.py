@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -18,6 +18,7 @@ from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
 from autogemm.model.results.certificate import Verdict
+from autogemm.model.results.columns import Paths, row_of, under
 from autogemm.model.results.stored import StoredKernel
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, launch_plan, parse_fix
@@ -25,12 +26,12 @@ from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError, DeviceError, NotFoundError, UsageError
 from autogemm.targets import choose_target, open_gpu, why_no_gpu
 from autogemm.verify import (
-    Case,
     CaseResult,
     CaseSet,
     Certifier,
     Check,
     cases_of,
+    cases_of_tuned,
     on_cpu,
     on_gpu,
     run_cases,
@@ -40,6 +41,10 @@ from autogemm.verify import (
 
 CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
 CASE_COLUMNS = ("on", "problem", "ok", "message", "error_over_bound", "seconds", "config")
+_CASE: Paths = {
+    **under("", ("ok", "message", "seconds")),
+    **{"problem": "case.problem.label", "error_over_bound": "max_error_ratio"},
+}
 SUMMARY_COLUMNS = (
     *("on", "dtype", "config", "problems", "adapted", "passed", "failed", "skipped"),
     "error_over_bound",
@@ -85,7 +90,8 @@ def run(command: VerifyCommand) -> None:
     device = device_facts(command.gpu)
     narrowed = parse_fix(family, command.fix)
     if command.kernel_key is not None:
-        sets = [_cases_of_kernel(command.db, command.kernel_key, family, device)]
+        kernel = stored_kernel(command.db, command.kernel_key, family)
+        sets = [cases_of_tuned(family, kernel.source.config, device, kernel.problem)]
     else:
         sets = [
             cases_of(family, config, device, dtype=each)
@@ -101,18 +107,6 @@ def run(command: VerifyCommand) -> None:
         with checker(family, place, command.mode) as check:
             rows += [verified(family, device, case_set, place, check) for case_set in sets]
     show(rows, command.form)
-
-
-def _cases_of_kernel(db: str | None, key: str, family: Family, device: Device) -> CaseSet:
-    kernel = stored_kernel(db, key, family)
-    return cases_of(
-        family,
-        kernel.source.config,
-        device,
-        adapt=False,
-        dtype=kernel.problem.dtype,
-        tuned_for=(kernel.problem,),
-    )
 
 
 def dtypes_of(family: Family, label: str | None) -> list[DType]:
@@ -171,8 +165,7 @@ def certify_kernel(db: str | None, key: str, family: Family, form: Form) -> None
         certificate = certifier.certify(Candidate(source, plan, compiled), problem)
     with open_store(db) as store:
         store.record_certificate(run_id, source.sha256, certificate)
-    rows = [{name: getattr(check, name) for name in CHECK_COLUMNS} for check in certificate.checks]
-    print_rows(rows, CHECK_COLUMNS, form)
+    print_rows([asdict(check) for check in certificate.checks], CHECK_COLUMNS, form)
     if certificate.verdict is Verdict.FAILED:
         raise AutogemmError(f"kernel {key} fails: {certificate.reason}")
 
@@ -224,7 +217,11 @@ def verified(
 def show(rows: list[dict[str, Any]], form: Form) -> None:
     """Print the cases. Raises AutogemmError when one failed, UsageError when there was none."""
     if form is not Form.TABLE:
-        cases = [case_row(row["on"], result) for row in rows for result in row["cases"]]
+        cases = [
+            {"on": row["on"], **row_of(result, _CASE), "config": result.case.config.as_dict()}
+            for row in rows
+            for result in row["cases"]
+        ]
         print_rows(cases, CASE_COLUMNS, form)
     else:
         print_rows(rows, SUMMARY_COLUMNS)
@@ -233,7 +230,11 @@ def show(rows: list[dict[str, Any]], form: Form) -> None:
     for row in rows:
         smallest: CaseResult | None = row["smallest"]
         if smallest is not None:
-            click.echo(describe(row["on"], smallest), err=True)
+            click.echo(
+                f"failed on {row['on']}, smallest problem found: {smallest.case.problem.label}\n"
+                f"  {smallest.case.config.label}\n  {smallest.message}",
+                err=True,
+            )
     if failed:
         raise AutogemmError(f"{failed} of {total} cases failed")
     if not total:
@@ -243,25 +244,3 @@ def show(rows: list[dict[str, Any]], form: Form) -> None:
         how = (splitting_of(row["cases"][0].case.config) for row in rows if row["cases"])
         for words in dict.fromkeys(one.words for one in how if one is not None):
             click.echo(words)
-
-
-def case_row(place: str, result: CaseResult) -> dict[str, Any]:
-    """Return one case for scripts."""
-    return {
-        "on": place,
-        "problem": result.case.problem.label,
-        "ok": result.ok,
-        "message": result.message,
-        "error_over_bound": result.max_error_ratio,
-        "seconds": result.seconds,
-        "config": result.case.config.as_dict(),
-    }
-
-
-def describe(place: str, failure: CaseResult) -> str:
-    """Return the smallest failing problem, on three lines."""
-    case: Case = failure.case
-    return (
-        f"failed on {place}, smallest problem found: {case.problem.label}\n"
-        f"  {case.config.label}\n  {failure.message}"
-    )
