@@ -265,8 +265,8 @@ def test_no_candidate_that_works(family: str, monkeypatch: pytest.MonkeyPatch) -
 def test_auto_without_a_gpu_says_so_once_and_marks_everything(
     family: str, recording: Path, no_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    shipped = autogemm.targets.recorded.target
-    monkeypatch.setattr(shipped, "recording_folder", lambda: recording.parent)
+    folder = "autogemm.targets.recorded.target.recording_folder"
+    monkeypatch.setattr(folder, lambda: recording.parent)
     result = invoke("--family", family, "--size", "1024", "--trials", 30)
     assert result.exit_code == 0, result.output
     first, *rest = result.stderr.splitlines()
