@@ -10,12 +10,9 @@ from autogemm.formats.kernel_tuner import (
 from autogemm.formats.lines import MAX_LINE_CHARS, MAX_UNPACKED_BYTES, fault, lines_of
 from autogemm.formats.recording import (
     FILE_SUFFIX,
-    SCHEMA_VERSION,
     Baseline,
-    ProblemField,
     Recording,
     RecordingSource,
-    TimeUs,
     read_recording,
     write_recording,
 )
@@ -27,15 +24,12 @@ __all__ = [
     "FILE_SUFFIX",
     "MAX_LINE_CHARS",
     "MAX_UNPACKED_BYTES",
-    "SCHEMA_VERSION",
     "Baseline",
     "Entry",
     "ListedRecording",
-    "ProblemField",
     "Recording",
     "RecordingSource",
     "T1Space",
-    "TimeUs",
     "fault",
     "is_kernel_tuner_cache",
     "is_t1",

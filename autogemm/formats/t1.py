@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from autogemm.formats.lines import fault
+from autogemm.formats.lines import fault, named_faults
 from autogemm.formats.open_json import check_nesting
 from autogemm.formats.t1_conditions import own_condition
 from autogemm.formats.t1_values import values_of
@@ -67,7 +67,7 @@ class _File(_Form):
     KernelSpecification: _Kernel = _Kernel()
 
 
-# What has a place elsewhere, by where it stands in a T1 file.
+# These have a place elsewhere: the reason by where each stands in a T1 file.
 _ELSEWHERE = {
     "Search": "how a space is searched is said with tune --sampler",
     "Budget": "how long is said with tune --trials and --budget",
@@ -111,15 +111,11 @@ def read_t1(path: Path) -> T1Space:
     """The space in a file, gzip'd or not. Raises ExchangeError for a broken one, and for one of
     which nothing can be said here.
     """
-    try:
+    with named_faults("T1 file", path, ExchangeError):
         text = "".join(decoded(unpacked(path, MAX_FILE_BYTES)))
         check_nesting(text, 0, len(text))
         content = json.loads(text)
         form = _File.model_validate(content)
-    except (ValueError, RecursionError) as error:
-        raise ExchangeError(f"broken T1 file {path}: {fault(error)}") from error
-    except OSError as error:
-        raise ExchangeError(f"cannot read {path}: {fault(error)}") from error
     reading = _Reading(form.ConfigurationSpace)
     if not reading.parameters:
         why = "; ".join(reading.left_out[:3])
