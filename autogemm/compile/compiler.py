@@ -102,10 +102,6 @@ class Compiler:
         """:meth:`compile` in a thread of the pool."""
         return self._pool.submit(self.compile, source, arch)
 
-    def supported_archs(self) -> tuple[str, ...]:
-        """``sm_75``, ``sm_80``, ... as this NVRTC compiles for."""
-        return nvrtc.supported_archs()
-
     def close(self) -> None:
         """Drop what has not begun, end what has. May be called twice."""
         self._pool.shutdown(wait=False, cancel_futures=True)

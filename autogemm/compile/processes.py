@@ -13,7 +13,7 @@ from autogemm.support.errors import (
     KernelCompileError,
 )
 
-# What a process calls for each text.
+# The function that a process calls for each text.
 NVRTC = "autogemm.compile.nvrtc:to_cubin"
 
 

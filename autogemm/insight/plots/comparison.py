@@ -91,25 +91,24 @@ def _ceiling(
     ridge = ceiling.tflops / slopes[0].tb_s
     begin = ceiling.tflops / max(slope.tb_s for slope in slopes)
     axes.plot([ridge], [ceiling.tflops], marker="|", color="black", markersize=10)
-    return axes.plot(
-        [begin, high],
-        [ceiling.tflops] * 2,
-        label=f"{ceiling.name}: {ceiling.tflops:.4g} TFLOP/s, ridge {ridge:.3g} FLOP/byte",
-        color="black",
-        linestyle=LINES[place % len(LINES)],
-        linewidth=1.4,
-    )[0]
+    label = f"{ceiling.name}: {ceiling.tflops:.4g} TFLOP/s, ridge {ridge:.3g} FLOP/byte"
+    look: dict[str, Any] = {
+        "color": "black",
+        "linestyle": LINES[place % len(LINES)],
+        "linewidth": 1.4,
+    }
+    return axes.plot([begin, high], [ceiling.tflops] * 2, label=label, **look)[0]
 
 
 def _slope(axes: "Axes", place: int, slope: Slope, highest: float, low: float) -> "Line2D":
-    return axes.plot(
-        [low, highest / slope.tb_s],
-        [low * slope.tb_s, highest],
-        label=f"{slope.name}: {1e3 * slope.tb_s:.4g} GB/s",
-        color="0.45",
-        linestyle=LINES[place % len(LINES)],
-        linewidth=1.4,
-    )[0]
+    x, y = [low, highest / slope.tb_s], [low * slope.tb_s, highest]
+    label = f"{slope.name}: {1e3 * slope.tb_s:.4g} GB/s"
+    look: dict[str, Any] = {
+        "color": "0.45",
+        "linestyle": LINES[place % len(LINES)],
+        "linewidth": 1.4,
+    }
+    return axes.plot(x, y, label=label, **look)[0]
 
 
 def _name_sizes(axes: "Axes", timed: list[Timed]) -> None:

@@ -9,7 +9,7 @@ from autogemm.catalogue.ladder import Library, Rung, libraries, rungs
 from autogemm.insight.analysis import Comparison, Timed, compare
 from autogemm.insight.analysis.comparison import comparison_of
 from autogemm.insight.report.data import comparison_data
-from autogemm.insight.report.page import Page, Plot, Section, Table, table
+from autogemm.insight.report.page import Page, Plot, Section, Table, filled, table
 from autogemm.insight.report.run import facts_table, place_tables, profile_sections
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Ceilings, Device
@@ -158,10 +158,7 @@ def _kernels(bench: Bench) -> tuple[Table, ...]:
         for entry in bench.entries
         if entry.time_us is None
     ]
-    found = [table("What was compared", rows)]
-    if failed:
-        found.append(table("Not timed", failed))
-    return tuple(found)
+    return filled(table("What was compared", rows), table("Not timed", failed))
 
 
 def _ceilings(comparison: Comparison) -> tuple[Table, ...]:

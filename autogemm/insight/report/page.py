@@ -90,6 +90,11 @@ def table(
     return Table(caption, heads, cells, tuple(notes))
 
 
+def filled(*tables: Table) -> tuple[Table, ...]:
+    """Return those of the tables that have rows."""
+    return tuple(one for one in tables if one.rows)
+
+
 def render_page(page: Page) -> bytes:
     """The page as one HTML file that needs nothing else. Raises UsageError without Plotly."""
     folder = files("autogemm.insight.report")

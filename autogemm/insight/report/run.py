@@ -19,7 +19,7 @@ from autogemm.insight.explain import (
 )
 from autogemm.insight.profiling import findings
 from autogemm.insight.report.data import run_data
-from autogemm.insight.report.page import Page, Plot, Section, Table, highlighted, table
+from autogemm.insight.report.page import Page, Plot, Section, Table, filled, highlighted, table
 from autogemm.insight.report.words import advice, limit_words, outcome_words
 from autogemm.model.config import Value, shared_values
 from autogemm.model.hardware.device import Device
@@ -130,14 +130,13 @@ def _finals(trials: RunTrials) -> Section:
     how = "recorded" if trials.is_recorded else f"{finals.rounds} interleaved rounds"
     common = " ".join(f"{name}={value}" for name, value in shared.items())
     notes = (f"all of them: {common}",) if common else ()
-    found = [table(f"The best candidates beside cuBLAS, {how}", rows, columns, notes)]
-    if finals.disqualified:
-        lost = [
-            {"config": one.config.label, "status": one.status.value, "reason": one.reason}
-            for one in finals.disqualified
-        ]
-        found.append(table("Taken out of the finals", lost))
-    return Section("finals", "Finals", tables=tuple(found))
+    lost = [
+        {"config": one.config.label, "status": one.status.value, "reason": one.reason}
+        for one in finals.disqualified
+    ]
+    best = table(f"The best candidates beside cuBLAS, {how}", rows, columns, notes)
+    taken_out = table("Taken out of the finals", lost)
+    return Section("finals", "Finals", tables=filled(best, taken_out))
 
 
 def _entry(trials: RunTrials, entry: FinalsEntry, shared: dict[str, Value]) -> dict[str, Any]:
@@ -168,12 +167,12 @@ def _ends(trials: RunTrials) -> tuple[Table, ...]:
         for trial in trials.trials
         if trials.merit(trial.outcome) is None
     ]
-    found = [table("How the trials ended", rows)]
-    if failed:
-        most = 100
-        note = () if len(failed) <= most else (f"the first {most} of {len(failed)}",)
-        found.append(table("Configs that did not run", failed[:most], notes=note))
-    return tuple(found)
+    most = 100
+    note = () if len(failed) <= most else (f"the first {most} of {len(failed)}",)
+    return filled(
+        table("How the trials ended", rows),
+        table("Configs that did not run", failed[:most], notes=note),
+    )
 
 
 def _explanation(explained: Explanation | Missing) -> Section:
