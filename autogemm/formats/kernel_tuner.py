@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from autogemm.formats.entries import Entry, Line, ListedRecording, is_whole, ranked_configs
-from autogemm.formats.lines import MAX_RESULTS_BYTES, named_faults
+from autogemm.formats.lines import MAX_RESULTS_BYTES, ForeignForm, named_faults
 from autogemm.formats.open_json import parse_open_json
 from autogemm.formats.recording import ProblemField
 from autogemm.model.config import Value
@@ -42,20 +42,14 @@ _NOT_KEPT = "times"
 _Row = dict[str, Any]
 
 
-class _Own(BaseModel):
+class _Own(ForeignForm):
     """The part of a header that this project adds."""
-
-    model_config = ConfigDict(
-        strict=True, extra="ignore", frozen=True, arbitrary_types_allowed=True
-    )
 
     problem: ProblemField | None = None
 
 
-class _Header(BaseModel):
+class _Header(ForeignForm):
     """The fields beside the configs that are needed; others are not looked at."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
     device_name: Line
     kernel_name: Line

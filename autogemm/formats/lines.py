@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError, ExchangeError
@@ -41,6 +41,12 @@ def _lines(path: Path) -> Iterator[str]:
             raise ValueError(f"a line has more than {MAX_LINE_CHARS // 2**20} million characters")
     if rest:
         yield rest
+
+
+class ForeignForm(BaseModel):
+    """An object of another program's file: fields that are not named are not looked at."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
 
 @contextmanager

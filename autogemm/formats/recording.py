@@ -4,6 +4,7 @@ A recording holds what one GPU measured for one problem over one (restricted) sp
 conditions. It is data: read within a size limit, never executed.
 """
 
+import json
 import statistics
 from collections import Counter
 from pathlib import Path
@@ -15,7 +16,6 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
     StrictInt,
     StrictStr,
     model_validator,
@@ -23,15 +23,13 @@ from pydantic import (
 
 from autogemm.formats.lines import named_faults
 from autogemm.model.config import Value
-from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.problem import Layout, Problem
+from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Environment, Status, Verification
 from autogemm.support.errors import RecordingError, UsageError
 from autogemm.support.files import unpacked, write_chunks_atomically
 from autogemm.support.limits import Amount, Sha256, TimeUs
 
-SCHEMA_VERSION: Literal[1] = 1
 FILE_SUFFIX = ".json.gz"
 # A recording of 10,000 configs unpacks to about 2 MB; a file that claims more than this is none.
 MAX_UNPACKED_BYTES = 64 * 2**20
@@ -47,36 +45,22 @@ class _ProblemForm(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-    m: int
-    n: int
-    k: int
-    layout: Annotated[Layout, Field(strict=False)]
-    dtype: str
-    lda: int = 0
-    ldb: int = 0
-    ldc: int = 0
-    alpha: float = 1.0
-    beta: float = 0.0
+    problem: Problem
 
 
-def _problem_as_dict(problem: Problem) -> dict[str, object]:
-    found = {name: getattr(problem, name) for name in _ProblemForm.model_fields}
-    return found | {"layout": str(problem.layout), "dtype": str(problem.dtype)}
-
-
-def _problem_from_dict(value: object) -> Problem:
+def _problem_of(value: object) -> Problem:
+    """The problem of an object in a file, which names layout and dtype even if they are usual."""
     if isinstance(value, Problem):
         return value
-    form = _ProblemForm.model_validate(value)
+    if not isinstance(value, dict) or not {"layout", "dtype"} <= value.keys():
+        raise ValueError("not a problem: sizes, layout and dtype are needed")
     try:
-        return Problem(**{**form.model_dump(), "dtype": DType.parse(form.dtype)})
+        return _ProblemForm.model_validate_json(json.dumps({"problem": value})).problem
     except UsageError as error:
         raise ValueError(f"not a problem: {error}") from error
 
 
-ProblemField = Annotated[
-    Problem, BeforeValidator(_problem_from_dict), PlainSerializer(_problem_as_dict)
-]
+ProblemField = Annotated[Problem, BeforeValidator(_problem_of)]
 
 
 class _Part(BaseModel):
@@ -132,7 +116,7 @@ class Recording(_Part):
     """
 
     format: Literal["autogemm-recording"] = "autogemm-recording"
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     complete: bool
     source: RecordingSource
     family: str

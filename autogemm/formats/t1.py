@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from autogemm.formats.lines import fault, named_faults
+from autogemm.formats.lines import ForeignForm, fault, named_faults
 from autogemm.formats.open_json import check_nesting
 from autogemm.formats.t1_conditions import own_condition
 from autogemm.formats.t1_values import values_of
@@ -36,33 +36,30 @@ _MARK = b'"ConfigurationSpace"'
 _NAME = re.compile(IDENTIFIER)
 
 
-class _Form(BaseModel):
-    """Fields that are not named here are looked at only to say that they are left out."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+# Fields that the forms below do not name are looked at only to say that they are left out.
 
 
-class _Parameter(_Form):
+class _Parameter(ForeignForm):
     Name: Annotated[str, Field(min_length=1, max_length=200)]
     Type: Literal["int", "uint", "float", "bool", "string"]
     Values: str | list[Any]
     Default: Any = None
 
 
-class _Condition(_Form):
+class _Condition(ForeignForm):
     Expression: str
 
 
-class _Space(_Form):
+class _Space(ForeignForm):
     TuningParameters: Annotated[list[_Parameter], Field(min_length=1, max_length=MAX_PARAMETERS)]
-    Conditions: Annotated[list[_Condition], Field(max_length=MAX_CONDITIONS)] = []
+    Conditions: list[_Condition] = Field([], max_length=MAX_CONDITIONS)
 
 
-class _Kernel(_Form):
+class _Kernel(ForeignForm):
     KernelName: Annotated[str, Field(min_length=1, max_length=_SHOWN)] = "kernel"
 
 
-class _File(_Form):
+class _File(ForeignForm):
     ConfigurationSpace: _Space
     KernelSpecification: _Kernel = _Kernel()
 

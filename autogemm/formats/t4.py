@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeGuard
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from autogemm.formats.entries import Entry, Line, ListedRecording, ranked_configs
-from autogemm.formats.lines import MAX_RESULTS_BYTES, named_faults
+from autogemm.formats.lines import MAX_RESULTS_BYTES, ForeignForm, named_faults
 from autogemm.formats.open_json import parse_results_json
 from autogemm.formats.recording import ProblemField
 from autogemm.model.config import Value
@@ -64,13 +64,7 @@ _RUNS = "runtimes"
 _REASON = "reason"
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(
-        strict=True, extra="ignore", frozen=True, arbitrary_types_allowed=True
-    )
-
-
-class _Metadata(_Form):
+class _Metadata(ForeignForm):
     """Facts that known programs give beside the results."""
 
     device: Line | None = None
@@ -80,26 +74,26 @@ class _Metadata(_Form):
     timeunit: Line | None = None
 
 
-class _Header(_Form):
+class _Header(ForeignForm):
     schema_version: Annotated[str, Field(pattern=r"^1\.\d+\.\d+$")] = T4_VERSION
     metadata: _Metadata = _Metadata()
 
 
-class _Measured(_Form):
+class _Measured(ForeignForm):
     name: str
     value: Any = None
     unit: str = ""
 
 
-class _Result(_Form):
+class _Result(ForeignForm):
     """One config. What it cost is not always a number in the files that are around."""
 
     configuration: Annotated[dict[Identifier, Any], Field(min_length=1, max_length=64)]
     invalidity: Literal["timeout", "compile", "runtime", "correctness", "constraints", "correct"]
     correctness: float
     times: dict[str, Any]
-    measurements: Annotated[list[_Measured], Field(max_length=1000)] = []
-    objectives: Annotated[list[str], Field(max_length=100)] = []
+    measurements: list[_Measured] = Field([], max_length=1000)
+    objectives: list[str] = Field([], max_length=100)
 
     @property
     def time(self) -> _Measured | None:

@@ -9,11 +9,8 @@ from autogemm.emulator import AccessLine, Emulator
 from autogemm.insight.explain.intensity import pair_of
 from autogemm.insight.explain.times import Missing, or_missing
 from autogemm.model.config import Config
-from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
-from autogemm.space import Family, tile_of
-from autogemm.verify import reduced
 
 # Calls of one line that agree in all of these are told as one.
 _SAME_COST = attrgetter("line", "memory", "operation", "bytes_per_lane", "cost", "ideal")
@@ -73,11 +70,6 @@ class Accesses:
 
 def _times_ideal(count: int, ideal: int) -> float:
     return count / ideal if ideal else 1.0
-
-
-def small_problem(family: Family, config: Config, problem: Problem, device: Device) -> Problem:
-    """A few block tiles, ragged and aligned where the problem is: the same source serves both."""
-    return reduced(problem, tile_of(family, config, device, problem.dtype))
 
 
 def accesses(

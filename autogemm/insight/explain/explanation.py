@@ -7,7 +7,7 @@ from autogemm.catalogue.gpus import roof_of
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.emulator import Emulator
-from autogemm.insight.explain.accesses import Accesses, accesses, small_problem
+from autogemm.insight.explain.accesses import Accesses, accesses
 from autogemm.insight.explain.compiled import (
     CompiledFacts,
     MainLoop,
@@ -25,8 +25,9 @@ from autogemm.model.kernel import CompiledKernel, KernelSource, LaunchPlan, Reso
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Provenance
 from autogemm.model.splitting import splitting_of
-from autogemm.space import Family, Searched, broken_constraints, launch_plan
+from autogemm.space import Family, Searched, broken_constraints, launch_plan, tile_of
 from autogemm.support.errors import UsageError
+from autogemm.verify import reduced
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,9 @@ def _accesses(
     request: Request, config: Config, emulator: Emulator | Missing, source: KernelSource
 ) -> Accesses | Missing:
     family, device = request.family, request.device
-    small = small_problem(family, config, request.problem, device)
+    # A few block tiles, ragged and aligned where the problem is: the same source serves both.
+    tile = tile_of(family, config, device, request.problem.dtype)
+    small = reduced(request.problem, tile)
     if broken_constraints(family, config, small, device):
         return Missing(f"the config is not legal for the small problem {small.label}")
     if render(family, config, small).sha256 != source.sha256:
