@@ -55,9 +55,9 @@ def bench_page(bench: Bench, ceilings: Ceilings | None, profiles: Sequence[Profi
         Section(
             "environment",
             "Environment",
-            tables=(
+            tables=filled(
                 facts_table("Benchmark", facts),
-                *_ceilings(comparison),
+                facts_table("Ceilings as measured", asdict(ceilings) if ceilings else {}),
                 *place_tables(spec.environment, spec.device),
             ),
         ),
@@ -159,12 +159,6 @@ def _kernels(bench: Bench) -> tuple[Table, ...]:
         if entry.time_us is None
     ]
     return filled(table("What was compared", rows), table("Not timed", failed))
-
-
-def _ceilings(comparison: Comparison) -> tuple[Table, ...]:
-    if comparison.ceilings is None:
-        return ()
-    return (facts_table("Ceilings as measured", asdict(comparison.ceilings)),)
 
 
 def _runs(runs: list[RunRow]) -> Table:
