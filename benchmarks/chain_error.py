@@ -44,13 +44,13 @@ def seed_of(family_name: str, values: dict[str, Value]) -> dict[str, Value]:
 
 
 def error(emulator: Emulator, config: Config, k: int) -> float:
-    """Of two by two tiles."""
+    """Return the error of two by two tiles."""
     family, values = load_family(config.family), config.as_dict()
     problem = Problem(2 * int(values["BM"]), 2 * int(values["BN"]), k)
     plan = launch_plan(family, config, problem)
     source = render(family, config, problem)
     built = build(source.text, plan.signature, Mode.FAST, emulator.toolchain, emulator.folder)
-    inputs = make_inputs(problem, Data.REALS, RunOptions().seed)
+    inputs = make_inputs(problem, plan, Data.REALS, RunOptions().seed)
     header = RawExchange(deadline_s=600, resident_blocks=1)
     buffers = inputs.buffers(problem, plan, 0)
     c = run_process(built.executable, header, plan, problem, buffers).c.reshape(

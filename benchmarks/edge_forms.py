@@ -86,7 +86,7 @@ Key = tuple[str, str]
 
 
 def _begun(size: str, device: Device, compiler: Compiler) -> tuple[Problem, dict[Key, Building]]:
-    """All compile at once; the card waits for nothing but the first."""
+    """All compile at once; the GPU waits for nothing but the first."""
     problem = Problem(*Problem.parse_size(size))
     builder = Builder((FAMILY,), problem, device, compiler)
     found = configs(problem, device)

@@ -58,7 +58,7 @@ COMPARED = "f16x3, CHUNK 64"
 COLUMNS = ("sweep", "fill", "spread", "k", "kernel", "frobenius", "componentwise")
 
 
-class Card:
+class Gpu:
     """Runs kernels on CuPy arrays."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Card:
         self._arch = f"sm_{cupy.cuda.Device().compute_capability}"
         self._modules: dict[str, Any] = {}
 
-    def __enter__(self) -> "Card":
+    def __enter__(self) -> "Gpu":
         self._compiler = Compiler()
         self._scratch = tempfile.TemporaryDirectory()
         self._folder = Path(self._scratch.name)
@@ -142,14 +142,14 @@ def emitted(kernel: str, problem: Problem) -> tuple[KernelSource, LaunchPlan]:
     return render(family, config, problem), launch_plan(family, config, problem)
 
 
-def inputs(card: Card, fill: str, size: int, depth: int, spread: float) -> tuple[Any, Any]:
+def inputs(gpu: Gpu, fill: str, size: int, depth: int, spread: float) -> tuple[Any, Any]:
     """size x depth and depth x size."""
     if fill == "uniform":
-        return card.uniform(size, depth, depth), card.uniform(depth, size, depth + 1)
-    return card.normal(size, depth, spread, depth), card.normal(depth, size, spread, depth + 1)
+        return gpu.uniform(size, depth, depth), gpu.uniform(depth, size, depth + 1)
+    return gpu.normal(size, depth, spread, depth), gpu.normal(depth, size, spread, depth + 1)
 
 
-def sweeps(card: Card) -> Iterator[dict[str, object]]:
+def sweeps(gpu: Gpu) -> Iterator[dict[str, object]]:
     """One row for each kernel and input."""
     spreads = {"wide": WIDE}
     points = [
@@ -159,9 +159,9 @@ def sweeps(card: Card) -> Iterator[dict[str, object]]:
     ]
     for sweep, fill, spread, depth in points:
         square = sweep == "square"
-        a, b = inputs(card, fill, depth if square else SIZE, depth, spread)
+        a, b = inputs(gpu, fill, depth if square else SIZE, depth, spread)
         for kernel in (BASELINE, COMPARED) if square else (BASELINE, *KERNELS):
-            frobenius, componentwise = errors_of(card.cupy, card.multiply(kernel, a, b), a, b)
+            frobenius, componentwise = errors_of(gpu.cupy, gpu.multiply(kernel, a, b), a, b)
             errors = (f"{frobenius:.3e}", f"{componentwise:.3e}")
             row = (sweep, fill, spread, depth, kernel, *errors)
             yield dict(zip(COLUMNS, row, strict=True))
@@ -255,10 +255,10 @@ def main() -> None:
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), required=True)
 def errors(out: Path) -> None:
     """Measure errors against K and against the spread of exponents."""
-    with Card() as card, out.open("w", newline="") as file:
+    with Gpu() as gpu, out.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         writer.writeheader()
-        writer.writerows(sweeps(card))
+        writer.writerows(sweeps(gpu))
 
 
 @main.command()
@@ -266,10 +266,10 @@ def hard() -> None:
     """Compare with cuBLAS SGEMM on inputs that break a split into parts."""
     columns = ("input", "kernel", "nan", "infinite", "frobenius", "componentwise")
     rows = []
-    with Card() as card, np.errstate(all="ignore"):
+    with Gpu() as gpu, np.errstate(all="ignore"):
         for name, (a, b) in hard_inputs().items():
             for kernel in (BASELINE, *HARD):
-                c = card.cupy.asnumpy(card.multiply(kernel, *map(card.cupy.asarray, (a, b))))
+                c = gpu.cupy.asnumpy(gpu.multiply(kernel, *map(gpu.cupy.asarray, (a, b))))
                 row = (name, kernel, int(np.isnan(c).sum()), int(np.isinf(c).sum()))
                 told = (f"{error:.1e}" for error in errors_of(np, c, a, b))
                 rows.append(dict(zip(columns, (*row, *told), strict=True)))

@@ -1,7 +1,7 @@
 """What a call costs on the host: autogemm.gemm beside torch.matmul and cupy.matmul.
 
-The product is so small that the card waits for the host; the host's time per call is that of many
-calls without waiting for the card, in turns so that all see the same machine.
+The product is so small that the GPU waits for the host; the host's time per call is that of many
+calls without waiting for the GPU, in turns so that all see the same machine.
 
     python benchmarks/gemm_overhead.py [--size 64] [--out FILE]
 """
@@ -17,7 +17,7 @@ from typing import Any
 import autogemm
 
 ROUNDS = 30
-# Below the depth of the driver's queue: nobody waits for the card.
+# Below the depth of the driver's queue: no call waits for the GPU.
 CALLS = 400
 
 

@@ -1,4 +1,4 @@
-"""Kernel Tuner and autogemm on one card, one kernel and one list of configs, in one run.
+"""Kernel Tuner and autogemm on one GPU, one kernel and one list of configs, in one run.
 
     benchmarks/gpu_box.sh run python3 benchmarks/kernel_tuner_on_gpu.py --candidates 60
 
@@ -252,7 +252,7 @@ def report(job: Job, results: list[Result], ratios: dict[str, str]) -> None:
             "wall s": one.wall_s,
             "search s": one.search_s,
             "candidates/s": one.candidates / one.search_s,
-            "card busy": None if one.gpu_busy is None else f"{100 * one.gpu_busy:.0f} %",
+            "GPU busy": None if one.gpu_busy is None else f"{100 * one.gpu_busy:.0f} %",
             "best TFLOP/s": job.problem.tflops(one.best_us),
             "x cuBLAS": ratios[str(one.best)],
         }

@@ -32,10 +32,10 @@ architectures: ">=70"
 parameters:
   BM: {values: [16, 32, 64, 128, 256], doc: rows of C per block}
   BN: {values: [16, 32, 64, 128, 256], doc: columns of C per block}
-  BK: {values: [8, 16, 32, 64], doc: depth of a slab}
+  BK: {values: [8, 16, 32, 64], doc: depth of a k_tile}
   TM: {values: [1, 2, 4, 8, 16], doc: rows of C per thread}
   TN: {values: [1, 2, 4, 8, 16], doc: columns of C per thread}
-  STAGES: {values: [1, 2, 3, 4, 5], doc: slabs in shared memory}
+  STAGES: {values: [1, 2, 3, 4, 5], doc: k_tiles in shared memory}
   PAD_A: {values: [0, 1, 2, 4], doc: padding}
   PAD_B: {values: [0, 1, 2, 4], doc: padding}
   VEC_A: {values: [1, 2, 4], doc: elements per load}

@@ -232,7 +232,7 @@ def measure_all(job: Job) -> None:
     done = len(ledger.outcomes)
     rate = (done - num_before) / pipeline.elapsed_s
     busy = 100 * pipeline.busy_s / pipeline.elapsed_s
-    click.echo(f"{done} of {num_legal} configs; {rate:.1f}/s, card busy {busy:.0f} % of the time")
+    click.echo(f"{done} of {num_legal} configs; {rate:.1f}/s, GPU busy {busy:.0f} % of the time")
     if done < num_legal:
         raise AutogemmError(
             f"stopped after {done} of {num_legal} configs and nothing was written: the same "
@@ -307,7 +307,7 @@ def recording_of(job: Job, finals: Finals) -> Recording:
 def protocol(request: TuneRequest) -> str:
     options = request.measure
     return (
-        "Every config was checked on the card against a float64-accumulated reference, then timed: "
+        "Every config was checked on the GPU against a float64-accumulated reference, then timed: "
         f"median of up to {options.max_samples} samples, L2 {options.l2}; those slower than "
         f"{options.hopeless_ratio:g} times the best so far are too_slow. Configs in random order; "
         f"cuBLAS timed again in between, and {request.rounds} rounds of it interleaved with the "

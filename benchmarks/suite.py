@@ -89,9 +89,9 @@ def _shapes(dtype: str, emulation: bool) -> tuple[str, ...]:
 
 def _headed(commit: str, dtype: str, out: str) -> dict[str, Any]:
     query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    card = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
+    gpu = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
     return {
-        "gpu": card.splitlines()[0],
+        "gpu": gpu.splitlines()[0],
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit,
         "dtype": dtype,
@@ -106,7 +106,7 @@ def _command(out: str) -> str:
 
 
 def _versions(database: Path) -> str:
-    """Of the compiler and of cuBLAS, as the database has them."""
+    """Return the versions of the compiler and of cuBLAS, as the database has them."""
     query = "select distinct compiler, cublas from environments"
     command = [
         sys.executable,

@@ -4,8 +4,8 @@
 #   benchmarks/gpu_box.sh run benchmarks/suites.sh COMMIT OUT_FOLDER [f32 bf16 f16 tf32 emulated]
 #
 # Tables and their JSON go to OUT_FOLDER, and from there to benchmarks/results with the GPU's name.
-# An H100 with 16 cores takes about seven minutes for all five. Large products are at the card's
-# power limit, where times swing and the order of the search is that of a colder card: these have
+# An H100 with 16 cores takes about seven minutes for all five. Large products are at the GPU's
+# power limit, where times swing and the order of the search is that of a colder GPU: these have
 # more rounds and more finalists.
 
 set -uo pipefail

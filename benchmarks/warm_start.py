@@ -1,7 +1,7 @@
 """What a warm start saves, replayed on the recordings that ship: trials until 98 % of the optimum.
 
 Each recording is searched with the results of the others in the database and without, with the
-seeds of the family's YAML and without any (a family of one's own, or another kind of card), for
+seeds of the family's YAML and without any (a family of one's own, or another kind of GPU), for
 several seeds of the search. Every time is a recorded one; the optimum is the best recorded config.
 
     python benchmarks/warm_start.py [--seeds 10] [--out FILE]
@@ -24,7 +24,7 @@ from autogemm.tuning import SearchStarted, TuneRequest, tune
 
 SHARE = 0.98
 MOST_TRIALS = 200
-# Of the runs whose results are stored before.
+# Trials of the runs whose results are stored before.
 STORED_TRIALS = 60
 
 

@@ -1,7 +1,7 @@
 """Compares the emulator's memory analysis with Nsight Compute's hardware counters.
 
 For a few configs: shared-memory wavefronts and global sectors of a whole launch, as the emulator
-predicts them from one block, beside what the card counted. Needs a GPU, ncu and g++.
+predicts them from one block, beside what the GPU counted. Needs a GPU, ncu and g++.
 
     python benchmarks/wavefronts.py --out benchmarks/results/wavefronts.csv
 """

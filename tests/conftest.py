@@ -1,5 +1,5 @@
 """Tests meet nothing of who runs them: no home folder, no database, no terminal. ``gpu`` tests are
-skipped without a card, and say why; ``--update-golden`` rewrites golden files, ``--fuzz COUNT``
+skipped without a GPU, and say why; ``--update-golden`` rewrites golden files, ``--fuzz COUNT``
 feeds readers more broken files.
 """
 
@@ -59,12 +59,12 @@ def update_golden(request: pytest.FixtureRequest) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    on_card = [item for item in items if item.get_closest_marker("gpu")]
-    if not on_card:
+    on_gpu = [item for item in items if item.get_closest_marker("gpu")]
+    if not on_gpu:
         return
     from autogemm.targets.cuda import why_no_device
 
     reason = why_no_device()
     if reason:
-        for item in on_card:
+        for item in on_gpu:
             item.add_marker(pytest.mark.skip(reason=f"no GPU: {reason}"))

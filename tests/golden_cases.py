@@ -54,12 +54,12 @@ TILE_64: dict[str, Value] = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "T
 TILE_32_DEEP: dict[str, Value] = {
     **{"BM": 32, "BN": 32, "BK": 128, "TM": 8, "TN": 4, "SLICE_K": 16, "STAGES": 4},
 }
-# Of gemm_wgmma: columns of tiles with one more, some of which are short.
+# For gemm_wgmma: columns of tiles with one more, some of which are short.
 TWO_HEIGHTS: dict[str, Value] = {
     **{"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "CLUSTER_M": 1},
     **{"SWAP_AB": 1, "SHORT_BY": 24},
 }
-# Of gemm_wgmma: clusters of two blocks.
+# For gemm_wgmma: clusters of two blocks.
 IN_PAIRS: dict[str, Value] = {"CLUSTER_M": 2, "GROUP_M": 8, "EPILOGUE": "after"}
 
 GOLDEN_CASES = (

@@ -86,7 +86,7 @@ class Emulator:
         check_launchable(plan)
         built = build(source.text, plan.signature, options.mode, self.toolchain, self.folder)
         start = time.perf_counter()
-        inputs = make_inputs(problem, options.data, options.seed)
+        inputs = make_inputs(problem, plan, options.data, options.seed)
         buffers = inputs.buffers(problem, plan, options.misalign_bytes)
         raw = run_process(built.executable, _header(options), plan, problem, buffers)
         comparison = compare(problem, inputs, raw.c)

@@ -17,7 +17,7 @@ from autogemm.model.elements import (
     rounded,
     stored,
 )
-from autogemm.model.kernel import Extra, LaunchPlan
+from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
 
 Doubles = npt.NDArray[np.float64]
@@ -36,18 +36,19 @@ class Inputs:
 
     Buffers end with the last element: nothing lies behind it, not even the padding of the last row.
     Padding between rows is NaN, and so is C when beta = 0. ``bound`` [M, N] is the largest error
-    that rounding can explain.
+    that rounding can explain. ``extras`` are a family's own arrays, in the order of the plan.
     """
 
     a: Stored
     b: Stored
     c: Stored
+    extras: tuple[Stored, ...]
     expected: Doubles
     bound: Doubles
 
     def buffers(self, problem: Problem, plan: LaunchPlan, misalign_bytes: int) -> list[Buffer]:
         """A, B, C, the workspace and a family's own arrays for one run. The workspace is zero, as
-        at its allocation; the arrays hold what is neutral.
+        at its allocation.
         """
         workspace = np.zeros(-(-plan.workspace_bytes // 4), np.float32)
         has_old_c = problem.beta != 0.0
@@ -56,7 +57,7 @@ class Inputs:
             Buffer(self.b, problem.b_shape[1], problem.ldb, True, misalign_bytes),
             Buffer(self.c, problem.n, problem.ldc, has_old_c, misalign_bytes),
             Buffer(workspace, 0, 0, False),
-            *(_extra_buffer(extra, problem) for extra in plan.arrays),
+            *(Buffer(extra, extra.size, extra.size, True) for extra in self.extras),
         ]
 
 
@@ -77,13 +78,10 @@ class Comparison:
         return bool(self.wrong_elements or self.padding_changed)
 
 
-def _extra_buffer(extra: Extra, problem: Problem) -> Buffer:
-    data = neutral_array(extra, problem.dtype)
-    return Buffer(data, data.size, data.size, True)
-
-
-def make_inputs(problem: Problem, data: Data, seed: int) -> Inputs:
-    """Random inputs and the reference for them, from float64."""
+def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> Inputs:
+    """Random matrices and the reference for them, from float64; a family's own arrays hold what is
+    neutral.
+    """
     rng = np.random.default_rng([seed, problem.m, problem.n, problem.k])
     dtype = problem.dtype
     a = _matrix(rng, problem.a_shape, data, dtype.ab)
@@ -112,6 +110,7 @@ def make_inputs(problem: Problem, data: Data, seed: int) -> Inputs:
         _stored(a, problem.lda, dtype.ab),
         _stored(b, problem.ldb, dtype.ab),
         _stored(before, problem.ldc, dtype.c),
+        tuple(neutral_array(extra, dtype) for extra in plan.arrays),
         expected,
         bound,
     )

@@ -36,8 +36,8 @@ def nearest_legal(
 def fitted(family: Family, config: Config, problem: Problem, device: Device) -> Config | None:
     """Like `nearest_legal`; where tiles leave edges, the config that the search would take.
 
-    A kernel that was tuned without edges may treat them in the slower of two ways. Of the rules of
-    ``worth_trying`` those tell that it breaks here and keeps where its tiles fit; one other
+    A kernel that was tuned without edges may treat them in the slower of two ways. The rules of
+    ``worth_trying`` that it breaks here and keeps where its tiles fit show this; one other
     parameter that such a rule reads may mend it.
     """
     legal = nearest_legal(family, config, problem, device)

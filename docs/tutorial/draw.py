@@ -17,7 +17,7 @@ Cell = tuple[int, int]
 # Lane of the first warp to the elements of C that it owns.
 Owner = Callable[[int], Iterable[Cell]]
 
-# Pixels: of the side of a square tile of C, at least of a slab's depth, between and around.
+# Pixels: of the side of a square tile of C, at least of a k_tile's depth, between and around.
 SIDE = 190
 LEAST_DEPTH = 24
 GAP = 14
@@ -27,7 +27,7 @@ LEGEND = 44
 
 @dataclass(frozen=True)
 class Sketch:
-    """One rung: the block's tile, the slab's depth, what lanes own, and what one load reads."""
+    """One rung: the block's tile, the k_tile's depth, what lanes own, and what one load reads."""
 
     name: str
     bm: int
@@ -84,7 +84,7 @@ def row(r: int, start: int, num: int, step: int = 1) -> frozenset[Cell]:
 
 
 def rows_of(width: int, num_rows: int) -> frozenset[Cell]:
-    """Whole rows of a slab, from the first."""
+    """Whole rows of a k_tile, from the first."""
     return frozenset((r, c) for r in range(num_rows) for c in range(width))
 
 

@@ -19,11 +19,11 @@ pytestmark = pytest.mark.compile
 # For every golden; each is compiled for one of the others too, in turn.
 ARCH = "sm_90"
 OTHER_ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120")
-# One card per architecture whose limits differ: the legal space is that card's own.
-CARDS = ("t4", "a100", "rtx3090", "l40s", "h100", "b200")
+# One GPU per architecture whose limits differ: the legal space is that GPU's own.
+GPUS = ("t4", "a100", "rtx3090", "l40s", "h100", "b200")
 # The plain CUDA of families that are there to teach is the same everywhere.
 TEACHING_ARCHS = ("sm_75",)
-TEACHING_CARDS = ("h100",)
+TEACHING_GPUS = ("h100",)
 
 
 def is_teaching(name: str) -> bool:
@@ -40,9 +40,9 @@ GOLDENS = [
     )
 ]
 SAMPLES = [
-    (name, card)
+    (name, gpu)
     for name in list_families()
-    for card in (TEACHING_CARDS if is_teaching(name) else CARDS)
+    for gpu in (TEACHING_GPUS if is_teaching(name) else GPUS)
 ]
 
 
@@ -56,7 +56,7 @@ def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> Non
     if arch not in nvrtc.supported_archs():
         pytest.skip(f"{compiler.version} does not know {arch}")
     if int(arch.removeprefix("sm_")) < case.least_arch:
-        pytest.skip("this card lacks an instruction of the kernel")
+        pytest.skip("this GPU lacks an instruction of the kernel")
     family = load_family(case.family)
     if family.needs_sm_90a and arch != "sm_90":
         pytest.skip("this kernel is for Hopper alone")
@@ -91,9 +91,9 @@ ANY_PROBLEM = (Problem(1023, 1000, 77, layout=Layout.TN), Problem(1024, 1024, 10
 STATIC_SMEM_FAMILIES = ("tiled", "register_blocked", "block_tiled")
 
 
-@pytest.mark.parametrize(("name", "card"), SAMPLES)
-def test_sampled_legal_configs_compile(compiler: Compiler, name: str, card: str) -> None:
-    device = find_device(card)
+@pytest.mark.parametrize(("name", "gpu"), SAMPLES)
+def test_sampled_legal_configs_compile(compiler: Compiler, name: str, gpu: str) -> None:
+    device = find_device(gpu)
     if device.sm not in nvrtc.supported_archs():
         pytest.skip(f"{compiler.version} does not know {device.sm}")
     family = load_family(name)

@@ -14,8 +14,8 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_what_the_emulator_proves_compiles_for_a_card(compiler: Compiler, name: str) -> None:
-    source = KERNELS[name].for_a_card()
+def test_what_the_emulator_proves_compiles_for_a_gpu(compiler: Compiler, name: str) -> None:
+    source = KERNELS[name].for_a_gpu()
     (resources,) = compiler.compile(source, "sm_90").resources
     assert resources.kernel == "gemm_kernel"
     assert resources.spill_store_bytes == 0

@@ -346,7 +346,7 @@ class TestThreads:
             return real(self, source, name, options)
 
         class Awaited(Future[CompiledKernel]):
-            """Whoever waits for it has found it in flight."""
+            """A caller that waits for it has found it in flight."""
 
             def result(self, timeout: float | None = None) -> CompiledKernel:
                 asked_again.set()

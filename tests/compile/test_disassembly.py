@@ -33,7 +33,7 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
 
 @needs_nvdisasm
 @pytest.mark.parametrize("name", ["pipeline", "double_buffer", "pipeline_sliced"])
-def test_the_main_loop_has_the_multiply_adds_of_one_slab(compiler: Compiler, name: str) -> None:
+def test_the_main_loop_has_the_multiply_adds_of_one_k_tile(compiler: Compiler, name: str) -> None:
     golden = case(name)
     config = golden.config.as_dict()
     mix = main_loop(disassemble(cubin_of(golden, compiler)), "gemm_kernel")
@@ -77,7 +77,7 @@ def test_the_main_loop_of_tensor_cores_has_their_products(compiler: Compiler) ->
     warpgroup = compiler.compile(render(family, family.seeds[0], PROBLEMS[0]), "sm_90")
     mix = main_loop(disassemble(warpgroup.cubin), "gemm_kernel")
     assert mix is not None
-    # Four products of a slab, of which one box of each operand is copied.
+    # Four products of a k_tile, of which one box of each operand is copied.
     assert (mix.tensor, mix.ffma, mix.global_loads) == (4, 0, 2)
     # Its loop over tiles has the same products, and 128 FFMA where it stores.
     walking = main_loop(disassemble(cubin_of(case("bf16", "gemm_wgmma"), compiler)), "gemm_kernel")

@@ -41,7 +41,7 @@ class Runner:
         built = build(text, plan.signature, Mode.FAST, emulator.toolchain, emulator.folder)
         c = np.full(problem.m * problem.n, np.nan, np.float32)
         nothing = np.zeros((problem.m, problem.n))
-        inputs = Inputs(a.reshape(-1), b.reshape(-1), c, nothing, nothing)
+        inputs = Inputs(a.reshape(-1), b.reshape(-1), c, (), nothing, nothing)
         header = RawExchange(deadline_s=60, resident_blocks=1)
         buffers = inputs.buffers(problem, plan, 0)
         raw = run_process(built.executable, header, plan, problem, buffers)
@@ -81,7 +81,7 @@ def in_fp32(a: Matrix, b: Matrix) -> Matrix:
 
 
 def relative_errors(c: Matrix, a: Matrix, b: Matrix) -> npt.NDArray[np.float64]:
-    """Of each element, relative to its sum of sizes; 0 where there is none."""
+    """Return each element's error, relative to its sum of sizes; 0 where there is none."""
     error = np.abs(c - exact(a, b))
     return np.divide(error, exact(np.abs(a), np.abs(b)), out=error, where=error != 0)
 

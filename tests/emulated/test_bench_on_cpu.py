@@ -1,4 +1,4 @@
-"""`autogemm bench` from names to the database, on a simulated card (cuda_on_cpu/).
+"""`autogemm bench` from names to the database, on a simulated GPU (cuda_on_cpu/).
 
 What stands in for the compiler gives plain C++ in place of machine code; everything else is the
 program's own.
@@ -275,7 +275,7 @@ def test_a_report_of_what_was_just_timed(run: Run, tmp_path: Path) -> None:
 
 
 # In place of ceilings.cu: as slow as a CPU is, a copy that a test can tell from none, and sums of
-# what would have been read. 270336 threads are what the card holds at once.
+# what would have been read. 270336 threads are what the GPU holds at once.
 CEILINGS = b"""C++
 extern "C" int fma_kernel(float *out, float factor, float addend, int steps) {
     for (volatile int i = 0; i < 100000; ++i) {
@@ -323,7 +323,7 @@ def test_ceilings_are_measured_stored_and_shown(
     assert row["measured_gb_s"] == stored.copy_gb_s > 0
     assert row["measured_l2_gb_s"] == stored.l2_gb_s
     assert row["measured_smem_gb_s"] == stored.smem_gb_s
-    # The bytes that the threads of the card read, in no less than a microsecond.
+    # The bytes that the threads of the GPU read, in no less than a microsecond.
     assert stored.l2_gb_s is not None
     assert stored.smem_gb_s is not None
     assert 0 < stored.l2_gb_s < 270336 * 64 * 1024 * 1e-3

@@ -142,12 +142,12 @@ def test_a_right_kernel_passes_and_the_certificate_tells_all(family: Family) -> 
     right = candidate(family, 1)
     certificate = certifier.certify(right, PROBLEM, before)
     assert certificate.verdict is Verdict.PASSED, certificate
-    finals, card, emulator, memcheck = certificate.checks
+    finals, gpu, emulator, memcheck = certificate.checks
     assert finals is before[0]
     assert emulator.what.startswith("55 of 55 edge cases, 19 of them with exactly this source")
     assert "g++" in emulator.tool
-    assert (card.name, card.verdict) == ("gpu", Verdict.PASSED)
-    assert card.tool == "NVIDIA H100 80GB HBM3, fake 1.0"
+    assert (gpu.name, gpu.verdict) == ("gpu", Verdict.PASSED)
+    assert gpu.tool == "NVIDIA H100 80GB HBM3, fake 1.0"
     # The machine code of the winner, with the launches of the small problem.
     watched, problem = target.sanitized
     assert (watched.source, watched.compiled) == (right.source, right.compiled)
@@ -218,7 +218,7 @@ def test_what_a_sanitizer_finds_counts_and_its_absence_does_not(
 
 
 class WrongOnEdges(FakeTarget):
-    """A card on which the kernel is right at the tuned size alone."""
+    """A GPU on which the kernel is right at the tuned size alone."""
 
     def prepare(self, problem: Problem, *arguments: Any) -> None:
         super().prepare(problem, *arguments)
@@ -231,7 +231,7 @@ class WrongOnEdges(FakeTarget):
         return replace(outcome, status=Status.WRONG_RESULT, reason="3 elements", measurement=None)
 
 
-def test_the_card_has_its_say(family: Family) -> None:
+def test_the_gpu_has_its_say(family: Family) -> None:
     certificate = Certifier(family, WrongOnEdges(), Compiler()).certify(
         candidate(family, 1), PROBLEM
     )
@@ -253,9 +253,9 @@ def test_a_problem_that_cannot_be_run_hides_no_failure(family: Family) -> None:
             super().prepare(problem, *arguments)
 
     certificate = Certifier(family, Full(), Compiler()).certify(candidate(family, 1), PROBLEM)
-    (card,) = [check for check in certificate.checks if check.name == "gpu"]
-    assert card.verdict is Verdict.FAILED
-    assert card.what.endswith("wrong_result: 3 elements")
+    (gpu,) = [check for check in certificate.checks if check.name == "gpu"]
+    assert gpu.verdict is Verdict.FAILED
+    assert gpu.what.endswith("wrong_result: 3 elements")
 
 
 def test_without_gxx_the_certificate_says_so(
@@ -266,7 +266,7 @@ def test_without_gxx_the_certificate_says_so(
     (emulator,) = [check for check in certificate.checks if check.name == "emulator"]
     assert emulator.verdict is Verdict.NOT_DONE
     assert "found no 'no-such-compiler'" in emulator.what
-    assert certificate.verdict is Verdict.PASSED, "the card alone"
+    assert certificate.verdict is Verdict.PASSED, "the GPU alone"
 
 
 def test_a_kernel_that_the_emulator_cannot_build_is_not_blamed(
@@ -303,10 +303,10 @@ def test_the_time_is_kept_and_what_was_left_out_is_said(
     certifier = Certifier(family, slow, Compiler(), matrix_s=MATRIX_S)
     certificate = certifier.certify(candidate(family, 1), PROBLEM)
     assert MATRIX_S / 20 <= len(slow.measured) < 55
-    (card,) = [check for check in certificate.checks if check.name == "gpu"]
-    assert card.verdict is Verdict.PASSED
-    assert "of 55 edge cases" in card.what
-    assert card.what.endswith(f"then the {MATRIX_S:g} s were over")
+    (gpu,) = [check for check in certificate.checks if check.name == "gpu"]
+    assert gpu.verdict is Verdict.PASSED
+    assert "of 55 edge cases" in gpu.what
+    assert gpu.what.endswith(f"then the {MATRIX_S:g} s were over")
 
 
 def test_ctrl_c_keeps_the_winner_and_says_what_was_not_done(
@@ -370,10 +370,9 @@ def tuned(family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> st
     database = str(tmp_path / "tune.db")
     with open_store(database) as store:
         tune(request_for(family, certify=False), FakeTarget(), Compiler(), store)
-    monkeypatch.setattr("autogemm.compile.Compiler", Compiler)
-    monkeypatch.setattr(
-        "autogemm.cli.kernels.run.verify.choose_target", lambda *_: Chosen(FakeTarget())
-    )
+    target = FakeTarget()
+    monkeypatch.setattr(target, "compiler", Compiler)
+    monkeypatch.setattr("autogemm.cli.kernels.run.verify.choose_target", lambda *_: Chosen(target))
     return database
 
 

@@ -25,7 +25,7 @@ class Case:
     k: int
     chain: int
     slices: Callable[[int], list[npt.NDArray[np.int64]]]
-    """Of K: the k's of each sum, in order, and the sums in the order in which they are added."""
+    """The k's of each sum for a K, in order, and the sums in the order in which they are added."""
 
     def runner(self, emulator: Emulator) -> Runner:
         base = CHAIN_BASES[self.base]

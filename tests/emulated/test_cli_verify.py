@@ -58,7 +58,7 @@ def broken_family(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_config_passes_on_the_hard_problems(verify) -> None:  # noqa: ANN001
+def test_a_config_passes_on_the_edge_cases(verify) -> None:  # noqa: ANN001
     result = verify(*fixes(ONE_CONFIG), "--mode", "fast")
     assert result.exit_code == 0, result.output
     assert "52 cases passed, 0 skipped" in result.output

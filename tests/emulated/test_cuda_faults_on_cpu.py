@@ -1,4 +1,4 @@
-"""Faults that only repetition, or another input, shows; and limits of the card. On the CPU."""
+"""Faults that only repetition, or another input, shows; and limits of the GPU. On the CPU."""
 
 from dataclasses import replace
 
@@ -104,7 +104,7 @@ def test_shared_memory_at_its_limits(prepared: CudaTarget, smem_bytes: int, stat
     assert prepared.measure(candidate(PROBLEM, launch), None).status is status
 
 
-def test_a_workspace_larger_than_the_card_costs_one_candidate(prepared: CudaTarget) -> None:
+def test_a_workspace_larger_than_the_gpu_costs_one_candidate(prepared: CudaTarget) -> None:
     right = candidate(PROBLEM)
     hungry = replace(right, plan=replace(right.plan, workspace_bytes=2**40))
     outcome = prepared.measure(hungry, None)

@@ -1,7 +1,7 @@
 """The CUDA worker's own code, run on the CPU with CuPy and cuBLAS simulated (cuda_on_cpu/).
 
-What only a card can show is in tests/gpu; this holds inputs, references, bounds, checks, the
-choice of method and the finals to what they promise, on machines that have no card.
+What only a GPU can show is in tests/gpu; this holds inputs, references, bounds, checks, the
+choice of method and the finals to what they promise, on machines that have no GPU.
 """
 
 import shutil
@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 PROBLEM = Problem(40, 31, 17, ldc=36, alpha=1.5, beta=0.5)
-# The simulated card runs g++ for what it is given, which takes its time on a busy machine.
+# The simulated GPU runs g++ for what it is given, which takes its time on a busy machine.
 OPTIONS = MeasureOptions(deadline_s=200.0)
 
 KERNEL = """
@@ -134,7 +134,7 @@ def test_arrays_of_a_familys_own_are_neutral_and_have_guards(prepared: CudaTarge
 
 
 def test_the_error_of_the_baseline_is_that_of_the_finals(prepared: CudaTarget) -> None:
-    # Of reals, against float64: not zero, and far from what a wrong result has.
+    # The error on reals, against float64: not zero, and far from what a wrong result has.
     assert prepared.baseline_error is not None
     assert 0 < prepared.baseline_error < 1e-6
     checked = prepared.finals([candidate(PROBLEM)], 2, 0).baseline.verification
@@ -142,7 +142,7 @@ def test_the_error_of_the_baseline_is_that_of_the_finals(prepared: CudaTarget) -
     assert checked.error == prepared.baseline_error
 
 
-def test_device_and_environment_are_read_from_the_card(target: CudaTarget) -> None:
+def test_device_and_environment_are_read_from_the_gpu(target: CudaTarget) -> None:
     assert (target.device.name, target.device.arch, target.device.num_sms) == ("a CPU", 90, 132)
     assert target.device.max_smem_per_block_bytes == 227 * 1024
     environment = target.environment
@@ -225,7 +225,7 @@ def test_a_crash_poisons_nothing_for_the_next(prepared: CudaTarget, crash: str) 
 
 
 def waiting(seconds: float) -> str:
-    """By the card's clock, which no other program slows down."""
+    """By the GPU's clock, which no other program slows down."""
     return f"wait_s({seconds});"
 
 
@@ -340,7 +340,7 @@ def test_finals_go_on_without_one_that_crashes(prepared: CudaTarget) -> None:
     assert [entry.config for entry in finals.entries] == [right.config]
 
 
-def test_a_problem_larger_than_the_card_names_both_sizes(target: CudaTarget) -> None:
+def test_a_problem_larger_than_the_gpu_names_both_sizes(target: CudaTarget) -> None:
     with pytest.raises(UsageError, match=r"needs 17\.\d GiB .*, 4\.0 GiB are free"):
         target.prepare(Problem(30_000, 30_000, 3), OPTIONS)
 

@@ -1,4 +1,4 @@
-"""Edge cases are as deep as a config's slabs and stages: what goes wrong when a ring goes round
+"""Edge cases are as deep as a config's k_tiles and stages: what goes wrong when a ring goes round
 shows, and kernels whose blocks share a tile's k are checked at all.
 """
 
@@ -43,16 +43,16 @@ def test_some_problems_fill_every_slot_of_a_ring_three_times(config: Config, dty
         of_16_bits = {("EPILOGUE", "overlapped"), ("SWAP_AB", 1)}
         assert of_16_bits & config.as_dict().items()
         pytest.skip("for elements of 16 bits")
-    slab = 128 // dtype.size_bytes * int(config["SPLIT_K"])
+    k_tile = 128 // dtype.size_bytes * int(config["SPLIT_K"])
     stages = stages_of(WGMMA, config)
-    assert tile_of(WGMMA, config, DEVICE, dtype)[2] == slab
+    assert tile_of(WGMMA, config, DEVICE, dtype)[2] == k_tile
     ks = depths(WGMMA, config, dtype)
-    assert any(k > 2 * stages * slab and k % slab for k in ks), "ragged"
-    assert any(k > 2 * stages * slab and k % slab == 0 for k in ks), "whole"
-    assert any(k <= slab for k in ks), "short ones are there as well"
+    assert any(k > 2 * stages * k_tile and k % k_tile for k in ks), "ragged"
+    assert any(k > 2 * stages * k_tile and k % k_tile == 0 for k in ks), "whole"
+    assert any(k <= k_tile for k in ks), "short ones are there as well"
 
 
-def test_families_that_name_their_slabs_keep_them() -> None:
+def test_families_that_name_their_k_tiles_keep_them() -> None:
     family = load_family("sgemm_simt")
     config = family.seeds[0]
     tile = tuple(config[name] for name in ("BM", "BN", "BK"))
@@ -87,7 +87,7 @@ def test_a_parity_that_stays_when_the_ring_goes_round_is_found(
 ) -> None:
     family = planted(tmp_path, "parts/pipeline/tma_pipeline.cu.jinja", "parity ^= 1;", "")
     layouts = (Layout.NT,)
-    # Of one slab or less, whatever their K: nothing goes round.
+    # Problems of one k_tile or less, whatever their K: the ring does not go round.
     assert all_right(emulator, family, edge_cases((64, 64, 8), layouts, DType.BF16))
     tile, stages = tile_of(WGMMA, CONFIG, DEVICE, DType.BF16), stages_of(WGMMA, CONFIG)
     deep = edge_cases(tile, layouts, DType.BF16, stages)

@@ -41,7 +41,7 @@ FLAG = (
 def test_a_volatile_flag_orders_with_both_fences(
     emulator: Emulator, publish: str, receive: str
 ) -> None:
-    # As one block runs after the other, block 1 finds the flag set; on a card it would wait for it.
+    # As one block runs after the other, block 1 finds the flag set; on a GPU it would wait for it.
     body = FLAG.format(publish=publish, receive=receive) + PRODUCT
     tiny = Tiny(body, 32, grid=2, workspace_bytes=8)
     report = emulator.run(tiny.source, tiny.plan, tiny.problem)

@@ -16,9 +16,9 @@ from autogemm.verify.cases import Case, cases_of, on_cpu, run_cases, sample_conf
 pytestmark = pytest.mark.emulated
 
 SEED = 20
-# Of a family that is always searched, and of one that is there to teach.
+# Configs for each family, by when it is searched: fewer where it is only there to teach.
 CONFIGS = {Searched.ALWAYS: 3, Searched.WITH_EMULATION: 1, Searched.BY_NAME: 1}
-# Of a family's seeds together.
+# Cases for all seeds of a family together.
 SEED_CASES = {Searched.ALWAYS: 30, Searched.WITH_EMULATION: 6, Searched.BY_NAME: 6}
 # 32 lanes take their time to multiply together.
 TENSOR_FAMILIES = ("gemm_mma", "gemm_wgmma", "sgemm_emulated", "sgemm_emulated_wgmma")
@@ -59,7 +59,7 @@ def failures(emulator: Emulator, family: Family, cases: tuple[Case, ...]) -> lis
 
 
 @pytest.mark.parametrize(("name", "index"), RANDOM_CONFIGS)
-def test_random_configs_pass_on_every_hard_problem(
+def test_random_configs_pass_on_every_edge_case(
     emulator: Emulator, device: Device, name: str, index: int
 ) -> None:
     family = load_family(name)
@@ -82,7 +82,7 @@ def test_random_configs_pass_on_every_hard_problem(
 
 
 @pytest.mark.parametrize(("name", "begin"), SEEDS)
-def test_seeds_pass_on_some_hard_problems(
+def test_seeds_pass_on_some_edge_cases(
     emulator: Emulator, device: Device, name: str, begin: int
 ) -> None:
     family = load_family(name)

@@ -94,7 +94,7 @@ def emitted() -> tuple[KernelSource, LaunchPlan]:
 
 
 def test_boxes_that_do_not_come_round_are_no_legal_config(emulator: Emulator) -> None:
-    """Of two boxes the one that the last tile left in flight is the next tile's first."""
+    """With two boxes, the one that the last tile left in flight is the next tile's first."""
     config = Config.of("gemm_wgmma", CONFIG.as_dict() | {"C_BUFFERS": 2})
     (broken,) = broken_constraints(FAMILY, config, PROBLEM, find_device("h100"))
     assert "begins with the first box again" in broken

@@ -1,4 +1,4 @@
-"""`autogemm profile` with a simulated card, and a script in the place of Nsight Compute."""
+"""`autogemm profile` with a simulated GPU, and a script in the place of Nsight Compute."""
 
 import os
 import shutil

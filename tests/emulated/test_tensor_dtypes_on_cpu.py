@@ -1,4 +1,4 @@
-"""The CUDA worker's own code for the element types of tensor cores, on a simulated card."""
+"""The CUDA worker's own code for the element types of tensor cores, on a simulated GPU."""
 
 import shutil
 from collections.abc import Iterator

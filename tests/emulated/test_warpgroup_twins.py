@@ -28,7 +28,7 @@ def test_each_way_to_store_operands_is_right(emulator: Emulator, problem: Proble
 
 
 def test_rows_that_end_within_16_bytes_are_written_beyond_their_end(emulator: Emulator) -> None:
-    """As the card does it: padding, or what else lies there, is overwritten."""
+    """As the GPU does it: padding, or what else lies there, is overwritten."""
     family = tiny_wgmma()
     problem = Problem(72, 133, 88, Layout.NT, DType.BF16, ldc=136)
     config = family.seeds[0]

@@ -1,4 +1,4 @@
-"""One card and one compiler for the tests of a file."""
+"""One GPU and one compiler for the tests of a file."""
 
 import functools
 from collections.abc import Iterator

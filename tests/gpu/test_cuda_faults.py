@@ -1,4 +1,4 @@
-"""Faults on a card: each costs its candidate, the next one is measured as if nothing had been."""
+"""Faults on a GPU: each costs its candidate, the next one is measured as if nothing had been."""
 
 import os
 import signal
@@ -55,7 +55,7 @@ def prepared(target: CudaTarget) -> CudaTarget:
 
 
 def worker_pid() -> int:
-    """The process of this test's child that owns the card."""
+    """The process of this test's child that owns the GPU."""
     listed = Path(f"/proc/{os.getpid()}/task").glob("*/children")
     for child in (int(word) for path in listed for word in path.read_text().split()):
         if b"targets.cuda.worker" in Path(f"/proc/{child}/cmdline").read_bytes():
@@ -96,7 +96,7 @@ def test_a_little_more_than_48_kib_of_shared_memory_runs(
     assert prepared.measure(build(PROBLEM, JUST_OVER_48_KIB), None).status is Status.OK
 
 
-def test_a_card_out_of_memory_costs_one_candidate(prepared: CudaTarget, build: Build) -> None:
+def test_a_gpu_out_of_memory_costs_one_candidate(prepared: CudaTarget, build: Build) -> None:
     fine = build(PROBLEM, FINE)
     hungry = replace(fine, plan=replace(fine.plan, workspace_bytes=2**42))
     outcome = prepared.measure(hungry, None)

@@ -1,4 +1,4 @@
-"""The CUDA target on a card: right kernels are timed, wrong ones found, broken ones survived."""
+"""The CUDA target on a GPU: right kernels are timed, wrong ones found, broken ones survived."""
 
 import re
 from dataclasses import replace
@@ -96,7 +96,7 @@ def test_a_gpu_that_does_not_exist_is_one_clear_error() -> None:
         CudaTarget(99)
 
 
-def test_a_problem_larger_than_the_card_names_both_sizes(target: CudaTarget) -> None:
+def test_a_problem_larger_than_the_gpu_names_both_sizes(target: CudaTarget) -> None:
     with pytest.raises(UsageError, match=r"needs \d+\.\d GiB.*\d+\.\d GiB are free"):
         target.prepare(Problem(300_000, 300_000, 300_000), OPTIONS)
 
@@ -324,7 +324,7 @@ def test_a_kernel_wrong_once_in_ten_launches_is_caught_in_the_finals(
     assert "elements are wrong" in lost.reason
 
 
-def test_energy_of_a_kernel_is_that_of_the_card_while_it_runs(
+def test_energy_of_a_kernel_is_that_of_the_gpu_while_it_runs(
     target: CudaTarget, compiler: Compiler
 ) -> None:
     problem = Problem.of_size("4096")
@@ -336,7 +336,7 @@ def test_energy_of_a_kernel_is_that_of_the_card_while_it_runs(
     assert len(energies) == 3
     assert max(energies) / min(energies) < 1.1
     time_us = measured[0].time_us if measured[0] is not None else 0.0
-    # A data centre's card draws between 100 and 1200 W under load.
+    # A data centre's GPU draws between 100 and 1200 W under load.
     assert 0.1 < energies[0] / time_us < 1.2
     hopeless = target.measure(candidate, best_us=0.1 * time_us).measurement
     assert hopeless is not None

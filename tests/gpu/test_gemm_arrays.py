@@ -1,4 +1,4 @@
-"""autogemm.gemm on a card: arrays of torch, of CuPy, and of protocols alone."""
+"""autogemm.gemm on a GPU: arrays of torch, of CuPy, and of protocols alone."""
 
 import importlib.util
 import os
@@ -88,11 +88,11 @@ def test_products(library: Any, size: tuple[int, int, int], layout: str) -> None
     m, n, k = size
     a, b = random(m, k), random(k, n)
     expected = a.astype(np.float64) @ b
-    on_card_a = library.array(a) if layout[0] == "n" else library.array(a.T.copy()).T
-    on_card_b = library.array(b) if layout[1] == "n" else library.array(b.T.copy()).T
-    assert_close(library.numpy(autogemm.gemm(on_card_a, on_card_b)), expected)
+    on_gpu_a = library.array(a) if layout[0] == "n" else library.array(a.T.copy()).T
+    on_gpu_b = library.array(b) if layout[1] == "n" else library.array(b.T.copy()).T
+    assert_close(library.numpy(autogemm.gemm(on_gpu_a, on_gpu_b)), expected)
     turned = library.array(np.zeros((n, m), np.float32)).T
-    autogemm.gemm(on_card_a, on_card_b, turned, alpha=2.0)
+    autogemm.gemm(on_gpu_a, on_gpu_b, turned, alpha=2.0)
     assert_close(library.numpy(turned), 2 * expected)
 
 

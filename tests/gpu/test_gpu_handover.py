@@ -1,4 +1,4 @@
-"""What the emulator holds for right, a card of compute capability 9.0 computes rightly too."""
+"""What the emulator holds for right, a GPU of compute capability 9.0 computes rightly too."""
 
 import pytest
 from handover import KERNELS
@@ -26,7 +26,7 @@ def test_a_kernel_that_hands_over_rightly_is_right(
     target: CudaTarget, compiler: Compiler, kernel: str, name: str
 ) -> None:
     case = KERNELS[kernel]
-    source = case.for_a_card(name)
+    source = case.for_a_gpu(name)
     compiled = compiler.compile(source, target.device.sm)
     target.prepare(case.problem, MeasureOptions(deadline_s=10.0))
     outcome = target.measure(Candidate(source, case.plan, compiled), None)

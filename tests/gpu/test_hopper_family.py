@@ -1,4 +1,4 @@
-"""TMA, tensor maps and wgmma on a card of compute capability 9.0: what the emulator proves is right
+"""TMA, tensor maps and wgmma on a GPU of compute capability 9.0: what the emulator proves is right
 there too, and goes the whole way of a family.
 """
 

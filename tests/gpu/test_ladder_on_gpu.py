@@ -1,4 +1,4 @@
-"""The ladder, the libraries, the ceilings and the profiler on a card."""
+"""The ladder, the libraries, the ceilings and the profiler on a GPU."""
 
 from pathlib import Path
 

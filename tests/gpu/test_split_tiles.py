@@ -1,4 +1,4 @@
-"""Blocks that wait for each other a while: others use the card, or not all of them find room."""
+"""Blocks that wait for each other a while: others use the GPU, or not all of them find room."""
 
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ STREAMS, LAUNCHES = 4, 50
 
 # 128 blocks, and four times as many as an H100 has SMs.
 @pytest.mark.parametrize("split_k", [16, 64])
-def test_split_tiles_are_the_same_bits_whoever_else_runs(split_k: int, tmp_path: Path) -> None:
+def test_split_tiles_are_the_same_bits_whatever_else_runs(split_k: int, tmp_path: Path) -> None:
     cupy: Any = pytest.importorskip("cupy")
     family = load_family("sgemm_simt")
     values = {parameter.name: parameter.values[0] for parameter in family.parameters}

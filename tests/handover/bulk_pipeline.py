@@ -1,4 +1,4 @@
-"""One warp that copies slabs in bulk, two that compute, mbarriers between them."""
+"""One warp that copies k_tiles in bulk, two that compute, mbarriers between them."""
 
 from autogemm.model.kernel import Launch, LaunchPlan
 from autogemm.model.problem import Problem
@@ -6,10 +6,10 @@ from handover.edits import Edit, Kernel
 
 TEXT = """
 constexpr int BN = 64, BK = 8, STAGES = 3, CONSUMERS = 2;
-constexpr int SLAB = BK + BK * BN;
+constexpr int K_TILE = BK + BK * BN;
 extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const float* A, int lda,
                                        const float* B, int ldb, float beta, float* C, int ldc) {
-    extern __shared__ __align__(128) float slabs[];
+    extern __shared__ __align__(128) float smem[];
     __shared__ unsigned long long full[STAGES], empty[STAGES];
     const int thread = threadIdx.x, warp = thread / 32, n = blockIdx.x * BN;
     if (thread == 0) {
@@ -23,14 +23,14 @@ extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const f
 
     if (warp == CONSUMERS) {  // the producer
         if (thread % 32 == 0) {
-            for (int slab = 0; slab < K / BK; ++slab) {
-                const int stage = slab % STAGES, round = slab / STAGES;
-                float* to = slabs + stage * SLAB;
+            for (int k_tile = 0; k_tile < K / BK; ++k_tile) {
+                const int stage = k_tile % STAGES, round = k_tile / STAGES;
+                float* to = smem + stage * K_TILE;
                 mbarrier_wait(empty + stage, (round & 1) ^ 1);
-                mbarrier_arrive_expect(full + stage, 4 * SLAB);
-                copy_bulk(to, A + slab * BK, 4 * BK, full + stage);
+                mbarrier_arrive_expect(full + stage, 4 * K_TILE);
+                copy_bulk(to, A + k_tile * BK, 4 * BK, full + stage);
                 for (int k = 0; k < BK; ++k) {
-                    copy_bulk(to + BK + k * BN, B + (slab * BK + k) * ldb + n, 4 * BN,
+                    copy_bulk(to + BK + k * BN, B + (k_tile * BK + k) * ldb + n, 4 * BN,
                               full + stage);
                 }
             }
@@ -38,9 +38,9 @@ extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const f
         return;
     }
     float sum = 0.0f;
-    for (int slab = 0; slab < K / BK; ++slab) {
-        const int stage = slab % STAGES, round = slab / STAGES;
-        const float* from = slabs + stage * SLAB;
+    for (int k_tile = 0; k_tile < K / BK; ++k_tile) {
+        const int stage = k_tile % STAGES, round = k_tile / STAGES;
+        const float* from = smem + stage * K_TILE;
         mbarrier_wait(full + stage, round & 1);
         for (int k = 0; k < BK; ++k) {
             sum = fmaf(from[k], from[BK + k * BN + thread], sum);
@@ -55,7 +55,7 @@ extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const f
 """
 PRODUCER_WAIT = "mbarrier_wait(empty + stage, (round & 1) ^ 1);"
 CONSUMER_WAIT = "mbarrier_wait(full + stage, round & 1);"
-EXPECT = "mbarrier_arrive_expect(full + stage, 4 * SLAB);"
+EXPECT = "mbarrier_arrive_expect(full + stage, 4 * K_TILE);"
 ARRIVE = "        if (thread % 32 == 0) {\n            mbarrier_arrive(empty + stage);\n        }\n"
 FENCE = "        mbarrier_fence_init();\n"
 
@@ -74,16 +74,16 @@ RIGHT: dict[str, Edit] = {
         FENCE,
         FENCE.replace(
             "mbarrier",
-            "slabs[0] = slabs[700] = 0.0f;\n        fence_before_bulk_copies();\n        mbarrier",
+            "smem[0] = smem[700] = 0.0f;\n        fence_before_bulk_copies();\n        mbarrier",
         ),
     ),
     "all clear before, each behind its proxy fence": Edit(
         "    __syncthreads();\n",
-        "    slabs[thread] = 0.0f;\n    fence_before_bulk_copies();\n    __syncthreads();\n",
+        "    smem[thread] = 0.0f;\n    fence_before_bulk_copies();\n    __syncthreads();\n",
     ),
     "expects behind the copies": Edit(
-        f"{EXPECT}\n                copy_bulk(to, A + slab * BK, 4 * BK, full + stage);",
-        f"copy_bulk(to, A + slab * BK, 4 * BK, full + stage);\n                {EXPECT}",
+        f"{EXPECT}\n                copy_bulk(to, A + k_tile * BK, 4 * BK, full + stage);",
+        f"copy_bulk(to, A + k_tile * BK, 4 * BK, full + stage);\n                {EXPECT}",
     ),
     "one stage": Edit("STAGES = 3", "STAGES = 1"),
     "two stages": Edit("STAGES = 3", "STAGES = 2"),
@@ -140,8 +140,8 @@ WRONG: dict[str, Edit] = {
     "one consumer is enough": Edit(
         "mbarrier_init(empty + stage, CONSUMERS)", "mbarrier_init(empty + stage, 1)"
     ),
-    "expects too much": Edit("4 * SLAB);", "4 * SLAB + 16);", "deadlock"),
-    "expects too little": Edit("4 * SLAB);", "4 * SLAB - 16);"),
+    "expects too much": Edit("4 * K_TILE);", "4 * K_TILE + 16);", "deadlock"),
+    "expects too little": Edit("4 * K_TILE);", "4 * K_TILE - 16);"),
     "expects nothing": Edit(EXPECT, "mbarrier_arrive(full + stage);"),
     "does not arrive for its copies": Edit(EXPECT, "", "deadlock"),
     "copies count for another stage": Edit(
@@ -149,29 +149,31 @@ WRONG: dict[str, Edit] = {
         "4 * BN,\n                              full",
     ),
     "a copy of too few bytes": Edit("4 * BK, full + stage", "4 * BK - 4, full + stage", "bad asyn"),
-    "a copy from an odd address": Edit("A + slab * BK, 4", "A + slab * BK + 1, 4", "misaligned"),
+    "a copy from an odd address": Edit(
+        "A + k_tile * BK, 4", "A + k_tile * BK + 1, 4", "misaligned"
+    ),
     "a copy to an odd address": Edit("copy_bulk(to, A", "copy_bulk(to + 1, A", "misaligned"),
     "a copy over the next row": Edit("to + BK + k * BN", "to + k * BN"),
     "a copy beyond B": Edit(
-        "B + (slab * BK + k) * ldb + n", "B + (slab * BK + k + 1) * ldb + n", "out of bounds"
+        "B + (k_tile * BK + k) * ldb + n", "B + (k_tile * BK + k + 1) * ldb + n", "out of bounds"
     ),
     "no barrier behind the initialisation": Edit("    __syncthreads();\n", "", "data race"),
     "no fence behind the initialisation": Edit(FENCE, "", "not fenced"),
     "barriers not initialised": Edit("mbarrier_init(full + stage, 1);", "", "initialised"),
-    "the last slab is not waited for": Edit(
-        "float sum = 0.0f;\n    for (int slab = 0; slab < K / BK;",
-        "float sum = 0.0f;\n    for (int slab = 0; slab < K / BK - 1;",
+    "the last k_tile is not waited for": Edit(
+        "float sum = 0.0f;\n    for (int k_tile = 0; k_tile < K / BK;",
+        "float sum = 0.0f;\n    for (int k_tile = 0; k_tile < K / BK - 1;",
     ),
     "a barrier's words as data": Edit(
         "C[n + thread] =", "if (empty[0] == 7) sum = 0;\n    C[n + thread] =", "used as data"
     ),
     "cleared before, behind the fence of the barriers only": Edit(
-        FENCE, FENCE.replace("mbarrier", "slabs[0] = slabs[700] = 0.0f;\n        mbarrier"), "proxy"
+        FENCE, FENCE.replace("mbarrier", "smem[0] = smem[700] = 0.0f;\n        mbarrier"), "proxy"
     ),
     "cleared before, without a proxy fence": Edit(
-        "    __syncthreads();\n", "    slabs[thread] = 0.0f;\n    __syncthreads();\n", "proxy"
+        "    __syncthreads();\n", "    smem[thread] = 0.0f;\n    __syncthreads();\n", "proxy"
     ),
-    "stage too small": Edit("slabs + stage * SLAB", "slabs + stage * (SLAB - 16)"),
+    "stage too small": Edit("smem + stage * K_TILE", "smem + stage * (K_TILE - 16)"),
 }
 
 PROBLEM = Problem(1, 128, 56)

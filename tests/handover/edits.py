@@ -58,7 +58,7 @@ class Kernel:
                 text = text.replace(old, new)
         return KernelSource("hand-written", "", Config("", ()), self.problem.layout, text)
 
-    def for_a_card(self, name: str = "") -> KernelSource:
+    def for_a_gpu(self, name: str = "") -> KernelSource:
         """The same with the functions that it calls in front of it."""
         edited = self.edited(name)
         text = environment().from_string(wrappers(self.parts)).render() + edited.text

@@ -1,4 +1,4 @@
-"""Two blocks of a cluster that share slabs of B: each copies half of every slab to both."""
+"""Two blocks of a cluster that share k_tiles of B: each copies half of every k_tile to both."""
 
 from autogemm.model.kernel import Launch, LaunchPlan
 from autogemm.model.problem import Problem
@@ -6,11 +6,11 @@ from handover.edits import Edit, Kernel
 
 TEXT = """
 constexpr int CLUSTER = 2, BN = 32, BK = 8, STAGES = 2;
-constexpr int SLAB = BK + BK * BN;
+constexpr int K_TILE = BK + BK * BN;
 extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
     gemm_kernel(int M, int N, int K, float alpha, const float* A, int lda, const float* B, int ldb,
                 float beta, float* C, int ldc) {
-    extern __shared__ __align__(128) float slabs[];
+    extern __shared__ __align__(128) float smem[];
     __shared__ unsigned long long full[STAGES], empty[STAGES];
     const unsigned rank = cluster_rank();
     const int thread = threadIdx.x, m = blockIdx.x, n = blockIdx.y * BN;
@@ -24,23 +24,23 @@ extern "C" __global__ void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(64)
     cluster_sync();  // initialised
 
     if (thread == 32) {  // the producer
-        for (int slab = 0; slab < K / BK; ++slab) {
-            const int stage = slab % STAGES, round = slab / STAGES;
-            float* to = slabs + stage * SLAB;
+        for (int k_tile = 0; k_tile < K / BK; ++k_tile) {
+            const int stage = k_tile % STAGES, round = k_tile / STAGES;
+            float* to = smem + stage * K_TILE;
             mbarrier_wait(empty + stage, (round & 1) ^ 1);
-            mbarrier_arrive_expect(full + stage, 4 * SLAB);
-            copy_bulk(to, A + m * lda + slab * BK, 4 * BK, full + stage);
+            mbarrier_arrive_expect(full + stage, 4 * K_TILE);
+            copy_bulk(to, A + m * lda + k_tile * BK, 4 * BK, full + stage);
             for (int k = rank; k < BK; k += CLUSTER) {
-                copy_bulk_to_ranks(to + BK + k * BN, B + (slab * BK + k) * ldb + n, 4 * BN,
+                copy_bulk_to_ranks(to + BK + k * BN, B + (k_tile * BK + k) * ldb + n, 4 * BN,
                                    full + stage, (1 << CLUSTER) - 1);
             }
         }
     }
     if (thread < 32) {
         float sum = 0.0f;
-        for (int slab = 0; slab < K / BK; ++slab) {
-            const int stage = slab % STAGES, round = slab / STAGES;
-            const float* from = slabs + stage * SLAB;
+        for (int k_tile = 0; k_tile < K / BK; ++k_tile) {
+            const int stage = k_tile % STAGES, round = k_tile / STAGES;
+            const float* from = smem + stage * K_TILE;
             mbarrier_wait(full + stage, round & 1);
             for (int k = 0; k < BK; ++k) {
                 sum = fmaf(from[k], from[BK + k * BN + thread], sum);
@@ -102,7 +102,7 @@ WRONG: dict[str, Edit] = {
     "copies to itself only": Edit("(1 << CLUSTER) - 1", "1 << rank", "deadlock"),
     "copies to a block too many": Edit("(1 << CLUSTER) - 1", "(2 << CLUSTER) - 1", "no such block"),
     "expects its own half": Edit(
-        "mbarrier_arrive_expect(full + stage, 4 * SLAB)",
+        "mbarrier_arrive_expect(full + stage, 4 * K_TILE)",
         "mbarrier_arrive_expect(full + stage, 4 * (BK + BK * BN / 2))",
     ),
     "both copy the same half": Edit("for (int k = rank;", "for (int k = 0;"),

@@ -95,7 +95,7 @@ RIGHT: dict[str, Edit] = {
     ),
 }
 
-# Edits that make it wrong, most of them only on a card and only now and then.
+# Edits that make it wrong, most of them only on a GPU and only now and then.
 WRONG: dict[str, Edit] = {
     "an atomic that orders, before all have stored": Edit(
         ARRIVE, ADD_ACQ_REL, "workspace float", ((PUBLISH, ""), (RECEIVE, ""), (ALL, ""))

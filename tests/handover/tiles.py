@@ -20,9 +20,9 @@ extern "C" __global__ void __launch_bounds__(64)
                 const __grid_constant__ TensorMap map_b, const __grid_constant__ TensorMap map_c) {
     extern __shared__ __align__(1024) float shared[];
     __shared__ unsigned long long full[STAGES], empty[STAGES];
-    float* const slabs_b = shared;
-    float* const tile_c = slabs_b + STAGES * BK * BN;
-    float* const slabs_a = tile_c + BM * BN;
+    float* const smem_b = shared;
+    float* const tile_c = smem_b + STAGES * BK * BN;
+    float* const smem_a = tile_c + BM * BN;
     const int thread = threadIdx.x, m = blockIdx.y * BM;
     if (thread == 0) {
         for (int stage = 0; stage < STAGES; ++stage) {
@@ -33,26 +33,26 @@ extern "C" __global__ void __launch_bounds__(64)
     }
     __syncthreads();
 
-    int slab = 0;  // counted over all tiles
+    int k_tile = 0;  // counted over all tiles
     for (int n = blockIdx.x * BN; n < N; n += gridDim.x * BN) {
         if (thread == 32) {  // the producer
-            for (int k = 0; k < K; k += BK, ++slab) {
-                const int stage = slab % STAGES;
-                mbarrier_wait(empty + stage, (slab / STAGES & 1) ^ 1);
+            for (int k = 0; k < K; k += BK, ++k_tile) {
+                const int stage = k_tile % STAGES;
+                mbarrier_wait(empty + stage, (k_tile / STAGES & 1) ^ 1);
                 mbarrier_arrive_expect(full + stage, 4 * (BK * BN + BM * BK));
-                copy_tile(slabs_b + stage * BK * BN, map_b, n, k, full + stage);
-                copy_tile(slabs_a + stage * BM * BK, map_a, k, m, full + stage);
+                copy_tile(smem_b + stage * BK * BN, map_b, n, k, full + stage);
+                copy_tile(smem_a + stage * BM * BK, map_a, k, m, full + stage);
             }
         }
         if (thread < 32) {
             float sums[BM] = {};
-            for (int k = 0; k < K; k += BK, ++slab) {
-                const int stage = slab % STAGES;
-                mbarrier_wait(full + stage, slab / STAGES & 1);
+            for (int k = 0; k < K; k += BK, ++k_tile) {
+                const int stage = k_tile % STAGES;
+                mbarrier_wait(full + stage, k_tile / STAGES & 1);
                 for (int i = 0; i < BK; ++i) {
-                    const float b = slabs_b[stage * BK * BN + place_b(i, thread)];
+                    const float b = smem_b[stage * BK * BN + place_b(i, thread)];
                     for (int row = 0; row < BM; ++row) {
-                        sums[row] = fmaf(slabs_a[stage * BM * BK + place_a(row, i)], b, sums[row]);
+                        sums[row] = fmaf(smem_a[stage * BM * BK + place_a(row, i)], b, sums[row]);
                     }
                 }
                 __syncwarp();  // all have read
@@ -94,8 +94,8 @@ RIGHT: dict[str, Edit] = {
         "wait_for_tile_reads(0);  // of the tile before",
         "wait_for_tile_reads(1);",
         also=(
-            ("float* const tile_c = slabs_b", "float* tile_c = slabs_b"),
-            ("slabs_a = tile_c + BM * BN", "slabs_a = tile_c + 2 * BM * BN"),
+            ("float* const tile_c = smem_b", "float* tile_c = smem_b"),
+            ("smem_a = tile_c + BM * BN", "smem_a = tile_c + 2 * BM * BN"),
             (
                 "commit_tile_stores();\n            }",
                 "commit_tile_stores();\n            }\n"
@@ -139,10 +139,10 @@ WRONG: dict[str, Edit] = {
     "not fenced": Edit("        mbarrier_fence_init();\n", "", "not fenced"),
     "lanes still read": Edit("                __syncwarp();  // all have read\n", "", "data race"),
     "copies over what is still read": Edit(
-        "                mbarrier_wait(empty + stage, (slab / STAGES & 1) ^ 1);\n", ""
+        "                mbarrier_wait(empty + stage, (k_tile / STAGES & 1) ^ 1);\n", ""
     ),
     "does not wait for the tiles": Edit(
-        "                mbarrier_wait(full + stage, slab / STAGES & 1);\n", "", "in flight"
+        "                mbarrier_wait(full + stage, k_tile / STAGES & 1);\n", "", "in flight"
     ),
 }
 

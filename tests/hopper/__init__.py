@@ -1,4 +1,4 @@
-"""A family of one warpgroup, TMA and tensor maps, for the emulator, NVRTC, nvcc and a card."""
+"""A family of one warpgroup, TMA and tensor maps, for the emulator, NVRTC, nvcc and a GPU."""
 
 from pathlib import Path
 

@@ -143,7 +143,7 @@ class SlowToFree(FakeBackend):
 
     def prepare(self, request: Prepare) -> Prepared:
         if not self.has_room:
-            raise UsageError("64 nn f32 needs 1.0 GiB on the card, 0.0 GiB are free")
+            raise UsageError("64 nn f32 needs 1.0 GiB on the GPU, 0.0 GiB are free")
         return super().prepare(request)
 
 

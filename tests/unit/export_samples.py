@@ -28,13 +28,13 @@ parameters:
 derive:
   guard_m: M % BM != 0
   vec_a: VEC if lda % VEC == 0 else 1
-  slab: BM * vec_a
+  extent: BM * vec_a
   tiles_m: ceil_div(M, BM)
 constraints:
-  - {require: BM * SPLIT <= device.max_threads_per_block, because: the card allows no larger block}
+  - {require: BM * SPLIT <= device.max_threads_per_block, because: the GPU allows no larger block}
 launch:
   - kernel: gemm_kernel
-    threads: [slab, 2]
+    threads: [extent, 2]
     grid: [tiles_m, "ceil_div(N, 16)", "min(SPLIT, K)"]
     smem_bytes: 20000 * vec_a
   - {kernel: reduce_kernel, threads: 256, grid: "ceil_div(M * N, 256)", smem_bytes: 0}

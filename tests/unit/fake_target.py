@@ -1,4 +1,4 @@
-"""A tiny family, a target and a compiler that need no card: known times, chosen faults."""
+"""A tiny family, a target and a compiler that need no GPU: known times, chosen faults."""
 
 import dataclasses
 import time
@@ -204,7 +204,7 @@ class FakeTarget(Target):
         )
 
     def _energy_mj(self, config: Config, best_us: float | None) -> float | None:
-        """Of contenders, if it is asked for."""
+        """Return the energy of a contender, None if it is not asked for."""
         is_hopeless = best_us is not None and time_us(config) > HOPELESS_RATIO * best_us
         return None if self._objective is Objective.TIME or is_hopeless else energy_mj(config)
 
@@ -262,7 +262,7 @@ def tiny_recording(family: Family, /, **changes: object) -> Recording:
     facts: dict[str, object] = {
         "complete": True,
         "source": RecordingSource(
-            device=dataclasses.replace(find_device("h100"), name="Recorded Card"),
+            device=dataclasses.replace(find_device("h100"), name="Recorded GPU"),
             environment=Environment(driver="580", compiler="nvrtc 13.0"),
             date="2026-11-20",
             autogemm_version="0.1.0",

@@ -1,7 +1,7 @@
-"""``python fake_tune.py FOLDER HOLD ARGUMENTS...``: the command line with a fake card.
+"""``python fake_tune.py FOLDER HOLD ARGUMENTS...``: the command line with a fake GPU.
 
 Run by tests that kill or interrupt it. Each measured config is a line of FOLDER/measured.log, when
-it is begun. The HOLDth one (0: none) keeps the card busy until there is a file FOLDER/go.
+it is begun. The HOLDth one (0: none) keeps the GPU busy until there is a file FOLDER/go.
 """
 
 import sys
@@ -25,7 +25,7 @@ class HeldTarget(FakeTarget):
     def measure(self, *arguments: Any) -> Outcome:
         outcome = super().measure(*arguments)
         if len(self.measured) == self._hold:
-            wait_until(self._go.exists, "the test lets the card go on")
+            wait_until(self._go.exists, "the test lets the GPU go on")
         return outcome
 
 

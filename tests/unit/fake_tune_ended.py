@@ -1,6 +1,6 @@
 """``python fake_tune_ended.py FOLDER SIGNAL SEED``: a run that is ended again and again, in forks.
 
-Each attempt runs the command line with a fake card and gets SIGNAL at a random step: before or
+Each attempt runs the command line with a fake GPU and gets SIGNAL at a random step: before or
 after a statement of the database, at a commit, when a kernel is compiled, measured, in the finals.
 One JSON line is printed for each attempt: step, exit status, what the database holds.
 """

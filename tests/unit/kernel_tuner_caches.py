@@ -48,7 +48,7 @@ def content(**changes: Any) -> dict[str, Any]:
     # Only whole numbers of vectors: a list is not the product of its values.
     rows = [row for row in rows if row["MWG"] // row["MDIMC"] >= row["VWM"]]
     return {
-        "device_name": "Foreign Card",
+        "device_name": "Foreign GPU",
         "kernel_name": "Xgemm",
         "problem_size": [4096, 4096],
         "tune_params_keys": list(VALUES),

@@ -1,4 +1,4 @@
-"""A card on which another tile is best for each size, for sweeps and rules learned from them."""
+"""A GPU on which another tile is best for each size, for sweeps and rules learned from them."""
 
 import dataclasses
 import math

@@ -10,7 +10,7 @@ architectures: ">=70"
 parameters:
   BM: {values: [16, 32, 64, 128], doc: rows of C per block}
   WM: {values: [16, 32, 64], doc: rows of C per warp}
-  STAGES: {values: [1, 2, 3], doc: slabs in shared memory}
+  STAGES: {values: [1, 2, 3], doc: k_tiles in shared memory}
   ORDER: {values: [rows, snake], doc: order over the thread tile}
 derive:
   threads: 32 * warps

@@ -26,7 +26,7 @@ class Scripted:
 @pytest.mark.parametrize(
     ("times", "expected", "num_calls"),
     [
-        # As fast as each other on a cold card, and not on a warm one.
+        # As fast as each other on a cold GPU, and not on a warm one.
         ({"a": (100.0, 112.0), "b": (102.0, 109.0), "c": (150.0, 1.0)}, "b", [45, 45, 5]),
         ({"a": (100.0, 112.0), "b": (106.0, 1.0)}, "a", [5, 5]),
     ],

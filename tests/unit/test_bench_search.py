@@ -34,7 +34,7 @@ NUM_CONFIGS = len(content()["cache"])
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return write_cache(tmp_path / "card.json")
+    return write_cache(tmp_path / "gpu.json")
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_kernel_tuner_goes_the_way_it_goes_without_us(tmp_path: Path) -> None:
 
     # Its own replay of a cache leaves out what failed: here nothing did.
     rows = {key: row | {"time": time_ms(row)} for key, row in content()["cache"].items()}
-    path = write_cache(tmp_path / "card.json", cache=rows)
+    path = write_cache(tmp_path / "gpu.json", cache=rows)
     recorded = open_recorded_space(path)
     tries, _ = tried(job(recorded, "kernel_tuner:hybrid_vndx", seed=3, evaluations=40), recorded)
     random.seed(3)
@@ -163,7 +163,7 @@ def test_kernel_tuner_giving_up_is_one_line(
         raise ValueError("no neighbours")
 
     monkeypatch.setattr(kernel_tuner, "tune_kernel", broken)
-    with pytest.raises(AutogemmError, match="kernel_tuner:pso failed on card: no neighbours"):
+    with pytest.raises(AutogemmError, match="kernel_tuner:pso failed on gpu: no neighbours"):
         replay(job(recorded, "kernel_tuner:pso"), recorded)
 
 
@@ -282,7 +282,7 @@ def bench_search(*arguments: object) -> Result:
 
 
 def test_the_table(path: Path, tmp_path: Path) -> None:
-    other = write_cache(tmp_path / "other.json", device_name="Other Card")
+    other = write_cache(tmp_path / "other.json", device_name="Other GPU")
     arguments = ("--strategies", "random,exhaustive", "--batch", 1, "--batch", 4)
     result = bench_search(*arguments, "--recordings", path, other)
     assert result.exit_code == 0, result.output
@@ -303,7 +303,7 @@ def test_the_table(path: Path, tmp_path: Path) -> None:
 def test_rows_for_scripts(path: Path) -> None:
     result = bench_search("--strategies", "random", path, "--json", "-q")
     rows = json.loads(result.stdout)
-    assert [row["recording"] for row in rows] == ["median", "card"]
+    assert [row["recording"] for row in rows] == ["median", "gpu"]
     assert rows[0]["30"] == rows[1]["30"] <= 1.0
     assert result.stderr == ""
     printed = bench_search("--strategies", "random", path, "--csv", "-q").stdout
@@ -321,7 +321,7 @@ def test_curves_in_a_file(path: Path, tmp_path: Path) -> None:
     save = tmp_path / "curves.json"
     assert bench_search("--strategies", "random", path, "--save", save).exit_code == 0
     saved = json.loads(save.read_text())
-    assert saved["recordings"] == ["card.json"]
+    assert saved["recordings"] == ["gpu.json"]
     assert [len(curve["median"]) for curve in saved["curves"]] == [30, 30]
     assert bench_search("--strategies", "random", path, "--save", save).exit_code == 0
     save.write_text("mine")

@@ -1,4 +1,4 @@
-"""Scripts that are only run on a card know what this package is made of today."""
+"""Scripts that are only run on a GPU know what this package is made of today."""
 
 import ast
 import importlib

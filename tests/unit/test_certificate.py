@@ -88,7 +88,7 @@ def test_a_certificate_holds_for_its_device(store: Store) -> None:
     store.record_trial(other, 0, ok(128, 9000.0), source(128))
     assert store.stored_kernel(BestQuery(run_id=other)).certificate is None
     store.record_certificate(1, source(128).sha256, FAILED)
-    # It passes on another card, which says nothing of this one; and the other way round.
+    # It passes on another GPU, which says nothing of this one; and the other way round.
     store.record_certificate(other, source(128).sha256, LATER)
     assert store.stored_kernel(BestQuery(run_id=1)).source == source(64)
     assert store.stored_kernel(BestQuery(run_id=other)).source == source(128)

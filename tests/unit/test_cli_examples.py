@@ -44,7 +44,7 @@ def test_examples_are_understood(names: tuple[str, ...], command: click.Command)
     assert examples, "a command explains itself by examples"
     own = [one for one in examples if one.startswith(f"autogemm {' '.join(names)}")]
     assert own or any(f"$(autogemm {' '.join(names)})" in one for one in examples)
-    # Of the program, whose settings commands inherit, and keep: -h among them.
+    # The program's context, whose settings commands inherit, and keep: -h among them.
     parent = click.Context(main, **main.context_settings)
     for example in own:
         words = shlex.split(example.partition(" < ")[0].partition(" > ")[0])

@@ -17,7 +17,7 @@ from autogemm.targets import cuda, recorded
 
 
 @pytest.fixture(autouse=True)
-def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "attached_devices", list)
     monkeypatch.setattr(cuda, "why_no_device", lambda: "no NVIDIA driver")
     monkeypatch.setattr(recorded, "list_recordings", list)
@@ -25,11 +25,11 @@ def no_card(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def attached(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = replace(find_device("h100"), name="[red]Card[/red]", num_sms=131)
+    device = replace(find_device("h100"), name="[red]GPU[/red]", num_sms=131)
     monkeypatch.setattr(cuda, "attached_devices", lambda: [device])
 
 
-def test_without_a_card_says_why_and_lists_the_catalogue() -> None:
+def test_without_a_gpu_says_why_and_lists_the_catalogue() -> None:
     result = CliRunner().invoke(main, ["gpus"])
     assert result.exit_code == 0
     assert result.stderr == "No attached GPU: no NVIDIA driver\n"
@@ -42,11 +42,11 @@ def test_without_a_card_says_why_and_lists_the_catalogue() -> None:
 
 
 @pytest.mark.usefixtures("attached")
-def test_an_attached_card_comes_first_and_its_name_is_no_markup() -> None:
+def test_an_attached_gpu_comes_first_and_its_name_is_no_markup() -> None:
     result = CliRunner().invoke(main, ["gpus"])
     assert result.exit_code == 0
     assert result.stderr == ""
-    assert result.stdout.index("[red]Card[/red]") < result.stdout.index("Known GPUs")
+    assert result.stdout.index("[red]GPU[/red]") < result.stdout.index("Known GPUs")
 
 
 @pytest.mark.usefixtures("attached")
@@ -54,7 +54,7 @@ def test_json_is_one_list_with_the_kind_of_each() -> None:
     result = CliRunner().invoke(main, ["gpus", "--json"])
     rows = json.loads(result.stdout)
     assert [row["kind"] for row in rows] == ["attached"] + ["known"] * len(known_devices())
-    assert (rows[0]["name"], rows[0]["num_sms"]) == ("[red]Card[/red]", 131)
+    assert (rows[0]["name"], rows[0]["num_sms"]) == ("[red]GPU[/red]", 131)
     # Full precision, where the table rounds.
     assert rows[0]["peak_f32_tflops"] == pytest.approx(131 * 128 * 2 * 1980e-6, rel=1e-12)
 
@@ -84,7 +84,7 @@ def test_recordings_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(text in line for text in ("NVIDIA H100 80GB HBM3", "1024 nn f32", "3210"))
 
 
-def test_one_card_with_its_facts_peaks_ridges_and_source() -> None:
+def test_one_gpu_with_its_facts_peaks_ridges_and_source() -> None:
     result = CliRunner().invoke(main, ["gpus", "Tesla T4"])
     facts = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()}
     assert facts["bandwidth_gb_s"] == ["320.1", "320"]
@@ -96,13 +96,13 @@ def test_one_card_with_its_facts_peaks_ridges_and_source() -> None:
     assert facts["source"][:3] == ["NVIDIA", "T4", "datasheet;"]
 
 
-def test_a_card_that_nobody_knows() -> None:
+def test_a_gpu_that_is_unknown() -> None:
     result = CliRunner().invoke(main, ["gpus", "[red]x"])
     assert result.exit_code == 2
     assert "no GPU named '[red]x'" in result.stderr
 
 
-def test_measuring_without_a_card_is_one_line() -> None:
+def test_measuring_without_a_gpu_is_one_line() -> None:
     result = CliRunner().invoke(main, ["gpus", "--measure"])
     assert result.exit_code == 1
     assert result.stderr == "Error: measuring needs a GPU: no NVIDIA driver\n"

@@ -75,7 +75,7 @@ def test_names_from_a_file_are_not_markup(tmp_path: Path) -> None:
     assert "[red]rows[/red] [/nothing]" in result.output
 
 
-def test_auto_without_a_card_says_what_it_assumes(
+def test_auto_without_a_gpu_says_what_it_assumes(
     mine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cuda, "attached_devices", list)
@@ -86,7 +86,7 @@ def test_auto_without_a_card_says_what_it_assumes(
     json.loads(result.stdout)
 
 
-def test_auto_takes_the_attached_card(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_the_attached_gpu(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cuda, "attached_devices", lambda: [find_device("t4")])
     result = space(mine)
     assert result.stderr == ""

@@ -59,7 +59,7 @@ def recording(tmp_path: Path, family: str) -> Path:
 
 
 @pytest.fixture
-def fake_card(monkeypatch: pytest.MonkeyPatch) -> FakeTarget:
+def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> FakeTarget:
     target = FakeTarget()
     monkeypatch.setattr(autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target))
     return target
@@ -106,7 +106,7 @@ def test_defaults_agree_with_the_library() -> None:
         assert name in text
 
 
-def test_a_run_on_a_card(family: str, fake_card: FakeTarget) -> None:
+def test_a_run_on_a_gpu(family: str, fake_gpu: FakeTarget) -> None:
     result = invoke("--family", family, "--size", "1024", "--sampler", "random", "--budget", "none")
     assert result.exit_code == 0, result.output
     assert f"{NUM_LEGAL} legal configs" in result.stderr
@@ -126,11 +126,11 @@ def test_a_run_on_a_card(family: str, fake_card: FakeTarget) -> None:
     assert "recorded" not in result.output
     assert "stored: run 1 in" in result.stdout
     assert "next: autogemm export best.cu --run 1" in result.stdout
-    assert fake_card.closed
+    assert fake_gpu.closed
 
 
 def test_the_extremes_of_few_rounds_are_not_called_95_percent(
-    family: str, fake_card: FakeTarget
+    family: str, fake_gpu: FakeTarget
 ) -> None:
     few = ("--family", family, "--size", "1024", "--trials", 5, "--rounds")
     said = "intervals are the extremes of 3 rounds: they hold the true ratio with 75 %, not 95 %"
@@ -141,7 +141,7 @@ def test_the_extremes_of_few_rounds_are_not_called_95_percent(
         assert facts["finals"]["confidence"] == confidence
 
 
-def test_json_is_the_only_thing_on_stdout(family: str, fake_card: FakeTarget) -> None:
+def test_json_is_the_only_thing_on_stdout(family: str, fake_gpu: FakeTarget) -> None:
     result = invoke("--family", family, "--size", "1024", "--trials", 20, "--json")
     assert result.exit_code == 0, result.output
     facts: dict[str, Any] = json.loads(result.stdout)
@@ -154,7 +154,7 @@ def test_json_is_the_only_thing_on_stdout(family: str, fake_card: FakeTarget) ->
 
 
 def test_csv_has_a_row_for_each_finalist_and_the_baseline(
-    family: str, fake_card: FakeTarget
+    family: str, fake_gpu: FakeTarget
 ) -> None:
     asked = ("--family", family, "--size", "1024", "--trials", 20, "--finalists", 3, "--fresh")
     result = invoke(*asked, "--csv")
@@ -176,20 +176,20 @@ def test_csv_has_a_row_for_each_finalist_and_the_baseline(
 
 
 def test_json_and_csv_exclude_each_other_before_anything_runs(
-    family: str, fake_card: FakeTarget
+    family: str, fake_gpu: FakeTarget
 ) -> None:
     result = invoke("--family", family, "--size", "1024", "--json", "--csv")
     assert result.exit_code == 2
     assert "choose one" in result.stderr
-    assert not fake_card.measured
+    assert not fake_gpu.measured
 
 
 def test_how_kernels_are_timed_is_passed_on_and_stored(
-    family: str, fake_card: FakeTarget, monkeypatch: pytest.MonkeyPatch
+    family: str, fake_gpu: FakeTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared: list[MeasureOptions] = []
     monkeypatch.setattr(
-        fake_card, "prepare", lambda problem, options: prepared.append(options), raising=True
+        fake_gpu, "prepare", lambda problem, options: prepared.append(options), raising=True
     )
     arguments = ("--family", family, "--size", "1024", "--trials", 3, "--l2", "rotate")
     assert invoke(*arguments, "--fill", "normal").exit_code == 0
@@ -205,7 +205,7 @@ def test_how_kernels_are_timed_is_passed_on_and_stored(
 
 @pytest.mark.parametrize("flags", [(), ("--no-prune",)])
 def test_pruned_candidates_are_counted(
-    family: str, fake_card: FakeTarget, flags: tuple[str, ...]
+    family: str, fake_gpu: FakeTarget, flags: tuple[str, ...]
 ) -> None:
     # One block: 131 of 132 SMs idle.
     yaml = Path(family) / "tiny.yaml"
@@ -223,7 +223,7 @@ def test_pruned_candidates_are_counted(
         assert int(match[2]) + int(match[3]) == NUM_LEGAL
 
 
-def test_quiet_says_nothing_on_the_way(family: str, fake_card: FakeTarget) -> None:
+def test_quiet_says_nothing_on_the_way(family: str, fake_gpu: FakeTarget) -> None:
     result = invoke("--family", family, "--size", "1024", "--trials", 5, "-q")
     assert result.exit_code == 0
     assert result.stderr == ""
@@ -231,7 +231,7 @@ def test_quiet_says_nothing_on_the_way(family: str, fake_card: FakeTarget) -> No
 
 
 def test_the_live_display_on_a_terminal(
-    family: str, fake_card: FakeTarget, monkeypatch: pytest.MonkeyPatch
+    family: str, fake_gpu: FakeTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     result = invoke("--family", family, "--size", "1024", "--trials", 10)
@@ -242,7 +242,7 @@ def test_the_live_display_on_a_terminal(
 
 
 def test_the_next_command_names_a_database_that_was_typed(
-    family: str, fake_card: FakeTarget, tmp_path: Path
+    family: str, fake_gpu: FakeTarget, tmp_path: Path
 ) -> None:
     path = tmp_path / "my own.db"
     arguments = ("--family", family, "--size", 1024, "--trials", 5, "--db", path)
@@ -271,13 +271,13 @@ def test_auto_without_a_gpu_says_so_once_and_marks_everything(
     assert result.exit_code == 0, result.output
     first, *rest = result.stderr.splitlines()
     assert first == (
-        "no GPU: no driver is loaded; using the recording of Recorded Card: "
+        "no GPU: no driver is loaded; using the recording of Recorded GPU: "
         "every time below is recorded, not measured here"
     )
     assert not any("no GPU" in line for line in rest)
     assert all("(recorded)" in line for line in rest if "TFLOP/s" in line)
-    assert "on Recorded Card: finals, recorded" in result.stdout
-    assert "; recorded on Recorded Card" in result.stdout
+    assert "on Recorded GPU: finals, recorded" in result.stdout
+    assert "; recorded on Recorded GPU" in result.stdout
     with open_store() as store:
         assert [row.provenance for row in store.best()] == ["recorded"]
 
@@ -286,17 +286,17 @@ def test_a_recording_by_name(family: str, recording: Path) -> None:
     arguments = ("--family", family, "--gpu", f"recorded:{recording}", "--size", "1024", "--json")
     result = invoke(*arguments)
     assert result.exit_code == 0, result.output
-    assert "using the recording of one.json.gz, Recorded Card" in result.stderr
+    assert "using the recording of one.json.gz, Recorded GPU" in result.stderr
     facts = json.loads(result.stdout)
     assert facts["provenance"] == "recorded"
-    assert facts["gpu"] == "Recorded Card"
+    assert facts["gpu"] == "Recorded GPU"
     winner = facts["finals"]["entries"][0]
     assert winner["ratio"] > 1
     assert winner["ratio_low"] is winner["ratio_high"] is None
 
 
 def test_a_command_with_a_name_that_is_no_utf8_is_kept(
-    family: str, fake_card: FakeTarget, monkeypatch: pytest.MonkeyPatch
+    family: str, fake_gpu: FakeTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.argv", ["autogemm", "tune", "caf\udce9.txt"])
     assert invoke("--family", family, "--size", "1024", "--trials", "3").exit_code == 0
@@ -390,11 +390,11 @@ def test_the_held_sizes_are_named(family: str, recording: Path, tmp_path: Path) 
     write_recording(other, folder / "b.json.gz")
     result = invoke("--family", family, "--gpu", f"recorded:{folder}", "--size", "2048")
     assert result.exit_code == 2
-    assert "held: 1024 nn f32, 64 nn f32 (Recorded Card)" in result.stderr
+    assert "held: 1024 nn f32, 64 nn f32 (Recorded GPU)" in result.stderr
 
 
 def test_names_in_files_are_not_markup(family: str, tmp_path: Path) -> None:
-    odd = "[red]card[/nonsense]"
+    odd = "[red]GPU[/nonsense]"
     base = tiny_recording(tiny_family(Path(family)))
     device = dict(base.model_dump()["source"]["device"], name=odd)
     source = base.source.model_dump() | {"device": device}

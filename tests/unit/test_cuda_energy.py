@@ -12,7 +12,7 @@ IDLE_W, LOAD_W = 80.0, 500.0
 LAG_S = 0.08
 
 
-class Card:
+class Gpu:
     """A clock, a counter that moves every ``period_s``, and a stopwatch that runs a kernel."""
 
     def __init__(self, period_s: float, time_us: float) -> None:
@@ -45,20 +45,20 @@ class Card:
 @pytest.mark.parametrize("period_s", [0.001, 0.02, 0.1, 0.5])
 @pytest.mark.parametrize("time_us", [5.0, 2600.0, 90_000.0])
 def test_energy_is_power_under_load_times_time(period_s: float, time_us: float) -> None:
-    card = Card(period_s, time_us)
-    meter = EnergyMeter(card.read_mj, card.clock, card.sleep)
-    energy_mj = meter.energy_mj(card, time_us)
+    gpu = Gpu(period_s, time_us)
+    meter = EnergyMeter(gpu.read_mj, gpu.clock, gpu.sleep)
+    energy_mj = meter.energy_mj(gpu, time_us)
     # Where a batch is longer than the counter's period, when it moved is known less well.
     tolerance = 0.02 if time_us < 10_000 else 0.15
     assert energy_mj == pytest.approx(LOAD_W * 1e-3 * time_us, rel=tolerance)
-    assert card.now_s - card.begin_s >= SAMPLE_S
-    assert card.now_s - card.begin_s < (0.7 if period_s < 0.2 else 2.5)
+    assert gpu.now_s - gpu.begin_s >= SAMPLE_S
+    assert gpu.now_s - gpu.begin_s < (0.7 if period_s < 0.2 else 2.5)
 
 
 def test_a_counter_that_stands_still_is_an_error() -> None:
-    card = Card(1e6, 100.0)
+    gpu = Gpu(1e6, 100.0)
     with pytest.raises(DeviceError, match="does not move"):
-        EnergyMeter(card.read_mj, card.clock, card.sleep).energy_mj(card, 100.0)
+        EnergyMeter(gpu.read_mj, gpu.clock, gpu.sleep).energy_mj(gpu, 100.0)
 
 
 def test_no_counter_is_an_error_at_once() -> None:

@@ -79,7 +79,7 @@ def test_the_order_is_that_of_the_seed_round_by_round() -> None:
     assert log == expected
 
 
-def test_the_gpu_is_read_once_a_round_beside_whoever_is_first() -> None:
+def test_the_gpu_is_read_once_a_round_beside_the_first_series() -> None:
     log: list[int] = []
     series = all_series([30] * 3, log)
     interleave.interleave(series, Telemetry, seed=0, most_thrown=0)

@@ -1,4 +1,4 @@
-"""How many samples are taken, and what a throttled card spoils: with fake NVML and timer."""
+"""How many samples are taken, and what a throttled GPU spoils: with fake NVML and timer."""
 
 import sys
 from collections.abc import Iterator
@@ -50,16 +50,16 @@ class FakeNvml(ModuleType):
     def nvmlSystemGetDriverVersion(self) -> bytes:  # noqa: N802
         return b"580.1"
 
-    def nvmlDeviceGetPowerUsage(self, card: str) -> int:  # noqa: N802
+    def nvmlDeviceGetPowerUsage(self, gpu: str) -> int:  # noqa: N802
         return 691_000
 
-    def nvmlDeviceGetClockInfo(self, card: str, kind: int) -> int:  # noqa: N802
+    def nvmlDeviceGetClockInfo(self, gpu: str, kind: int) -> int:  # noqa: N802
         return 1980 if kind == self.NVML_CLOCK_SM else 2619
 
-    def nvmlDeviceGetTemperature(self, card: str, sensor: int) -> int:  # noqa: N802
+    def nvmlDeviceGetTemperature(self, gpu: str, sensor: int) -> int:  # noqa: N802
         return 61
 
-    def nvmlDeviceGetCurrentClocksThrottleReasons(self, card: str) -> int:  # noqa: N802
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, gpu: str) -> int:  # noqa: N802
         self.num_readings += 1
         return self._reasons.pop(0) if len(self._reasons) > 1 else self._reasons[0]
 
@@ -105,7 +105,7 @@ def sampled(
 def test_throttled_samples_are_dropped_repeated_and_flagged(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, pauses: list[float]
 ) -> None:
-    # The second batch is taken while the card is too hot, and again after a pause.
+    # The second batch is taken while the GPU is too hot, and again after a pause.
     timer = FakeTimer(100.0, 170.0, 171.0, 172.0, 100.0, 100.1, 99.9)
     telemetry = reader(monkeypatch, 0, HEAT, 0)
     taken = sampled(timer, telemetry, pauses)
@@ -133,7 +133,7 @@ def test_throttled_samples_are_dropped_repeated_and_flagged(
     assert line.split()[-1] == "3"
 
 
-def test_a_card_that_stays_throttled_is_believed_in_the_end(
+def test_a_gpu_that_stays_throttled_is_believed_in_the_end(
     monkeypatch: pytest.MonkeyPatch, pauses: list[float]
 ) -> None:
     timer = FakeTimer(*[150.0] * 40)
@@ -226,14 +226,14 @@ def test_a_fault_at_regular_launches_does_not_fall_between_the_checks(wrong: int
 @pytest.mark.parametrize(
     ("reasons", "num_thrown"), [((0,), 0), ((0, HEAT, HEAT, 0), 2), ((HEAT,), 5)]
 )
-def test_rounds_of_a_throttled_card_are_run_again(
+def test_rounds_of_a_throttled_gpu_are_run_again(
     monkeypatch: pytest.MonkeyPatch, reasons: tuple[int, ...], num_thrown: int
 ) -> None:
     pauses: list[float] = []
     monkeypatch.setattr(autogemm.targets.cuda.worker.interleave.time, "sleep", pauses.append)
-    card = SimpleNamespace(telemetry=reader(monkeypatch, *reasons))
+    gpu = SimpleNamespace(telemetry=reader(monkeypatch, *reasons))
     timers = [FakeTimer(*[start + i for i in range(10)]) for start in (100.0, 200.0)]
-    bench, request = SimpleNamespace(gpu=card), RunFinals((), rounds=5, seed=0)
+    bench, request = SimpleNamespace(gpu=gpu), RunFinals((), rounds=5, seed=0)
     finalists = [Finalist("one", None, "", None, 100.0) for _ in timers]  # type: ignore[arg-type]
     rechecks = Rechecks(bench, [], 5)  # type: ignore[arg-type]
     monkeypatch.setattr(Rechecks, "after_round", lambda self: None)
@@ -254,7 +254,7 @@ def test_fill_is_part_of_a_run(tmp_path: Path) -> None:
         assert store.find_unfinished_run(spec) == run
 
 
-class ColdCard:
+class ColdGpu:
     """Its first launch loads code, and its clocks come up after 100 ms of load."""
 
     def __init__(self, load_us: float, warm_us: float) -> None:
@@ -274,8 +274,8 @@ class ColdCard:
 
 @pytest.mark.parametrize("load_us", [0.0, 30_000.0, 400_000.0])
 @pytest.mark.parametrize("warm_us", [2.0, 25.0, 2800.0, 90_000.0])
-def test_warming_up_ends_on_a_card_that_is_warm(load_us: float, warm_us: float) -> None:
-    card = ColdCard(load_us, warm_us)
-    assert warm_up(card.run) == pytest.approx(warm_us)
+def test_warming_up_ends_on_a_gpu_that_is_warm(load_us: float, warm_us: float) -> None:
+    gpu = ColdGpu(load_us, warm_us)
+    assert warm_up(gpu.run) == pytest.approx(warm_us)
     # What loads is no load; and it does not go on for ever.
-    assert WARM_UP_US <= card.busy_us <= 3 * WARM_UP_US + 14 * warm_us
+    assert WARM_UP_US <= gpu.busy_us <= 3 * WARM_UP_US + 14 * warm_us

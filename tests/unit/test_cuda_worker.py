@@ -129,7 +129,7 @@ def test_the_projects_errors_come_through(target: CudaTarget) -> None:
     assert target.measure(candidate("fine"), None).status is Status.OK
 
 
-def test_a_missing_card_is_a_device_error() -> None:
+def test_a_missing_gpu_is_a_device_error() -> None:
     with pytest.raises(DeviceError, match="no GPU 5"):
         CudaTarget(5, backend=BACKEND)
 

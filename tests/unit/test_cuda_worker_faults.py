@@ -112,12 +112,12 @@ def slow_to_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cu
     target.close()
 
 
-def test_a_card_that_is_freed_late_is_waited_for(slow_to_free: CudaTarget) -> None:
+def test_a_gpu_that_is_freed_late_is_waited_for(slow_to_free: CudaTarget) -> None:
     assert slow_to_free.measure(candidate("die"), None).status is Status.CRASHED
     assert slow_to_free.measure(candidate("fine"), None).status is Status.OK
 
 
-def test_a_card_that_stays_full_ends_the_run(
+def test_a_gpu_that_stays_full_ends_the_run(
     slow_to_free: CudaTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_BACKEND_FAILS", "99")
@@ -126,7 +126,7 @@ def test_a_card_that_stays_full_ends_the_run(
         slow_to_free.measure(candidate("fine"), None)
 
 
-def test_no_finalist_pays_for_a_card_that_does_not_come_back(
+def test_no_finalist_pays_for_a_gpu_that_does_not_come_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It does a moment later: too late for the first, who would count as wrong for ever."""

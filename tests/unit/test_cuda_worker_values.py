@@ -1,4 +1,4 @@
-"""Decisions of the CUDA worker that need no card: methods, scalars, bounds, summaries."""
+"""Decisions of the CUDA worker that need no GPU: methods, scalars, bounds, summaries."""
 
 import numpy as np
 import pytest

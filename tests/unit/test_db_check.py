@@ -189,7 +189,7 @@ def test_one_that_fails_in_the_finals_only(check: Callable[..., Result], folder:
         assert [one.status for one in store.trials(checked["run_id"])] == [Status.CRASHED]
 
 
-def test_a_card_that_goes_away_ends_it_in_one_line(
+def test_a_gpu_that_goes_away_ends_it_in_one_line(
     check: Callable[..., Result], folder: Path
 ) -> None:
     target = DriftingTarget(driver="2")

@@ -35,7 +35,7 @@ DATASHEET = {
 }
 
 
-def test_every_card_agrees_with_its_datasheet() -> None:
+def test_every_gpu_agrees_with_its_datasheet() -> None:
     # Clocks, cores, SMs and bus width all enter: a slip in one of them shows here.
     devices = known_devices()
     assert list(devices) == list(DATASHEET)
@@ -81,7 +81,7 @@ def test_the_catalogue_cannot_be_changed_by_a_caller() -> None:
     assert known_devices()
 
 
-def test_every_card_states_its_source() -> None:
+def test_every_gpu_states_its_source() -> None:
     gpus = yaml.safe_load(CATALOGUE_PATH.read_text())["gpus"]
     assert all(len(gpu["source"]) > 10 for gpu in gpus.values())
 
@@ -89,11 +89,11 @@ def test_every_card_states_its_source() -> None:
 def test_peaks_agree_with_what_each_source_publishes() -> None:
     # Tensor cores are published at a boost clock that is up to 8 percent below the maximum.
     dtypes = {"f32": DType.F32, "tf32": DType.TF32, "bf16": DType.BF16, "f16": DType.F16}
-    for card in known_gpus():
-        for name, figure in card.published:
-            roof = roof_of(card.device, dtypes[name.partition("_")[0]]) if name != "gb_s" else None
-            found = roof.peak_tflops if roof else card.device.peak_bandwidth_gb_s
-            assert 0.98 <= found / figure <= 1.09, (card.short_name, name, found, figure)
+    for gpu in known_gpus():
+        for name, figure in gpu.published:
+            roof = roof_of(gpu.device, dtypes[name.partition("_")[0]]) if name != "gb_s" else None
+            found = roof.peak_tflops if roof else gpu.device.peak_bandwidth_gb_s
+            assert 0.98 <= found / figure <= 1.09, (gpu.short_name, name, found, figure)
 
 
 def test_ridge_points() -> None:
@@ -106,14 +106,14 @@ def test_ridge_points() -> None:
     assert f16.ridge_flop_per_byte == pytest.approx(203.5, abs=0.5)
 
 
-def test_cards_without_tensor_cores_for_a_dtype_have_no_roof() -> None:
+def test_gpus_without_tensor_cores_for_a_dtype_have_no_roof() -> None:
     assert roof_of(find_device("gtx1650"), DType.F16) is None
     assert roof_of(find_device("v100"), DType.TF32) is None
     assert roof_of(replace(find_device("h100"), arch=120), DType.F16) is None
 
 
-def test_every_card_says_where_its_figures_come_from() -> None:
-    assert all("NVIDIA" in card.source and card.published for card in known_gpus())
+def test_every_gpu_says_where_its_figures_come_from() -> None:
+    assert all("NVIDIA" in gpu.source and gpu.published for gpu in known_gpus())
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Which config a problem gets: its own result, the rule's, another card's, or a guess."""
+"""Which config a problem gets: its own result, the rule's, another GPU's, or a guess."""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -110,7 +110,7 @@ def test_what_is_not_legal_gives_way() -> None:
     assert known.choose(Problem(4096, 4096, 4096)).family.name == "sgemm_simt"
 
 
-def test_without_results_here_another_card_helps() -> None:
+def test_without_results_here_another_gpu_helps() -> None:
     a100 = find_device("a100")
     known = chooser(row(1, Problem(512, 512, 512), (SECOND, 5.0)), device=a100)
     choice = known.choose(Problem(640, 512, 512))
@@ -136,13 +136,13 @@ def test_a_guess_is_always_legal(size: tuple[int, int, int], layout: Layout) -> 
     assert broken_constraints(choice.family, choice.config, problem, H100) == []
 
 
-def test_guesses_fill_the_card() -> None:
+def test_guesses_fill_the_gpu() -> None:
     """A tile of 128 x 256 leaves most SMs idle where C has 512 x 512 elements."""
     snap = Snapper(FAMILIES, H100)
     small = guessed(FAMILIES, Problem(512, 512, 512), H100, snap)[0]
     large = guessed(FAMILIES, Problem(4096, 4096, 4096), H100, snap)[0]
     assert int(small["BM"]) * int(small["BN"]) <= 64 * 64 < int(large["BM"]) * int(large["BN"])
-    # 66 blocks of 128 x 256, then 72: both fit the card at once. 144 do not.
+    # 66 blocks of 128 x 256, then 72: both fit the GPU at once. 144 do not.
     assert FIRST["BM"] == 128
     costs = [waves_cost(SIMT, FIRST, Problem(m, 1536, 4096), H100) for m in (1408, 1536, 2 * 1536)]
     assert costs[0] == costs[1] < costs[2]

@@ -43,7 +43,7 @@ def test_nan_and_infinity_stay(element: Element) -> None:
 def test_all_bits_are_loaded_and_stored_again(element: Element) -> None:
     kept = element.exponent_bits + element.fraction_bits + 1
     patterns = np.arange(2 ** min(kept, 16), dtype=np.uint32)
-    # Of longer ones the upper bits differ: signs, exponents and the largest bits of the fraction.
+    # Longer ones differ in their upper bits: signs, exponents and the largest bits of the fraction.
     patterns <<= np.uint32(8 * element.size_bytes - min(kept, 16))
     bits = patterns.astype(f"u{element.size_bytes}").view(stored_type(element))
     values = loaded(bits, element)

@@ -35,8 +35,7 @@ from autogemm.store import BestQuery, Store, open_store
 from autogemm.support.errors import AutogemmError
 from autogemm.targets.recorded import description
 
-# Of processor time, for a file of some kilobytes: a reader that needs more is taken for one that
-# hangs.
+# Processor time for a file of some kilobytes: a reader that needs more is taken for one that hangs.
 MAX_SECONDS = 5.0
 MAX_MESSAGE = 1500
 QUICK_COUNT = 12
@@ -102,7 +101,7 @@ def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Databa
 
 
 def result_file(folder: Path, wanted: Format) -> bytes:
-    """Of runs that are not in the database."""
+    """Return a file with results of runs that are not in the database."""
     (folder / "other").mkdir()
     make = new_store if wanted in (Format.JSONL, Format.CSV) else small_store
     with make(folder / "other") as store:

@@ -132,7 +132,7 @@ def test_kernel_tuner_simulates_what_is_written(store: Store, tmp_path: Path) ->
         )
     assert path.read_bytes() == before
     assert env["device_name"] == SPEC.device.name
-    # Of a config that failed it reads an error, and leaves it out of its results.
+    # It reads an error for a config that failed, and leaves it out of its results.
     assert {one["BM"]: one["time"] for one in results} == pytest.approx({32: 0.132, 64: 0.164})
     assert env["simulated_time"] == pytest.approx(2 * (1 / 3 + 0.25) * 1e3)
 
@@ -340,7 +340,7 @@ def test_a_database_takes_it_once_as_recorded(store: Store, tmp_path: Path) -> N
 
 
 def test_sizes_that_a_file_does_not_say(tmp_path: Path) -> None:
-    cache = write_cache(tmp_path / "card.json")
+    cache = write_cache(tmp_path / "gpu.json")
     with new_store(tmp_path) as store:
         before = rows_of(tmp_path / "a.db")
         with pytest.raises(UsageError, match="does not say for which M, N and K: give --size"):

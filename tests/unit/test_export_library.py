@@ -77,7 +77,7 @@ def test_the_files_fit_together() -> None:
         re.findall(r'extern "C" [\w ]+\*? ?\b(autogemm_sgemm\w*)\(', files["autogemm.cu"])
     )
     assert declared == defined
-    # As on the card: with exactly 48 KB and a flag of its own a kernel must ask.
+    # As on the GPU: with exactly 48 KB and a flag of its own a kernel must ask.
     asks = f"if (smem_bytes > {DEFAULT_SMEM_BYTES // 1024} * 1024)"
     assert asks in files["autogemm.cu"]
     assert "Found: this." in files["autogemm.h"]
@@ -107,7 +107,7 @@ def test_variants_are_for_problems_that_need_different_code() -> None:
     )
     assert len(bodies) == len(library.variants)
     assert "M % 128 != 0" in bodies[0]
-    # Of each config one at least takes any size, any rows, any address.
+    # At least one variant of each config takes any size, any rows, any address.
     for number in range(len(library.configs)):
         own = [i for i, one in enumerate(library.variants) if one.config_number == number]
         assert any("return false" not in bodies[i] for i in own)

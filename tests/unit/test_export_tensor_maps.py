@@ -30,7 +30,7 @@ architectures: ">=90"
 parameters:
   BM: {{values: [8], doc: rows of C per thread block}}
   BN: {{values: [32], doc: columns of C per thread block}}
-  BK: {{values: [8], doc: depth of a slab}}
+  BK: {{values: [8], doc: depth of a k_tile}}
   PART: {{values: [0, 1], doc: whether there is a workspace}}
 derive:
   padded_k: ceil_div(K, 8) * 8

@@ -1,4 +1,4 @@
-"""Configs of gemm_wgmma that were wrong on a card, or did not compile, are not legal."""
+"""Configs of gemm_wgmma that were wrong on a GPU, or did not compile, are not legal."""
 
 import pytest
 

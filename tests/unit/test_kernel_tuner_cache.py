@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 def test_configs_times_and_costs(path: Path) -> None:
     cache = read_kernel_tuner_cache(write_cache(path))
-    assert (cache.device_name, cache.kernel_name) == ("Foreign Card", "Xgemm")
+    assert (cache.device_name, cache.kernel_name) == ("Foreign GPU", "Xgemm")
     assert cache.problem_size == (4096, 4096)
     assert cache.parameters == {name: tuple(values) for name, values in VALUES.items()}
     assert len(cache.entries) == NUM_CONFIGS

@@ -40,15 +40,13 @@ def test_the_ladder_has_every_kernel_that_people_write_by_hand() -> None:
 
 @pytest.mark.parametrize("rung", ALL, ids=by_name)
 @pytest.mark.parametrize("size", ["1024", "4096", "1000", "4096x256x1024"])
-def test_every_rung_is_legal_on_any_card(rung: Rung, size: str) -> None:
+def test_every_rung_is_legal_on_any_gpu(rung: Rung, size: str) -> None:
     config, problem = config_of(rung), Problem.of_size(size)
-    # cp.async begins with Ampere, and no earlier card has room for the last rung's slabs. Where
+    # cp.async begins with Ampere, and no earlier GPU has room for the last rung's k_tiles. Where
     # rows are not aligned it has no vectors to load.
-    cards = ("a100", "h100") if rung.name == "pipelined" else ("t4", "rtx3060ti", "h100")
-    for card in cards:
-        assert (
-            broken_constraints(load_family(rung.family), config, problem, find_device(card)) == []
-        )
+    gpus = ("a100", "h100") if rung.name == "pipelined" else ("t4", "rtx3060ti", "h100")
+    for gpu in gpus:
+        assert broken_constraints(load_family(rung.family), config, problem, find_device(gpu)) == []
 
 
 @pytest.mark.parametrize("rung", rungs(), ids=by_name)

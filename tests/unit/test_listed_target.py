@@ -32,7 +32,7 @@ def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
-    return write_cache(tmp_path / "card.json")
+    return write_cache(tmp_path / "gpu.json")
 
 
 def invoke(*arguments: object) -> Result:
@@ -53,7 +53,7 @@ def outcome(target: ListedTarget, index: int) -> Outcome:
 def test_a_run_from_start_to_end(cache: Path) -> None:
     result = tune(cache, "--trials", 1000)
     assert result.exit_code == 0, result.output
-    assert "card.json, Foreign Card: every time below is recorded, not measured" in result.stderr
+    assert "gpu.json, Foreign GPU: every time below is recorded, not measured" in result.stderr
     assert "its result cannot be exported" in result.stderr
     assert "does not say K, layout and element type: taken to be as asked" in result.stderr
     (best,) = [line for line in result.stdout.splitlines() if line.startswith("best (recorded):")]
@@ -68,7 +68,7 @@ def test_a_run_from_start_to_end(cache: Path) -> None:
         (row,) = store.best()
         failed = [o for o in store.trials(row.run_id) if o.status is not Status.OK]
     assert (row.provenance, row.kernel_id) == (Provenance.RECORDED, None)
-    assert (row.device.name, row.device.num_sms, row.family) == ("Foreign Card", 0, "clblast_xgemm")
+    assert (row.device.name, row.device.num_sms, row.family) == ("Foreign GPU", 0, "clblast_xgemm")
     assert row.time_us == 1000.0
     assert {o.reason for o in failed} == {"recorded as RuntimeFailedConfig"}
 
@@ -267,7 +267,7 @@ def test_a_folder_of_caches_holds_no_recording_of_ours(cache: Path) -> None:
 
 def test_both_kinds_open_as_spaces_with_every_time(cache: Path, tmp_path: Path) -> None:
     foreign = open_recorded_space(cache)
-    assert (foreign.name, foreign.best_us) == ("card", 1000.0)
+    assert (foreign.name, foreign.best_us) == ("gpu", 1000.0)
     assert len(foreign.space) == len(foreign.times_us) == len(content()["cache"])
     # What failed says nothing of what it cost: then nothing is known of the whole.
     assert foreign.spent_s is None

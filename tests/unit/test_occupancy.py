@@ -61,7 +61,7 @@ LIMITING_FACTOR = {
     Limiter.SMEM: 0x04,
     Limiter.BLOCKS: 0x08,
 }
-CARDS = ["v100", "t4", "a100", "a10", "l4", "h100", "b200"]
+GPUS = ["v100", "t4", "a100", "a10", "l4", "h100", "b200"]
 
 
 @pytest.fixture(scope="module")
@@ -93,9 +93,9 @@ def random_kernels(device: Device, number: int, seed: int) -> list[tuple[int, in
     ]
 
 
-@pytest.mark.parametrize("card", CARDS)
-def test_agrees_with_nvidias_calculator(card: str, oracle: Path) -> None:
-    device = find_device(card)
+@pytest.mark.parametrize("gpu", GPUS)
+def test_agrees_with_nvidias_calculator(gpu: str, oracle: Path) -> None:
+    device = find_device(gpu)
     kernels = random_kernels(device, 3000, seed=device.arch)
     facts = (
         f"{device.arch} {device.max_threads_per_sm} {device.registers_per_sm} "

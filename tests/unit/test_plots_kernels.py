@@ -66,7 +66,7 @@ def test_winners_stand_beside_the_cublas_of_their_run(store: Store) -> None:
         compare(store, BestQuery(gpu="b200"), None, winners=True)
 
 
-def test_winners_of_two_cards_or_of_two_provenances_are_not_mixed(store: Store) -> None:
+def test_winners_of_two_gpus_or_of_two_provenances_are_not_mixed(store: Store) -> None:
     for device in (H100, T4):
         for provenance in Provenance:
             run = store.begin_run(replace(SPEC, device=device, provenance=provenance))
@@ -79,7 +79,7 @@ def test_winners_of_two_cards_or_of_two_provenances_are_not_mixed(store: Store) 
     assert len(found.entries) == 2
 
 
-def test_roofs_are_those_of_the_card_and_as_measured() -> None:
+def test_roofs_are_those_of_the_gpu_and_as_measured() -> None:
     slopes, ceilings = roofs(H100, None)
     assert [(one.name, round(one.tb_s, 3)) for one in slopes] == [("DRAM", 3.352)]
     assert [(one.name, round(one.tflops, 1)) for one in ceilings] == [
@@ -97,10 +97,10 @@ def test_roofs_are_those_of_the_card_and_as_measured() -> None:
     assert len(roofs(replace(H100, arch=60), None)[1]) == 1, "no tensor cores are known"
 
 
-def test_a_card_of_which_only_the_name_is_known(store: Store, tmp_path: Path) -> None:
+def test_a_gpu_of_which_only_the_name_is_known(store: Store, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed")
     facts = dict.fromkeys(H100.limits(), 0)
-    unknown = replace(H100, name="Other Card", **facts)
+    unknown = replace(H100, name="Other GPU", **facts)
     run = store.begin_run(replace(SPEC, device=unknown, provenance=Provenance.RECORDED))
     store.record_trial(run, 0, ok(64, 2800.0, Provenance.RECORDED), source(64))
     assert roofs(unknown, None) == ([], [])
@@ -110,7 +110,7 @@ def test_a_card_of_which_only_the_name_is_known(store: Store, tmp_path: Path) ->
     for kind in ("sizes", "ladder"):
         result = invoke("plot", kind, tmp_path / f"{kind}.svg")
         assert (result.exit_code, result.stderr) == (0, "")
-    assert "Other Card" in invoke("roofline").stdout
+    assert "Other GPU" in invoke("roofline").stdout
 
 
 def test_the_roofline_as_a_table(store: Store, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_roofline_as_a_table(store: Store, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [("plot", "sizes"), ("plot", "ladder"), ("roofline",)])
-def test_pictures_name_kernels_card_and_provenance(
+def test_pictures_name_kernels_gpu_and_provenance(
     store: Store, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     pytest.importorskip("matplotlib", reason="Matplotlib is not installed")

@@ -254,7 +254,7 @@ def _computes(profile: Profile) -> list[Finding]:
     return [one for one in findings(profile) if one.topic == "compute"]
 
 
-def test_occupancy_names_the_limit_and_an_empty_card() -> None:
+def test_occupancy_names_the_limit_and_an_empty_gpu() -> None:
     (tiled,) = said("tiled", "occupancy")
     assert tiled.says == "registers and threads limit it to 2 blocks an SM"
     assert tiled.cause == ""

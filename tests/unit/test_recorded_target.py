@@ -90,7 +90,7 @@ def test_the_problem_selects_the_recording(folder: Path) -> None:
     target.prepare(Problem(256, 512, 128), MeasureOptions())
     assert target.path.name == "b-256.json.gz"
     assert target.baseline_us == 100.0
-    assert target.device.name == "Recorded Card"
+    assert target.device.name == "Recorded GPU"
 
 
 def test_a_size_that_is_not_held_names_those_that_are(folder: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_size_that_is_not_held_names_those_that_are(folder: Path) -> None:
         target.prepare(Problem(2048, 2048, 2048), MeasureOptions())
     message = str(caught.value)
     assert "no recording holds 2048 nn f32" in message
-    assert "1024 nn f32, 256x512x128 nn f32 (Recorded Card)" in message
+    assert "1024 nn f32, 256x512x128 nn f32 (Recorded GPU)" in message
 
 
 @pytest.mark.parametrize("change", [{"beta": 1.0}, {"lda": 2000}, {"alpha": 2.0}])
@@ -238,8 +238,8 @@ def test_an_empty_folder_and_a_missing_file(tmp_path: Path) -> None:
 def test_listing(folder: Path) -> None:
     infos = list_recordings(folder)
     assert [(info.problem_label, info.num_configs, info.device_name) for info in infos] == [
-        ("1024 nn f32", 32, "Recorded Card"),
-        ("256x512x128 nn f32", 32, "Recorded Card"),
+        ("1024 nn f32", 32, "Recorded GPU"),
+        ("256x512x128 nn f32", 32, "Recorded GPU"),
     ]
     (folder / "c.json.gz").write_bytes(b"junk")
     with pytest.raises(RecordingError, match=r"c\.json\.gz"):

@@ -269,7 +269,7 @@ def busy_s(browser: Browser) -> float:
 
 def test_ten_thousand_trials_open_soon(browser: Browser, folder: Path) -> None:
     url = write(folder, "many", many_trials(10_000))
-    # Of the page's thread on a core, whoever else wants one.
+    # The time of the page's thread on a core, whatever else runs.
     browser.execute_cdp_cmd("Performance.enable", {"timeDomain": "threadTicks"})
     before_s = busy_s(browser)
     browser.get(url)

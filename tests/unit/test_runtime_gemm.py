@@ -1,4 +1,4 @@
-"""autogemm.gemm on host memory: kernels are real text, the card is NumPy (runtime_fakes)."""
+"""autogemm.gemm on host memory: kernels are real text, the GPU is NumPy (runtime_fakes)."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def random(*shape: int) -> HostArray:
 
 
 def empty(*shape: int) -> HostArray:
-    """At an address as a card's memory has."""
+    """At an address as a GPU's memory has."""
     whole = np.full(int(np.prod(shape)) + 64, np.nan, np.float32)
     start = -(whole.ctypes.data // 4) % 64
     return HostArray(whole[start : start + int(np.prod(shape))].reshape(shape))
@@ -78,7 +78,7 @@ def test_batches_broadcast(driver: FakeDriver) -> None:
 
 
 def test_matrices_that_begin_anywhere(driver: FakeDriver) -> None:
-    """Kernels with vector loads would be wrong here: the fake card checks what they require."""
+    """Kernels with vector loads would be wrong here: the fake GPU checks what they require."""
     whole_a, whole_b, whole_c = random(64, 72), random(64, 72), empty(64, 72)
     for start in (1, 2, 3):
         a, b = (

@@ -61,7 +61,7 @@ def test_legal_configs_in_order_and_what_each_rule_removed(family: Family) -> No
         # 16/32, 16/64, 32/64 do not divide, each with 3 stages and 2 orders.
         "BM % WM == 0": 3 * 3 * 2,
         "smem_bytes <= device.max_smem_per_block_bytes": 0,
-        # Of the 9 pairs that divide, 16/16, 32/32, 64/64 are one warp.
+        # 9 pairs divide; 16/16, 32/32, 64/64 of them are one warp.
         "ORDER == 'rows' or warps > 1": 3 * 3,
     }
 
@@ -316,7 +316,7 @@ def large(num_free: int) -> str:
 
 def test_a_million_raw_configs_take_about_a_second(tmp_path: Path) -> None:
     family = load_family(write_family(tmp_path / "mine", large(0)))
-    # Of this thread on a core, whoever else wants one.
+    # The time of this thread on a core, whatever else runs.
     start = time.thread_time()
     space = build_space(family, PROBLEM, H100)
     assert time.thread_time() - start < 1

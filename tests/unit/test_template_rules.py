@@ -11,7 +11,7 @@ from autogemm.support.resources import data_folder
 from autogemm.support.templating import environment
 
 TEMPLATES = data_folder("templates")
-# Of the families, and those between which gemm_wgmma chooses.
+# Templates of the families, and those between which gemm_wgmma chooses.
 CHOSEN = sorted(TEMPLATES.glob("gemm_wgmma/*.cu.jinja"))
 KERNELS = [*sorted(TEMPLATES.glob("*.cu.jinja")), *CHOSEN]
 PARTS = sorted((TEMPLATES / "parts").rglob("*.jinja"))

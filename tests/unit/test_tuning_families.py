@@ -170,7 +170,7 @@ def test_a_recording_chooses_its_family(both: TuneRequest, store: Store, tmp_pat
     assert result.counts[Status.OK] == NUM_LEGAL - 2
 
 
-def test_kill_9_in_a_run_of_two_families_loses_only_what_was_on_the_card(tmp_path: Path) -> None:
+def test_kill_9_in_a_run_of_two_families_loses_only_what_was_on_the_gpu(tmp_path: Path) -> None:
     arguments = ("--sampler", "random", "--budget", "none", "--rounds", "2")
     arguments += ("--family", str(tmp_path / "twin"), "--fix", "ECHO=0")
     before = kill_at(tmp_path, 8, start(tmp_path, 8, *arguments))
@@ -191,7 +191,7 @@ def test_kill_9_in_a_run_of_two_families_loses_only_what_was_on_the_card(tmp_pat
 
 
 @pytest.fixture
-def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTarget:
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTarget:
     monkeypatch.setenv("AUTOGEMM_DB", str(tmp_path / "tune.db"))
     # The tiny family computes nothing.
     passed = Check("gpu", Verdict.PASSED, "as the test wanted", "a fake")
@@ -202,7 +202,7 @@ def card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeTarget:
 
 
 def test_the_command_line_searches_the_default_families(
-    both: TuneRequest, card: FakeTarget, monkeypatch: pytest.MonkeyPatch
+    both: TuneRequest, gpu: FakeTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         autogemm.tuning.task.options, "default_families", lambda **_: list(both.families)
@@ -223,7 +223,7 @@ def test_the_command_line_searches_the_default_families(
     assert [row["family"] for row in json.loads(listed.stdout)] == ["twin"]
 
 
-def test_the_table_names_the_families(both: TuneRequest, card: FakeTarget, tmp_path: Path) -> None:
+def test_the_table_names_the_families(both: TuneRequest, gpu: FakeTarget, tmp_path: Path) -> None:
     folders = [str(family.yaml_path.parent) for family in both.families]
     named = [word for folder in folders for word in ("--family", folder)]
     result = CliRunner().invoke(main, ["tune", "--size", "1024", "--trials", "40", *named])
@@ -234,7 +234,7 @@ def test_the_table_names_the_families(both: TuneRequest, card: FakeTarget, tmp_p
 
 
 def test_what_cannot_keep_a_fixed_value_is_left_out_unless_named(
-    both: TuneRequest, card: FakeTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    both: TuneRequest, gpu: FakeTarget, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = family_at(
         tmp_path / "bare",

@@ -50,7 +50,7 @@ ALL = [*reversed(SIX), UNLIKE, TOO_SLOW]
         # One and two places are for the best.
         (ALL, 1, SIX[:1]),
         (ALL, 2, SIX[:2]),
-        # Of three the last is for the one least like them, and of six two.
+        # The last of three places is for the one least like the others, and the last two of six.
         (ALL, 3, [*SIX[:2], UNLIKE]),
         (ALL, 6, [*SIX[:4], UNLIKE]),
         # All parameters of another family are others.

@@ -175,7 +175,7 @@ def test_searches_are_told_the_objective() -> None:
         proposal = joint.ask()
         assert proposal is not None
         joint.tell(proposal, ok(proposal.config, time_us, energy_mj))
-    # Of the second no energy was measured: at the same 30 mJ/us it would take 600 mJ.
+    # The second's energy was not measured: at the same 30 mJ/us it would take 600 mJ.
     assert search.told == [3000.0, 12000.0]
 
 

@@ -1,4 +1,4 @@
-"""Kernels that cannot launch are known before they reach a card."""
+"""Kernels that cannot launch are known before they reach a GPU."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The loop between search, compiler, card and store: who waits for whom."""
+"""The loop between search, compiler, GPU and store: who waits for whom."""
 
 import sqlite3
 import threading
@@ -57,9 +57,7 @@ class WatchedTarget(FakeTarget):
         return outcome
 
 
-def test_the_card_goes_on_while_a_result_is_recorded(
-    request_all: TuneRequest, store: Store
-) -> None:
+def test_the_gpu_goes_on_while_a_result_is_recorded(request_all: TuneRequest, store: Store) -> None:
     compiler = FakeCompiler()
     third = threading.Event()
     heard: list[bool] = []
@@ -82,7 +80,7 @@ def test_the_card_goes_on_while_a_result_is_recorded(
     assert heard == [True]
 
 
-def test_what_was_measured_before_a_card_is_lost_is_kept(
+def test_what_was_measured_before_a_gpu_is_lost_is_kept(
     request_all: TuneRequest, store: Store
 ) -> None:
     lost = threading.Event()
@@ -91,7 +89,7 @@ def test_what_was_measured_before_a_card_is_lost_is_kept(
         if len(target.measured) < 3:
             return None
         lost.set()
-        return DeviceError("the card is gone")
+        return DeviceError("the GPU is gone")
 
     def listen(event: Event) -> None:
         # The second has been measured and the third has failed before the first is stored.
@@ -106,7 +104,7 @@ def test_what_was_measured_before_a_card_is_lost_is_kept(
     assert row.num_trials == 2
 
 
-def test_the_card_goes_on_while_the_search_thinks(
+def test_the_gpu_goes_on_while_the_search_thinks(
     request_all: TuneRequest, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sixth = threading.Event()
@@ -249,7 +247,7 @@ def test_a_lock_on_the_database_costs_no_trial(request_all: TuneRequest, tmp_pat
     assert at_release >= at_lock
 
 
-def test_what_waits_for_the_card_is_dropped_when_the_time_is_up(
+def test_what_waits_for_the_gpu_is_dropped_when_the_time_is_up(
     request_all: TuneRequest, store: Store
 ) -> None:
     delay_s = 0.3

@@ -1,4 +1,4 @@
-"""What is ruled out before the card: held against the recordings that ship."""
+"""What is ruled out before the GPU: held against the recordings that ship."""
 
 import re
 from dataclasses import replace
@@ -113,11 +113,11 @@ def grid(blocks: int, threads: int = 256, kernel: str = "gemm_kernel") -> Launch
 
 PROBLEM = Problem(1024, 1024, 1024)
 # 2^30 multiply-adds on 132 SMs of 128 cores at 1980 MHz.
-WHOLE_CARD_US = 2**30 / (132 * 128 * 1980)
+WHOLE_GPU_US = 2**30 / (132 * 128 * 1980)
 
 
 @pytest.mark.parametrize(
-    ("launches", "share_of_card"),
+    ("launches", "share_of_gpu"),
     [
         ((grid(132),), 1.0),
         ((grid(4096),), 1.0),
@@ -130,21 +130,21 @@ WHOLE_CARD_US = 2**30 / (132 * 128 * 1980)
         ((grid(33, kernel="split_kernel"), grid(132)), 1.0),
     ],
 )
-def test_idle_sms_and_cores_cost_time(launches: tuple[Launch, ...], share_of_card: float) -> None:
+def test_idle_sms_and_cores_cost_time(launches: tuple[Launch, ...], share_of_gpu: float) -> None:
     least_us = least_time_us(LaunchPlan(launches), (), PROBLEM, H100)
-    assert least_us == pytest.approx(WHOLE_CARD_US / share_of_card)
+    assert least_us == pytest.approx(WHOLE_GPU_US / share_of_gpu)
 
 
 def test_registers_limit_the_threads_at_work() -> None:
     # 255 registers and 32 threads a block: 8 blocks an SM; at 4 a block would wait for another.
     plan = LaunchPlan((Launch("gemm_kernel", (9999, 1, 1), (32, 1, 1), 100_000),))
     used = Resources("gemm_kernel", 255, 0, 0, 0, 0)
-    assert least_time_us(plan, (used,), PROBLEM, H100) == pytest.approx(WHOLE_CARD_US * 128 / 64)
+    assert least_time_us(plan, (used,), PROBLEM, H100) == pytest.approx(WHOLE_GPU_US * 128 / 64)
 
 
 def test_the_reason_has_both_times() -> None:
     slow = candidate(LaunchPlan((grid(33),)))
-    assert why_hopeless(slow, PROBLEM, H100, 4 * WHOLE_CARD_US + 0.1) == ""
+    assert why_hopeless(slow, PROBLEM, H100, 4 * WHOLE_GPU_US + 0.1) == ""
     reason = why_hopeless(slow, PROBLEM, H100, 100.0)
     assert reason == (
         "cannot win: its multiply-adds alone take 128.4 us with this grid, the best takes 100 us"

@@ -26,7 +26,7 @@ ARGUMENTS = ("--sampler", "exhaustive", "--budget", "none", "--rounds", "2")
 
 
 def start(folder: Path, hold: int, *arguments: str) -> "subprocess.Popen[str]":
-    """The card is held at the ``hold``th config, at none if 0."""
+    """The GPU is held at the ``hold``th config, at none if 0."""
     return subprocess.Popen(
         [sys.executable, str(HERE / "fake_tune.py"), str(folder), str(hold), *arguments],
         cwd=ROOT,
@@ -42,12 +42,12 @@ def start(folder: Path, hold: int, *arguments: str) -> "subprocess.Popen[str]":
 
 
 def kill_at(folder: Path, hold: int, process: "subprocess.Popen[str]") -> list[Outcome]:
-    """Kill the run that holds the card at its ``hold``th config; what it had stored.
+    """Kill the run that holds the GPU at its ``hold``th config; what it had stored.
 
     Before, it is waited for what was measured to be stored, which happens meanwhile.
     """
     try:
-        wait_until(lambda: has_ended(process) or len(measured(folder)) == hold, "the card is held")
+        wait_until(lambda: has_ended(process) or len(measured(folder)) == hold, "the GPU is held")
         wait_until(lambda: has_ended(process) or len(stored(folder)) >= hold - 1, "all is stored")
         assert not has_ended(process), process.communicate()
     finally:
@@ -72,7 +72,7 @@ def stored(folder: Path) -> list[Outcome]:
         return store.trials(row.run_id)
 
 
-def test_kill_9_loses_only_what_was_on_the_card(tmp_path: Path) -> None:
+def test_kill_9_loses_only_what_was_on_the_gpu(tmp_path: Path) -> None:
     before = kill_at(tmp_path, 10, start(tmp_path, 10, *ARGUMENTS))
     at_kill = measured(tmp_path)
     kept = {str(outcome.config) for outcome in before}
@@ -94,7 +94,7 @@ def test_kill_9_loses_only_what_was_on_the_card(tmp_path: Path) -> None:
 
 def test_ctrl_c_prints_the_best_and_the_same_command_resumes(tmp_path: Path) -> None:
     process = start(tmp_path, 10, *ARGUMENTS)
-    wait_until(lambda: has_ended(process) or len(measured(tmp_path)) == 10, "the card is held")
+    wait_until(lambda: has_ended(process) or len(measured(tmp_path)) == 10, "the GPU is held")
     process.send_signal(signal.SIGINT)
     (tmp_path / "go").touch()
     out, err = process.communicate(timeout=PATIENCE_S)
@@ -104,7 +104,7 @@ def test_ctrl_c_prints_the_best_and_the_same_command_resumes(tmp_path: Path) -> 
     assert "the same command resumes" in err
     assert "Traceback" not in err
     before = stored(tmp_path)
-    # What was on the card was awaited and kept; other trials are of the same kernels.
+    # What was on the GPU was awaited and kept; other trials are of the same kernels.
     assert set(measured(tmp_path)) <= {str(outcome.config) for outcome in before}
     with open_store(str(tmp_path / "tune.db"), create=False) as store:
         assert store.runs()[0].state is RunState.INTERRUPTED
@@ -117,15 +117,15 @@ def test_ctrl_c_prints_the_best_and_the_same_command_resumes(tmp_path: Path) -> 
     assert len(stored(tmp_path)) == NUM_LEGAL
 
 
-def test_a_second_ctrl_c_does_not_wait_for_the_card(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_does_not_wait_for_the_gpu(tmp_path: Path) -> None:
     process = start(tmp_path, 1, *ARGUMENTS)
-    wait_until(lambda: has_ended(process) or measured(tmp_path), "the card is held")
+    wait_until(lambda: has_ended(process) or measured(tmp_path), "the GPU is held")
     # Two that arrive together are one.
     deadline = time.monotonic() + PATIENCE_S / 2
     while not has_ended(process) and time.monotonic() < deadline:
         process.send_signal(signal.SIGINT)
         time.sleep(0.3)
-    assert has_ended(process), "the card, which stays held, is waited for"
+    assert has_ended(process), "the GPU, which stays held, is waited for"
     process.communicate()
     assert process.returncode != 0
 
@@ -149,8 +149,8 @@ def run(
     return tune(request, target, FakeCompiler(), store), target
 
 
-@pytest.mark.parametrize("error", [DeviceError("the card is gone"), RuntimeError("a bug")])
-def test_a_lost_card_ends_the_run_and_loses_nothing(
+@pytest.mark.parametrize("error", [DeviceError("the GPU is gone"), RuntimeError("a bug")])
+def test_a_lost_gpu_ends_the_run_and_loses_nothing(
     request_all: TuneRequest, store: Store, error: Exception
 ) -> None:
     seen: list[Config] = []

@@ -156,7 +156,7 @@ def test_compile_failures_are_results(request_all: TuneRequest, store: Store) ->
     assert failed[0].reason == "kernel.cu(3): error: no such thing"
 
 
-def test_what_cannot_launch_never_reaches_the_card(request_all: TuneRequest, store: Store) -> None:
+def test_what_cannot_launch_never_reaches_the_gpu(request_all: TuneRequest, store: Store) -> None:
     # 64 threads x 2000 registers do not fit the 65536 of an SM.
     target = FakeTarget()
     result = tune(replace(request_all, trials=5), target, FakeCompiler(registers=2000), store)
@@ -266,7 +266,7 @@ def test_what_the_listener_hears_is_stored_already(
 
 
 class SmallDevice(FakeTarget):
-    """Another card: what is legal depends on it."""
+    """Another GPU: what is legal depends on it."""
 
     def __init__(self, device: Device) -> None:
         super().__init__()
@@ -329,12 +329,12 @@ def test_caveats_are_told(request_all: TuneRequest, store: Store, tmp_path: Path
     assert "another version of the template" in notice.text
 
 
-def test_known_times_of_a_card_do_not_leak_into_a_replay(
+def test_known_times_of_a_gpu_do_not_leak_into_a_replay(
     request_all: TuneRequest, store: Store, recorded: RecordedTarget
 ) -> None:
     run(request_all, store)
     result = tune(request_all, recorded, None, store)
-    # Two configs with the same text are still one kernel; the card's times are not used.
+    # Two configs with the same text are still one kernel; the GPU's times are not used.
     assert {o.measurement.provenance for o in result.outcomes if o.measurement} == {
         Provenance.RECORDED
     }

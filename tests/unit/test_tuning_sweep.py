@@ -65,10 +65,10 @@ def test_a_problem_that_cannot_be_tuned_is_told_and_left(tmp_path: Path, store: 
         def prepare(self, problem: object, options: object) -> None:
             super().prepare(problem, options)  # type: ignore[arg-type]
             if self.problem.m == 77:
-                raise UsageError("does not fit the card")
+                raise UsageError("does not fit the GPU")
 
     sweep, told = swept([unfit, *requests], Picky(), store)
-    assert told == ["77 tuned does not fit the card", "64 tuned", "500 tuned"]
+    assert told == ["77 tuned does not fit the GPU", "64 tuned", "500 tuned"]
     assert sweep.problems[0].finals is None
 
 

@@ -70,7 +70,7 @@ def test_distances_have_the_right_order() -> None:
     assert to(Problem(1024, 1024, 1024, dtype=DType.BF16)) == float("inf")
     h200, t4 = find_device("h200"), find_device("t4")
     assert 0 <= to(base, h200) < to(base, find_device("a100")) < to(base, t4)
-    # What fills any card differs by less than its ratio says.
+    # What fills any GPU differs by less than its ratio says.
     huge = distance(Problem(8192, 8192, 8192), H100, Problem(16384, 8192, 8192), H100)
     assert huge == pytest.approx(0.5)
 
@@ -80,7 +80,7 @@ def test_the_nearest_results_in_order(family: Family) -> None:
         row(1, Problem(4096, 4096, 4096), config(64)),
         row(2, Problem(1024, 1024, 512), config(16), config(32), config(64), config(16, 16)),
         row(3, Problem(2048, 2048, 2048), config(32), config(16)),
-        # Another card is nearer than four times the extents.
+        # Another GPU is nearer than four times the extents.
         row(4, Problem(1024, 1024, 512), config(32, 16), device=find_device("t4")),
         row(5, Problem(1024, 1024, 1000), config(16, 32), objective=Objective.ENERGY),
         row(6, Problem(1024, 1024, 900), config(16, 32, U=9)),

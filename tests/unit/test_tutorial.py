@@ -86,7 +86,7 @@ def test_published_figures_are_those_of_the_ladder() -> None:
     for name in RUNGS:
         percent = find_rung(name).published_percent
         if percent is not None:
-            assert f"{percent:g} % of its card's cuBLAS" in STEPS[name], name
+            assert f"{percent:g} % of its GPU's cuBLAS" in STEPS[name], name
 
 
 @pytest.mark.skipif(not RESULTS.parent.is_dir(), reason="results are in a checkout only")

@@ -25,7 +25,7 @@ from autogemm.support.errors import ExportError
 from autogemm.support.templating import environment
 from autogemm.support.version import __version__
 
-# Of the functions that queue a GEMM, behind the layout and before the stream.
+# The arguments of functions that queue a GEMM, behind the layout and before the stream.
 _EXPORTED = gemm_signature(workspace=True)
 # Where the self-test has what is no member of its problem.
 _IN_TEST = {

@@ -87,7 +87,7 @@ inline void access(const void* address, uint32_t size, const Kinds& kinds, uint6
     if (kinds.aligned && reinterpret_cast<uintptr_t>(at) % size != 0) {
         const Place place = place_of(at);
         report_access(Kind::kMisaligned, place.region, place.offset, size, write, pc);
-        end_process(State::kAborted);  // so does a card
+        end_process(State::kAborted);  // so does a GPU
     }
     if (region == Region::kElsewhere) {
         access_elsewhere(at, size, write, pc);

@@ -26,7 +26,7 @@ inline void report_shared(Kind kind, const Touch& touch, int64_t offset, uint32_
     report_access(kind, touch.region, offset, size, touch.write, touch.pc, nullptr, touch.owner);
 }
 
-// An access of 16 bytes, or a copy of several, to a block's shared memory: aborts where a card would.
+// An access of 16 bytes, or a copy of several, to a block's shared memory: aborts where a GPU would.
 inline void check_shared(const Block& owner, const void* shared, uint32_t size, bool write,
                          uint64_t pc, uint32_t alignment = 16) {
     const Place place = place_of(shared);

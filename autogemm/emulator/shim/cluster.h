@@ -149,7 +149,8 @@ inline bool has_ended(uint32_t slot) {
 }
 
 // Which cluster is next to begin. One of the places is for the lowest number that has not begun, so
-// that whoever waits for lower ones, which a card starts before, gets on in any order of the others.
+// that clusters that wait for lower ones, which a GPU starts before, get on in any order of the
+// others.
 inline uint32_t take_next(std::vector<uint32_t>& waiting, uint32_t slot) {
     const bool in_order = slot == 0 && cluster_barriers.size() > 1;
     const auto next = in_order ? std::min_element(waiting.begin(), waiting.end()) : waiting.begin();

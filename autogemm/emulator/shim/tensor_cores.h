@@ -2,7 +2,7 @@
 //
 // Products are exact. A sum begins with the accumulator, then the products of one instruction are added
 // in the order of k, in double: without an error worth the name. The result is cut off to FP32, toward
-// zero, as on cards. How they align the terms of a sum before they add differs by architecture (Fasi,
+// zero, as on GPUs. How they align the terms of a sum before they add differs by architecture (Fasi,
 // Higham, Mikaitis and Pranesh, PeerJ Computer Science 7:e330, 2021) and is not repeated here.
 #pragma once
 

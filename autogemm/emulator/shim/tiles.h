@@ -43,8 +43,8 @@ inline void round_to_tf32(char* at) {
 }
 
 // Calls visit(first byte in the matrix, bytes, offset in the tile) for the part of each row of a tile
-// that lies in the matrix; of one that is written also the rest of the last 16 bytes, which the card
-// writes with them.
+// that lies in the matrix; where the tile is written, also for the rest of the last 16 bytes, which
+// the GPU writes with them.
 template <class Visit>
 inline void for_each_row(const Tile& tile, bool is_written, Visit&& visit) {
     const TensorMapSpec& map = *tile.map;

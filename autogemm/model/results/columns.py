@@ -87,7 +87,7 @@ MEASURED: Paths = {
     **under("", ("samples_us", "method", "launches_per_sample", "energy_mj", "throttled_samples")),
     **under("telemetry", TELEMETRY),
 }
-# Of a trial, besides its run.
+# Columns of a trial, besides those of its run.
 OUTCOME: Paths = {
     **under("", ("status", "reason", "kernel_sha256", "time_us")),
     **CONFIG,

@@ -141,7 +141,7 @@ def _winner(baseline: Contestant, ranked: Sequence[Contestant], compare: _Compar
         steps = round(relative_spread(ratios.tolist()) / SPREAD_STEP) if len(ratios) > 1 else 0
         return (steps, math.inf if one.registers is None else one.registers)
 
-    # Of equals min() takes the first, which has the best ratio.
+    # Among equals min() takes the first, which has the best ratio.
     return min(unbeaten or [leader], key=preference)
 
 

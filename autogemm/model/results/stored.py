@@ -19,8 +19,8 @@ class StoredKernel:
 
     ``time_us`` is None for a kernel that never ran correctly; the ratio to cuBLAS (above 1 is
     faster) and its interval are None for one that was not in the finals. ``certificate`` is the
-    newest of this kernel on this device, None if it was never certified there. Of a kernel that
-    was in no run, only benchmarked or profiled, ``run_id`` is None.
+    newest of this kernel on this device, None if it was never certified there. ``run_id`` is None
+    for a kernel that was in no run, only benchmarked or profiled.
     """
 
     kernel_id: int

@@ -1,4 +1,4 @@
-"""What inputs were filled with, and samples that a throttled card spoiled.
+"""What inputs were filled with, and samples that a throttled GPU spoiled.
 
 Revision ID: 0002
 Revises: 0001

@@ -1,4 +1,4 @@
-"""What a card's L2 and shared memory deliver.
+"""What a GPU's L2 and shared memory deliver.
 
 Revision ID: 0008
 Revises: 0007

@@ -14,7 +14,7 @@ static Index blockIdx, gridDim, threadIdx = {0, 0, 0}, blockDim = {1, 1, 1};
 #define __shared__ static
 #define __syncthreads()
 
-// A kernel waits by the card's clock alone, which reads and clears this; nobody else waits.
+// A kernel waits by the GPU's clock alone, which reads and clears this; nothing else waits.
 extern "C" double waited_s;
 double waited_s = 0;
 static inline void wait_s(double seconds) {

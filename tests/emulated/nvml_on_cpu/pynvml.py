@@ -1,4 +1,4 @@
-"""A card that always draws 200 W and whose energy counter moves every 20 ms."""
+"""A GPU that always draws 200 W and whose energy counter moves every 20 ms."""
 
 import time
 
@@ -7,7 +7,7 @@ PERIOD_S = 0.02
 
 
 class NVMLError(Exception):
-    """Raised for what this card does not tell, as the real one does."""
+    """Raised for what this GPU does not tell, as the real one does."""
 
 
 def nvmlInit() -> None:  # noqa: N802
@@ -22,12 +22,12 @@ def nvmlSystemGetDriverVersion() -> str:  # noqa: N802
     return "580.0"
 
 
-def nvmlDeviceGetTotalEnergyConsumption(card: str) -> int:  # noqa: N802
+def nvmlDeviceGetTotalEnergyConsumption(gpu: str) -> int:  # noqa: N802
     periods = int(time.perf_counter() / PERIOD_S)
     return int(1000 * POWER_W * PERIOD_S * periods)
 
 
-def nvmlDeviceGetPowerUsage(card: str) -> int:  # noqa: N802
+def nvmlDeviceGetPowerUsage(gpu: str) -> int:  # noqa: N802
     return 1000 * POWER_W
 
 

@@ -40,7 +40,7 @@ GEMM_ARGUMENTS = tuple(
 )
 
 MAX_SMEM_BYTES = 232448
-# Of dynamic shared memory a kernel gets this much without asking.
+# A kernel gets this much dynamic shared memory without asking.
 DEFAULT_SMEM_BYTES = 48 * 1024
 MEMORY_BYTES = 2**33
 ATTRIBUTES = {
@@ -271,7 +271,7 @@ runtime = namespace(
     deviceSynchronize=lambda: None,
     memcpyAsync=lambda target, source, count, kind, stream: ctypes.memmove(target, source, count),
 )
-# Of ceilings.cu.
+# Arguments of the kernels in ceilings.cu.
 OTHER_ARGUMENTS = {
     "fma_kernel": (ctypes.c_void_p, ctypes.c_float, ctypes.c_float, ctypes.c_int),
     "copy_kernel": (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int),
