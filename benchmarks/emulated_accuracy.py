@@ -208,12 +208,13 @@ def hard_inputs() -> dict[str, tuple[Matrix, Matrix]]:
     return changed
 
 
-def draw_errors(rows: list[dict[str, str]], figure: "Figure") -> None:
+def draw_errors(figure: "Figure", rows: list[dict[str, str]]) -> None:
     """Above in the norm of Frobenius, below the largest component; against K, then the spread."""
     from matplotlib.ticker import NullFormatter
 
     from autogemm.insight.plots.drawing import GRID, LINES, MARKERS, titled
 
+    figure.set_size_inches(14.0, 7.0)
     panels = [(fill, "depth", "k") for fill in FILLS] + [("wide", "spread", "spread")]
     axes = figure.subplots(2, len(panels), sharey="row", squeeze=False)
     for column, (fill, sweep, x) in enumerate(panels):
@@ -285,7 +286,7 @@ def draw(table: Path, out: Path) -> None:
     check_plot(out)
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    out.write_bytes(picture(lambda figure: draw_errors(rows, figure), out.suffix, (14.0, 7.0)))
+    out.write_bytes(picture(draw_errors)(out.suffix, rows))
 
 
 if __name__ == "__main__":

@@ -59,7 +59,8 @@ class Compiler:
         self._failed_folder = folder / "failed"
         self._cache = CubinCache(folder / "cubins")
         self._cache_full = False
-        self.threads = threads or _usable_cores()
+        # Cores that this process may run on: fewer than there are under taskset or a batch system.
+        self.threads = threads or len(os.sched_getaffinity(0))
         # A thread waits for each process.
         self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="nvrtc")
         self._processes = CompilerProcesses(self.threads, limits, builder)
@@ -101,10 +102,6 @@ class Compiler:
     def submit(self, source: KernelSource, arch: str) -> Future[CompiledKernel]:
         """:meth:`compile` in a thread of the pool."""
         return self._pool.submit(self.compile, source, arch)
-
-    def supported_archs(self) -> tuple[str, ...]:
-        """``sm_75``, ``sm_80``, ... as this NVRTC compiles for."""
-        return nvrtc.supported_archs()
 
     def close(self) -> None:
         """Drop what has not begun, end what has. May be called twice."""
@@ -191,11 +188,3 @@ def _failure(
     path, said = _kept(source, build.log, folder)
     message = f"the kernel does not compile for {arch}: {reason}; {said}"
     return KernelCompileError(message, log=build.log, source_path=path)
-
-
-def _usable_cores() -> int:
-    """Cores that this process may run on: fewer than the machine has under taskset or a batch
-    system."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

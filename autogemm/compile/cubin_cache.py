@@ -4,7 +4,7 @@ import hashlib
 import json
 import tempfile
 import zlib
-from dataclasses import asdict, fields
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from autogemm.model.kernel import CompiledKernel, Resources
@@ -59,12 +59,8 @@ class CubinCache:
 
     def store(self, key: str, kernel: CompiledKernel) -> None:
         """Keep a kernel. Raises OSError, for example when the disk is full."""
-        header = {
-            field.name: getattr(kernel, field.name)
-            for field in fields(kernel)
-            if field.name not in ("cubin", "resources", "seconds")
-        }
-        header["resources"] = [asdict(each) for each in kernel.resources]
+        header = asdict(replace(kernel, cubin=b""))
+        del header["cubin"], header["seconds"]
         payload = json.dumps(header).encode() + b"\n" + zlib.compress(kernel.cubin)
         digest = hashlib.sha256(payload).hexdigest().encode()
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -13,17 +13,8 @@ from autogemm.support.errors import (
     KernelCompileError,
 )
 
-# What a process calls for each text.
+# The function that a process calls for each text.
 NVRTC = "autogemm.compile.nvrtc:to_cubin"
-
-
-@dataclass(frozen=True, slots=True)
-class BuildRequest:
-    """A text, the file name that messages show, and the compiler's options. Pickled."""
-
-    source: str
-    name: str
-    options: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +60,8 @@ class CompilerProcesses:
         with self._free:
             process = self._take()
             try:
-                reply = process.ask(
-                    BuildRequest(source, name, options),
-                    self._limits.deadline_s,
-                    self._limits.memory_bytes,
-                )
+                request = (source, name, options)
+                reply = process.ask(request, self._limits.deadline_s, self._limits.memory_bytes)
             except ChildError as error:
                 raise _our_error(error) from error
             finally:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from autogemm.compile.nvrtc import Build
-from autogemm.compile.processes import BuildRefused, BuildRequest
+from autogemm.compile.processes import BuildRefused
 from autogemm.support.child_process import become_child
 from autogemm.support.errors import AutogemmError
 
@@ -22,15 +22,18 @@ def main(pipe_fd: int, builder_path: str) -> None:
     builder: Builder = getattr(importlib.import_module(module_name), function_name)
     while True:
         try:
-            request: BuildRequest = connection.recv()
+            # A text, the file name that messages show, and the compiler's options.
+            source, name, options = connection.recv()
         except EOFError:
             return
-        connection.send(_answer(builder, request))
+        connection.send(_answer(builder, source, name, options))
 
 
-def _answer(builder: Builder, request: BuildRequest) -> Build | BuildRefused:
+def _answer(
+    builder: Builder, source: str, name: str, options: tuple[str, ...]
+) -> Build | BuildRefused:
     try:
-        return builder(request.source, request.name, request.options)
+        return builder(source, name, options)
     except AutogemmError as error:
         return BuildRefused(type(error).__name__, str(error))
 

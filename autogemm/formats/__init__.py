@@ -6,12 +6,9 @@ from autogemm.formats.lines import MAX_LINE_CHARS, MAX_UNPACKED_BYTES, fault, li
 from autogemm.formats.listed import LISTED_FORMATS, listed_format, read_listed
 from autogemm.formats.recording import (
     FILE_SUFFIX,
-    SCHEMA_VERSION,
     Baseline,
-    ProblemField,
     Recording,
     RecordingSource,
-    TimeUs,
     read_recording,
     write_recording,
 )
@@ -23,15 +20,12 @@ __all__ = [
     "LISTED_FORMATS",
     "MAX_LINE_CHARS",
     "MAX_UNPACKED_BYTES",
-    "SCHEMA_VERSION",
     "Baseline",
     "Entry",
     "ListedRecording",
-    "ProblemField",
     "Recording",
     "RecordingSource",
     "T1Space",
-    "TimeUs",
     "fault",
     "is_t1",
     "lines_of",

@@ -5,13 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, StringConstraints
+from annotated_types import MinLen
 
 from autogemm.formats.recording import Recording
 from autogemm.model.config import Value
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Status
 from autogemm.space import MAX_VALUES
+from autogemm.support import limits
 
 MAX_TEXT = 200
 MAX_INTEGER = 2**62
@@ -60,16 +61,8 @@ class ListedRecording:
         return dict(zip(self.parameters, columns, strict=True))
 
 
-def _printable(value: str) -> str:
-    """Names are shown in tables and on terminals."""
-    if not value.isprintable():
-        raise ValueError("must be one printable line")
-    return value
-
-
-Line = Annotated[
-    str, StringConstraints(min_length=1, max_length=MAX_TEXT), AfterValidator(_printable)
-]
+# Names are shown in tables and on terminals.
+Line = Annotated[limits.Line, MinLen(1)]
 
 
 def listed_of(recording: Recording) -> ListedRecording:
@@ -104,7 +97,19 @@ def listed_of(recording: Recording) -> ListedRecording:
     )
 
 
-def column(name: str, given: Sequence[Any]) -> list[Value]:
+def ranked_configs(
+    given: Mapping[str, Sequence[Any]],
+) -> tuple[dict[str, tuple[Value, ...]], list[tuple[Value, ...]]]:
+    """The values of each parameter in their rank, and the configs, from columns as a file has them.
+
+    Raises ValueError for what is no value, and for too many.
+    """
+    columns = {name: _column(name, values) for name, values in given.items()}
+    parameters = {name: ranked(name, values) for name, values in columns.items()}
+    return parameters, list(zip(*columns.values(), strict=True))
+
+
+def _column(name: str, given: Sequence[Any]) -> list[Value]:
     """Integers if all are whole numbers, else texts. Raises ValueError for lists and the like."""
     for value in given:
         if not isinstance(value, int | float | str):

@@ -14,21 +14,19 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from autogemm.formats.entries import Entry, Line, ListedRecording, column, is_whole, ranked
-from autogemm.formats.lines import fault
+from autogemm.formats.entries import Entry, Line, ListedRecording, is_whole, ranked_configs
+from autogemm.formats.lines import MAX_RESULTS_BYTES, ForeignForm, named_faults
 from autogemm.formats.open_json import parse_open_json
-from autogemm.formats.recording import MAX_TIME_US, ProblemField
+from autogemm.formats.recording import ProblemField
 from autogemm.model.config import Value
 from autogemm.model.results.outcome import Status
 from autogemm.space import Identifier
 from autogemm.support.cells import one_line
 from autogemm.support.errors import RecordingError
 from autogemm.support.files import beginning, decoded, unpacked, write_chunks_atomically
-
-# 250,000 configs with 32 samples each are 350 MB; a file that unpacks to more is refused.
-MAX_UNPACKED_BYTES = 512 * 2**20
+from autogemm.support.limits import MAX_TIME_US
 
 _STATUS = {
     "InvalidConfig": Status.REJECTED,
@@ -44,20 +42,14 @@ _NOT_KEPT = "times"
 _Row = dict[str, Any]
 
 
-class _Own(BaseModel):
+class _Own(ForeignForm):
     """The part of a header that this project adds."""
-
-    model_config = ConfigDict(
-        strict=True, extra="ignore", frozen=True, arbitrary_types_allowed=True
-    )
 
     problem: ProblemField | None = None
 
 
-class _Header(BaseModel):
+class _Header(ForeignForm):
     """The fields beside the configs that are needed; others are not looked at."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
 
     device_name: Line
     kernel_name: Line
@@ -76,15 +68,11 @@ def is_kernel_tuner_cache(path: Path) -> bool:
 def read_kernel_tuner_cache(path: Path) -> ListedRecording:
     """Read and validate one file, gzip'd or not. Raises RecordingError with the first fault."""
     digest = hashlib.sha256()
-    try:
-        text = decoded(unpacked(path, MAX_UNPACKED_BYTES, digest))
+    with named_faults("Kernel Tuner cache", path, RecordingError):
+        text = decoded(unpacked(path, MAX_RESULTS_BYTES, digest))
         found, rows, is_closed = parse_open_json(text, _kept)
         header = _header(found)
         values, entries = _entries(header.tune_params_keys, rows)
-    except (ValueError, RecursionError) as error:
-        raise RecordingError(f"broken Kernel Tuner cache {path}: {fault(error)}") from error
-    except OSError as error:
-        raise RecordingError(f"cannot read the recording {path}: {error}") from error
     return ListedRecording(
         device_name=header.device_name,
         kernel_name=header.kernel_name,
@@ -173,14 +161,12 @@ def _entries(
     missing = next((name for row in rows for name in names if name not in row), None)
     if missing is not None:
         raise ValueError(f"an entry has no parameter {missing!r}")
-    columns = {name: column(name, [row[name] for row in rows]) for name in names}
-    configs = list(zip(*columns.values(), strict=True))
+    parameters, configs = ranked_configs({name: [row[name] for row in rows] for name in names})
     config, times = Counter(configs).most_common(1)[0]
     if times > 1:
         shown = " ".join(f"{name}={value}" for name, value in zip(names, config, strict=True))
         raise ValueError(f"the config {shown} is there twice")
-    entries = tuple(_entry(row, config) for row, config in zip(rows, configs, strict=True))
-    return {name: ranked(name, found) for name, found in columns.items()}, entries
+    return parameters, tuple(map(_entry, rows, configs))
 
 
 def _entry(row: _Row, values: tuple[Value, ...]) -> Entry:

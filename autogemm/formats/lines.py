@@ -1,16 +1,20 @@
 """Long files from elsewhere, line by line and within limits; a fault in one line of text."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from autogemm.support.cells import one_line
-from autogemm.support.errors import ExchangeError
+from autogemm.support.errors import AutogemmError, ExchangeError
 from autogemm.support.files import decoded, unpacked
 
 # A million trials with 30 samples each are 1 GB.
 MAX_UNPACKED_BYTES = 8 * 2**30
+# 250,000 configs with 32 samples each are 350 MB in a cache of Kernel Tuner; the limit for files
+# with the results of one tuning.
+MAX_RESULTS_BYTES = 512 * 2**20
 # A source of 2 MB, each character of it escaped.
 MAX_LINE_CHARS = 16 * 2**20
 
@@ -37,6 +41,23 @@ def _lines(path: Path) -> Iterator[str]:
             raise ValueError(f"a line has more than {MAX_LINE_CHARS // 2**20} million characters")
     if rest:
         yield rest
+
+
+class ForeignForm(BaseModel):
+    """An object of another program's file: fields that are not named are not looked at."""
+
+    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+
+
+@contextmanager
+def named_faults(kind: str, path: Path, raised: type[AutogemmError]) -> Iterator[None]:
+    """Make the faults of a file of this ``kind`` errors of one line that name it."""
+    try:
+        yield
+    except (ValueError, RecursionError) as error:
+        raise raised(f"broken {kind} {path}: {fault(error)}") from error
+    except OSError as error:
+        raise raised(f"cannot read the {kind} {path}: {fault(error)}") from error
 
 
 def fault(error: Exception) -> str:

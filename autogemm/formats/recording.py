@@ -4,10 +4,8 @@ A recording holds what one GPU measured for one problem over one (restricted) sp
 conditions. It is data: read within a size limit, never executed.
 """
 
-import gzip
-import io
+import json
 import statistics
-import zlib
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -18,33 +16,25 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    PlainSerializer,
     StrictInt,
     StrictStr,
-    ValidationError,
     model_validator,
 )
 
-from autogemm.formats.lines import fault
+from autogemm.formats.lines import named_faults
 from autogemm.model.config import Value
-from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.problem import Layout, Problem
+from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Environment, Status, Verification
 from autogemm.support.errors import RecordingError, UsageError
-from autogemm.support.files import write_atomically
+from autogemm.support.files import unpacked, write_chunks_atomically
+from autogemm.support.limits import Amount, Sha256, TimeUs
 
-SCHEMA_VERSION: Literal[1] = 1
 FILE_SUFFIX = ".json.gz"
 # A recording of 10,000 configs unpacks to about 2 MB; a file that claims more than this is none.
 MAX_UNPACKED_BYTES = 64 * 2**20
 
-# Thirty years; what is longer is no time.
-MAX_TIME_US = 1e15
-TimeUs = Annotated[float, Field(gt=0, lt=MAX_TIME_US, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0, strict=True)]
-Error = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Parameter = Annotated[list[StrictInt | StrictStr], Field(min_length=1)]
 # Files of version 0.1 have the former name.
 _ERROR = Field(validation_alias=AliasChoices("error", "relative_frobenius"))
@@ -55,36 +45,22 @@ class _ProblemForm(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
-    m: int
-    n: int
-    k: int
-    layout: Annotated[Layout, Field(strict=False)]
-    dtype: str
-    lda: int = 0
-    ldb: int = 0
-    ldc: int = 0
-    alpha: float = 1.0
-    beta: float = 0.0
+    problem: Problem
 
 
-def _problem_as_dict(problem: Problem) -> dict[str, object]:
-    found = {name: getattr(problem, name) for name in _ProblemForm.model_fields}
-    return found | {"layout": str(problem.layout), "dtype": str(problem.dtype)}
-
-
-def _problem_from_dict(value: object) -> Problem:
+def _problem_of(value: object) -> Problem:
+    """The problem of an object in a file, which names layout and dtype even if they are usual."""
     if isinstance(value, Problem):
         return value
-    form = _ProblemForm.model_validate(value)
+    if not isinstance(value, dict) or not {"layout", "dtype"} <= value.keys():
+        raise ValueError("not a problem: sizes, layout and dtype are needed")
     try:
-        return Problem(**{**form.model_dump(), "dtype": DType.parse(form.dtype)})
+        return _ProblemForm.model_validate_json(json.dumps({"problem": value})).problem
     except UsageError as error:
         raise ValueError(f"not a problem: {error}") from error
 
 
-ProblemField = Annotated[
-    Problem, BeforeValidator(_problem_from_dict), PlainSerializer(_problem_as_dict)
-]
+ProblemField = Annotated[Problem, BeforeValidator(_problem_of)]
 
 
 class _Part(BaseModel):
@@ -116,8 +92,8 @@ class Baseline(_Part):
     name: str = "cuBLAS"
     samples_us: list[TimeUs] = Field(min_length=1)
     after_configs: list[Count]
-    max_error_ratio: Error | None = None
-    error: Annotated[Error | None, _ERROR] = None
+    max_error_ratio: Amount | None = None
+    error: Annotated[Amount | None, _ERROR] = None
 
     @model_validator(mode="after")
     def _same_length(self) -> Self:
@@ -140,7 +116,7 @@ class Recording(_Part):
     """
 
     format: Literal["autogemm-recording"] = "autogemm-recording"
-    schema_version: Literal[1] = SCHEMA_VERSION
+    schema_version: Literal[1] = 1
     complete: bool
     source: RecordingSource
     family: str
@@ -153,12 +129,12 @@ class Recording(_Part):
     status: list[Status] = Field(min_length=1)
     time_us: list[TimeUs | None]
     num_samples: list[Count | None]
-    iqr_us: list[Error | None]
+    iqr_us: list[Amount | None]
     registers: list[Count | None]
     spill_bytes: list[Count | None]
     static_smem_bytes: list[Count | None]
-    max_error_ratio: list[Error | None]
-    error: Annotated[list[Error | None], _ERROR]
+    max_error_ratio: list[Amount | None]
+    error: Annotated[list[Amount | None], _ERROR]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -205,20 +181,9 @@ def _verification(ratio: float | None, error: float | None) -> Verification | No
 
 def read_recording(path: Path) -> Recording:
     """Read and validate one file. Raises RecordingError with the path and the first fault."""
-    try:
-        with gzip.open(path, "rb") as stream:
-            # One byte more than allowed tells a bomb from a file that just fits.
-            text = stream.read(MAX_UNPACKED_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise RecordingError(f"cannot read the recording {path}: {error}") from error
-    if len(text) > MAX_UNPACKED_BYTES:
-        raise RecordingError(
-            f"the recording {path} unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MB: refused"
-        )
-    try:
+    with named_faults("recording", path, RecordingError):
+        text = b"".join(unpacked(path, MAX_UNPACKED_BYTES))
         return Recording.model_validate_json(text)
-    except ValidationError as error:
-        raise RecordingError(f"broken recording {path}: {fault(error)}") from error
 
 
 def write_recording(recording: Recording, path: Path) -> None:
@@ -226,10 +191,7 @@ def write_recording(recording: Recording, path: Path) -> None:
 
     The same recording gives the same bytes.
     """
-    buffer = io.BytesIO()
-    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=9, mtime=0) as stream:
-        stream.write(recording.model_dump_json().encode())
     try:
-        write_atomically(path, buffer.getvalue())
+        write_chunks_atomically(path, [recording.model_dump_json().encode()])
     except OSError as error:
         raise RecordingError(f"cannot write the recording {path}: {error}") from error

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from autogemm.formats.lines import fault
+from autogemm.formats.lines import ForeignForm, fault, named_faults
 from autogemm.formats.open_json import check_nesting
 from autogemm.formats.t1_conditions import own_condition
 from autogemm.formats.t1_values import values_of
@@ -36,38 +36,35 @@ _MARK = b'"ConfigurationSpace"'
 _NAME = re.compile(IDENTIFIER)
 
 
-class _Form(BaseModel):
-    """Fields that are not named here are looked at only to say that they are left out."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", frozen=True)
+# Fields that the forms below do not name are looked at only to say that they are left out.
 
 
-class _Parameter(_Form):
+class _Parameter(ForeignForm):
     Name: Annotated[str, Field(min_length=1, max_length=200)]
     Type: Literal["int", "uint", "float", "bool", "string"]
     Values: str | list[Any]
     Default: Any = None
 
 
-class _Condition(_Form):
+class _Condition(ForeignForm):
     Expression: str
 
 
-class _Space(_Form):
+class _Space(ForeignForm):
     TuningParameters: Annotated[list[_Parameter], Field(min_length=1, max_length=MAX_PARAMETERS)]
-    Conditions: Annotated[list[_Condition], Field(max_length=MAX_CONDITIONS)] = []
+    Conditions: list[_Condition] = Field([], max_length=MAX_CONDITIONS)
 
 
-class _Kernel(_Form):
+class _Kernel(ForeignForm):
     KernelName: Annotated[str, Field(min_length=1, max_length=_SHOWN)] = "kernel"
 
 
-class _File(_Form):
+class _File(ForeignForm):
     ConfigurationSpace: _Space
     KernelSpecification: _Kernel = _Kernel()
 
 
-# What has a place elsewhere, by where it stands in a T1 file.
+# These have a place elsewhere: the reason by where each stands in a T1 file.
 _ELSEWHERE = {
     "Search": "how a space is searched is said with tune --sampler",
     "Budget": "how long is said with tune --trials and --budget",
@@ -111,15 +108,11 @@ def read_t1(path: Path) -> T1Space:
     """The space in a file, gzip'd or not. Raises ExchangeError for a broken one, and for one of
     which nothing can be said here.
     """
-    try:
+    with named_faults("T1 file", path, ExchangeError):
         text = "".join(decoded(unpacked(path, MAX_FILE_BYTES)))
         check_nesting(text, 0, len(text))
         content = json.loads(text)
         form = _File.model_validate(content)
-    except (ValueError, RecursionError) as error:
-        raise ExchangeError(f"broken T1 file {path}: {fault(error)}") from error
-    except OSError as error:
-        raise ExchangeError(f"cannot read {path}: {fault(error)}") from error
     reading = _Reading(form.ConfigurationSpace)
     if not reading.parameters:
         why = "; ".join(reading.left_out[:3])

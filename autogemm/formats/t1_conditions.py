@@ -23,7 +23,7 @@ MAX_COMBINATIONS = 2**20
 # Where derived quantities are put in place a condition grows.
 MAX_CHARS = 16_000
 
-# What is written otherwise in Python. Texts in quotes are left alone.
+# Python writes these otherwise. Texts in quotes are left alone.
 _TOKENS = re.compile(
     r"""(?P<text>'[^'\n]*'|"[^"\n]*") | (?P<divide>(?<!/)/(?!/)) | (?P<true>\bTrue\b)
     | (?P<false>\bFalse\b) | (?P<open>\[) | (?P<close>\])""",
@@ -92,7 +92,7 @@ def all_values(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Ope
     Raises FamilyError when these are too many.
     """
     columns = _columns(node, parameters)
-    if _num_combinations(columns) > MAX_COMBINATIONS:
+    if math.prod(map(len, columns.values())) > MAX_COMBINATIONS:
         raise FamilyError("it divides with / and reads too many parameters to try all values")
     grid = np.meshgrid(*columns.values(), indexing="ij") if columns else []
     return {name: column.ravel() for name, column in zip(columns, grid, strict=True)}
@@ -100,15 +100,11 @@ def all_values(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Ope
 
 def some_values(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Operand]:
     """As `all_values`; of too many combinations as many as can be tried, drawn at random."""
-    columns = _columns(node, parameters)
-    if _num_combinations(columns) <= MAX_COMBINATIONS:
+    try:
         return all_values(node, parameters)
-    draw = np.random.default_rng(0)
-    return {name: draw.choice(column, MAX_COMBINATIONS) for name, column in columns.items()}
-
-
-def _num_combinations(columns: Mapping[str, Column]) -> int:
-    return math.prod(map(len, columns.values()))
+    except FamilyError:
+        draw, columns = np.random.default_rng(0), _columns(node, parameters)
+        return {name: draw.choice(column, MAX_COMBINATIONS) for name, column in columns.items()}
 
 
 def _columns(node: Node, parameters: Mapping[str, Parameter]) -> dict[str, Column]:

@@ -14,22 +14,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeGuard
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from autogemm.formats.entries import Entry, Line, ListedRecording, column, ranked
-from autogemm.formats.lines import fault
+from autogemm.formats.entries import Entry, Line, ListedRecording, ranked_configs
+from autogemm.formats.lines import MAX_RESULTS_BYTES, ForeignForm, named_faults
 from autogemm.formats.open_json import parse_results_json
-from autogemm.formats.recording import MAX_TIME_US, ProblemField
+from autogemm.formats.recording import ProblemField
 from autogemm.model.config import Value
 from autogemm.model.results.outcome import Status
 from autogemm.space import Identifier
 from autogemm.support.cells import one_line
 from autogemm.support.errors import RecordingError
 from autogemm.support.files import beginning, decoded, unpacked
+from autogemm.support.limits import MAX_TIME_US
 from autogemm.support.version import __version__
 
 T4_VERSION = "1.0.0"
-MAX_UNPACKED_BYTES = 512 * 2**20
 
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _MILLISECONDS = "milliseconds"
@@ -55,7 +55,7 @@ _INVALIDITY = {status: word for word, status in _STATUS.items()} | {
     Status.TOO_SLOW: "timeout",
     Status.INACCURATE: "correctness",
 }
-# What Kernel Tuner and KTT call the parts of the time that a config cost.
+# Names of Kernel Tuner and KTT for the parts of the time that a config cost.
 _COMPILING = ("compilation_time", "compilation")
 _VALIDATING = "validation"
 _TIMING = "benchmark"
@@ -64,13 +64,7 @@ _RUNS = "runtimes"
 _REASON = "reason"
 
 
-class _Form(BaseModel):
-    model_config = ConfigDict(
-        strict=True, extra="ignore", frozen=True, arbitrary_types_allowed=True
-    )
-
-
-class _Metadata(_Form):
+class _Metadata(ForeignForm):
     """Facts that known programs give beside the results."""
 
     device: Line | None = None
@@ -80,26 +74,26 @@ class _Metadata(_Form):
     timeunit: Line | None = None
 
 
-class _Header(_Form):
+class _Header(ForeignForm):
     schema_version: Annotated[str, Field(pattern=r"^1\.\d+\.\d+$")] = T4_VERSION
     metadata: _Metadata = _Metadata()
 
 
-class _Measured(_Form):
+class _Measured(ForeignForm):
     name: str
     value: Any = None
     unit: str = ""
 
 
-class _Result(_Form):
+class _Result(ForeignForm):
     """One config. What it cost is not always a number in the files that are around."""
 
     configuration: Annotated[dict[Identifier, Any], Field(min_length=1, max_length=64)]
     invalidity: Literal["timeout", "compile", "runtime", "correctness", "constraints", "correct"]
     correctness: float
     times: dict[str, Any]
-    measurements: Annotated[list[_Measured], Field(max_length=1000)] = []
-    objectives: Annotated[list[str], Field(max_length=100)] = []
+    measurements: list[_Measured] = Field([], max_length=1000)
+    objectives: list[str] = Field([], max_length=100)
 
     @property
     def time(self) -> _Measured | None:
@@ -136,8 +130,8 @@ def read_t4(path: Path) -> ListedRecording:
     Of a config that is there twice the first counts.
     """
     digest = hashlib.sha256()
-    try:
-        text = decoded(unpacked(path, MAX_UNPACKED_BYTES, digest))
+    with named_faults("T4 file", path, RecordingError):
+        text = decoded(unpacked(path, MAX_RESULTS_BYTES, digest))
         found, results = parse_results_json(text, _kept)
         metadata = _Header.model_validate(found).metadata
         unit = _unit(metadata.timeunit or _MILLISECONDS)
@@ -146,10 +140,6 @@ def read_t4(path: Path) -> ListedRecording:
         for values, result in zip(configs, results, strict=True):
             if values not in entries:
                 entries[values] = _entry(values, result, unit)
-    except (ValueError, RecursionError) as error:
-        raise RecordingError(f"broken T4 file {path}: {fault(error)}") from error
-    except OSError as error:
-        raise RecordingError(f"cannot read the recording {path}: {error}") from error
     problem = metadata.problem
     return ListedRecording(
         device_name=metadata.device or "unknown GPU",
@@ -232,15 +222,12 @@ def _configs(
     """The values of each parameter in their rank, and the configs."""
     if not results:
         raise ValueError("no result in it")
-    names = list(results[0].configuration)
-    columns: dict[str, list[Value]] = {}
-    for result in results:
-        if result.configuration.keys() != results[0].configuration.keys():
-            raise ValueError("two results have different parameters")
-    for name in names:
-        columns[name] = column(name, _numbers([one.configuration[name] for one in results]))
-    parameters = {name: ranked(name, found) for name, found in columns.items()}
-    return parameters, list(zip(*columns.values(), strict=True))
+    names = results[0].configuration.keys()
+    if any(result.configuration.keys() != names for result in results):
+        raise ValueError("two results have different parameters")
+    return ranked_configs(
+        {name: _numbers([one.configuration[name] for one in results]) for name in names}
+    )
 
 
 def _numbers(given: list[Any]) -> list[Any]:

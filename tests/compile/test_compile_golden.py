@@ -6,7 +6,7 @@ from golden_cases import GOLDEN_CASES, GoldenCase
 
 from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
-from autogemm.compile import Compiler
+from autogemm.compile import Compiler, nvrtc
 from autogemm.model.dtypes import DType
 from autogemm.model.kernel import MAIN_KERNEL
 from autogemm.model.problem import Layout, Problem
@@ -53,7 +53,7 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Compiler:
 
 @pytest.mark.parametrize(("case", "arch"), GOLDENS, ids=str)
 def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> None:
-    if arch not in compiler.supported_archs():
+    if arch not in nvrtc.supported_archs():
         pytest.skip(f"{compiler.version} does not know {arch}")
     if int(arch.removeprefix("sm_")) < case.least_arch:
         pytest.skip("this GPU lacks an instruction of the kernel")
@@ -94,7 +94,7 @@ STATIC_SMEM_FAMILIES = ("tiled", "register_blocked", "block_tiled")
 @pytest.mark.parametrize(("name", "gpu"), SAMPLES)
 def test_sampled_legal_configs_compile(compiler: Compiler, name: str, gpu: str) -> None:
     device = find_device(gpu)
-    if device.sm not in compiler.supported_archs():
+    if device.sm not in nvrtc.supported_archs():
         pytest.skip(f"{compiler.version} does not know {device.sm}")
     family = load_family(name)
     rng = np.random.default_rng(device.arch)

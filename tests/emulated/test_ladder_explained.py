@@ -9,11 +9,12 @@ import pytest
 from autogemm.bench.kernels import named_kernels, render_named
 from autogemm.catalogue.gpus import find_device
 from autogemm.emulator import Emulator
-from autogemm.insight.explain.accesses import Accesses, accesses, small_problem
+from autogemm.insight.explain.accesses import Accesses, accesses
 from autogemm.insight.profiling import counters as names
 from autogemm.insight.profiling import parse_page
 from autogemm.model.problem import Layout, Problem
-from autogemm.space import load_family
+from autogemm.space import load_family, tile_of
+from autogemm.verify import reduced
 
 pytestmark = pytest.mark.emulated
 
@@ -25,7 +26,8 @@ def explained(emulator: Emulator, rung: str) -> Accesses:
     (kernel,) = named_kernels((rung,))
     config = render_named(kernel, Problem.of_size("1024"), DEVICE, None).source.config
     family = load_family(config.family)
-    small = small_problem(family, config, Problem.of_size("1024"), DEVICE)
+    problem = Problem.of_size("1024")
+    small = reduced(problem, tile_of(family, config, DEVICE, problem.dtype))
     ready = render_named(kernel, small, DEVICE, None)
     found = accesses(emulator, ready.source, ready.plan, small, None)
     assert isinstance(found, Accesses)

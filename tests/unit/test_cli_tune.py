@@ -352,7 +352,7 @@ ERRORS = [
     (("--gpu", "recorded", "--require-gpu"), 2, "exclude each other"),
     (("--gpu", "recorded:/nowhere/x.json.gz"), 2, "no such recording: /nowhere/x.json.gz"),
     (("--gpu", "recorded:{recording}", "--size", "2048"), 2, "no recording holds 2048 nn f32"),
-    (("--gpu", "recorded:{family}/tiny.yaml"), 1, "cannot read the recording"),
+    (("--gpu", "recorded:{family}/tiny.yaml"), 1, "broken recording"),
     (("--sampler", "magic"), 2, "unknown sampler 'magic'; known: surrogate, random"),
     (("--size", "0"), 2, "M must be from 1"),
     (("--size", "-5"), 2, "-5"),

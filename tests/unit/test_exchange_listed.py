@@ -306,7 +306,7 @@ def test_limits_of_a_t4_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(open_json, "MAX_VALUE_CHARS", 100)
     with pytest.raises(RecordingError, match="a value of more than 100"):
         read_t4(path)
-    monkeypatch.setattr(t4, "MAX_UNPACKED_BYTES", 100)
+    monkeypatch.setattr(t4, "MAX_RESULTS_BYTES", 100)
     with pytest.raises(RecordingError, match="unpacks to more than 0 MB"):
         read_t4(path)
 

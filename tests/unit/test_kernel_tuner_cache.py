@@ -189,7 +189,7 @@ def test_a_file_that_unpacks_to_too_much_is_refused(
 ) -> None:
     path = tmp_path / "bomb.json.gz"
     path.write_bytes(gzip.compress(cache_text().encode()))
-    monkeypatch.setattr(kernel_tuner, "MAX_UNPACKED_BYTES", 1000)
+    monkeypatch.setattr(kernel_tuner, "MAX_RESULTS_BYTES", 1000)
     with pytest.raises(RecordingError, match="unpacks to more than 0 MB: refused"):
         read_kernel_tuner_cache(path)
 
@@ -198,7 +198,7 @@ def test_half_a_packed_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "half.json.gz"
     packed = gzip.compress(cache_text().encode())
     path.write_bytes(packed[: len(packed) // 2])
-    with pytest.raises(RecordingError, match="cannot read the recording"):
+    with pytest.raises(RecordingError, match="cannot read the Kernel Tuner cache"):
         read_kernel_tuner_cache(path)
 
 

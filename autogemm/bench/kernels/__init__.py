@@ -1,7 +1,6 @@
 """Kernels of the ladder, of the database and of libraries, timed side by side over sizes."""
 
 from autogemm.bench.kernels.names import (
-    NamedKernel,
     NotForThisError,
     kernels_of,
     named_kernels,
@@ -15,7 +14,6 @@ __all__ = [
     "DEADLINE_S",
     "BenchRequest",
     "Listener",
-    "NamedKernel",
     "NotForThisError",
     "SizeDone",
     "kernels_of",

@@ -9,7 +9,7 @@ from autogemm.codegen import render
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.kernel import KernelSource, LaunchPlan
+from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import KernelKind, baseline_of
 from autogemm.model.results.outcome import Provenance
@@ -72,18 +72,10 @@ def _named(name: str) -> NamedKernel:
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class RenderedKernel:
-    """The source and launches of a kernel for one problem, to be compiled."""
-
-    source: KernelSource
-    plan: LaunchPlan
-
-
 def render_named(
     kernel: NamedKernel, problem: Problem, device: Device, store: Store | None
-) -> RenderedKernel:
-    """The kernel of a rung or of the database. Raises NotForThisError."""
+) -> Candidate:
+    """The kernel of a rung or of the database, not yet compiled. Raises NotForThisError."""
     if kernel.rung is not None:
         seed = load_family(kernel.rung.family).seeds[0]
         return _of_config(kernel.rung.config(seed), problem, device)
@@ -119,7 +111,7 @@ def _winner(problem: Problem, device: Device, store: Store) -> int:
     return best.kernel_id
 
 
-def _of_config(config: Config, problem: Problem, device: Device) -> RenderedKernel:
+def _of_config(config: Config, problem: Problem, device: Device) -> Candidate:
     family = load_family(config.family)
     try:
         broken = broken_constraints(family, config, problem, device)
@@ -127,7 +119,8 @@ def _of_config(config: Config, problem: Problem, device: Device) -> RenderedKern
         raise NotForThisError(str(error)) from error
     if broken:
         raise NotForThisError(f"its config is not legal here: {'; '.join(broken)}")
-    return RenderedKernel(render(family, config, problem), launch_plan(family, config, problem))
+    plan = launch_plan(family, config, problem)
+    return Candidate(render(family, config, problem), plan, None)
 
 
 def names_of(kind: KernelKind) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from autogemm.bench.kernels.names import NamedKernel, NotForThisError, RenderedKernel, render_named
+from autogemm.bench.kernels.names import NamedKernel, NotForThisError, render_named
 from autogemm.catalogue.presets import Size
 from autogemm.compile import Compiler
 from autogemm.model.dtypes import DType
@@ -110,15 +110,6 @@ def run_bench(
 
 
 @dataclass(frozen=True, slots=True)
-class _Building:
-    """A kernel while it is compiled."""
-
-    kernel: NamedKernel
-    rendered: RenderedKernel
-    compiling: Future[CompiledKernel]
-
-
-@dataclass(frozen=True, slots=True)
 class _Size:
     """All kernels of a bench on one problem."""
 
@@ -139,16 +130,16 @@ class _Size:
         """Their entries, in the order of the request."""
         self.target.prepare(self.problem, self.request.measure)
         ours = [one for one in self.request.kernels if one.kind is not KernelKind.LIBRARY]
-        buildings = [building for one in ours if (building := self._started(one)) is not None]
+        compiling = [(one, found) for one in ours if (found := self._started(one)) is not None]
         candidates = []
-        for building in buildings:
-            doing(building.kernel.name)
-            candidate = self._verified(building)
+        for kernel, (rendered, future) in compiling:
+            doing(kernel.name)
+            candidate = self._verified(kernel, rendered, future)
             if candidate is not None:
                 candidates.append(candidate)
         doing("")
-        others = [one.name for one in self.request.kernels if one.kind is KernelKind.LIBRARY]
         request = self.request
+        others = [one.name for one in request.kernels if one.kind is KernelKind.LIBRARY]
         timed = self.target.bench(candidates, others, request.rounds, request.measure.seed)
         times = {one.name: one for one in timed.contestants}
         baseline = times.get(baseline_of(request.dtype))
@@ -158,25 +149,24 @@ class _Size:
             for one in request.kernels
         )
 
-    def _started(self, kernel: NamedKernel) -> _Building | None:
+    def _started(self, kernel: NamedKernel) -> tuple[Candidate, Future[CompiledKernel]] | None:
         """Begin to compile a kernel; None if there is none of that name here."""
         try:
             rendered = render_named(kernel, self.problem, self.target.device, self.store)
         except NotForThisError as error:
             self._fail(kernel, Status.REJECTED, str(error))
             return None
-        compiling = self.compiler.submit(rendered.source, self.target.device.sm)
-        return _Building(kernel, rendered, compiling)
+        return rendered, self.compiler.submit(rendered.source, self.target.device.sm)
 
-    def _verified(self, building: _Building) -> BenchCandidate | None:
+    def _verified(
+        self, kernel: NamedKernel, rendered: Candidate, compiling: Future[CompiledKernel]
+    ) -> BenchCandidate | None:
         """Ready to be timed, None if it does not compile or is wrong."""
-        kernel, rendered = building.kernel, building.rendered
         try:
-            compiled = building.compiling.result()
+            candidate = replace(rendered, compiled=compiling.result())
         except KernelCompileError as error:
             self._fail(kernel, Status.COMPILE_FAILED, str(error))
             return None
-        candidate = Candidate(rendered.source, rendered.plan, compiled)
         self.candidates[kernel.name] = candidate
         # Against the baseline, so that a slow one is timed once here.
         outcome = self.target.measure(candidate, self.target.baseline_us)

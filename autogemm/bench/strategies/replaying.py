@@ -4,12 +4,11 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +21,6 @@ from autogemm.search import Search
 from autogemm.targets.recorded import RecordedSpace, open_recorded_space
 
 Floats = npt.NDArray[np.float64]
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,39 +59,30 @@ def replay(job: Job, recorded: RecordedSpace) -> Replay:
 
 def _tried(job: Job, recorded: RecordedSpace) -> tuple[list[int], float]:
     """Indices of the configs in the order of trying, and the seconds that the search took."""
-    clock = CallTimer()
-    search = clock.timed(lambda: Search(recorded.space, job.strategy, job.seed))
+    began = time.perf_counter()
+    search = Search(recorded.space, job.strategy, job.seed)
+    search_s = time.perf_counter() - began
     tries: list[int] = []
     wanted = min(job.evaluations, len(recorded.space))
     while len(tries) < wanted:
         room = min(job.batch, wanted - len(tries))
-        asked = [clock.timed(search.ask) for _ in range(room)]
+        began = time.perf_counter()
+        asked = [search.ask() for _ in range(room)]
+        search_s += time.perf_counter() - began
         for proposal in asked:
             assert proposal is not None, "there are unseen configs left"
             tries.append(proposal.index)
             outcome = _outcome(proposal.config, float(recorded.times_us[proposal.index]))
-            clock.timed(lambda p=proposal, o=outcome: search.tell(p, o))  # type: ignore[misc]
-    return tries, clock.seconds
+            began = time.perf_counter()
+            search.tell(proposal, outcome)
+            search_s += time.perf_counter() - began
+    return tries, search_s
 
 
 def _outcome(config: Config, time_us: float) -> Outcome:
     if np.isinf(time_us):
         return Outcome(config, Status.LAUNCH_FAILED, "failed in the recording")
     return Outcome(config, Status.OK, measurement=Measurement((time_us,), Provenance.RECORDED))
-
-
-class CallTimer:
-    """Adds up the time of calls."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def timed(self, call: Callable[[], Result]) -> Result:
-        """The call's result."""
-        began = time.perf_counter()
-        result = call()
-        self.seconds += time.perf_counter() - began
-        return result
 
 
 def replays(plan: Plan, processes: int | None = None) -> Iterator[Replay]:

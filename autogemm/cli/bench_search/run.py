@@ -65,7 +65,7 @@ def run(command: BenchSearchCommand) -> None:
     if command.save is not None:
         _save(command.save, plan, summary, force=command.force)
     if command.plot is not None:
-        content = strategies_picture(summary, _title(plan), command.plot.suffix)
+        content = strategies_picture(command.plot.suffix, summary, _title(plan))
         write_output(str(command.plot), content, force=True)
 
 

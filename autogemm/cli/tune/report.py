@@ -14,7 +14,6 @@ from autogemm.model.results.outcome import (
     FinalsEntry,
     Outcome,
     Provenance,
-    StopRule,
     Verification,
 )
 from autogemm.tuning import TuneResult
@@ -23,15 +22,6 @@ COLUMNS = (
     *("#", "family", "config", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"], "interval"),
     *("spread %", HEADS["energy_mj"], HEADS["error"], "registers", "tie"),
 )
-# The rules that end a search, in words.
-STOPPED_BY = {
-    StopRule.TRIALS: "all trials done",
-    StopRule.BUDGET: "the time was up",
-    StopRule.RATIO: "the ratio was reached",
-    StopRule.GAIN: "too little gain expected",
-    StopRule.USED_UP: "no config left",
-    StopRule.INTERRUPTED: "interrupted",
-}
 
 
 def print_result(result: TuneResult, database: str, next_command: str | None) -> None:
@@ -182,7 +172,7 @@ def _search_line(result: TuneResult) -> str:
     return (
         f"search: {result.num_trials} trials{of_them} of {result.num_legal} legal configs in "
         f"{result.search_s:.1f} s, {result.trials_per_s:.1f}/s{busy}: {counts or 'none'}; "
-        f"{STOPPED_BY[result.stopped_by]}; finals {result.finals_s:.1f} s"
+        f"{result.stopped_by.words}; finals {result.finals_s:.1f} s"
     )
 
 

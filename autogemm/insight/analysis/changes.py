@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from autogemm.model.problem import Problem
 from autogemm.model.results.change import Compared, Figure, compare_rounds, fairest
@@ -43,14 +43,11 @@ def history(store: Store, query: BestQuery, limit: int | None = None) -> list[St
     """
     steps = []
     for _, rows in groupby(store.history(query, limit), key=_place):
-        before: ResultRow | None = None
-        for row in rows:
-            if before is None:
-                steps.append(Step(row, None, None))
-            else:
-                by = figure_of(before, row)
-                steps.append(Step(row, compare_rounds(before.rounds, row.rounds, by), by))
-            before = row
+        found = list(rows)
+        steps.append(Step(found[0], None, None))
+        for before, row in pairwise(found):
+            by = figure_of(before, row)
+            steps.append(Step(row, compare_rounds(before.rounds, row.rounds, by), by))
     return steps
 
 

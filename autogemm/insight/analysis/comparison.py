@@ -1,6 +1,6 @@
 """Kernels of one GPU side by side: those of a benchmark, or the winners in the database."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autogemm.catalogue.gpus import roof_of
 from autogemm.model.dtypes import DType
@@ -17,8 +17,6 @@ from autogemm.model.results.benchmark import (
 from autogemm.model.results.outcome import Provenance, Status
 from autogemm.store import BestQuery, ResultRow, Store
 from autogemm.support.errors import NotFoundError
-
-_EVERYTHING = BestQuery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,27 +83,22 @@ def compare(store: Store, query: BestQuery, bench_id: int | None, *, winners: bo
     ``query`` narrows sizes and the rest. Raises NotFoundError when nothing is left.
     """
     if not winners and (bench_id is not None or store.benches(limit=1)):
-        return benchmark(store, bench_id, query)
+        bench = store.bench(bench_id)
+        return comparison_of(bench, store.ceilings(bench.spec.device), query.size)
     return best_kernels(store, query)
 
 
-def benchmark(store: Store, bench_id: int | None, query: BestQuery = _EVERYTHING) -> Comparison:
-    """One benchmark, the newest without an id, of the one size that ``query`` may name."""
-    bench = store.bench(bench_id)
-    return comparison_of(bench, store.ceilings(bench.spec.device), query)
-
-
-def comparison_of(
-    bench: Bench, ceilings: Ceilings | None, query: BestQuery = _EVERYTHING
-) -> Comparison:
+def comparison_of(bench: Bench, ceilings: Ceilings | None, size: str | None = None) -> Comparison:
     """A benchmark as a comparison. Raises NotFoundError if it timed nothing of that size."""
+    extents = None if size is None else Problem.parse_size(size)
     entries = tuple(
-        entry for entry in bench.entries if query.size is None or _is_of(entry.problem, query.size)
+        entry
+        for entry in bench.entries
+        if extents in (None, (entry.problem.m, entry.problem.n, entry.problem.k))
     )
     if not any(entry.time_us is not None for entry in entries):
         raise NotFoundError(
-            f"benchmark {bench.bench_id} timed no kernel"
-            + (f" of size {query.size}" if query.size else "")
+            f"benchmark {bench.bench_id} timed no kernel" + (f" of size {size}" if size else "")
         )
     return Comparison(
         device=bench.spec.device,
@@ -145,10 +138,6 @@ def best_kernels(store: Store, query: BestQuery) -> Comparison:
     )
 
 
-def _is_of(problem: Problem, size: str) -> bool:
-    return (problem.m, problem.n, problem.k) == Problem.parse_size(size)
-
-
 def _entries(row: ResultRow) -> list[BenchEntry]:
     """The winner, and cuBLAS in the same finals."""
     winner = BenchEntry(
@@ -164,11 +153,11 @@ def _entries(row: ResultRow) -> list[BenchEntry]:
     )
     if row.ratio is None or not row.baseline_samples_us:
         return [winner]
-    baseline = BenchEntry(
+    baseline = replace(
+        winner,
         kernel=baseline_of(row.problem.dtype),
         kind=KernelKind.LIBRARY,
-        problem=row.problem,
-        status=Status.OK,
+        config=None,
         samples_us=row.baseline_samples_us,
         ratio=1.0,
         ratio_low=1.0,

@@ -44,15 +44,15 @@ def standing(store: Store, kernel_id: int) -> Standing:
 
     Times while searching, one after the other. Raises NotFoundError if none of its trials ran well.
     """
-    own = next((row for row in store.kernel_trials(kernel_id) if _time_us(row) is not None), None)
-    if own is None:
+    trials = store.kernel_trials(kernel_id)
+    own = next((row for row in trials if row.outcome.time_us is not None), None)
+    if own is None or own.outcome.time_us is None:
         raise NotFoundError(
             f"no trial of kernel {kernel_id} ran well: autogemm db show {kernel_id} has the rest"
         )
     trials = store.trial_rows(BestQuery(run_id=own.run_id))
-    times = sorted(time_us for row in trials if (time_us := _time_us(row)) is not None)
-    own_us = _time_us(own)
-    assert own_us is not None, "chosen so"
+    times = sorted(us for row in trials if (us := row.outcome.time_us) is not None)
+    own_us = own.outcome.time_us
     tried = [one for row in trials if (one := _tried(own, row)) is not None]
     return Standing(
         trial=own,
@@ -74,18 +74,13 @@ def _tried(own: TrialRow, other: TrialRow) -> Tried | None:
     (name,) = changed
     compared = None
     # A kernel with a wrong result may have been timed too.
-    is_timed = _time_us(own) is not None and _time_us(other) is not None
-    if is_timed and own.outcome.measurement is not None and other.outcome.measurement is not None:
-        compared = compare_samples(
-            own.outcome.measurement.samples_us, other.outcome.measurement.samples_us
-        )
+    is_timed = own.outcome.time_us is not None and other.outcome.time_us is not None
+    before, after = own.outcome.measurement, other.outcome.measurement
+    if is_timed and before is not None and after is not None:
+        compared = compare_samples(before.samples_us, after.samples_us)
     return Tried(name, mine[name], theirs[name], other, compared)
 
 
-def _time_us(row: TrialRow) -> float | None:
-    return row.outcome.time_us
-
-
 def _fastest_first(tried: Tried) -> tuple[bool, float]:
-    time_us = _time_us(tried.trial)
+    time_us = tried.trial.outcome.time_us
     return (time_us is None, time_us or 0.0)

@@ -1,8 +1,8 @@
 """Why a config is as fast or slow as it is, from static facts alone: nothing runs on a GPU."""
 
-from autogemm.insight.explain.explanation import Explanation, Request, Tools, explain
+from autogemm.insight.explain.explanation import Explanation, Request, Tools, device_facts, explain
 from autogemm.insight.explain.table_rows import headline, tables
-from autogemm.insight.explain.times import Missing, Times, times_of
+from autogemm.insight.explain.times import Missing, Times, or_missing, times_of
 
 __all__ = [
     "Explanation",
@@ -10,8 +10,10 @@ __all__ = [
     "Request",
     "Times",
     "Tools",
+    "device_facts",
     "explain",
     "headline",
+    "or_missing",
     "tables",
     "times_of",
 ]

@@ -3,17 +3,17 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 
 from autogemm.emulator import AccessLine, Emulator
 from autogemm.insight.explain.intensity import pair_of
-from autogemm.insight.explain.times import Missing
+from autogemm.insight.explain.times import Missing, or_missing
 from autogemm.model.config import Config
-from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
-from autogemm.space import Family, tile_of
-from autogemm.support.errors import AutogemmError
-from autogemm.verify import reduced
+
+# Calls of one line that agree in all of these are told as one.
+_SAME_COST = attrgetter("line", "memory", "operation", "bytes_per_lane", "cost", "ideal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,19 @@ class Accesses:
     fma_clocks: float | None
     shared_share: float | None
 
+    @property
+    def shared_times_ideal(self) -> float:
+        """How many times the wavefronts that the same bytes need at least."""
+        return _times_ideal(self.shared_wavefronts, self.ideal_shared_wavefronts)
 
-def small_problem(family: Family, config: Config, problem: Problem, device: Device) -> Problem:
-    """A few block tiles, ragged and aligned where the problem is: the same source serves both."""
-    return reduced(problem, tile_of(family, config, device, problem.dtype))
+    @property
+    def global_times_ideal(self) -> float:
+        """How many times the sectors that the same bytes need at least."""
+        return _times_ideal(self.global_sectors, self.ideal_global_sectors)
+
+
+def _times_ideal(count: int, ideal: int) -> float:
+    return count / ideal if ideal else 1.0
 
 
 def accesses(
@@ -76,10 +85,9 @@ def accesses(
     """
     if isinstance(emulator, Missing):
         return emulator
-    try:
-        found = emulator.analyse(source, plan, problem)
-    except AutogemmError as error:
-        return Missing(str(error))
+    found = or_missing(lambda: emulator.analyse(source, plan, problem))
+    if isinstance(found, Missing):
+        return found
     lines = by_line(found, source.text)
     shared = [line for line in found if line.memory == "shared"]
     others = [line for line in found if line.memory != "shared"]
@@ -105,34 +113,27 @@ def by_line(found: Iterable[AccessLine], text: str) -> tuple[AccessCost, ...]:
     The text of a line that only one line calls names that caller too: a function that stores a
     vector says little, its argument all.
     """
-    groups: dict[tuple[int, str, str, int, float, float], list[AccessLine]] = {}
+    groups: dict[tuple[object, ...], list[AccessLine]] = {}
     for line in found:
-        key = (
-            *(line.line, line.memory, line.operation),
-            line.bytes_per_lane,
-            line.cost,
-            line.ideal,
-        )
-        groups.setdefault(key, []).append(line)
+        groups.setdefault(_SAME_COST(line), []).append(line)
     rows = text.splitlines()
     costs = []
-    for (number, memory, operation, bytes_per_lane, cost, ideal), lines in groups.items():
+    for lines in groups.values():
+        first = lines[0]
         callers = tuple(sorted({line.called_from[0] for line in lines if line.called_from}))
-        own = lines[0].text
-        if len(callers) == 1:
-            own = f"{own}  <- {rows[callers[0] - 1].strip()}"
+        caller = f"  <- {rows[callers[0] - 1].strip()}" if len(callers) == 1 else ""
         costs.append(
             AccessCost(
-                line=number,
-                text=own,
+                line=first.line,
+                text=first.text + caller,
                 called_from=callers,
-                memory=memory,
-                operation=operation,
-                bytes_per_lane=bytes_per_lane,
+                memory=first.memory,
+                operation=first.operation,
+                bytes_per_lane=first.bytes_per_lane,
                 requests=sum(line.requests for line in lines),
-                per_request=cost,
-                ideal_per_request=ideal,
-                times_ideal=cost / ideal,
+                per_request=first.cost,
+                ideal_per_request=first.ideal,
+                times_ideal=first.cost / first.ideal,
             )
         )
     return tuple(costs)

@@ -3,9 +3,8 @@
 from dataclasses import asdict, dataclass
 
 from autogemm.compile import Compiler, InstructionMix, code_sizes, disassemble, main_loop
-from autogemm.insight.explain.times import Missing
+from autogemm.insight.explain.times import Missing, or_missing
 from autogemm.model.kernel import CompiledKernel, KernelSource, LaunchPlan, Resources
-from autogemm.support.errors import AutogemmError
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +39,7 @@ def compiled_or_missing(
     """The kernel, or why there is none: no compiler, an architecture that it does not know."""
     if isinstance(compiler, Missing):
         return compiler
-    try:
-        return compiler.compile(source, arch)
-    except AutogemmError as error:
-        return Missing(str(error))
+    return or_missing(lambda: compiler.compile(source, arch))
 
 
 def compiled_facts(compiled: CompiledKernel, plan: LaunchPlan) -> CompiledFacts:
@@ -67,10 +63,9 @@ def compiled_facts(compiled: CompiledKernel, plan: LaunchPlan) -> CompiledFacts:
 
 def main_loops(compiled: CompiledKernel) -> tuple[MainLoop, ...] | Missing:
     """The main loop of each kernel, or why it cannot be told."""
-    try:
-        listing = disassemble(compiled.cubin)
-    except AutogemmError as error:
-        return Missing(str(error))
+    listing = or_missing(lambda: disassemble(compiled.cubin))
+    if isinstance(listing, Missing):
+        return listing
     return tuple(
         MainLoop(used.kernel, main_loop(listing, used.kernel)) for used in compiled.resources
     )

@@ -7,7 +7,7 @@ from autogemm.catalogue.gpus import roof_of
 from autogemm.codegen import render
 from autogemm.compile import Compiler
 from autogemm.emulator import Emulator
-from autogemm.insight.explain.accesses import Accesses, accesses, small_problem
+from autogemm.insight.explain.accesses import Accesses, accesses
 from autogemm.insight.explain.compiled import (
     CompiledFacts,
     MainLoop,
@@ -18,15 +18,16 @@ from autogemm.insight.explain.compiled import (
 from autogemm.insight.explain.intensity import Intensity, intensity
 from autogemm.insight.explain.neighbours import CompileOne, Neighbours, Place, neighbours
 from autogemm.insight.explain.residency import Residency, Waves, residency, waves
-from autogemm.insight.explain.times import Missing, Times
+from autogemm.insight.explain.times import Missing, Times, or_missing
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import CompiledKernel, KernelSource, LaunchPlan, Resources
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Provenance
 from autogemm.model.splitting import splitting_of
-from autogemm.space import Family, Searched, broken_constraints, launch_plan
-from autogemm.support.errors import AutogemmError, UsageError
+from autogemm.space import Family, Searched, broken_constraints, launch_plan, tile_of
+from autogemm.support.errors import UsageError
+from autogemm.verify import reduced
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +56,7 @@ class Tools:
     @classmethod
     def open(cls) -> Self:
         """Return the tools that this machine has. ``close`` when done."""
-        compiler: Compiler | Missing
-        emulator: Emulator | Missing
-        try:
-            compiler = Compiler()
-        except AutogemmError as error:
-            compiler = Missing(str(error))
-        try:
-            emulator = Emulator()
-        except AutogemmError as error:
-            emulator = Missing(str(error))
-        return cls(compiler, emulator)
+        return cls(or_missing(Compiler), or_missing(Emulator))
 
     def close(self) -> None:
         """End the compiler's threads."""
@@ -112,18 +103,22 @@ class Explanation:
             "dtype": self.problem.dtype.label,
             "label": self.problem.label,
         }
-        device = asdict(self.device) | {
-            "peak_f32_tflops": self.device.peak_f32_tflops,
-            "peak_bandwidth_gb_s": self.device.peak_bandwidth_gb_s,
-        }
         splitting = splitting_of(self.config)
         return {
             "family": self.config.family,
             "splitting": splitting.label if splitting is not None else None,
             **values,
             "problem": problem,
-            "device": device,
+            "device": device_facts(self.device),
         }
+
+
+def device_facts(device: Device) -> dict[str, Any]:
+    """The fields of a GPU, and its peaks."""
+    return asdict(device) | {
+        "peak_f32_tflops": device.peak_f32_tflops,
+        "peak_bandwidth_gb_s": device.peak_bandwidth_gb_s,
+    }
 
 
 def explain(request: Request, tools: Tools) -> Explanation:
@@ -220,7 +215,9 @@ def _accesses(
     request: Request, config: Config, emulator: Emulator | Missing, source: KernelSource
 ) -> Accesses | Missing:
     family, device = request.family, request.device
-    small = small_problem(family, config, request.problem, device)
+    # A few block tiles, ragged and aligned where the problem is: the same source serves both.
+    tile = tile_of(family, config, device, request.problem.dtype)
+    small = reduced(request.problem, tile)
     if broken_constraints(family, config, small, device):
         return Missing(f"the config is not legal for the small problem {small.label}")
     if render(family, config, small).sha256 != source.sha256:

@@ -54,12 +54,9 @@ def intensity(config: Config, problem: Problem, device: Device) -> Intensity:
     dram_ridge = times_fp32 * device.peak_f32_tflops * 1e3 / device.peak_bandwidth_gb_s
     # Per SM and clock, so that neither counts.
     smem_ridge = times_fp32 * 2 * device.fp32_cores_per_sm / SMEM_BYTES_PER_CLOCK
-    size_bytes = problem.dtype.size_bytes
-    once = size_bytes * (problem.m * problem.k + problem.k * problem.n)
-    once += problem.dtype.c.size_bytes * problem.m * problem.n * (2 if problem.beta else 1)
-    levels = [
-        _level("DRAM, each matrix once", (problem.m, problem.n), problem.flops / once, dram_ridge)
-    ]
+    old_c = problem.dtype.c.size_bytes * problem.m * problem.n if problem.beta else 0
+    once = problem.flops / (problem.moved_bytes + old_c)
+    levels = [_level("DRAM, each matrix once", (problem.m, problem.n), once, dram_ridge)]
     named = (
         ("global loads, block tile", "BM", "BN", dram_ridge),
         ("shared loads, warp tile", "WM", "WN", smem_ridge),
@@ -68,7 +65,7 @@ def intensity(config: Config, problem: Problem, device: Device) -> Intensity:
     for level, rows_name, columns_name, ridge in named:
         tile = pair_of(config, rows_name, columns_name)
         if tile is not None:
-            levels.append(_level(level, tile, flop_per_byte(tile, size_bytes), ridge))
+            levels.append(_level(level, tile, flop_per_byte(tile, problem.dtype.size_bytes), ridge))
     thread = pair_of(config, "TM", "TN")
     stages = config.as_dict().get("REG_STAGES", 1)
     copies = stages if isinstance(stages, int) else 1

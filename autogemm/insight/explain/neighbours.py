@@ -1,5 +1,6 @@
 """The legal configs that differ in one parameter, and what each would change."""
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -8,11 +9,11 @@ from autogemm.insight.explain.residency import residency, waves
 from autogemm.insight.explain.times import Times
 from autogemm.model.config import Config, Value
 from autogemm.model.hardware.device import Device
-from autogemm.model.kernel import Launch, Resources
+from autogemm.model.kernel import Resources
 from autogemm.model.problem import Problem
 from autogemm.space import Family, broken_constraints, derive_values, launch_plan
 
-# Of a config, or None where it does not compile or was not to be compiled.
+# Gives the resources of a config, or None where it does not compile or was not to be compiled.
 CompileOne = Callable[[Config], tuple[Resources, ...] | None]
 
 
@@ -154,7 +155,7 @@ def static_facts(
         registers=used.registers if used else None,
         registers_are_compiled=compiled and used is not None,
         spill_bytes=used.spill_store_bytes + used.spill_load_bytes if compiled and used else None,
-        blocks=_num_blocks(launch),
+        blocks=math.prod(launch.grid),
         blocks_per_sm=resident.blocks_per_sm,
         waves=grid.waves if grid else None,
         lost_share=grid.lost_share if grid else None,
@@ -192,7 +193,3 @@ def _assumed(
 def _least_change(before: dict[str, Value], after: dict[str, Value]) -> int:
     least, wanted = before.get("least_registers", 0), after.get("least_registers", 0)
     return wanted - least if isinstance(least, int) and isinstance(wanted, int) else 0
-
-
-def _num_blocks(launch: Launch) -> int:
-    return launch.grid[0] * launch.grid[1] * launch.grid[2]

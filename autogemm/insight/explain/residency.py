@@ -2,7 +2,6 @@
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from autogemm.model.hardware.device import Device
@@ -60,21 +59,17 @@ def residency(device: Device, launch: Launch, resources: Resources) -> Residency
     """Occupancy of a launch whose kernel uses these registers and static shared memory."""
     threads, registers = launch.num_threads, resources.registers
     smem_bytes = launch.smem_bytes + resources.static_smem_bytes
-    found = occupancy(device, registers=registers, threads=threads, smem_bytes=smem_bytes)
+    uses = {"registers": registers, "threads": threads, "smem_bytes": smem_bytes}
+    found = occupancy(device, **uses)
     target = found.blocks_per_sm + 1
-    allowed = blocks_by_limiter(device, registers=registers, threads=threads, smem_bytes=smem_bytes)
+    allowed = blocks_by_limiter(device, **uses)
 
-    def needed(limiter: Limiter, most: int, of: Callable[[int], dict[Limiter, int]]) -> int | None:
+    def needed(limiter: Limiter, most: int, name: str) -> int | None:
+        def too_few(amount: int) -> int:
+            return -blocks_by_limiter(device, **uses | {name: amount})[limiter]
+
         # Fewer blocks fit the more is used: the first amount with too few ends the search.
-        amounts = range(1, most + 1)
-        count = bisect_right(amounts, -target, key=lambda amount: -of(amount)[limiter])
-        return count or None
-
-    def with_registers(amount: int) -> dict[Limiter, int]:
-        return blocks_by_limiter(device, registers=amount, threads=threads, smem_bytes=smem_bytes)
-
-    def with_smem(amount: int) -> dict[Limiter, int]:
-        return blocks_by_limiter(device, registers=registers, threads=threads, smem_bytes=amount)
+        return bisect_right(range(1, most + 1), -target, key=too_few) or None
 
     most_warps = device.max_threads_per_sm // WARP_SIZE // target
     most_threads = min(most_warps * WARP_SIZE, device.max_threads_per_block)
@@ -83,11 +78,11 @@ def residency(device: Device, launch: Launch, resources: Resources) -> Residency
         Limiter.BLOCKS: (None, None),
         Limiter.REGISTERS: (
             registers,
-            needed(Limiter.REGISTERS, device.max_registers_per_thread, with_registers),
+            needed(Limiter.REGISTERS, device.max_registers_per_thread, "registers"),
         ),
         Limiter.SMEM: (
             smem_bytes,
-            needed(Limiter.SMEM, device.max_smem_per_block_bytes, with_smem),
+            needed(Limiter.SMEM, device.max_smem_per_block_bytes, "smem_bytes"),
         ),
     }
     return Residency(
@@ -101,8 +96,8 @@ def residency(device: Device, launch: Launch, resources: Resources) -> Residency
         limiter=found.limiter,
         next_blocks_per_sm=target,
         steps=tuple(
-            LimiterStep(limiter, uses, allowed[limiter], at_most)
-            for limiter, (uses, at_most) in needs.items()
+            LimiterStep(limiter, used, allowed[limiter], at_most)
+            for limiter, (used, at_most) in needs.items()
         ),
     )
 

@@ -1,9 +1,10 @@
 """An explanation as tables, for the terminal and for reports."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from autogemm.compile import InstructionMix
 from autogemm.insight.explain.compiled import MainLoop
 from autogemm.insight.explain.explanation import Explanation
 from autogemm.insight.explain.times import Missing
@@ -11,10 +12,7 @@ from autogemm.model.splitting import multiplied, splitting_of
 
 Row = dict[str, Any]
 
-LOOP_COLUMNS = (
-    *("kernel", "instructions", "ffma", "tensor", "shared_loads", "global_loads", "shared_stores"),
-    *("local", "integer", "control", "other", "instructions_per_ffma"),
-)
+LOOP_COLUMNS = ("kernel", *(field.name for field in fields(InstructionMix)))
 ACCESS_COLUMNS = (
     *("line", "memory", "operation", "bytes_per_lane", "requests", "per_request"),
     *("ideal_per_request", "times_ideal", "text"),

@@ -1,13 +1,17 @@
 """Times that the database has of a config, and what stands where a part cannot be given."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Provenance
 from autogemm.store import Store
+from autogemm.support.errors import AutogemmError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +42,11 @@ class Missing:
     """Stands where a result would; ``missing`` says why, and what to install."""
 
     missing: str
+
+
+def or_missing(make: Callable[[], T]) -> T | Missing:
+    """Return what is made, or the error of our own for which it cannot be."""
+    try:
+        return make()
+    except AutogemmError as error:
+        return Missing(str(error))

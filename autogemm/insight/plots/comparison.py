@@ -1,7 +1,6 @@
 """Pictures of kernels side by side: the roofline, speed against size, the ladder."""
 
 import math
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autogemm.insight.analysis import Comparison, Timed
@@ -18,30 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-# What a roofline shows at least, in FLOP per byte.
+# A roofline shows these at least, in FLOP per byte.
 LOWEST_INTENSITY = 1.0
 HIGHEST_INTENSITY = 1000.0
 CLOSE = 1.07
 DECADE = 10.0
 # A bar that is longer than so many times cuBLAS is cut: tensor cores would flatten the ladder.
 LONGEST_BAR = 1.6
-
-
-def roofline_picture(comparison: Comparison, suffix: str) -> bytes:
-    """Draw every roof of the GPU, the ridge points, and a mark a kernel and size; log-log."""
-    return picture(partial(_draw_roofline, comparison), suffix, (10.0, 6.5))
-
-
-def sizes_picture(comparison: Comparison, suffix: str) -> bytes:
-    """GFLOP/s and percent of cuBLAS against size, a line a kernel."""
-    return picture(partial(_draw_sizes, comparison), suffix, (12.0, 5.5))
-
-
-def ladder_picture(comparison: Comparison, size: str, suffix: str) -> bytes:
-    """A bar a kernel in the order of the benchmark, all on one size."""
-    bars = [one for one in comparison.timed() if one.problem.size_label == size]
-    height = 1.6 + 0.3 * len(bars)
-    return picture(partial(_draw_ladder, comparison, size, bars), suffix, (9.0, height))
 
 
 def _looks(place: int) -> dict[str, Any]:
@@ -64,7 +46,10 @@ def _by_kernel(timed: list[Timed]) -> dict[str, list[Timed]]:
     }
 
 
-def _draw_roofline(comparison: Comparison, figure: "Figure") -> None:
+@picture
+def roofline_picture(figure: "Figure", comparison: Comparison) -> None:
+    """Draw every roof of the GPU, the ridge points, and a mark a kernel and size; log-log."""
+    figure.set_size_inches(10.0, 6.5)
     axes = figure.subplots()
     slopes, ceilings = roofs(comparison.device, comparison.ceilings)
     timed = comparison.timed()
@@ -106,25 +91,24 @@ def _ceiling(
     ridge = ceiling.tflops / slopes[0].tb_s
     begin = ceiling.tflops / max(slope.tb_s for slope in slopes)
     axes.plot([ridge], [ceiling.tflops], marker="|", color="black", markersize=10)
-    return axes.plot(
-        [begin, high],
-        [ceiling.tflops] * 2,
-        label=f"{ceiling.name}: {ceiling.tflops:.4g} TFLOP/s, ridge {ridge:.3g} FLOP/byte",
-        color="black",
-        linestyle=LINES[place % len(LINES)],
-        linewidth=1.4,
-    )[0]
+    label = f"{ceiling.name}: {ceiling.tflops:.4g} TFLOP/s, ridge {ridge:.3g} FLOP/byte"
+    look: dict[str, Any] = {
+        "color": "black",
+        "linestyle": LINES[place % len(LINES)],
+        "linewidth": 1.4,
+    }
+    return axes.plot([begin, high], [ceiling.tflops] * 2, label=label, **look)[0]
 
 
 def _slope(axes: "Axes", place: int, slope: Slope, highest: float, low: float) -> "Line2D":
-    return axes.plot(
-        [low, highest / slope.tb_s],
-        [low * slope.tb_s, highest],
-        label=f"{slope.name}: {1e3 * slope.tb_s:.4g} GB/s",
-        color="0.45",
-        linestyle=LINES[place % len(LINES)],
-        linewidth=1.4,
-    )[0]
+    x, y = [low, highest / slope.tb_s], [low * slope.tb_s, highest]
+    label = f"{slope.name}: {1e3 * slope.tb_s:.4g} GB/s"
+    look: dict[str, Any] = {
+        "color": "0.45",
+        "linestyle": LINES[place % len(LINES)],
+        "linewidth": 1.4,
+    }
+    return axes.plot(x, y, label=label, **look)[0]
 
 
 def _name_sizes(axes: "Axes", timed: list[Timed]) -> None:
@@ -167,7 +151,10 @@ def _scale(values: "Sequence[float]", axes: "Axes") -> bool:
     return bool(values)
 
 
-def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
+@picture
+def sizes_picture(figure: "Figure", comparison: Comparison) -> None:
+    """Draw GFLOP/s and percent of cuBLAS against size, a line a kernel."""
+    figure.set_size_inches(12.0, 5.5)
     speed, share = figure.subplots(1, 2)
     sizes = comparison.sizes()
     for place, (kernel, each) in enumerate(_by_kernel(comparison.timed()).items()):
@@ -194,7 +181,11 @@ def _draw_sizes(comparison: Comparison, figure: "Figure") -> None:
     figure.legend(loc="outside right upper", fontsize="small")
 
 
-def _draw_ladder(comparison: Comparison, size: str, bars: list[Timed], figure: "Figure") -> None:
+@picture
+def ladder_picture(figure: "Figure", comparison: Comparison, size: str) -> None:
+    """Draw a bar a kernel in the order of the benchmark, all on one size."""
+    bars = [one for one in comparison.timed() if one.problem.size_label == size]
+    figure.set_size_inches(9.0, 1.6 + 0.3 * len(bars))
     axes = figure.subplots()
     gflops = [one.metrics.gflops for one in bars]
     baseline = [one.metrics.gflops for one in bars if one.is_baseline]

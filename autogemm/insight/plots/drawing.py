@@ -4,13 +4,16 @@ import io
 import textwrap
 import warnings
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
 from autogemm.support.errors import UsageError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Given = ParamSpec("Given")
 
 FORMATS = (".png", ".svg", ".pdf")
 # Told apart by line and marker, not by colour: greys only repeat after six curves.
@@ -45,25 +48,30 @@ def check_plot(path: Path) -> None:
 
 
 def picture(
-    draw: Callable[["Figure"], None], suffix: str, size: tuple[float, float] = MEDIUM
-) -> bytes:
-    """Return the figure that ``draw`` fills, as the content of a .png, .svg or .pdf file.
+    draw: Callable[Concatenate["Figure", Given], None],
+) -> Callable[Concatenate[str, Given], bytes]:
+    """Make a function that fills a figure into one that returns the content of a file.
 
-    ``size`` is width and height in inches.
+    It takes the file's suffix, .png, .svg or .pdf, in place of the figure.
     """
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
 
-    kind = suffix.lower().removeprefix(".")
-    with mpl.rc_context(_STYLE), warnings.catch_warnings():
-        # A letter that the font lacks becomes a box.
-        warnings.filterwarnings("ignore", message="Glyph")
-        figure = Figure(figsize=size, layout="constrained")
-        draw(figure)
-        buffer = io.BytesIO()
-        metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
-        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
-    return buffer.getvalue()
+    @wraps(draw)
+    def drawn(suffix: str, /, *args: Given.args, **kwargs: Given.kwargs) -> bytes:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+
+        kind = suffix.lower().removeprefix(".")
+        with mpl.rc_context(_STYLE), warnings.catch_warnings():
+            # A letter that the font lacks becomes a box.
+            warnings.filterwarnings("ignore", message="Glyph")
+            figure = Figure(figsize=MEDIUM, layout="constrained")
+            draw(figure, *args, **kwargs)
+            buffer = io.BytesIO()
+            metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
+            figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+        return buffer.getvalue()
+
+    return drawn
 
 
 def titled(figure: "Figure", title: str, caption: str) -> None:

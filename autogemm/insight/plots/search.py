@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from autogemm.insight.analysis import Grid, RunTrials, Step
+from autogemm.insight.analysis import Grid, RunTrials
 from autogemm.insight.plots.drawing import GRID, picture, titled
 
 if TYPE_CHECKING:
@@ -18,32 +17,10 @@ if TYPE_CHECKING:
 MAX_CELLS_WITH_TEXT = 150
 
 
-def history_picture(trials: RunTrials, suffix: str) -> bytes:
-    """The best so far against trials and against seconds, and each trial as a dot."""
-    return picture(partial(_draw_history, trials), suffix, (11.0, 4.8))
-
-
-def distribution_picture(trials: RunTrials, suffix: str) -> bytes:
-    """Draw the distribution of the configs that ran."""
-    return picture(partial(_draw_distribution, trials), suffix)
-
-
-def importance_picture(
-    trials: RunTrials, family: str, shares: dict[str, float], suffix: str
-) -> bytes:
-    """A bar a parameter; ``shares`` are those of `autogemm.insight.analysis.importance`."""
-    size = (8.0, 1.6 + 0.28 * len(shares))
-    return picture(partial(_draw_importance, trials, family, shares), suffix, size)
-
-
-def heatmap_picture(trials: RunTrials, family: str, cells: Grid, suffix: str) -> bytes:
-    """The best config of each pair of values, dark for good ones."""
-    size = (3.0 + 0.75 * len(cells.x_values), 2.2 + 0.5 * len(cells.y_values))
-    wide_enough = (max(size[0], 6.5), max(size[1], 3.5))
-    return picture(partial(_draw_heatmap, trials, family, cells), suffix, wide_enough)
-
-
-def _draw_history(trials: RunTrials, figure: "Figure") -> None:
+@picture
+def history_picture(figure: "Figure", trials: RunTrials) -> None:
+    """Draw the best so far against trials and against seconds, and each trial as a dot."""
+    figure.set_size_inches(11.0, 4.8)
     left, right = figure.subplots(1, 2, sharey=True)
     steps = trials.best_so_far()
     measured = list(trials.measured())
@@ -51,12 +28,13 @@ def _draw_history(trials: RunTrials, figure: "Figure") -> None:
     numbers = [float(trial.number) for trial, _ in measured]
     seconds = [trials.seconds(trial) for trial, _ in measured]
     replayed = "of the replay, not of the GPU" if trials.is_recorded else "pauses included"
-    for axes, x, of_step, label in (
-        (left, numbers, _number, "trial"),
-        (right, seconds, _seconds, f"seconds since the run began ({replayed})"),
+    when = f"seconds since the run began ({replayed})"
+    for axes, x, at_steps, label in (
+        (left, numbers, [float(step.number) for step in steps], "trial"),
+        (right, seconds, [step.seconds for step in steps], when),
     ):
         axes.plot(x, merits, linestyle="", marker=".", color="0.7", label="one trial")
-        along = [of_step(step) for step in steps] + [max(x, default=0.0)]
+        along = [*at_steps, max(x, default=0.0)]
         best = [step.merit for step in steps] + [steps[-1].merit] if steps else []
         axes.step(along[: len(best)], best, where="post", color="black", label="best so far")
         _baseline(axes, trials, vertical=False)
@@ -67,18 +45,13 @@ def _draw_history(trials: RunTrials, figure: "Figure") -> None:
     left.legend(loc="lower right" if trials.more_is_better else "upper right", fontsize="small")
 
 
-def _number(step: Step) -> float:
-    return float(step.number)
-
-
-def _seconds(step: Step) -> float:
-    return step.seconds
-
-
-def _draw_distribution(trials: RunTrials, figure: "Figure") -> None:
+@picture
+def distribution_picture(figure: "Figure", trials: RunTrials) -> None:
+    """Draw the distribution of the configs that ran."""
     axes = figure.subplots()
     merits = trials.merits()
-    axes.hist(merits, bins=_bins(merits), color="0.75", edgecolor="0.3", linewidth=0.6)
+    bins = int(min(60, max(10, 2 * len(merits) ** 0.5)))
+    axes.hist(merits, bins=bins, color="0.75", edgecolor="0.3", linewidth=0.6)
     if merits:
         best = max(merits) if trials.more_is_better else min(merits)
         axes.axvline(best, color="black", linestyle="-", linewidth=1.2, label="best")
@@ -95,13 +68,12 @@ def _draw_distribution(trials: RunTrials, figure: "Figure") -> None:
     axes.legend(fontsize="small")
 
 
-def _bins(merits: list[float]) -> int:
-    return int(min(60, max(10, 2 * len(merits) ** 0.5)))
-
-
-def _draw_importance(
-    trials: RunTrials, family: str, shares: dict[str, float], figure: "Figure"
+@picture
+def importance_picture(
+    figure: "Figure", trials: RunTrials, family: str, shares: dict[str, float]
 ) -> None:
+    """Draw a bar a parameter; ``shares`` are those of `autogemm.insight.analysis.importance`."""
+    figure.set_size_inches(8.0, 1.6 + 0.28 * len(shares))
     axes = figure.subplots()
     bars = axes.barh(list(shares), list(shares.values()), color="0.6", edgecolor="0.2")
     axes.bar_label(bars, fmt="{:.0%}", padding=3, fontsize="small")
@@ -112,7 +84,11 @@ def _draw_importance(
     titled(figure, f"Which parameters of {family} matter", trials.caption)
 
 
-def _draw_heatmap(trials: RunTrials, family: str, cells: Grid, figure: "Figure") -> None:
+@picture
+def heatmap_picture(figure: "Figure", trials: RunTrials, family: str, cells: Grid) -> None:
+    """Draw the best config of each pair of values, dark for good ones."""
+    width, height = 3.0 + 0.75 * len(cells.x_values), 2.2 + 0.5 * len(cells.y_values)
+    figure.set_size_inches(max(width, 6.5), max(height, 3.5))
     axes = figure.subplots()
     values = np.array([[np.nan if v is None else v for v in row] for row in cells.best])
     # Good is dark, whichever way the merit runs.
@@ -173,12 +149,9 @@ class Point:
     on_front: bool | None
 
 
-def front_picture(points: Sequence[Point], caption: str, suffix: str) -> bytes:
-    """The points, those of the front joined in the order given, as a .png, .svg or .pdf file."""
-    return picture(partial(_draw, points, caption), suffix)
-
-
-def _draw(points: Sequence[Point], caption: str, figure: "Figure") -> None:
+@picture
+def front_picture(figure: "Figure", points: Sequence[Point], caption: str) -> None:
+    """Draw the points, those of the front joined in the order given."""
     axes = figure.subplots()
     for kind, label in LABELS.items():
         chosen = [point for point in points if point.on_front is kind]

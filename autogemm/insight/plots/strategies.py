@@ -1,6 +1,5 @@
 """Pictures of search strategies: the curves of `autogemm bench-search`."""
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from autogemm.bench.strategies import Curve, Summary
@@ -13,14 +12,11 @@ if TYPE_CHECKING:
 LOWEST = 0.7
 
 
-def strategies_picture(summary: Summary, title: str, suffix: str) -> bytes:
-    """Fraction of the optimum against evaluations, and against recorded seconds if known."""
+@picture
+def strategies_picture(figure: "Figure", summary: Summary, title: str) -> None:
+    """Draw the fraction of the optimum against evaluations, and recorded seconds if known."""
     num_panels = 1 if summary.seconds is None else 2
-    return picture(partial(_draw, summary, title), suffix, (6.5 * num_panels, 5.5))
-
-
-def _draw(summary: Summary, title: str, figure: "Figure") -> None:
-    num_panels = 1 if summary.seconds is None else 2
+    figure.set_size_inches(6.5 * num_panels, 5.5)
     axes: Any = figure.subplots(1, num_panels, sharey=True, squeeze=False)[0]
     for place, curve in enumerate(summary.curves):
         evaluations = range(1, len(curve.median) + 1)

@@ -22,7 +22,7 @@ LIMITS = {
     "blocks": "launch__occupancy_limit_blocks",
 }
 
-# Of all SMs from the launch's begin to its end, in cycles, so that no clock enters.
+# These count all SMs from the launch's begin to its end, in cycles, so that no clock enters.
 CYCLES = "gpc__cycles_elapsed.max"
 CLOCK_HZ = "gpc__cycles_elapsed.avg.per_second"
 TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"

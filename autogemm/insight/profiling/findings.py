@@ -5,17 +5,17 @@ Tables") and CUDA C++ Best Practices Guide, applied to GEMM.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autogemm.catalogue.gpus import roof_of
 from autogemm.insight.profiling import counters as names
 from autogemm.insight.profiling.counters import Counters, stalls
-from autogemm.insight.profiling.reasons import STALLS
+from autogemm.insight.profiling.reasons import STALLS, StallReason
 from autogemm.model.config import Config
 from autogemm.model.results.stored import Profile
 from autogemm.model.splitting import multiplied, splitting_of
 
-# What counts as near a limit.
+# Above this share of a limit a kernel is near it.
 NEAR_PERCENT = 80.0
 # Above this share of issue slots in use, few warps are enough.
 BUSY_PERCENT = 80.0
@@ -38,7 +38,7 @@ WELL_USED = 0.8
 class Finding:
     """One topic. ``cause`` and ``cure`` are empty where nothing is wrong.
 
-    ``parameters`` are those of the kernel's own family that bear on it.
+    ``parameters`` bear on it; `findings` leaves those that the kernel's family has.
     """
 
     topic: str
@@ -56,11 +56,6 @@ class Finding:
         return dict(zip(names, (*cells, " ".join(self.parameters)), strict=True))
 
 
-def own_parameters(config: Config, *wanted: str) -> tuple[str, ...]:
-    """Return those of the parameters that the family has."""
-    return tuple(name for name in wanted if name in config.as_dict())
-
-
 def memory_levels(counters: Counters) -> dict[str, float]:
     """Return each level's percentage of the most that it can deliver, as far as the page says."""
     levels = {
@@ -73,20 +68,24 @@ def memory_levels(counters: Counters) -> dict[str, float]:
 
 def findings(profile: Profile) -> tuple[Finding, ...]:
     """Return the findings of a profile; topics whose counters are missing are left out."""
-    counters, config = dict(profile.counters), profile.config
+    counters = dict(profile.counters)
     on_tensor_cores = multiplied_on_tensor_cores(profile)
     found = [
-        *_occupancy(counters, config, on_tensor_cores=on_tensor_cores),
-        *(tensor_pipe(profile) if on_tensor_cores else _compute(counters, config)),
-        *_memory(counters, config),
-        *_stalls(counters, config),
-        *_bank_conflicts(counters, config),
-        *_coalescing(counters, config, on_tensor_cores=on_tensor_cores),
+        *_occupancy(counters, on_tensor_cores=on_tensor_cores),
+        *(tensor_pipe(profile) if on_tensor_cores else _compute(counters)),
+        *_memory(counters),
+        *_stalls(counters),
+        *_bank_conflicts(counters),
+        *_coalescing(counters, profile.config, on_tensor_cores=on_tensor_cores),
     ]
-    return tuple(found)
+    has = profile.config.as_dict()
+    return tuple(
+        replace(one, parameters=tuple(name for name in one.parameters if name in has))
+        for one in found
+    )
 
 
-def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> Iterator[Finding]:
+def _occupancy(counters: Counters, *, on_tensor_cores: bool) -> Iterator[Finding]:
     # With tensor cores few warps are no fault: large tiles and k_tiles in flight hide latency.
     achieved = counters.get(names.OCCUPANCY)
     possible = counters.get(names.POSSIBLE_OCCUPANCY)
@@ -105,7 +104,7 @@ def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> 
             f"{says}; the grid fills {waves:.2f} of the GPU once",
             "too few blocks: some SMs have none, or fewer than they could hold",
             "smaller block tiles, or blocks that share a tile's K",
-            own_parameters(config, "BM", "BN", "SPLIT_K", "STREAM_BLOCKS"),
+            ("BM", "BN", "SPLIT_K", "STREAM_BLOCKS"),
         )
     elif (
         not on_tensor_cores
@@ -118,13 +117,13 @@ def _occupancy(counters: Counters, config: Config, *, on_tensor_cores: bool) -> 
             f"{says}, and issue slots are idle: too few warps to hide latency",
             "registers or shared memory of a block",
             "smaller tiles or fewer stages; or more blocks promised to the compiler",
-            own_parameters(config, "TM", "TN", "BM", "BN", "BK", "STAGES", "MIN_BLOCKS"),
+            ("TM", "TN", "BM", "BN", "BK", "STAGES", "MIN_BLOCKS"),
         )
     else:
         yield Finding("occupancy", figure, says)
 
 
-def _compute(counters: Counters, config: Config) -> Iterator[Finding]:
+def _compute(counters: Counters) -> Iterator[Finding]:
     """Yield findings on kernels that multiply on CUDA cores."""
     issue, fma = counters.get(names.ISSUE), counters.get(names.FMA)
     if issue is None or fma is None:
@@ -143,7 +142,7 @@ def _compute(counters: Counters, config: Config) -> Iterator[Finding]:
             "larger thread tiles, so that a loaded float serves more of them"
             if lsu >= alu
             else "longer unrolled k_tiles, wider loads, fewer and larger copies",
-            own_parameters(config, "TM", "TN", "VEC", "VEC_LOAD", "LOAD", "BK"),
+            ("TM", "TN", "VEC", "VEC_LOAD", "LOAD", "BK"),
         )
     elif issue >= BUSY_PERCENT:
         yield Finding(
@@ -153,7 +152,7 @@ def _compute(counters: Counters, config: Config) -> Iterator[Finding]:
         yield Finding("compute", figure, "the cores wait: see the stall reasons")
 
 
-def _memory(counters: Counters, config: Config) -> Iterator[Finding]:
+def _memory(counters: Counters) -> Iterator[Finding]:
     known = memory_levels(counters)
     if not known:
         return
@@ -180,32 +179,21 @@ def _memory(counters: Counters, config: Config) -> Iterator[Finding]:
         ),
     }
     cause, cure, parameters = cures[nearest]
-    yield Finding(
-        "memory",
-        figure,
-        f"{nearest} is at its limit",
-        cause,
-        cure,
-        own_parameters(config, *parameters),
-    )
+    yield Finding("memory", figure, f"{nearest} is at its limit", cause, cure, parameters)
 
 
-def _stalls(counters: Counters, config: Config) -> Iterator[Finding]:
+def _stalls(counters: Counters) -> Iterator[Finding]:
     latency = counters.get(names.LATENCY)
     for reason, share in list(stalls(counters).items())[:MOST_STALLS]:
         if share < STALL_OF_NOTE:
             return
-        known = STALLS.get(reason)
+        known = STALLS.get(reason, StallReason(""))
         cycles = f" of {latency:.1f} cycles an instruction" if latency is not None else ""
         figure = f"{reason}: {100 * share:.0f} %{cycles}"
-        if known is None:
-            yield Finding("stall", figure, "")
-        else:
-            parameters = own_parameters(config, *known.parameters)
-            yield Finding("stall", figure, known.says, known.cause, known.cure, parameters)
+        yield Finding("stall", figure, known.says, known.cause, known.cure, known.parameters)
 
 
-def _bank_conflicts(counters: Counters, config: Config) -> Iterator[Finding]:
+def _bank_conflicts(counters: Counters) -> Iterator[Finding]:
     everything = sum(
         counters.get(name, 0.0) for name in (names.LOAD_WAVEFRONTS, names.STORE_WAVEFRONTS)
     )
@@ -227,7 +215,7 @@ def _bank_conflicts(counters: Counters, config: Config) -> Iterator[Finding]:
             "lanes of a warp wait for each other's banks",
             "rows of a tile begin in the same bank, or lanes stand a power of two apart",
             "pad the rows, transpose on the way in, or map lanes in 2x2 neighbours",
-            own_parameters(config, "PAD", "PAD_A", "PAD_B", "ORDER_A", "LANE_MAP", "TM", "TN"),
+            ("PAD", "PAD_A", "PAD_B", "ORDER_A", "LANE_MAP", "TM", "TN"),
         )
 
 
@@ -255,7 +243,7 @@ def _coalescing(counters: Counters, config: Config, *, on_tensor_cores: bool) ->
             "a warp touches more sectors than it has bytes for",
             "lanes of a warp walk down a column, or stand some floats apart",
             "neighbouring threads on neighbouring columns; copy tiles in one line of threads",
-            own_parameters(config, "WALK", "LOAD", "TN", "VEC", "VEC_LOAD", "VEC_STORE"),
+            ("WALK", "LOAD", "TN", "VEC", "VEC_LOAD", "VEC_STORE"),
         )
 
 
@@ -287,7 +275,7 @@ def tensor_pipe(profile: Profile) -> Iterator[Finding]:
             "tiles that reach beyond the matrices, or instructions below the full rate (mma.sync "
             "on Hopper)",
             "tiles that divide the sizes; wgmma on Hopper",
-            own_parameters(profile.config, "BM", "BN"),
+            ("BM", "BN"),
         )
     elif pipe >= NEAR_PERCENT:
         yield Finding("compute", figure, "bound by the tensor pipe: this is how it should be")

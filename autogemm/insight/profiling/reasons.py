@@ -8,9 +8,9 @@ class StallReason:
     """The meaning of a reason, its usual cause and cure in a GEMM, and related parameters."""
 
     says: str
-    cause: str
-    cure: str
-    parameters: tuple[str, ...]
+    cause: str = ""
+    cure: str = ""
+    parameters: tuple[str, ...] = ()
 
 
 _FEWER_ACCESSES = ("TM", "TN", "VEC", "VEC_LOAD")
@@ -49,20 +49,14 @@ STALLS = {
     "gmma": StallReason(
         "warps wait for tensor cores to end what was handed to them",
         "wgmma works on its own: this is how it should be where the tensor pipe is busy",
-        "",
-        (),
     ),
     "math_pipe_throttle": StallReason(
         "the pipe of the next instruction is taken, multiply-adds as a rule",
         "arithmetic is what limits: this is how it should be",
-        "",
-        (),
     ),
     "not_selected": StallReason(
         "another warp was ready and went first",
         "more warps are ready than can issue: no harm",
-        "",
-        (),
     ),
     "wait": StallReason(
         "warps wait for a fixed latency of their last instruction",

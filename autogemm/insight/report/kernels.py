@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -10,12 +9,11 @@ from autogemm.catalogue.ladder import Library, Rung, libraries, rungs
 from autogemm.insight.analysis import Comparison, Timed, compare
 from autogemm.insight.analysis.comparison import comparison_of
 from autogemm.insight.report.data import comparison_data
-from autogemm.insight.report.page import Page, Plot, Section, Table, table
-from autogemm.insight.report.run import RECORDED, facts_table, place_tables, profile_sections
+from autogemm.insight.report.page import Page, Plot, Section, Table, filled, table
+from autogemm.insight.report.run import facts_table, place_tables, profile_sections
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.results.benchmark import Bench, BenchEntry, KernelKind
-from autogemm.model.results.outcome import Provenance
 from autogemm.model.results.stored import Profile
 from autogemm.store import BestQuery, RunRow, Store
 
@@ -38,7 +36,6 @@ def bench_page(bench: Bench, ceilings: Ceilings | None, profiles: Sequence[Profi
     Raises NotFoundError if it timed nothing.
     """
     comparison = comparison_of(bench, ceilings)
-    num_kernels = len({one.kernel for one in comparison.timed()})
     spec = bench.spec
     facts: dict[str, Any] = {
         "benchmark": bench.bench_id or "not stored",
@@ -49,36 +46,28 @@ def bench_page(bench: Bench, ceilings: Ceilings | None, profiles: Sequence[Profi
         "matrices": spec.fill.value,
         "order of the rounds, seed": spec.seed,
     }
-    return Page(
-        title=f"{num_kernels} kernels on {spec.device.name}",
-        subtitle=f"autogemm {comparison.source}, {bench.started_at:%Y-%m-%d %H:%M} UTC",
-        warning=RECORDED if spec.provenance is Provenance.RECORDED else "",
-        sections=(
-            Section(
-                "summary",
-                "Summary",
-                tuple(bench_words(comparison)),
-                (
-                    ("What limits them", tuple(limits_of_kernels(comparison))),
-                    ("Slower than the rung before", tuple(losses(comparison))),
-                ),
-            ),
-            Section("plots", "Pictures", plots=(LADDER, SIZES, ROOFLINE)),
-            Section("figures", "Figures", tables=_figures(comparison)),
-            Section("kernels", "Kernels", tables=_kernels(bench)),
-            *profile_sections(profiles, spec.device),
-            Section(
-                "environment",
-                "Environment",
-                tables=(
-                    facts_table("Benchmark", facts),
-                    *_ceilings(comparison),
-                    *place_tables(spec.environment, spec.device),
-                ),
+    sections = (
+        _summary(comparison, ("Slower than the rung before", tuple(losses(comparison)))),
+        Section("plots", "Pictures", plots=(LADDER, SIZES, ROOFLINE)),
+        Section("figures", "Figures", tables=_figures(comparison)),
+        Section("kernels", "Kernels", tables=_kernels(bench)),
+        *profile_sections(profiles, spec.device),
+        Section(
+            "environment",
+            "Environment",
+            tables=filled(
+                facts_table("Benchmark", facts),
+                facts_table("Ceilings as measured", asdict(ceilings) if ceilings else {}),
+                *place_tables(spec.environment, spec.device),
             ),
         ),
-        made_at=datetime.now(UTC),
-        data={"kernels": comparison_data(comparison)},
+    )
+    return Page(
+        f"{len({one.kernel for one in comparison.timed()})} kernels on {spec.device.name}",
+        f"autogemm {comparison.source}, {bench.started_at:%Y-%m-%d %H:%M} UTC",
+        spec.provenance,
+        sections,
+        {"kernels": comparison_data(comparison)},
     )
 
 
@@ -89,30 +78,27 @@ def database_report(store: Store, query: BestQuery) -> Page:
     """
     comparison = compare(store, query, None, winners=True)
     runs = store.runs(query)
-    recorded = comparison.provenance is Provenance.RECORDED
-    return Page(
-        title=f"Tuned kernels on {comparison.device.name}",
-        subtitle=f"autogemm database, {len(runs)} run{'' if len(runs) == 1 else 's'}",
-        warning=RECORDED if recorded else "",
-        sections=(
-            Section(
-                "summary",
-                "Summary",
-                tuple(bench_words(comparison)),
-                (("What limits them", tuple(limits_of_kernels(comparison))),),
-            ),
-            Section("plots", "Pictures", plots=(SIZES, ROOFLINE)),
-            Section("figures", "Figures", tables=_figures(comparison)),
-            Section("runs", "Runs", tables=(_runs(runs),)),
-            Section(
-                "environment",
-                "Environment",
-                tables=place_tables(runs[0].spec.environment, comparison.device),
-            ),
-        ),
-        made_at=datetime.now(UTC),
-        data={"kernels": comparison_data(comparison)},
+    place = place_tables(runs[0].spec.environment, comparison.device)
+    sections = (
+        _summary(comparison),
+        Section("plots", "Pictures", plots=(SIZES, ROOFLINE)),
+        Section("figures", "Figures", tables=_figures(comparison)),
+        Section("runs", "Runs", tables=(_runs(runs),)),
+        Section("environment", "Environment", tables=place),
     )
+    return Page(
+        f"Tuned kernels on {comparison.device.name}",
+        f"autogemm database, {len(runs)} run{'' if len(runs) == 1 else 's'}",
+        comparison.provenance,
+        sections,
+        {"kernels": comparison_data(comparison)},
+    )
+
+
+def _summary(comparison: Comparison, *more: tuple[str, tuple[str, ...]]) -> Section:
+    """The comparison in words; ``more`` are lists with their headings."""
+    limits = ("What limits them", tuple(limits_of_kernels(comparison)))
+    return Section("summary", "Summary", tuple(bench_words(comparison)), (limits, *more))
 
 
 def _figures(comparison: Comparison) -> tuple[Table, ...]:
@@ -172,16 +158,7 @@ def _kernels(bench: Bench) -> tuple[Table, ...]:
         for entry in bench.entries
         if entry.time_us is None
     ]
-    found = [table("What was compared", rows)]
-    if failed:
-        found.append(table("Not timed", failed))
-    return tuple(found)
-
-
-def _ceilings(comparison: Comparison) -> tuple[Table, ...]:
-    if comparison.ceilings is None:
-        return ()
-    return (facts_table("Ceilings as measured", asdict(comparison.ceilings)),)
+    return filled(table("What was compared", rows), table("Not timed", failed))
 
 
 def _runs(runs: list[RunRow]) -> Table:

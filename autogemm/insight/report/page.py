@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files
 from importlib.util import find_spec
@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from autogemm.model.results.outcome import Provenance
 from autogemm.support.cells import shown
 from autogemm.support.errors import UsageError
 from autogemm.support.version import __version__
@@ -66,14 +67,14 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A whole report. ``data`` is what its plots draw; ``warning`` says where times come from."""
+    """A whole report. ``data`` is what its plots draw, ``provenance`` that of its times."""
 
     title: str
     subtitle: str
-    warning: str
+    provenance: Provenance
     sections: tuple[Section, ...]
-    made_at: datetime
-    data: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, Any]
+    made_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
 
 def table(
@@ -87,6 +88,11 @@ def table(
     cells = tuple(tuple(shown(row.get(name)) for name in names) for row in rows)
     heads = tuple(Column(name, _kind([row.get(name) for row in rows])) for name in names)
     return Table(caption, heads, cells, tuple(notes))
+
+
+def filled(*tables: Table) -> tuple[Table, ...]:
+    """Return those of the tables that have rows."""
+    return tuple(one for one in tables if one.rows)
 
 
 def render_page(page: Page) -> bytes:

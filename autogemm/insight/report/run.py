@@ -2,15 +2,24 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from autogemm.insight.analysis import RunTrials, importance, read_run
-from autogemm.insight.explain import Explanation, Missing, Request, Times, Tools, explain
-from autogemm.insight.explain.table_rows import headline, tables
+from autogemm.insight.explain import (
+    Explanation,
+    Missing,
+    Request,
+    Times,
+    Tools,
+    device_facts,
+    explain,
+    headline,
+    or_missing,
+    tables,
+)
 from autogemm.insight.profiling import findings
 from autogemm.insight.report.data import run_data
-from autogemm.insight.report.page import Page, Plot, Section, Table, highlighted, table
+from autogemm.insight.report.page import Page, Plot, Section, Table, filled, highlighted, table
 from autogemm.insight.report.words import advice, limit_words, outcome_words
 from autogemm.model.config import Value, shared_values
 from autogemm.model.hardware.device import Device
@@ -18,12 +27,8 @@ from autogemm.model.results.outcome import Environment, FinalsEntry
 from autogemm.model.results.stored import Profile, StoredKernel
 from autogemm.space import load_family
 from autogemm.store import BestQuery, Store
-from autogemm.support.errors import AutogemmError, NotFoundError
+from autogemm.support.errors import NotFoundError
 
-RECORDED = (
-    "Nothing was measured for this report: the times were read from a recording made on the GPU "
-    "that is named."
-)
 PLOTS = (
     Plot("history", "Search history", "Each dot is a config that ran; the line is the best so far"),
     Plot("distribution", "All configs", "How many configs are how fast"),
@@ -56,7 +61,7 @@ def run_page(
     return Page(
         title=f"{spec.problem.label} on {spec.device.name}",
         subtitle=f"autogemm run {trials.run.run_id}, {trials.run.started_at:%Y-%m-%d %H:%M} UTC",
-        warning=RECORDED if trials.is_recorded else "",
+        provenance=spec.provenance,
         sections=(
             Section(
                 "summary",
@@ -74,7 +79,6 @@ def run_page(
             _source(kernel),
             Section("environment", "Environment", tables=_environment(trials, kernel)),
         ),
-        made_at=datetime.now(UTC),
         data={"run": run_data(trials, shares)},
     )
 
@@ -100,23 +104,16 @@ def _explained(
         if trial.outcome.time_us is not None
     }
     own_us, run = times_us.get(config.sha256), trials.run
-    times = Missing("the search has no time of it")
-    try:
-        return explain(
-            Request(
-                family=load_family(config.family),
-                config=config,
-                problem=run.spec.problem,
-                device=run.spec.device,
-                times=times
-                if own_us is None
-                else Times(run.run_id, run.spec.provenance, own_us, times_us),
-                stored=kernel.source,
-            ),
-            tools,
-        )
-    except AutogemmError as error:
-        return Missing(str(error))
+    times: Times | Missing = Missing("the search has no time of it")
+    if own_us is not None:
+        times = Times(run.run_id, run.spec.provenance, own_us, times_us)
+
+    def explained() -> Explanation:
+        family, spec = load_family(config.family), run.spec
+        request = Request(family, config, spec.problem, spec.device, times, kernel.source)
+        return explain(request, tools)
+
+    return or_missing(explained)
 
 
 def _finals(trials: RunTrials) -> Section:
@@ -133,14 +130,13 @@ def _finals(trials: RunTrials) -> Section:
     how = "recorded" if trials.is_recorded else f"{finals.rounds} interleaved rounds"
     common = " ".join(f"{name}={value}" for name, value in shared.items())
     notes = (f"all of them: {common}",) if common else ()
-    found = [table(f"The best candidates beside cuBLAS, {how}", rows, columns, notes)]
-    if finals.disqualified:
-        lost = [
-            {"config": one.config.label, "status": one.status.value, "reason": one.reason}
-            for one in finals.disqualified
-        ]
-        found.append(table("Taken out of the finals", lost))
-    return Section("finals", "Finals", tables=tuple(found))
+    lost = [
+        {"config": one.config.label, "status": one.status.value, "reason": one.reason}
+        for one in finals.disqualified
+    ]
+    best = table(f"The best candidates beside cuBLAS, {how}", rows, columns, notes)
+    taken_out = table("Taken out of the finals", lost)
+    return Section("finals", "Finals", tables=filled(best, taken_out))
 
 
 def _entry(trials: RunTrials, entry: FinalsEntry, shared: dict[str, Value]) -> dict[str, Any]:
@@ -171,12 +167,12 @@ def _ends(trials: RunTrials) -> tuple[Table, ...]:
         for trial in trials.trials
         if trials.merit(trial.outcome) is None
     ]
-    found = [table("How the trials ended", rows)]
-    if failed:
-        most = 100
-        note = () if len(failed) <= most else (f"the first {most} of {len(failed)}",)
-        found.append(table("Configs that did not run", failed[:most], notes=note))
-    return tuple(found)
+    most = 100
+    note = () if len(failed) <= most else (f"the first {most} of {len(failed)}",)
+    return filled(
+        table("How the trials ended", rows),
+        table("Configs that did not run", failed[:most], notes=note),
+    )
 
 
 def _explanation(explained: Explanation | Missing) -> Section:
@@ -239,13 +235,8 @@ def _certificate(kernel: StoredKernel | None) -> tuple[Table, ...]:
 
 def place_tables(environment: Environment, device: Device) -> tuple[Table, ...]:
     """Return the software and the GPU; only the name of a recorded GPU may be known."""
-    gpu = asdict(device) | {
-        "peak_f32_tflops": device.peak_f32_tflops,
-        "peak_bandwidth_gb_s": device.peak_bandwidth_gb_s,
-    }
-    return facts_table("Software", asdict(environment)), facts_table(
-        "GPU", {name: value or None for name, value in gpu.items()}
-    )
+    gpu = {name: value or None for name, value in device_facts(device).items()}
+    return facts_table("Software", asdict(environment)), facts_table("GPU", gpu)
 
 
 def facts_table(caption: str, facts: dict[str, Any]) -> Table:

@@ -12,17 +12,8 @@ WORTH_SAYING = 0.02
 WORTH_TRYING = 0.05
 # As many times what the same bytes need at least: then the pattern of accesses is at fault.
 WASTEFUL = 1.2
-# Of these many FP32 cores an SM's four schedulers feed one instruction a clock each.
+# An SM with so many FP32 cores has four schedulers, each of which feeds one instruction a clock.
 CORES_FED_EACH_CLOCK = 128
-
-STOPPED_BY = {
-    StopRule.TRIALS: "all its trials were done",
-    StopRule.BUDGET: "its time was up",
-    StopRule.RATIO: "the ratio that was asked for was reached",
-    StopRule.GAIN: "too little gain was expected of the next trial",
-    StopRule.USED_UP: "no config was left",
-    StopRule.INTERRUPTED: "it was interrupted",
-}
 
 
 def outcome_words(trials: RunTrials) -> list[str]:
@@ -86,7 +77,7 @@ def _search_words(trials: RunTrials) -> str:
             f"was found at trial {trials.best_so_far()[-1].number}"
         )
     stopped = trials.run.stopped_by
-    return text + (f". The search ended because {STOPPED_BY[stopped]}." if stopped else ".")
+    return text + (f". The search ended because {stopped.words}." if stopped else ".")
 
 
 def limit_words(explained: Explanation | Missing) -> list[str]:
@@ -174,23 +165,18 @@ def _patterns(explained: Explanation) -> list[str]:
     if isinstance(found, Missing):
         return []
     words = []
-    shared = _waste(found.shared_wavefronts, found.ideal_shared_wavefronts)
-    if shared > WASTEFUL:
+    if found.shared_times_ideal > WASTEFUL:
         words.append(
-            f"Shared memory is accessed in {shared:.2g} times as many wavefronts as the same "
-            "bytes need at least: bank conflicts, or loads that several lanes could share."
+            f"Shared memory is accessed in {found.shared_times_ideal:.2g} times as many wavefronts "
+            "as the same bytes need at least: bank conflicts, or loads that several lanes could "
+            "share."
         )
-    sectors = _waste(found.global_sectors, found.ideal_global_sectors)
-    if sectors > WASTEFUL:
+    if found.global_times_ideal > WASTEFUL:
         words.append(
-            f"Global memory is accessed in {sectors:.2g} times as many sectors as the same bytes "
-            "need at least: neighbouring lanes do not read neighbouring words."
+            f"Global memory is accessed in {found.global_times_ideal:.2g} times as many sectors as "
+            "the same bytes need at least: neighbouring lanes do not read neighbouring words."
         )
     return words
-
-
-def _waste(count: int, ideal: int) -> float:
-    return count / ideal if ideal else 1.0
 
 
 def advice(
@@ -230,10 +216,10 @@ def _cures(explained: Explanation | Missing) -> list[str]:
             found.append(f"Fill the last wave, which leaves {lost:.0%} idle: {cure}.")
     accesses = explained.accesses
     if not isinstance(accesses, Missing):
-        if _waste(accesses.shared_wavefronts, accesses.ideal_shared_wavefronts) > WASTEFUL:
+        if accesses.shared_times_ideal > WASTEFUL:
             cure = named("LANE_MAP", "PAD_A", "PAD_B", "PAD")
             found.append(f"Spread shared memory's wavefronts over the banks: {cure}.")
-        if _waste(accesses.global_sectors, accesses.ideal_global_sectors) > WASTEFUL:
+        if accesses.global_times_ideal > WASTEFUL:
             cure = named("VEC_LOAD", "VEC_STORE", "COALESCED")
             found.append(f"Let neighbouring lanes load neighbouring words: {cure}.")
     compiled = explained.compiled

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Self
 
 from annotated_types import MaxLen, MinLen
 
@@ -69,14 +69,22 @@ class Objective(StrEnum):
 
 
 class StopRule(StrEnum):
-    """The reason for which a search ended."""
+    """The reason for which a search ended, and how that reads after "because"."""
 
-    TRIALS = "trials"
-    BUDGET = "budget"
-    RATIO = "ratio"
-    GAIN = "gain"
-    USED_UP = "used_up"
-    INTERRUPTED = "interrupted"
+    words: str
+
+    def __new__(cls, value: str, words: str) -> Self:
+        """Return the member; its value alone is stored."""
+        member = str.__new__(cls, value)
+        member._value_, member.words = value, words
+        return member
+
+    TRIALS = "trials", "all trials were done"
+    BUDGET = "budget", "the time was up"
+    RATIO = "ratio", "the ratio was reached"
+    GAIN = "gain", "too little gain was expected"
+    USED_UP = "used_up", "no config was left"
+    INTERRUPTED = "interrupted", "it was interrupted"
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,4 +93,4 @@ def _baseline_rows(run: RunRow, baseline: FinalsEntry) -> list[FlatRow]:
 def _picture(rows: Sequence[FlatRow], run: RunRow, suffix: str) -> bytes:
     points = [Point(row["time_us"], row["energy_mj"], row["on_front"]) for row in rows]
     caption = f"{run.spec.problem.label} on {run.spec.device.name}, run {run.run_id}"
-    return front_picture(points, caption, suffix)
+    return front_picture(suffix, points, caption)

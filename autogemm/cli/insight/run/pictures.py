@@ -64,22 +64,22 @@ def _of_a_run(store: Store, command: PlotCommand) -> tuple[bytes, str]:
 def _run_picture(command: PlotCommand, trials: RunTrials, family: str) -> bytes:
     match command.kind:
         case "history":
-            return plots.history_picture(trials, command.suffix)
+            return plots.history_picture(command.suffix, trials)
         case "distribution":
-            return plots.distribution_picture(trials, command.suffix)
+            return plots.distribution_picture(command.suffix, trials)
         case "importance":
             shares = analysis.importance(trials, family)
-            return plots.importance_picture(trials, family, shares, command.suffix)
+            return plots.importance_picture(command.suffix, trials, family, shares)
     cells = analysis.grid(trials, family, command.x, command.y)
-    return plots.heatmap_picture(trials, family, cells, command.suffix)
+    return plots.heatmap_picture(command.suffix, trials, family, cells)
 
 
 def _of_kernels(store: Store, command: PlotCommand) -> tuple[bytes, str]:
     bench_id = bench_id_of(command.bench_id)
     found = analysis.compare(store, command.query, bench_id, winners=command.winners)
     if command.kind == "sizes":
-        return plots.sizes_picture(found, command.suffix), found.caption
-    return plots.ladder_picture(found, found.sizes()[-1], command.suffix), found.caption
+        return plots.sizes_picture(command.suffix, found), found.caption
+    return plots.ladder_picture(command.suffix, found, found.sizes()[-1]), found.caption
 
 
 COLUMNS = (
@@ -109,7 +109,7 @@ def run_roofline(command: RooflineCommand) -> None:
         bench_id = bench_id_of(command.bench_id)
         comparison = compare(store, command.query, bench_id, winners=command.winners)
     if command.file:
-        content = roofline_picture(comparison, Path(command.file).suffix)
+        content = roofline_picture(Path(command.file).suffix, comparison)
         write_output(command.file, content, force=command.force)
     rows = [_row(one, comparison) for one in comparison.timed()]
     if command.form is Form.TABLE:
