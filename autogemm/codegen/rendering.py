@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, TemplateNotFound
 
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import KernelSource
@@ -19,6 +19,8 @@ CONTEXT_NAMES = frozenset(
         *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature"),
     }
 )
+# Before version 0.2 parts were included, and read whatever stood around them.
+PARTS_HINT = "parts are macros in parts/ROLE/NAME.cu.jinja: import one and pass its arguments"
 
 
 def template_context(family: Family, config: Config, problem: Problem) -> dict[str, object]:
@@ -55,7 +57,10 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
     except (TemplateError, TypeError) as error:
         line = getattr(error, "lineno", None)
         place = f"{path}:{line}" if line else str(path)
-        raise FamilyError(f"template {place}: {error}") from error
+        hint = ""
+        if isinstance(error, TemplateNotFound) and str(error.name).startswith("parts/"):
+            hint = f"; {PARTS_HINT}"
+        raise FamilyError(f"template {place}: {error}{hint}") from error
     text = _provenance(family, context) + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
     if family.needs_sm_90a and not source.arch_suffix:

@@ -106,6 +106,13 @@ def test_what_cannot_be_rendered_is_said_when_it_is(folder: Path) -> None:
             render(family, family.seeds[0], Problem(64, 64, 64))
 
 
+def test_a_family_that_includes_a_part_of_former_versions_is_told_what_to_do(folder: Path) -> None:
+    (folder / "mine.cu.jinja").write_text('{% include "parts/slab.cu.jinja" %}')
+    family = load_family(folder)
+    with pytest.raises(FamilyError, match=r"parts/slab\.cu\.jinja.* parts/ROLE/.*: import one"):
+        render(family, family.seeds[0], Problem(64, 64, 64))
+
+
 def test_a_template_that_is_no_text(folder: Path) -> None:
     (folder / "parts" / "text.cu.jinja").write_bytes(b"\xff\xfe")
     with pytest.raises(FamilyError, match=r"template parts/text\.cu\.jinja of .*: no text"):

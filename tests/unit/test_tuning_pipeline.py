@@ -112,7 +112,7 @@ def test_the_gpu_goes_on_while_the_search_thinks(
 
     class SlowSearch(Search):
         def ask(self) -> Proposal | None:
-            if self.num_told + len(self._pending) == 7:
+            if self.num_told + len(self._history.pending) == 7:
                 # Six are on their way or known: all of them are measured before the next answer.
                 thought.append(sixth.wait(PATIENCE_S))
             return super().ask()

@@ -1,4 +1,4 @@
-// What a card reaches when it does one thing only: FP32 multiply-adds, copying in device memory,
+// Measures what a GPU reaches when it does one thing only: FP32 multiply-adds, copying in device memory,
 // reading from L2, reading from shared memory.
 
 // Independent multiply-adds per thread, so that none waits for another.

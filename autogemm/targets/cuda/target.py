@@ -43,7 +43,7 @@ FINALS_ATTEMPTS = 3
 SLOW_F64_FLOPS_PER_S = 1e11
 # A library may have to be loaded from a cold disk, or to compile its kernels.
 LIBRARY_S = 120.0
-# Of one contestant: five samples, each ten times as long as it should be.
+# One contestant takes five samples, each ten times as long as it should be.
 ENERGY_FINALS_S = 25.0
 
 

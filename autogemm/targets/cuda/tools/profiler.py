@@ -18,7 +18,7 @@ SECTIONS = (
     *("SpeedOfLight", "Occupancy", "LaunchStats", "SchedulerStats", "WarpStateStats"),
     *("ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis"),
 )
-# Of accesses by cores, those of load and store instructions apart.
+# Accesses by cores are counted separately for load and store instructions.
 METRICS = (
     "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
     "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",

@@ -16,7 +16,7 @@ from autogemm.targets.cuda.worker.gpu.launching import Arguments, CandidateError
 from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
 
 THREADS = 256
-# Of ceilings.cu: operations of one thread in one step.
+# What one thread of ceilings.cu computes in one step.
 FLOPS_PER_STEP = 2 * 16 * 8
 STEPS = 4096
 SAMPLES = 9

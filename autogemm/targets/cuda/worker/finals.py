@@ -46,7 +46,7 @@ class Rechecks:
         self._prepared_problem = prepared
         self._contestants = contestants
         per_round = math.ceil((MIN_CHECKS - CHECKS_IN_A_ROW) / rounds)
-        # Of each contestant, once all rounds are over.
+        # Each contestant has had so many once all rounds are over.
         self.num_checks = per_round * rounds + CHECKS_IN_A_ROW
         self._after_rounds = iter([per_round] * (rounds - 1) + [per_round + CHECKS_IN_A_ROW])
         self._done = 0

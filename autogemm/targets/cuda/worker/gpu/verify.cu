@@ -1,5 +1,5 @@
-// Makes inputs and references on the card and checks results there: only a few numbers come back.
-// Matrices are row-major; extents and positions are 64-bit, so that no problem that fits a card
+// Makes inputs and references on the GPU and checks results there: only a few numbers come back.
+// Matrices are row-major; extents and positions are 64-bit, so that no problem that fits a GPU
 // overflows them. All loops are grid-stride: any launch geometry is right. Elements are
 // described by a number, `type`; all arithmetic on them is in float or double.
 

@@ -9,7 +9,7 @@ using RowMajor = cutlass::layout::RowMajor;
 using Epilogue = cutlass::epilogue::thread::LinearCombination<float, 1, float, float>;
 using Swizzle = cutlass::gemm::threadblock::GemmIdentityThreadblockSwizzle<8>;
 
-// Tile of a block and of a warp, slabs in shared memory. With two it is a double buffer through
+// Tile of a block and of a warp, stages in shared memory. With two it is a double buffer through
 // registers, with more a cp.async pipeline.
 template <int BM, int BN, int WM, int WN, int STAGES, class ARCH>
 using Tile = cutlass::gemm::device::Gemm<

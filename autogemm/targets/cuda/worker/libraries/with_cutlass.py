@@ -20,7 +20,7 @@ from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
 SOURCE = "cutlass_gemm.cu"
 BUILD_DEADLINE_S = 300.0
-# Of cutlass/version.h.
+# The macros of cutlass/version.h.
 VERSION_PARTS = ("MAJOR", "MINOR", "PATCH")
 
 

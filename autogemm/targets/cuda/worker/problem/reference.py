@@ -39,7 +39,7 @@ from autogemm.targets.cuda.worker.problem.inputs import TILE, InputSet, Matrix
 
 # Chance that rounding alone breaks the bound anywhere, per problem.
 FAILURE_PROBABILITY = 1e-6
-# Of the tensor cores that add the fewest in one step.
+# Tensor cores add at least so many in one step.
 PRODUCTS_PER_STEP = 4
 
 
