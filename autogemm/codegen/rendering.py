@@ -24,10 +24,15 @@ PARTS_HINT = "parts are macros in parts/ROLE/NAME.cu.jinja: import one and pass 
 
 
 def template_context(family: Family, config: Config, problem: Problem) -> dict[str, object]:
-    """The values that a kernel template may read, by name (CONTEXT_NAMES)."""
+    """The values that a kernel template may read, by name (CONTEXT_NAMES).
+
+    They become text of a kernel, which is compiled and run, and a config may come from anywhere: it
+    has values that the family declares and no others. Raises UsageError.
+    """
+    config = family.declared(config)
     return {
         "family": family.name,
-        "config": _Read(family.completed(config).as_dict()),
+        "config": _Read(config.as_dict()),
         "derived": _Read(derive_values(family, config, problem)),
         "layout": str(problem.layout),
         "trans_a": problem.layout.trans_a,
@@ -44,7 +49,7 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
     """The CUDA source of one config, specialised for the problem's layout, edges and alignment.
 
     Raises FamilyError when the template is broken, naming the template and the line, and for a
-    family that has none.
+    family that has none; UsageError for a config whose values are not those of the family.
     """
     path = family.template_path
     if path is None:

@@ -20,6 +20,7 @@ from autogemm.model.signature import (
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
 from autogemm.support.errors import UsageError
+from autogemm.support.limits import WORD
 
 EXTENT_NAMES = tuple(argument.name for argument in PLAIN.of_kind(*EXTENT_KINDS))
 # Values become `constexpr int`.
@@ -63,7 +64,22 @@ class Parameter:
     def allows(self, value: Value) -> bool:
         """Whether a config may have that value on some GPU, from which values may follow."""
         follows = bool(self.by_device) and isinstance(value, int) and 0 < value <= MAX_VALUE
-        return value in self.values or follows
+        # JSON's true is no 1, and its 128.0 no 128.
+        return self.is_safe(value) and (value in self.values or follows)
+
+    def is_safe(self, value: object) -> bool:
+        """Whether the value has the parameter's type: an integer of 32 bits, or a word.
+
+        Configs come from files and databases of others, and their values become text of a kernel.
+        """
+        if self.is_numeric:
+            return type(value) is int and abs(value) <= MAX_VALUE
+        return type(value) is str and WORD.fullmatch(value) is not None
+
+    @property
+    def kind(self) -> str:
+        """The type of its values, for messages."""
+        return "an integer of 32 bits" if self.is_numeric else "a word"
 
     def on(self, device: Device) -> "Parameter":
         """With the values that it has on that GPU. Raises FamilyError for one of over 32 bits."""
@@ -249,17 +265,39 @@ class Family:
         it was made before those were there. Renamed parameters and values have today's names;
         retired parameters are left out, where they say what is emitted today.
 
-        Raises UsageError for a config that is none of the family's.
+        Raises UsageError for a config that is none of the family's, by its names or by the types of
+        its values.
         """
         defaults = {one.name: one.default for one in self.parameters if one.default is not None}
         values = defaults | self.current(config.as_dict())
         names = [parameter.name for parameter in self.parameters]
         if config.family != self.name or values.keys() != set(names):
             raise UsageError(
-                f"{config.label!r} of family {config.family!r} is no config of {self.name!r}, "
+                f"{config.label!r:.300} of family {config.family!r:.60} is no config of {self.name!r}, "
                 f"which has the parameters {' '.join(names)}"
             )
+        for one in self.parameters:
+            if not one.is_safe(values[one.name]):
+                raise UsageError(
+                    f"{one.name}={values[one.name]!r:.60} is no value of {self.name!r}: "
+                    f"{one.name} is {one.kind}"
+                )
         return Config.of(self.name, {name: values[name] for name in names})
+
+    def declared(self, config: Config) -> Config:
+        """The config as `completed` gives it, of which every value is one that the family declares.
+
+        A value that follows from the GPU may be that of any GPU. Raises UsageError for others.
+        """
+        found = self.completed(config)
+        for one in self.parameters:
+            if not one.allows(found[one.name]):
+                listed = " ".join(one.texts)
+                raise UsageError(
+                    f"{one.name}={found[one.name]} is no value of {self.name!r} today, it has: "
+                    f"{listed:.200}"
+                )
+        return found
 
     def fits(self, dtype: DType) -> bool:
         """Whether there are kernels for matrices of these element types, as far as is known."""

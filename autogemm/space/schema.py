@@ -14,14 +14,13 @@ from pydantic import (
 )
 
 from autogemm.space.family import MAX_VALUE
+from autogemm.support.limits import WORD, WORD_RULE
 from autogemm.support.naming import did_you_mean
 
 MAX_VALUES = 10_000
 MAX_SEEDS = 1000
 
 IDENTIFIER = r"^[A-Za-z_][A-Za-z0-9_]*$"
-# A text value is a word: it can be given to --fix and stands in tables and file names.
-WORD = re.compile(r"[A-Za-z0-9_.+-]{1,60}")
 _READS_DEVICE = "device."
 
 
@@ -38,7 +37,7 @@ def _parameter_value(value: Any) -> Any:
     if isinstance(value, int) and abs(value) > MAX_VALUE:
         raise ValueError("a value must fit 32 bits")
     if isinstance(value, str) and (_READS_DEVICE in value or not WORD.fullmatch(value)):
-        raise ValueError("a text value is one word of letters, digits and _ . + -")
+        raise ValueError(WORD_RULE)
     return value
 
 

@@ -24,6 +24,9 @@ MAX_TIME_US = 1e15
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,59}")
+# A text that a parameter may have: it stands in emitted code, tables and file names.
+WORD = re.compile(r"[A-Za-z0-9_.+-]{1,60}")
+WORD_RULE = "a text value is one word of letters, digits and _ . + -"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,4 +191,6 @@ Energies = Annotated[tuple[Amount, ...], MaxLen(MAX_SAMPLES)]
 Ratio = Annotated[float, Gt(0), Lt(math.inf)]
 RatioOrNan = Annotated[float, MaybeUnknown()]
 Error = Annotated[float, MaybeInfinite()]
-ParameterValue = Annotated[int, Ge(-(2**62)), Le(2**62)] | Annotated[Line, MinLen(1)]
+ParameterValue = (
+    Annotated[int, Ge(-(2**62)), Le(2**62)] | Annotated[str, _text(WORD.fullmatch, WORD_RULE)]
+)
