@@ -14,7 +14,6 @@ from autogemm.model.results.outcome import Status
 from autogemm.space import MAX_VALUES
 from autogemm.support import limits
 
-MAX_TEXT = 200
 MAX_INTEGER = 2**62
 
 
@@ -118,8 +117,8 @@ def _column(name: str, given: Sequence[Any]) -> list[Value]:
         return [int(value) for value in given]
     texts = [str(value) for value in given]
     for text in texts:
-        if not (text.isprintable() and 0 < len(text) <= MAX_TEXT):
-            raise ValueError(f"{name}: a text value is one printable line, got {text!r:.60}")
+        if not limits.WORD.fullmatch(text):
+            raise ValueError(f"{name}: {limits.WORD_RULE}, got {text!r:.60}")
     return list(texts)
 
 

@@ -5,7 +5,8 @@ import re
 from typing import Any
 
 from autogemm.model.config import Value
-from autogemm.space import MAX_VALUE, MAX_VALUES, WORD
+from autogemm.space import MAX_VALUE, MAX_VALUES
+from autogemm.support.limits import WORD
 
 MAX_TEXT = 2**17
 

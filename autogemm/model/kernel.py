@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import re
 from dataclasses import dataclass, field
 
 from autogemm.model.config import Config
@@ -19,6 +20,8 @@ DEFAULT_SMEM_BYTES = 47 * 1024
 _NEEDS_SM_90A = "__CUDA_ARCH_FEAT_SM90_ALL"
 # How every emitted file begins, up to the first empty line (templates/parts/head.cu.jinja).
 _PROVENANCE = "// autogemm, family "
+# A line of it: words, and nothing that a compiler could take for the end or a continuation.
+_COMMENT = re.compile(r"// [A-Za-z0-9_.+=:, -]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,10 +123,12 @@ class KernelSource:
     def code(self) -> str:
         """The text behind the comment that names family and config.
 
-        A parameter that is renamed or new changes that comment and nothing else of the kernel.
+        A parameter that is renamed or new changes that comment and nothing else of the kernel. A
+        beginning that holds more than a comment belongs to the code: the text may come from a file.
         """
         head, _, rest = self.text.partition("\n\n")
-        return rest if head.startswith(_PROVENANCE) else self.text
+        is_comment = head.startswith(_PROVENANCE) and all(map(_COMMENT.fullmatch, head.split("\n")))
+        return rest if is_comment else self.text
 
     @property
     def arch_suffix(self) -> str:

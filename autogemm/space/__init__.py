@@ -30,10 +30,10 @@ from autogemm.space.legal import Space
 from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
 from autogemm.space.nearest import fitted, nearest_legal
+from autogemm.space.outside import check_outside
 from autogemm.space.schema import (
     IDENTIFIER,
     MAX_VALUES,
-    WORD,
     ExpressionText,
     FamilyLoader,
     Identifier,
@@ -49,7 +49,6 @@ __all__ = [
     "MAX_VALUES",
     "PROBLEM_NAMES",
     "RESERVED",
-    "WORD",
     "Constraint",
     "Expression",
     "ExpressionText",
@@ -66,6 +65,7 @@ __all__ = [
     "Tile",
     "broken_constraints",
     "build_space",
+    "check_outside",
     "default_families",
     "derive_values",
     "device_values",

@@ -238,6 +238,14 @@ class Family:
                 raise UsageError(f"{others} are one parameter of {self.name!r}: name it once")
         return names
 
+    def current_name(self, name: str) -> str:
+        """Today's name of the parameter then named ``name``."""
+        return self._renamed(name).to
+
+    def parameter(self, name: str) -> Parameter | None:
+        """The parameter of that name; None where there is none."""
+        return next((one for one in self.parameters if one.name == name), None)
+
     def current_value(self, name: str, value: Value) -> Value:
         """Today's value of that value of the parameter then named ``name``.
 

@@ -119,7 +119,7 @@ def test_numbers_and_texts_as_values(path: Path) -> None:
     assert cache.entries[0].values == (1, "0.5", "on", 1)
 
 
-@pytest.mark.parametrize("number", ["Infinity", "NaN", "1e999", "9" * 100, "-1e300"])
+@pytest.mark.parametrize("number", ["Infinity", "NaN", "1e999", "9" * 50, "-1e300"])
 def test_numbers_that_count_nothing(path: Path, number: str) -> None:
     whole = json.dumps(content(problem_size=[1234567])).replace("1234567", number)
     assert read(path, whole).problem_size == ()
@@ -155,8 +155,8 @@ BROKEN: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     "lacking": (lambda w: w["cache"].update(x={"MWG": 1}), "an entry has no parameter 'NWG'"),
     "list value": (_row(MWG=[1, 2]), "MWG: a value is a number or a text, got [1, 2]"),
     "null value": (_row(MWG=None), "MWG: a value is a number or a text, got None"),
-    "huge value": (_row(MWG=10**400), "MWG: a text value is one printable line"),
-    "two lines": (_row(MWG="a\nb"), "MWG: a text value is one printable line"),
+    "huge value": (_row(MWG=10**400), "MWG: a text value is one word"),
+    "two lines": (_row(MWG="a\nb"), "MWG: a text value is one word"),
     "same config": (
         lambda w: w["cache"].update(x=next(iter(w["cache"].values()))),
         "the config MWG=16 NWG=16 KWG=32",

@@ -17,10 +17,11 @@ from sqlalchemy import Connection, Table, select, update
 
 from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import CacheState, Fill, Objective, Provenance, Status
+from autogemm.space import check_outside
 from autogemm.store.tables.bench_models import BenchRecord
 from autogemm.store.tables.convert import SPEC_COLUMNS
 from autogemm.store.tables.records import RunState
-from autogemm.support.errors import StoreError
+from autogemm.support.errors import StoreError, UsageError
 
 Row = dict[str, Any]
 Key = tuple[Any, ...]
@@ -118,8 +119,11 @@ class Merging:
     def copy(self, table: Table, rows: list[Row]) -> None:
         """Copy rows of a table. Tables that they refer to came before (`TABLES`).
 
-        Raises StoreError for a trial whose number another config has, if trials go by number.
+        Raises StoreError for a trial whose number another config has, if trials go by number, and
+        for a config with values that its family cannot have had.
         """
+        if "config" in table.columns:
+            _check_configs(rows)
         if "id" in table.columns:
             self._copy_rows(table, rows)
         else:
@@ -264,6 +268,16 @@ def _check(table: Table, row: Row) -> None:
         sha256 = hashlib.sha256(row["source"].encode()).hexdigest()
         if sha256 != row["kernel_sha256"]:
             raise ValueError(f"the source of kernel {row['id']} is not the one that was stored")
+
+
+def _check_configs(rows: Sequence[Row]) -> None:
+    """Whatever brings them, they may be rendered later."""
+    for row in rows:
+        if row["config"] is not None:
+            try:
+                check_outside(row["family"] or "", row["config"])
+            except UsageError as error:
+                raise StoreError(f"nothing was taken: {error}") from error
 
 
 def identity(table: Table, *, by_number: bool = False) -> tuple[str, ...]:
