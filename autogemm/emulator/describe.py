@@ -3,7 +3,7 @@
 import signal
 from dataclasses import replace
 
-from autogemm.emulator.exchange import RawFinding, RawResult, Region, State
+from autogemm.emulator.exchange import MAX_MEMORY_BYTES, RawFinding, RawResult, Region, State
 from autogemm.emulator.findings import Finding, FindingKind, Lines, source_lines
 from autogemm.emulator.inputs import Comparison
 from autogemm.emulator.toolchain import Build
@@ -199,6 +199,9 @@ def _endings(
     if raw.state is State.TIMED_OUT:
         detail = f"the kernel did not end within {raw.header.deadline_s} s"
         return [Finding(FindingKind.TIMED_OUT, *place, "", detail, 1, at[1:])]
+    if raw.state is State.TOO_LARGE:
+        detail = f"the kernel's process took more than {MAX_MEMORY_BYTES // 2**30} GiB of memory"
+        return [Finding(FindingKind.CRASHED, 0, "", "", detail, 1)]
     if raw.state is State.CRASHED or (raw.state is State.ABORTED and not explained):
         name = signal.Signals(raw.header.signal).name if raw.header.signal else "no signal"
         return [Finding(FindingKind.CRASHED, *place, "", f"({name})", 1, at[1:])]

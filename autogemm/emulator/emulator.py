@@ -10,7 +10,14 @@ import numpy as np
 
 from autogemm.emulator.analysis import AccessLine, analyse
 from autogemm.emulator.describe import describe_all, wrong_value
-from autogemm.emulator.exchange import Buffer, RawExchange, RawResult, check_launchable, run_process
+from autogemm.emulator.exchange import (
+    Buffer,
+    Program,
+    RawExchange,
+    RawResult,
+    check_launchable,
+    run_process,
+)
 from autogemm.emulator.findings import EmulatorReport, Finding, source_lines
 from autogemm.emulator.inputs import Comparison, Data, compare, make_inputs
 from autogemm.emulator.toolchain import Build, Mode, Toolchain, build, find_toolchain, shim_sha256
@@ -88,7 +95,9 @@ class Emulator:
         start = time.perf_counter()
         inputs = make_inputs(problem, plan, options.data, options.seed)
         buffers = inputs.buffers(problem, plan, options.misalign_bytes)
-        raw = run_process(built.executable, _header(options), plan, problem, buffers)
+        raw = run_process(
+            Program(built.executable, built.confine), _header(options), plan, problem, buffers
+        )
         comparison = compare(problem, inputs, raw.c)
         second = raw.first_c is not None
         if raw.first_c is not None:
@@ -212,5 +221,7 @@ def _observed(toolchain: Toolchain, folder: Path) -> Counter[tuple[int, int]]:
     ones = np.ones(4, np.float32)
     buffers = [Buffer(ones, 4, 4, True) for _ in range(3)] + [Buffer(ones[:0], 0, 0, False)]
     header = RawExchange(deadline_s=10, trace_capacity=64)
-    trace = run_process(built.executable, header, PLAN, Problem(1, 1, 1), buffers).trace
+    trace = run_process(
+        Program(built.executable, built.confine), header, PLAN, Problem(1, 1, 1), buffers
+    ).trace
     return Counter((int(record["size"]), int(record["region_and_write"]) % 2) for record in trace)

@@ -8,6 +8,7 @@ import mmap
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -20,6 +21,7 @@ from autogemm.model.elements import Stored
 from autogemm.model.kernel import LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
 from autogemm.model.signature import Argument, ArgumentKind, extents, factors
+from autogemm.support.child_process import MEMORY_CHECK_S, resident_bytes
 from autogemm.support.errors import UsageError
 
 MAGIC = 0x41474D38
@@ -31,6 +33,19 @@ MAX_TENSOR_MAPS = 8
 MAX_FINDINGS = 256
 MAX_DYNAMIC_SMEM = 256 * 1024
 MAX_THREADS = 1024
+# Resident memory of an emulator process beside the file that it shares. Address space is not
+# bounded: the emulator reserves much more of it than it touches.
+MAX_MEMORY_BYTES = 8 * 2**30
+# Seconds after its alarm at which a process that does not heed it is killed.
+GRACE_S = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """An emulator executable, and the program that starts it with no rights but to compute."""
+
+    executable: Path
+    confine: Path
 
 
 class Region(IntEnum):
@@ -64,6 +79,7 @@ class State(IntEnum):
     TIMED_OUT = 4
     NO_KERNEL = 5
     BAD_CLUSTER = 6
+    TOO_LARGE = 7
 
     @property
     def completed(self) -> bool:
@@ -210,7 +226,7 @@ def check_launchable(plan: LaunchPlan) -> None:
 
 
 def run_process(
-    executable: Path,
+    program: Program,
     header: RawExchange,
     plan: LaunchPlan,
     problem: Problem,
@@ -231,21 +247,19 @@ def run_process(
             memory[: ctypes.sizeof(header)] = bytes(header)
             for raw, buffer in zip(header.buffers, buffers, strict=False):
                 memory[raw.offset : raw.offset + buffer.data.nbytes] = buffer.data.tobytes()
-            ended = _wait_for(executable, file.fileno(), header.deadline_s)
+            killed = _wait_for(program, file.fileno(), header.deadline_s, len(memory))
             after = RawExchange.from_buffer_copy(memory)
             given = buffers[Region.C].data
-            c_offset = after.buffers[Region.C].offset
+            # Places as they were told to the process: what it made of them is not asked.
+            c_offset = header.buffers[Region.C].offset
             c = np.frombuffer(memory, given.dtype, given.size, c_offset).copy()
             first_c = None
-            if after.num_passes > 1:
-                first_offset = after.first_c_offset
+            if header.num_passes > 1:
+                first_offset = header.first_c_offset
                 first_c = np.frombuffer(memory, given.dtype, given.size, first_offset).copy()
-            num_trace = min(after.num_trace, after.trace_capacity)
-            trace = np.frombuffer(memory, TRACE_RECORD, num_trace, after.trace_offset).copy()
-    state = State(after.state)
-    if state is State.RUNNING:
-        state = State.CRASHED if ended else State.TIMED_OUT
-    return RawResult(after, state, c, first_c, trace)
+            num_trace = min(after.num_trace, header.trace_capacity)
+            trace = np.frombuffer(memory, TRACE_RECORD, num_trace, header.trace_offset).copy()
+    return RawResult(after, _state(after.state, killed), c, first_c, trace)
 
 
 def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) -> None:
@@ -313,19 +327,46 @@ def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:
     raw.swizzle_bytes = tensor_map.swizzle_bytes
 
 
-def _wait_for(executable: Path, file: int, deadline_s: int) -> bool:
-    """Return whether the process ended by itself. It has an alarm; this one is the second."""
-    command = [str(executable), f"/proc/self/fd/{file}"]
-    try:
-        subprocess.run(
-            command,
+# What a process says of its end.
+_SAID = frozenset(State) - {State.RUNNING, State.TOO_LARGE}
+
+
+def _state(said: int, killed: State | None) -> State:
+    """The end of a process that says ``said``; one that was killed, or says nothing, crashed."""
+    if killed is State.TOO_LARGE:
+        return killed
+    if said not in _SAID:
+        return killed or State.CRASHED
+    return State(said)
+
+
+def _wait_for(program: Program, file: int, deadline_s: int, file_bytes: int) -> State | None:
+    """Return why the process was killed, None for one that ended by itself.
+
+    It has an alarm and a limit of processor time; this one is the last. It runs in an empty folder.
+    """
+    end = time.monotonic() + deadline_s + GRACE_S
+    seconds = str(deadline_s + GRACE_S)
+    shared = f"/proc/self/fd/{file}"
+    with tempfile.TemporaryDirectory(prefix="autogemm-") as folder:
+        process = subprocess.Popen(
+            [str(program.confine), seconds, str(file), str(program.executable), shared],
             pass_fds=(file,),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=deadline_s + 10,
-            check=False,
+            cwd=folder,
+            env={},
         )
-    except subprocess.TimeoutExpired:
-        return False
-    return True
+        try:
+            while time.monotonic() < end:
+                try:
+                    process.wait(MEMORY_CHECK_S)
+                    return None
+                except subprocess.TimeoutExpired:
+                    if resident_bytes(process.pid) > MAX_MEMORY_BYTES + file_bytes:
+                        return State.TOO_LARGE
+            return State.TIMED_OUT
+        finally:
+            process.kill()
+            process.wait()

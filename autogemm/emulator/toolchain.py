@@ -20,6 +20,8 @@ SHIM = Path(__file__).resolve().parent / "shim"
 
 # The first that has __builtin_bit_cast and std=c++20 as the shim uses them.
 OLDEST_GXX = 11
+# What compiles takes some 10 s; what takes this does not end, or takes all memory first.
+COMPILE_S = 600
 
 COMMON_FLAGS = ("-fno-pie", "-fno-extern-tls-init", "-fno-exceptions", "-fno-rtti")
 KERNEL_FLAGS = (
@@ -72,9 +74,12 @@ class Toolchain:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """An executable for one kernel, the source it was built from, and how long that took."""
+    """An executable for one kernel, what starts it, the source it was built from, and how long that
+    took.
+    """
 
     executable: Path
+    confine: Path
     source_path: Path
     seconds: float
 
@@ -149,7 +154,8 @@ def build(text: str, signature: Signature, mode: Mode, toolchain: Toolchain, fol
         write_atomically(source, text.encode())
         caller = _caller_object(signature, toolchain, folder)
         _build_executable(source, executable, text, caller, (mode, toolchain, flags))
-    return Build(executable, source, time.perf_counter() - start)
+    confine = _confining_program(toolchain, folder)
+    return Build(executable, confine, source, time.perf_counter() - start)
 
 
 def _build_executable(
@@ -235,6 +241,18 @@ def _runtime_object(mode: Mode, toolchain: Toolchain, folder: Path) -> Path:
     return _compiled_once(path, SHIM / "emulator.cpp", toolchain, "-std=c++20", *define)
 
 
+def _confining_program(toolchain: Toolchain, folder: Path) -> Path:
+    """Return shim/confine.cpp, built once for each compiler."""
+    path = folder / f"confine-{_key(toolchain.version, shim_sha256())}"
+    source = SHIM / "confine.cpp"
+    if not path.is_file():
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch) / "made"
+            _call([toolchain.gxx, "-std=c++20", "-O2", str(source), "-o", str(made)], source)
+            made.replace(path)
+    return path
+
+
 def _compiled_once(path: Path, source: Path, toolchain: Toolchain, *flags: str) -> Path:
     if not path.is_file():
         with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
@@ -287,7 +305,14 @@ def _caller_object(signature: Signature, toolchain: Toolchain, folder: Path) -> 
 
 
 def _call(command: list[str], source: Path) -> None:
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=COMPILE_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise KernelCompileError(
+            f"g++ did not end within {COMPILE_S} s (source: {source})", source_path=source
+        ) from error
     if answer.returncode != 0:
         log = answer.stderr
         errors = [line for line in log.splitlines() if "error" in line or "undefined" in line]

@@ -281,8 +281,8 @@ class Family:
         names = [parameter.name for parameter in self.parameters]
         if config.family != self.name or values.keys() != set(names):
             raise UsageError(
-                f"{config.label!r:.300} of family {config.family!r:.60} is no config of {self.name!r}, "
-                f"which has the parameters {' '.join(names)}"
+                f"{config.label!r:.300} of family {config.family!r:.60} is no config of "
+                f"{self.name!r}, which has the parameters {' '.join(names)}"
             )
         for one in self.parameters:
             if not one.is_safe(values[one.name]):

@@ -24,7 +24,9 @@ def check_outside(family: str, values: object) -> None:
     for name, value in values.items():
         fault = _fault(family, name, value) if type(value) in (int, str) else WORD_RULE
         if fault:
-            raise UsageError(f"a config of {family!r:.60} has {name!r:.60} = {value!r:.60}: {fault}")
+            raise UsageError(
+                f"a config of {family!r:.60} has {name!r:.60} = {value!r:.60}: {fault}"
+            )
 
 
 # A database has a million configs, and few values. Typed: JSON's true is no 1.

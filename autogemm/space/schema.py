@@ -1,6 +1,5 @@
 """The form of a family's YAML: which fields there are and what type each has."""
 
-import re
 from typing import Annotated, Any, Literal
 
 import yaml

@@ -175,11 +175,21 @@ def _end(
 
 def own_memory_bytes(pid: int) -> int:
     """Resident memory of a process without files and shared memory; 0 where it is not known."""
+    resident, shared = _resident_and_shared(pid)
+    return resident - shared
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process, all of it; 0 where it is not known."""
+    return _resident_and_shared(pid)[0]
+
+
+def _resident_and_shared(pid: int) -> tuple[int, int]:
     try:
         resident, shared = Path(f"/proc/{pid}/statm").read_text().split()[1:3]
     except (OSError, ValueError):
-        return 0
-    return (int(resident) - int(shared)) * PAGE_BYTES
+        return 0, 0
+    return int(resident) * PAGE_BYTES, int(shared) * PAGE_BYTES
 
 
 def child_environment() -> dict[str, str]:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from autogemm.codegen import render
 from autogemm.emulator import Emulator, Mode
-from autogemm.emulator.exchange import RawExchange, run_process
+from autogemm.emulator.exchange import Program, RawExchange, run_process
 from autogemm.emulator.inputs import Inputs
 from autogemm.emulator.toolchain import build
 from autogemm.model.config import Config, Value
@@ -44,7 +44,7 @@ class Runner:
         inputs = Inputs(a.reshape(-1), b.reshape(-1), c, (), nothing, nothing)
         header = RawExchange(deadline_s=60, resident_blocks=1)
         buffers = inputs.buffers(problem, plan, 0)
-        raw = run_process(built.executable, header, plan, problem, buffers)
+        raw = run_process(Program(built.executable, built.confine), header, plan, problem, buffers)
         assert raw.state.completed
         return raw.c.reshape(problem.m, problem.n)
 

@@ -240,7 +240,9 @@ def comment(label: str, text: str) -> list[str]:
 def printable(text: str) -> str:
     """One line of text that can not end a comment, continue it or run on in another direction."""
     folded = " ".join(text.split()).replace("\\", "/")
-    return "".join(letter if letter.isprintable() else "?" for letter in folded)
+    shown = "".join(letter if letter.isprintable() else "?" for letter in folded)
+    # In C++ before 17 two question marks begin a trigraph: with a slash, a backslash.
+    return shown.replace("??", "?.").replace("*/", "* /")
 
 
 def _types(dtype: DType) -> dict[str, object]:
