@@ -38,6 +38,7 @@ _ERROR = {status: name for name, status in _STATUS.items()}
 _SPENT = ("compile_time", "verification_time", "benchmark_time")
 # Single samples are not needed, and are most of a file.
 _NOT_KEPT = "times"
+_MAX_LIST = 8
 
 _Row = dict[str, Any]
 
@@ -135,8 +136,15 @@ def _as_dict(keys: Sequence[str], entry: Entry) -> _Row:
 
 
 def _kept(row: _Row) -> _Row:
+    """Without samples, and without other long lists, which nobody reads."""
     row.pop(_NOT_KEPT, None)
-    return row
+    return {name: [] if _is_long(value) else value for name, value in row.items()}
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, list | dict) and (
+        len(value) > _MAX_LIST or any(isinstance(one, list | dict) for one in value)
+    )
 
 
 def _header(found: dict[str, Any]) -> _Header:

@@ -14,6 +14,11 @@ from typing import Any, TypeVar
 # One value: an entry with its samples has some kilobytes.
 MAX_VALUE_CHARS = 4 * 2**20
 MAX_NESTING = 32
+# The largest spaces that were measured whole have 250,000 configs. A megabyte can unpack to twenty
+# million empty ones, which are five gigabytes in memory.
+MAX_ENTRIES = 500_000
+# All that stands beside the entries.
+MAX_HEADER_CHARS = 16 * 2**20
 # One entry on a line that is not finished. More than this is no line that is being written.
 MAX_UNFINISHED = 64 * 2**10
 
@@ -34,6 +39,8 @@ class _Scanner:
         self._pieces = iter(pieces)
         self.text = ""
         self.at = 0
+        self.num_taken = 0
+        """Characters of the values that were taken."""
 
     def _more_text(self) -> bool:
         """Whether there was another piece; what was taken is dropped."""
@@ -91,6 +98,7 @@ class _Scanner:
             if end - self.at > MAX_VALUE_CHARS:
                 raise ValueError(f"a value of more than {MAX_VALUE_CHARS} characters")
             check_nesting(self.text, self.at, end)
+            self.num_taken += end - self.at
             self.at = end
             return value
 
@@ -166,17 +174,29 @@ def _parsed(
     """The other members, what is kept of the large one, and whether a bracket follows that."""
     header: dict[str, Any] = {}
     kept: list[Kept] = []
+    num_chars = 0
     scanner.take("{")
     while True:
         name = scanner.name()
         if name == large:
-            kept.extend(keep(row) for row in rows(scanner))
+            kept.extend(keep(row) for row in _bounded(rows(scanner)))
             if not scanner.next():
                 return header, kept, False
         else:
+            before = scanner.num_taken
             header[name] = scanner.value()
+            num_chars += scanner.num_taken - before
+            if num_chars > MAX_HEADER_CHARS:
+                raise ValueError(f"beside {large!r} more than {MAX_HEADER_CHARS} characters")
         if not scanner.goes_on("}"):
             return header, kept, True
+
+
+def _bounded(rows: Iterable[T]) -> Iterator[T]:
+    for number, row in enumerate(rows):
+        if number == MAX_ENTRIES:
+            raise ValueError(f"more than {MAX_ENTRIES} entries")
+        yield row
 
 
 def _listed(scanner: _Scanner) -> Iterator[dict[str, Any]]:
