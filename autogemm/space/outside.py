@@ -7,9 +7,7 @@ from autogemm.model.config import Value
 from autogemm.space.family import Family
 from autogemm.space.loading import list_families, load_family
 from autogemm.support.errors import UsageError
-from autogemm.support.limits import WORD, WORD_RULE
-
-MAX_INTEGER = 2**62
+from autogemm.support.limits import MAX_INTEGER, WORD, WORD_RULE
 
 
 def check_outside(family: str, values: object) -> None:

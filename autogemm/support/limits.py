@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_SAMPLES = 100_000
 MAX_SOURCE_CHARS = 2 * 2**20
+MAX_INTEGER = 2**62
 # Thirty years; what is longer is no time.
 MAX_TIME_US = 1e15
 
@@ -158,6 +159,14 @@ def _in_utc(moment: datetime) -> datetime:
     return moment.astimezone(UTC)
 
 
+def _parameter_value(value: int | str) -> int | str:
+    if isinstance(value, str) and not WORD.fullmatch(value):
+        raise ValueError(WORD_RULE)
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        raise ValueError("an integer has at most 62 bits")
+    return value
+
+
 _ONE_LINE = _text(str.isprintable, "must be one printable line")
 _WITHOUT_ZERO = _text(lambda text: "\0" not in text, "holds a zero character")
 _NO_SHA256 = "must be a sha256 of 64 hexadecimal digits"
@@ -191,6 +200,4 @@ Energies = Annotated[tuple[Amount, ...], MaxLen(MAX_SAMPLES)]
 Ratio = Annotated[float, Gt(0), Lt(math.inf)]
 RatioOrNan = Annotated[float, MaybeUnknown()]
 Error = Annotated[float, MaybeInfinite()]
-ParameterValue = (
-    Annotated[int, Ge(-(2**62)), Le(2**62)] | Annotated[str, _text(WORD.fullmatch, WORD_RULE)]
-)
+ParameterValue = Annotated[int | str, Checked(_parameter_value)]

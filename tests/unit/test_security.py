@@ -1,16 +1,13 @@
 """What comes from others is data: no file, database or option makes a kernel say what they like.
 
-The attack: a config with a text where a number is declared, which stands in the emitted kernel; that
-is compiled by g++ and run on the CPU. docs/security.md says what is trusted.
+The attack: a config with a text where a number is declared, which stands in the emitted kernel, and
+that is compiled by g++ and run on the CPU. docs/security.md says what is trusted.
 """
 
 import gzip
-import hashlib
 import json
 import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -21,12 +18,11 @@ from click.testing import CliRunner, Result
 from exchange_samples import written
 from export_samples import split_family, stored_kernel
 from kernel_tuner_caches import cache_text
-from postgres_server import PostgresServer
 from store_samples import ENVIRONMENT, H100, SPEC, VERIFIED, measurement, new_store
 
 from autogemm.cli import main
 from autogemm.codegen import render
-from autogemm.codegen.export import export_cuda, export_library
+from autogemm.codegen.export import export_cuda
 from autogemm.exchange import Format
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
@@ -168,8 +164,8 @@ def test_a_file_with_code_is_not_imported(
     tmp_path: Path, made: Path, file: Callable[[Path, Path], Path]
 ) -> None:
     path = file(tmp_path / "theirs", made)
-    expect_one_line(call("db", "import", str(path), "--size", "512") if path.suffix == ".json"
-                    else call("db", "import", str(path)), 1, "GROUP_M", "one word of letters")
+    size = ("--size", "512") if path.suffix == ".json" else ()
+    expect_one_line(call("db", "import", str(path), *size), 1, "GROUP_M", "one word of letters")
     with open_store(str(tmp_path / "mine.db")) as store:
         assert store.runs() == []
 
@@ -209,7 +205,7 @@ COMMANDS = {
 def test_no_command_runs_what_a_database_says(tmp_path: Path, made: Path, name: str) -> None:
     """The attack itself: the kernel of a results database is rendered, compiled and run."""
     other = database(tmp_path / "theirs", made)
-    assert "gemm_mma" in call("db", "list", "--trials", "--db", other).stdout, "it can be read"
+    assert "GROUP_M=8; int s_" in call("db", "list", "--trials", "--db", other).stdout, "it is data"
     expect_one_line(call(*COMMANDS[name], "--db", other), 2, "GROUP_M is an integer of 32 bits")
     assert not made.exists()
     assert list(Path.cwd().iterdir()) == []
@@ -238,7 +234,7 @@ def test_results_of_former_versions_stay_readable(tmp_path: Path, made: Path) ->
     with new_store(folder) as store:
         add_winner(store, replace(CLEAN, config=config))
     assert call("db", "merge", str(folder / "a.db")).exit_code == 0
-    assert "GROUP_M=3" in call("db", "best").stdout.replace("\n", "")
+    assert "GROUP_M=3" in call("db", "list", "--trials").stdout
     expect_one_line(call("export", "a.cu"), 2, "GROUP_M=3 is no value", "1 4 8 16")
 
 
@@ -289,9 +285,7 @@ def test_code_in_the_first_comment_of_a_kernel_is_code(head: str) -> None:
     with pytest.raises(ExportError, match="another version of the family"):
         export_cuda(replace(kernel, source=evil), FAMILY, "a.cu", date(2026, 1, 1))
     renamed = replace(CLEAN, text=f"// autogemm, family gemm_mma: OLD=1\n\n{CLEAN.code}")
-    assert "OLD=1" in export_cuda(
-        replace(kernel, source=renamed), FAMILY, "a.cu", date(2026, 1, 1)
-    )
+    assert "OLD=1" in export_cuda(replace(kernel, source=renamed), FAMILY, "a.cu", date(2026, 1, 1))
 
 
 # Ends of comments, continued lines (trigraphs too, and ones that come about when a character is
@@ -320,7 +314,9 @@ def test_names_stay_in_comments_and_texts(tmp_path: Path, name: str) -> None:
         family, Problem(64, 64, 64), device=replace(H100, name=name), environment=environment
     )
     text = export_cuda(kernel, family, "a.cu", date(2026, 1, 1))
-    plain = export_cuda(stored_kernel(family, Problem(64, 64, 64)), family, "a.cu", date(2026, 1, 1))
+    plain = export_cuda(
+        stored_kernel(family, Problem(64, 64, 64)), family, "a.cu", date(2026, 1, 1)
+    )
     assert "??/" not in text and "\r" not in text and "\u2028" not in text
 
     def code_of(whole: str) -> list[str]:

@@ -11,7 +11,14 @@ import click
 from autogemm.cli.files import require_output, write_output
 from autogemm.cli.rows import open_database
 from autogemm.codegen import render
-from autogemm.codegen.export import BEGINNINGS, export_cuda, export_json, export_library, export_ptx
+from autogemm.codegen.export import (
+    BEGINNINGS,
+    export_cuda,
+    export_json,
+    export_library,
+    export_ptx,
+    require_emitted,
+)
 from autogemm.compile import Compiler, ptx
 from autogemm.dispatch import assembled
 from autogemm.emulator import Emulator, Mode
@@ -79,6 +86,8 @@ def _write_kernel(command: ExportCommand, path: str) -> None:
 def exported(kernel: StoredKernel, family: Family, file_format: str, file_name: str) -> bytes:
     """Return the file's content."""
     today = datetime.now(UTC).date()
+    if file_format in ("cubin", "ptx"):
+        require_emitted(kernel, family)
     if file_format == "cubin":
         with closing(Compiler(threads=1)) as compiler:
             return compiler.compile(kernel.source, kernel.device.sm).cubin

@@ -7,6 +7,7 @@ from autogemm.codegen.export.standalone import (
     export_json,
     export_ptx,
     extract_kernel,
+    require_emitted,
 )
 
 __all__ = [
@@ -18,4 +19,5 @@ __all__ = [
     "export_library",
     "export_ptx",
     "extract_kernel",
+    "require_emitted",
 ]

@@ -35,12 +35,8 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
     Raises ExportError when the family no longer emits this kernel: its launch geometry may then
     have changed too.
     """
+    require_emitted(kernel, family)
     source, problem = kernel.source, kernel.problem
-    if render(family, source.config, problem).code != source.code:
-        raise ExportError(
-            f"kernel {kernel.kernel_id} was emitted by another version of the family "
-            f"{family.name}: tune again, or install the version that tuned it"
-        )
     host = Host(family, source.config, problem)
     usage = _usage(kernel, host.kernels, file_name)
     context = {
@@ -60,9 +56,19 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
         ],
         "arch": kernel.device.arch,
         "target": _nvcc_target(kernel),
-        "device_name": json.dumps(printable(kernel.device.name)),
+        "device_name": json.dumps(printable(kernel.device.name), ensure_ascii=False),
     }
     return environment().get_template("export/standalone.cu.jinja").render(context)
+
+
+def require_emitted(kernel: StoredKernel, family: Family) -> None:
+    """Raise ExportError unless the family emits the kernel's text: a database may hold any text."""
+    source = kernel.source
+    if render(family, source.config, kernel.problem).code != source.code:
+        raise ExportError(
+            f"kernel {kernel.kernel_id} was emitted by another version of the family "
+            f"{family.name}: tune again, or install the version that tuned it"
+        )
 
 
 def kernel_marks(source: KernelSource) -> dict[str, str]:
