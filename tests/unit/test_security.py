@@ -7,7 +7,9 @@ that is compiled by g++ and run on the CPU. docs/security.md says what is truste
 import gzip
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -208,6 +210,33 @@ def test_no_command_runs_what_a_database_says(tmp_path: Path, made: Path, name: 
     assert "GROUP_M=8; int s_" in call("db", "list", "--trials", "--db", other).stdout, "it is data"
     expect_one_line(call(*COMMANDS[name], "--db", other), 2, "GROUP_M is an integer of 32 bits")
     assert not made.exists()
+    assert list(Path.cwd().iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("devices", "facts", '{"arch": "90) execute_process(COMMAND evil"}'),
+        ("devices", "facts", '{"num_sms": "1; evil()"}'),
+        ("problems", "m", "1; evil()"),
+        ("problems", "lda", "1; evil()"),
+        ("problems", "alpha", "1; evil()"),
+    ],
+)
+def test_numbers_of_a_database_are_numbers(
+    tmp_path: Path, made: Path, table: str, column: str, value: str
+) -> None:
+    """They stand in launchers and CMake files; SQLite keeps whatever is written."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    with new_store(folder) as store:
+        add_winner(store, CLEAN)
+    path = folder / "a.db"
+    new = f"json_patch({column}, ?)" if column == "facts" else "?"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"UPDATE {table} SET {column} = {new}", (value,))
+    for command in (["export", "a.cu"], ["export", "--library", "made"]):
+        expect_one_line(call(*command, "--db", str(path)), 1, "a.db")
     assert list(Path.cwd().iterdir()) == []
 
 

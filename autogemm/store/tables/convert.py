@@ -132,6 +132,25 @@ def device_key(device: Device) -> Columns:
     return {"name": device.name, "arch": device.arch, "num_sms": device.num_sms}
 
 
+def device_of(record: Any) -> Device:
+    """The GPU of a row. Raises ValueError for facts that are no numbers: they stand in exports."""
+    device = Device(**record.device.facts)
+    wrong = [name for name, fact in device.limits().items() if type(fact) is not int]
+    if wrong or not isinstance(device.name, str):
+        raise ValueError(f"{(wrong or ['name'])[0]} is no fact of a GPU")
+    return device
+
+
+def problem_of(record: Any) -> Problem:
+    """The problem of a row. SQLite keeps a text in a column of numbers: ValueError."""
+    problem = value_of(Problem, record.problem)
+    sizes = (problem.m, problem.n, problem.k, problem.lda, problem.ldb, problem.ldc)
+    factors = (problem.alpha, problem.beta)
+    if {*map(type, sizes)} != {int} or not {*map(type, factors)} <= {int, float}:
+        raise ValueError(f"a problem is made of numbers, got {problem!r:.200}")
+    return problem
+
+
 def config_of(record: Any) -> Config | None:
     """The config of a row, None for a kernel that has none."""
     return None if record.config is None else Config.of(record.family or "", record.config)
@@ -233,8 +252,8 @@ _OTHERS: dict[Any, Callable[[Any], object]] = {
     Config | None: config_of,
     Verification | None: verification_of,
     Telemetry: lambda record: value_of(Telemetry, record),
-    Problem: lambda record: value_of(Problem, record.problem),
-    Device: lambda record: Device(**record.device.facts),
+    Problem: problem_of,
+    Device: device_of,
     Environment: lambda record: value_of(Environment, record.environment),
     tuple[Check, ...]: lambda record: tuple(
         Check(**{**check, "verdict": Verdict(check["verdict"])}) for check in record.checks
