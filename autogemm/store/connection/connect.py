@@ -1,30 +1,15 @@
-"""From what the user typed to an engine, and from a driver's error to one line."""
+"""From what the user typed to an engine."""
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from autogemm.store.connection.paths import NO_FILES, absolute
-from autogemm.support.errors import StoreError, StoreLockedError
-
-# Part of a driver's message -> what it means for the user.
-_MEANINGS = {
-    "file is not a database": "is not a database: give another path",
-    "database is locked": "is locked by another process: end it or try again later",
-    "readonly database": "is read-only: make it and its folder writable, or give another path",
-    "unable to open database file": "cannot be opened: one must be allowed to write there",
-    "disk image is malformed": "is damaged: restore a copy or give another path",
-    "disk is full": "cannot grow: the disk is full",
-    "due to lock timeout": "is locked by another process: end it or try again later",
-}
-# Driver's messages after which trying again helps.
-_LOCKED = ("database is locked", "due to lock timeout")
+from autogemm.support.errors import StoreError
 
 POSTGRESQL = "postgresql+psycopg"
 # What people write, and other programs accept, for the same.
@@ -167,15 +152,3 @@ def _configure_postgresql(engine: Engine, timeout_s: float) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"SET lock_timeout = {round(1000 * timeout_s)}")
         connection.commit()
-
-
-@contextmanager
-def driver_errors_in_one_line(where: str) -> Iterator[None]:
-    """Turns what the driver raises into a StoreError that names the database."""
-    try:
-        yield
-    except DBAPIError as error:
-        said = " ".join(str(error.orig).split())
-        meanings = (f" {text}" for part, text in _MEANINGS.items() if part in said)
-        kind = StoreLockedError if any(words in said for words in _LOCKED) else StoreError
-        raise kind(f"the database {where}{next(meanings, f': {said}')}") from error

@@ -132,6 +132,16 @@ def device_key(device: Device) -> Columns:
     return {"name": device.name, "arch": device.arch, "num_sms": device.num_sms}
 
 
+def device_of(facts: Columns) -> Device:
+    """The device of a row. Raises ValueError for a fact of another kind, TypeError without one."""
+    device = Device(**facts)
+    if type(device.name) is not str or any(
+        type(fact) is not int for fact in device.limits().values()
+    ):
+        raise ValueError(f"the facts of {device.name!r} are not a name and whole numbers")
+    return device
+
+
 def config_of(record: Any) -> Config | None:
     """The config of a row, None for a kernel that has none."""
     return None if record.config is None else Config.of(record.family or "", record.config)
@@ -166,6 +176,8 @@ def spec_columns(spec: RunSpec) -> Columns:
 def spec_of(record: RunRecord) -> RunSpec:
     """The request of a run's row."""
     fix: dict[str, list[Value]] = json.loads(record.fix)
+    if not isinstance(fix, dict):
+        raise ValueError(f"the narrowing of run {record.id} is no JSON object")
     return value_of(
         RunSpec,
         record,
@@ -234,7 +246,7 @@ _OTHERS: dict[Any, Callable[[Any], object]] = {
     Verification | None: verification_of,
     Telemetry: lambda record: value_of(Telemetry, record),
     Problem: lambda record: value_of(Problem, record.problem),
-    Device: lambda record: Device(**record.device.facts),
+    Device: lambda record: device_of(record.device.facts),
     Environment: lambda record: value_of(Environment, record.environment),
     tuple[Check, ...]: lambda record: tuple(
         Check(**{**check, "verdict": Verdict(check["verdict"])}) for check in record.checks
