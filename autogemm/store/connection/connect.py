@@ -10,10 +10,13 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from autogemm.store.connection.paths import NO_FILES, absolute
 from autogemm.support.errors import StoreError
+from autogemm.support.messages import masked
 
 POSTGRESQL = "postgresql+psycopg"
 # What people write, and other programs accept, for the same.
 _POSTGRESQL_NAMES = frozenset({"postgres", "postgresql"})
+# Parameters of a URL whose values say where the database is.
+_PLAIN = frozenset({"host", "hostaddr", "port", "user", "dbname", "service", "sslmode"})
 # A server that does not answer is an error after that time, and not after minutes.
 CONNECT_TIMEOUT_S = 10
 
@@ -40,7 +43,9 @@ def parse_address(text: str) -> URL:
     if not is_sqlite(address):
         return address
     if (address.database or "") in NO_FILES or address.query:
-        raise StoreError(f"results must last, {text!r} is not the path of a file: give a path")
+        raise StoreError(
+            f"results must last, {masked(text)!r} is not the path of a file: give a path"
+        )
     path = str(absolute(str(address.database)))
     try:
         path.encode()
@@ -58,7 +63,15 @@ def shown_address(address: URL) -> str:
     """How messages name the database: a path, or a URL without its password."""
     if is_sqlite(address):
         return str(address.database)
-    return address.render_as_string(hide_password=True)
+    # In the query, in place of a name: a password may stand wherever the driver takes one.
+    plain = address.set(query={name: _shown(name, cell) for name, cell in address.query.items()})
+    return masked(plain.render_as_string(hide_password=True)).replace("%2A%2A%2A", "***")
+
+
+def _shown(name: str, cell: str | tuple[str, ...]) -> str:
+    """The value of a parameter that is known to hold no secret, stars for any other."""
+    text = cell if isinstance(cell, str) else ",".join(cell)
+    return text if name in _PLAIN and "=" not in text else "***"
 
 
 def connect(address: URL, timeout_s: float) -> Engine:

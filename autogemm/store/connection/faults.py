@@ -8,8 +8,8 @@ from sqlalchemy import Engine
 from sqlalchemy.exc import DBAPIError
 
 from autogemm.store.tables.cells import CellError
-from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError, StoreError, StoreLockedError
+from autogemm.support.messages import message
 
 _DAMAGED = "is damaged: restore a copy or give another path"
 # Part of a driver's message -> what it means for the user.
@@ -93,12 +93,12 @@ def is_damaged(engine: Engine) -> bool:
 def _not_understood(where: str, error: Exception) -> StoreError:
     return StoreError(
         f"the database {where} holds a row that cannot be understood, it is damaged or was edited "
-        f"by hand: {one_line(error)}"
+        f"by hand: {message(str(error))}"
     )
 
 
 def _named(where: str, error: BaseException) -> StoreError:
-    said = one_line(error)
+    said = message(str(error))
     meanings = (f" {text}" for part, text in _MEANINGS.items() if part in said)
     kind = StoreLockedError if any(words in said for words in _LOCKED) else StoreError
     return kind(f"the database {where}{next(meanings, f': {said}')}")
