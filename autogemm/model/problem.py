@@ -129,7 +129,7 @@ class Problem:
     def parse_size(cls, text: str) -> tuple[int, int, int]:
         """``4096`` or ``MxNxK`` as (m, n, k). Raises UsageError for anything else."""
         match = re.fullmatch(r"(\d{1,10})(?:x(\d{1,10})x(\d{1,10}))?", text.strip().lower())
-        if match is None or "0" in {size.lstrip("0") or "0" for size in match.groups("1")}:
+        if match is None:
             raise UsageError(
                 f"a size is one positive integer (4096) or MxNxK (4096x256x1024), got {text!r}"
             )

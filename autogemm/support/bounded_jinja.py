@@ -10,8 +10,8 @@ from typing import Any
 from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-# A kernel takes some hundreds of rounds; so many take seconds.
-MAX_ROUNDS = 200_000
+# A kernel takes some hundreds of rounds; so many take a second.
+MAX_ROUNDS = 50_000
 # The largest source that is stored has 2 MB; macros in macros count again.
 MAX_CHARS = 16 * 2**20
 MAX_DIGITS = 100

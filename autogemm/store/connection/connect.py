@@ -40,6 +40,9 @@ def parse_address(text: str) -> URL:
                 f"no database of the kind {text.partition('://')[0]!r}: give a path, "
                 "sqlite:///PATH or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
             ) from error
+    if "@" in (address.host or ""):
+        # What stands before it is the rest of a password: it would be looked up as a name.
+        raise StoreError("the database's URL has two @: write one in a password as %40")
     if not is_sqlite(address):
         return address
     if (address.database or "") in NO_FILES or address.query:

@@ -104,7 +104,7 @@ class BestQuery:
             if text is not None and not text.strip():
                 raise UsageError(f"an empty {name} says nothing: name one, or leave it out")
         if self.size is not None:
-            Problem.parse_size(self.size)
+            Problem.of_size(self.size)
 
 
 @dataclass(frozen=True, slots=True)
