@@ -5,22 +5,22 @@ for one, `best` looks one up. The command line (``autogemm tune``, ``export``, `
 layer over the same packages. docs/architecture.md has the layers; imports only point down.
 """
 
-from typing import TYPE_CHECKING, Any
-
 from autogemm.support.version import __version__
 
+# As in `typing`, which takes as long to import as all else here.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from autogemm.runtime import best, forget, gemm, tune
 
 __all__ = ["__version__", "best", "forget", "gemm", "tune"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """The functions are imported at their first use: the package itself stays light."""
     if name in ("best", "forget", "gemm", "tune"):
         from autogemm import runtime
 
-        found = getattr(runtime, name)
+        found: object = getattr(runtime, name)
         # The next look finds it without coming here.
         globals()[name] = found
         return found

@@ -3,6 +3,7 @@
 Commands are imported when they are called, so that ``autogemm -h`` starts at once.
 """
 
+import errno
 import importlib
 import os
 import shlex
@@ -13,12 +14,16 @@ from typing import Any
 
 import click
 
-from autogemm.support.errors import AutogemmError
+from autogemm.support.errors import AutogemmError, UsageError
+from autogemm.support.messages import masked, message
 from autogemm.support.naming import did_you_mean
 from autogemm.support.version import __version__
 
 # 128 + SIGINT, as shells report a program that Ctrl-C ended.
 INTERRUPTED = 130
+
+# Errors of a path that cannot be anything's.
+_NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 
 # Command name -> (module below this package, one line for the overview).
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -96,7 +101,7 @@ class OneLine(click.ClickException):
     """An error as one line, with its own exit code."""
 
     def __init__(self, text: str, exit_code: int) -> None:
-        super().__init__(one_line(text))
+        super().__init__(message(text))
         self.exit_code = exit_code  # type: ignore[misc]  # click declares a class variable
 
 
@@ -112,18 +117,19 @@ def _one_line_errors() -> Iterator[None]:
             raise
         text = f"{error.format_message().rstrip('.')} (see {error.ctx.command_path} -h)"
         raise OneLine(text, error.exit_code) from error
-
-
-def one_line(text: str) -> str:
-    """Return the text with its line breaks folded."""
-    return " ".join(text.split())
+    except OSError as error:
+        # A path that no system call takes, wherever it was first asked about.
+        if error.errno not in _NO_PATH:
+            raise
+        text = f"{error.strerror}: {os.fsdecode(error.filename or '')!r}: give another path"
+        raise OneLine(text, UsageError.exit_code) from error
 
 
 def command_line() -> str:
-    """Return the command as typed, for the database; bytes of a file name that are no UTF-8 are
-    escaped.
+    """Return the command as typed, for the database, without passwords; bytes of a file name that
+    are no UTF-8 are escaped.
     """
-    typed = shlex.join(["autogemm", *sys.argv[1:]])
+    typed = shlex.join(["autogemm", *(masked(word) for word in sys.argv[1:])])
     return typed.encode(errors="backslashreplace").decode()
 
 

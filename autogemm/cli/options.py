@@ -27,6 +27,9 @@ _SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 # Ids have 32 bits in every database.
 MAX_NUMBER = 2**31 - 1
 
+# A seed has the 63 bits that a database keeps.
+MAX_SEED = 2**63 - 1
+
 # In place of a benchmark's number: the newest.
 LAST = "last"
 
@@ -148,9 +151,11 @@ status_option = choice_option(
 )
 
 
-def count_option(name: str, default: int, help: str, *, least: int = 1) -> Command:
-    """Return an option that takes a whole number of at least ``least``."""
-    kind = click.IntRange(min=least)
+def count_option(
+    name: str, default: int, help: str, *, least: int = 1, most: int | None = None
+) -> Command:
+    """Return an option that takes a whole number of at least ``least``, at most ``most``."""
+    kind = click.IntRange(min=least, max=most)
     return click.option(name, type=kind, default=default, show_default=True, help=help)
 
 

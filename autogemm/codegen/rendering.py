@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 
-from jinja2 import TemplateError, TemplateNotFound
-
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.space import Family, derive_values, signature_of
 from autogemm.support.errors import FamilyError
-from autogemm.support.templating import environment
+from autogemm.support.templating import environment, rendered
 
 # What a kernel template may read. Sizes are not among them: kernels take M, N and K at run time,
 # so one text serves all problems that need the same guards and vector widths.
@@ -19,8 +17,6 @@ CONTEXT_NAMES = frozenset(
         *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature"),
     }
 )
-# Before version 0.2 parts were included, and read whatever stood around them.
-PARTS_HINT = "parts are macros in parts/ROLE/NAME.cu.jinja: import one and pass its arguments"
 
 
 def template_context(family: Family, config: Config, problem: Problem) -> dict[str, object]:
@@ -57,15 +53,8 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
             f"{family.name} was recorded elsewhere, without its source: there is nothing to render"
         )
     context = template_context(family, config, problem)
-    try:
-        text = environment(path.parent).get_template(path.name).render(context)
-    except (TemplateError, TypeError) as error:
-        line = getattr(error, "lineno", None)
-        place = f"{path}:{line}" if line else str(path)
-        hint = ""
-        if isinstance(error, TemplateNotFound) and str(error.name).startswith("parts/"):
-            hint = f"; {PARTS_HINT}"
-        raise FamilyError(f"template {place}: {error}{hint}") from error
+    # What was read is known once it is rendered.
+    text = rendered(path, context)
     text = _provenance(family, context) + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
     if family.needs_sm_90a and not source.arch_suffix:

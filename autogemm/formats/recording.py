@@ -35,7 +35,9 @@ FILE_SUFFIX = ".json.gz"
 MAX_UNPACKED_BYTES = 64 * 2**20
 
 Count = Annotated[int, Field(ge=0, strict=True)]
-Parameter = Annotated[list[StrictInt | StrictStr], Field(min_length=1)]
+Word = Annotated[StrictStr, Field(min_length=1, max_length=200)]
+Integer = Annotated[StrictInt, Field(ge=-(2**62), le=2**62)]
+Parameter = Annotated[list[Integer | Word], Field(min_length=1)]
 # Files of version 0.1 have the former name.
 _ERROR = Field(validation_alias=AliasChoices("error", "relative_frobenius"))
 
@@ -144,6 +146,9 @@ class Recording(_Part):
         )
         columns: dict[str, list[object]] = {name: getattr(self, name) for name in names}
         columns |= {f"parameters.{name}": list(col) for name, col in self.parameters.items()}
+        for name, values in self.parameters.items():
+            if len(set(map(type, values))) > 1:
+                raise ValueError(f"parameters.{name} has both numbers and texts")
         for name, column in columns.items():
             if len(column) != len(self):
                 raise ValueError(f"column {name} has {len(column)} rows, status has {len(self)}")

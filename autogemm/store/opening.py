@@ -12,12 +12,12 @@ from sqlalchemy.exc import OperationalError
 from autogemm.store.connection.connect import (
     connect,
     connect_immutable,
-    driver_errors_in_one_line,
     has_log,
     is_sqlite,
     parse_address,
     shown_address,
 )
+from autogemm.store.connection.faults import damage_in_one_line, driver_errors_in_one_line
 from autogemm.store.connection.schema import create_schema, nothing_there, require_schema
 from autogemm.store.store import Store
 from autogemm.support.errors import NotFoundError, StoreError
@@ -40,7 +40,7 @@ def open_store(url: str | None = None, *, create: bool = True, timeout_s: float 
         _prepare_file(Path(str(address.database)), create)
     engine = connect(address, timeout_s)
     try:
-        with driver_errors_in_one_line(where):
+        with damage_in_one_line(where, engine):
             if create:
                 create_schema(engine, where, timeout_s)
             else:
@@ -68,14 +68,12 @@ def opened_copy(url: str) -> Iterator[Store]:
         raise NotFoundError(f"no database at {path}")
     with tempfile.TemporaryDirectory(prefix="autogemm-") as folder:
         copy = Path(folder) / path.name
-        try:
-            with (
-                closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source,
-                closing(sqlite3.connect(copy)) as target,
-            ):
-                source.backup(target)
-        except sqlite3.Error as error:
-            raise StoreError(f"the database {path} cannot be read: {error}") from error
+        with (
+            driver_errors_in_one_line(str(path)),
+            closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source,
+            closing(sqlite3.connect(copy)) as target,
+        ):
+            source.backup(target)
         with open_store(str(copy), create=False) as store:
             yield store
 

@@ -12,14 +12,17 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import Bench
 from autogemm.model.results.outcome import Outcome, Status
 from autogemm.model.results.stored import Profile, StoredKernel
-from autogemm.store.connection.connect import driver_errors_in_one_line, shown_address
+from autogemm.store.connection.connect import shown_address
+from autogemm.store.connection.faults import (
+    driver_errors_in_one_line,
+    reading_faults_in_one_line,
+)
 from autogemm.store.queries import benches, best
 from autogemm.store.queries import runs as queries
 from autogemm.store.queries.free_sql import Answer, answer
 from autogemm.store.queries.stats import StatsRow, stats_rows
 from autogemm.store.tables import records, writing
 from autogemm.store.transfer.outgoing import copies
-from autogemm.support.errors import StoreError
 
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
@@ -167,11 +170,8 @@ class Reader:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session for the queries of this package, which live in modules of their own."""
-        with driver_errors_in_one_line(self._where), Session(self._engine) as session:
-            try:
-                yield session
-            except (ValueError, TypeError, KeyError) as error:
-                raise StoreError(
-                    f"the database {self._where} holds a row that cannot be understood, it is "
-                    f"damaged or was edited by hand: {error}"
-                ) from error
+        with (
+            reading_faults_in_one_line(self._where, self._engine),
+            Session(self._engine) as session,
+        ):
+            yield session

@@ -17,7 +17,8 @@ from autogemm.model.results.outcome import Environment, Finals, Outcome, StopRul
 from autogemm.model.results.stored import Profile
 from autogemm.store import upkeep
 from autogemm.store.claims import Claims
-from autogemm.store.connection.connect import driver_errors_in_one_line, writer
+from autogemm.store.connection.connect import writer
+from autogemm.store.connection.faults import damage_in_one_line
 from autogemm.store.queries import benches, certificates
 from autogemm.store.queries import runs as queries
 from autogemm.store.reader import Given, Reader, Result
@@ -150,7 +151,7 @@ class Store(Reader):
 
     def vacuum(self) -> tuple[int, int]:
         """Give back the space of deleted rows. Bytes on disk before and after."""
-        with driver_errors_in_one_line(self._where):
+        with damage_in_one_line(self._where, self._engine):
             before = upkeep.size_bytes(self._engine)
             upkeep.vacuum(self._engine)
             return before, upkeep.size_bytes(self._engine)
@@ -191,7 +192,7 @@ class Store(Reader):
 
     def write(self, work: Callable[[Session, *Given], Result], *given: *Given) -> Result:
         """Do work in one transaction; again where another writer got in its way."""
-        with driver_errors_in_one_line(self._where):
+        with damage_in_one_line(self._where, self._engine):
             for _ in range(_ATTEMPTS - 1):
                 try:
                     return self._transact(work, *given)
@@ -212,7 +213,7 @@ class Store(Reader):
         return lambda run_id: self._is_written(session.get_one(RunRecord, run_id))
 
     def _claim(self, run_id: int) -> None:
-        with driver_errors_in_one_line(self._where):
+        with damage_in_one_line(self._where, self._engine):
             if not self._claims.take(run_id):
                 raise writing.written_elsewhere(run_id)
 

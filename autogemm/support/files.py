@@ -77,6 +77,18 @@ def unpacked(path: Path, max_bytes: int, digest: Digest | None = None) -> Iterat
         raise OSError(f"{path}: the packed data is broken: {error}") from error
 
 
+def read_bounded(path: Path, max_bytes: int) -> bytes:
+    """All that a file or a pipe gives. Raises OSError, ValueError for more than ``max_bytes``.
+
+    Its size is not asked for: a device has none and never ends.
+    """
+    with path.open("rb") as file:
+        data = file.read(max_bytes + 1)
+    if len(data) > max_bytes:
+        raise ValueError(f"it is larger than {max_bytes} bytes")
+    return data
+
+
 def beginning(path: Path, num_bytes: int = 2**16) -> bytes:
     """The first bytes of a file's content, gzip'd or not; none if it cannot be read."""
     head = b""

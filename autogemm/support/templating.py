@@ -1,12 +1,15 @@
 """The one Jinja environment. Templates read like the kernel; Jinja only chooses code."""
 
 import re
+import traceback
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 
 from jinja2 import (
     FileSystemLoader,
     StrictUndefined,
+    TemplateError,
     TemplateNotFound,
     TemplateSyntaxError,
     Undefined,
@@ -14,8 +17,20 @@ from jinja2 import (
 from jinja2.meta import find_referenced_templates
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from autogemm.support.bounded_jinja import BoundedEnvironment
 from autogemm.support.errors import FamilyError
+from autogemm.support.messages import message
 from autogemm.support.resources import data_folder
+
+# Before version 0.2 parts were included, and read whatever stood around them.
+PARTS_HINT = "parts are macros in parts/ROLE/NAME.cu.jinja: import one and pass its arguments"
+# The longest that ships has 17,000.
+MAX_TEMPLATE_CHARS = 2**20
+# What a template can raise that is wrong: Jinja's own errors, and Python's of an expression.
+_OF_A_TEMPLATE = (
+    *(TemplateError, SyntaxError, TypeError, ValueError, ArithmeticError, LookupError),
+    *(RecursionError, MemoryError),
+)
 
 # Columns of the emitted text (.clang-format).
 WIDTH = 100
@@ -25,12 +40,14 @@ WIDTH = 100
 def environment(family_folder: Path | None = None) -> ImmutableSandboxedEnvironment:
     """The environment over the shipped templates, and before them a family's own folder.
 
-    Sandboxed, because a family may come from elsewhere. A name that is not in the context
-    raises, and so does anything but text and integers between ``{{`` and ``}}``.
+    Sandboxed, because a family may come from elsewhere, and bounded where it does. A name that is
+    not in the context raises, and so does anything but text and integers between ``{{`` and ``}}``.
     """
     shipped = data_folder("templates")
-    folders = [shipped] if family_folder in (None, shipped) else [family_folder, shipped]
-    made = ImmutableSandboxedEnvironment(
+    is_ours = family_folder in (None, shipped)
+    folders = [shipped] if is_ours else [family_folder, shipped]
+    kind = ImmutableSandboxedEnvironment if is_ours else BoundedEnvironment
+    made = kind(
         loader=FileSystemLoader([str(folder) for folder in folders]),
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -39,6 +56,8 @@ def environment(family_folder: Path | None = None) -> ImmutableSandboxedEnvironm
         autoescape=False,
         finalize=_only_text_and_integers,
     )
+    if isinstance(made, BoundedEnvironment):
+        made.finalize = _counted(made)
     made.filters["filled"] = filled
     return made
 
@@ -66,6 +85,10 @@ def texts_of(template: Path) -> dict[str, str]:
             raise FamilyError(f"{error.filename}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError as error:
             raise FamilyError(f"template {name} of {template}: no text: {error}") from None
+        if len(found[name]) > MAX_TEMPLATE_CHARS:
+            raise FamilyError(
+                f"template {name} of {template}: it has more than {MAX_TEMPLATE_CHARS} characters"
+            )
         for inner in _referenced(found[name]):
             if inner is None:
                 raise FamilyError(
@@ -82,8 +105,42 @@ def _referenced(text: str) -> tuple[str | None, ...]:
     """Names of the templates that a text includes or imports; None for one that is computed."""
     try:
         return tuple(find_referenced_templates(environment().parse(text)))
-    except (TemplateSyntaxError, RecursionError):
+    except (TemplateSyntaxError, RecursionError, ValueError):
         return ()
+
+
+def rendered(template: Path, context: Mapping[str, object]) -> str:
+    """The text of a family's template. Raises FamilyError, naming the template and the line."""
+    made = environment(template.parent)
+    if isinstance(made, BoundedEnvironment):
+        made.begin()
+    try:
+        return made.get_template(template.name).render(context)
+    except _OF_A_TEMPLATE as error:
+        line = getattr(error, "lineno", None) or _line(error, template)
+        place = f"{template}:{line}" if line else str(template)
+        hint = ""
+        if isinstance(error, TemplateNotFound) and str(error.name).startswith("parts/"):
+            hint = f"; {PARTS_HINT}"
+        what = message(str(error) or type(error).__name__)
+        raise FamilyError(f"template {place}: {what}{hint}") from error
+
+
+def _line(error: BaseException, template: Path) -> int | None:
+    """The template's line at which an error that knows none was raised."""
+    frames = traceback.extract_tb(error.__traceback__, limit=200)
+    lines = [frame.lineno for frame in frames if frame.filename == str(template)]
+    return lines[-1] if lines else None
+
+
+def _counted(made: BoundedEnvironment) -> Callable[[object], object]:
+    def finalize(value: object) -> object:
+        printed = _only_text_and_integers(value)
+        if isinstance(printed, str):
+            made.count_chars(len(printed))
+        return printed
+
+    return finalize
 
 
 def filled(line: str, inset: int = 0) -> str:

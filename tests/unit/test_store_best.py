@@ -100,7 +100,6 @@ def test_times_of_different_cache_states_do_not_compete(store: Store) -> None:
         (BestQuery(gpu="TESLA"), {3}),
         (BestQuery(gpu="%"), set()),
         (BestQuery(gpu="H_00"), set()),
-        (BestQuery(gpu=""), {1, 2, 3}),
         (BestQuery(size="4096"), {1, 2}),
         (BestQuery(size="512x256x64"), {3}),
         (BestQuery(size="512"), set()),

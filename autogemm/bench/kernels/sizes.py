@@ -7,6 +7,7 @@ from pathlib import Path
 from autogemm.catalogue.presets import Size
 from autogemm.model.problem import MAX_EXTENT, Problem
 from autogemm.support.errors import UsageError
+from autogemm.support.files import read_bounded
 
 # A misspelt range must not become a benchmark of a week.
 MAX_SIZES = 1000
@@ -59,13 +60,13 @@ def _range(text: str, match: re.Match[str]) -> Iterator[int]:
 
 def _lines(path: Path) -> Iterator[str]:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise UsageError(f"{path} is larger than a list of sizes ({MAX_FILE_BYTES} bytes)")
-        content = path.read_text(encoding="utf-8")
+        content = read_bounded(path, MAX_FILE_BYTES).decode()
     except OSError as error:
         raise UsageError(f"cannot read the sizes in {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no text file with one size a line") from error
+    except ValueError as error:
+        raise UsageError(f"{path} is no list of sizes: {error}") from error
     for number, line in enumerate(content.splitlines(), start=1):
         kept = line.partition("#")[0].strip()
         if kept.startswith("@"):

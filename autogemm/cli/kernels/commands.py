@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from autogemm.cli.options import (
+    MAX_SEED,
     config_options,
     count_option,
     dtype_option,
@@ -131,7 +132,7 @@ def space(**values: Any) -> None:
     metavar="N",
     help="N legal configs at random; without it the family's seeds, changed by --fix.",
 )
-@click.option("--seed", default=0, show_default=True, help="Seed of the random sample.")
+@count_option("--seed", 0, "Seed of the random sample.", least=0, most=MAX_SEED)
 @dtype_option()
 @click.option("--kernel", "kernel_key", metavar="ID", help="The config of this stored kernel.")
 @click.option(

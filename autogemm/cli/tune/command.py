@@ -1,7 +1,6 @@
 """Options and help of ``autogemm tune``; the problems that it is asked for, one or many."""
 
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import click
 from autogemm.catalogue.presets import preset
 from autogemm.cli.options import (
     MATRIX_OPTIONS,
+    MAX_SEED,
     MatrixOptions,
     choice_option,
     count_option,
@@ -24,6 +24,7 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Fill, Objective
 from autogemm.search import SAMPLERS
 from autogemm.support.errors import UsageError
+from autogemm.support.files import read_bounded
 
 DEFAULT_SIZE = "4096"
 MAX_PROBLEMS = 10_000
@@ -82,16 +83,17 @@ problems_options = grouped(
 )
 
 
-def _why(error: OSError | UnicodeDecodeError) -> str:
-    return error.strerror or "" if isinstance(error, OSError) else "it is not UTF-8 text"
+def _why(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or ""
+    return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
 def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
     """Return size and layout of each line; text behind ``#`` is a comment."""
     try:
-        with Path(place).open(encoding="utf-8") as file:
-            lines = list(islice(file, MAX_PROBLEMS + 1))
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_bounded(Path(place), MAX_PROBLEMS * MAX_LINE).decode().splitlines()
+    except (OSError, ValueError) as error:
         raise UsageError(f"--problems {place}: cannot be read: {_why(error)}") from error
     if len(lines) > MAX_PROBLEMS:
         raise UsageError(f"--problems {place}: more than {MAX_PROBLEMS} lines")
@@ -175,7 +177,7 @@ def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
     show_default=True,
     help=f"One of: {', '.join(SAMPLERS)}; or one that an installed package registers.",
 )
-@count_option("--seed", 0, "Seed of the search and of the inputs.", least=0)
+@count_option("--seed", 0, "Seed of the search and of the inputs.", least=0, most=MAX_SEED)
 @count_option(
     "--finalists",
     8,

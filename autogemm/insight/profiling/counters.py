@@ -85,7 +85,10 @@ def parse_page(text: str) -> dict[str, float]:
             "that is no raw page of Nsight Compute: make it with ncu --csv --page raw "
             "--print-units base"
         )
-    rows = list(csv.DictReader(io.StringIO(text[start:])))
+    try:
+        rows = list(csv.DictReader(io.StringIO(text[start:])))
+    except csv.Error as error:
+        raise ProfileError(f"the page of Nsight Compute is broken: {error}") from error
     # The row behind the names has the units.
     kernels = [_numbers(row) for row in rows[1:]]
     longest = max(kernels, key=lambda one: one.get(TIME, 0.0), default={})

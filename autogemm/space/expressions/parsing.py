@@ -10,6 +10,8 @@ from autogemm.space.expressions.nodes import COMPARISONS, FUNCTIONS, Constant, N
 from autogemm.support.errors import FamilyError
 
 MAX_LENGTH = 1000
+# More digits than any number that fits has, leading zeros not counted.
+MAX_DIGITS = 40
 # Parentheses and prefix operators within one another; each costs some Python stack.
 MAX_NESTING = 64
 
@@ -209,7 +211,8 @@ class _Parser:
         if token.kind == "text":
             return Constant(token.text[1:-1])
         if token.kind == "number":
-            if int(token.text) > MAX_INTEGER:
+            # Python refuses to read thousands of digits.
+            if len(token.text) > MAX_DIGITS or int(token.text) > MAX_INTEGER:
                 raise FamilyError(f"the number at position {token.position} does not fit 64 bits")
             return Constant(int(token.text))
         return self._call(token) if self._takes("(") else Name(token.text)

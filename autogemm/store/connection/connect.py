@@ -1,34 +1,22 @@
-"""From what the user typed to an engine, and from a driver's error to one line."""
+"""From what the user typed to an engine."""
 
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from autogemm.store.connection.paths import NO_FILES, absolute
-from autogemm.support.errors import StoreError, StoreLockedError
-
-# Part of a driver's message -> what it means for the user.
-_MEANINGS = {
-    "file is not a database": "is not a database: give another path",
-    "database is locked": "is locked by another process: end it or try again later",
-    "readonly database": "is read-only: make it and its folder writable, or give another path",
-    "unable to open database file": "cannot be opened: one must be allowed to write there",
-    "disk image is malformed": "is damaged: restore a copy or give another path",
-    "disk is full": "cannot grow: the disk is full",
-    "due to lock timeout": "is locked by another process: end it or try again later",
-}
-# Driver's messages after which trying again helps.
-_LOCKED = ("database is locked", "due to lock timeout")
+from autogemm.support.errors import StoreError
+from autogemm.support.messages import masked
 
 POSTGRESQL = "postgresql+psycopg"
 # What people write, and other programs accept, for the same.
 _POSTGRESQL_NAMES = frozenset({"postgres", "postgresql"})
+# Parameters of a URL whose values say where the database is.
+_PLAIN = frozenset({"host", "hostaddr", "port", "user", "dbname", "service", "sslmode"})
 # A server that does not answer is an error after that time, and not after minutes.
 CONNECT_TIMEOUT_S = 10
 
@@ -52,10 +40,15 @@ def parse_address(text: str) -> URL:
                 f"no database of the kind {text.partition('://')[0]!r}: give a path, "
                 "sqlite:///PATH or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
             ) from error
+    if "@" in (address.host or ""):
+        # What stands before it is the rest of a password: it would be looked up as a name.
+        raise StoreError("the database's URL has two @: write one in a password as %40")
     if not is_sqlite(address):
         return address
     if (address.database or "") in NO_FILES or address.query:
-        raise StoreError(f"results must last, {text!r} is not the path of a file: give a path")
+        raise StoreError(
+            f"results must last, {masked(text)!r} is not the path of a file: give a path"
+        )
     path = str(absolute(str(address.database)))
     try:
         path.encode()
@@ -73,7 +66,15 @@ def shown_address(address: URL) -> str:
     """How messages name the database: a path, or a URL without its password."""
     if is_sqlite(address):
         return str(address.database)
-    return address.render_as_string(hide_password=True)
+    # In the query, in place of a name: a password may stand wherever the driver takes one.
+    plain = address.set(query={name: _shown(name, cell) for name, cell in address.query.items()})
+    return masked(plain.render_as_string(hide_password=True)).replace("%2A%2A%2A", "***")
+
+
+def _shown(name: str, cell: str | tuple[str, ...]) -> str:
+    """The value of a parameter that is known to hold no secret, stars for any other."""
+    text = cell if isinstance(cell, str) else ",".join(cell)
+    return text if name in _PLAIN and "=" not in text else "***"
 
 
 def connect(address: URL, timeout_s: float) -> Engine:
@@ -167,15 +168,3 @@ def _configure_postgresql(engine: Engine, timeout_s: float) -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"SET lock_timeout = {round(1000 * timeout_s)}")
         connection.commit()
-
-
-@contextmanager
-def driver_errors_in_one_line(where: str) -> Iterator[None]:
-    """Turns what the driver raises into a StoreError that names the database."""
-    try:
-        yield
-    except DBAPIError as error:
-        said = " ".join(str(error.orig).split())
-        meanings = (f" {text}" for part, text in _MEANINGS.items() if part in said)
-        kind = StoreLockedError if any(words in said for words in _LOCKED) else StoreError
-        raise kind(f"the database {where}{next(meanings, f': {said}')}") from error

@@ -3,6 +3,7 @@
 from sqlalchemy import Connection, Engine, inspect, text
 
 from autogemm.store.connection.connect import let_readers_go_on, writer
+from autogemm.store.tables.bench_models import BenchRecord
 from autogemm.support.errors import NotFoundError, StoreError
 from autogemm.support.resources import data_folder
 
@@ -17,7 +18,8 @@ SCHEMA_REVISION = "0009"
 def check_schema(engine: Engine, where: str) -> bool:
     """Whether there is something to read; an older schema is migrated.
 
-    False for a database without tables. Raises StoreError for a newer or foreign database.
+    False for a database without tables. Raises StoreError for a newer or foreign database, and for
+    one that lacks a table or a column.
     """
     with engine.connect() as connection:
         tables = inspect(connection).get_table_names()
@@ -29,7 +31,43 @@ def check_schema(engine: Engine, where: str) -> bool:
         )
     if revision not in (None, SCHEMA_REVISION):
         _migrate(engine, where)
-    return revision is not None
+    if revision is None:
+        return False
+    _require_whole(engine, where)
+    return True
+
+
+def _require_whole(engine: Engine, where: str) -> None:
+    """Raise StoreError if a table or column of this version is missing, whatever will be asked."""
+    # All tables: benchmarks are the module that is imported last.
+    expected = BenchRecord.metadata.tables
+    with engine.connect() as connection:
+        # A server tells all at once; SQLite, asked so, reads each table's statement with patterns.
+        if engine.dialect.name == "sqlite":
+            rows = connection.exec_driver_sql(_SQLITE_COLUMNS).all()
+            found = {(str(table), str(column)) for table, column in rows}
+        else:
+            known = inspect(connection).get_multi_columns()
+            found = {(key[1], one["name"]) for key, columns in known.items() for one in columns}
+    missing_tables = sorted(expected.keys() - {table for table, _ in found})
+    wanted = {(name, column.name) for name, table in expected.items() for column in table.columns}
+    missing = sorted(wanted - found)
+    if missing:
+        what = (
+            f"the table {missing_tables[0]}"
+            if missing_tables
+            else f"the column {missing[0][1]} of {missing[0][0]}"
+        )
+        raise StoreError(
+            f"the database {where} lacks {what}: it was changed by hand or by another program; "
+            "restore a copy or give another path"
+        )
+
+
+_SQLITE_COLUMNS = (
+    "SELECT m.name, c.name FROM sqlite_master AS m JOIN pragma_table_info(m.name) AS c "
+    "WHERE m.type = 'table'"
+)
 
 
 def require_schema(engine: Engine, where: str) -> None:

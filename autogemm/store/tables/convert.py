@@ -132,12 +132,13 @@ def device_key(device: Device) -> Columns:
     return {"name": device.name, "arch": device.arch, "num_sms": device.num_sms}
 
 
-def device_of(record: Any) -> Device:
-    """The GPU of a row. Raises ValueError for facts that are no numbers: they stand in exports."""
-    device = Device(**record.device.facts)
-    wrong = [name for name, fact in device.limits().items() if type(fact) is not int]
-    if wrong or not isinstance(device.name, str):
-        raise ValueError(f"{(wrong or ['name'])[0]} is no fact of a GPU")
+def device_of(facts: Columns) -> Device:
+    """The device of a row. Raises ValueError for a fact of another kind, TypeError without one."""
+    device = Device(**facts)
+    if type(device.name) is not str or any(
+        type(fact) is not int for fact in device.limits().values()
+    ):
+        raise ValueError(f"the facts of {device.name!r} are not a name and whole numbers")
     return device
 
 
@@ -185,6 +186,8 @@ def spec_columns(spec: RunSpec) -> Columns:
 def spec_of(record: RunRecord) -> RunSpec:
     """The request of a run's row."""
     fix: dict[str, list[Value]] = json.loads(record.fix)
+    if not isinstance(fix, dict):
+        raise ValueError(f"the narrowing of run {record.id} is no JSON object")
     return value_of(
         RunSpec,
         record,
@@ -253,7 +256,7 @@ _OTHERS: dict[Any, Callable[[Any], object]] = {
     Verification | None: verification_of,
     Telemetry: lambda record: value_of(Telemetry, record),
     Problem: problem_of,
-    Device: device_of,
+    Device: lambda record: device_of(record.device.facts),
     Environment: lambda record: value_of(Environment, record.environment),
     tuple[Check, ...]: lambda record: tuple(
         Check(**{**check, "verdict": Verdict(check["verdict"])}) for check in record.checks

@@ -8,11 +8,9 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 from sqlalchemy import (
-    JSON,
     BigInteger,
     DateTime,
     Dialect,
-    Double,
     ForeignKey,
     Index,
     MetaData,
@@ -21,6 +19,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
+
+from autogemm.store.tables.cells import Facts, Number, Numbers, Objects
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -64,12 +64,11 @@ class Base(DeclarativeBase):
     )
     type_annotation_map: ClassVar[dict[Any, Any]] = {
         str: Text,
-        float: Double,
+        float: Number,
         datetime: UtcDateTime,
-        # None is SQL's NULL, not JSON's null.
-        dict[str, Any]: JSON(none_as_null=True),
-        list[float]: JSON(none_as_null=True),
-        list[dict[str, Any]]: JSON(none_as_null=True),
+        dict[str, Any]: Facts,
+        list[float]: Numbers,
+        list[dict[str, Any]]: Objects,
     }
 
 

@@ -26,6 +26,7 @@ from autogemm.model.results.outcome import (
     StopRule,
 )
 from autogemm.model.results.stored import Profile
+from autogemm.support.errors import UsageError
 from autogemm.support.limits import (
     Count,
     Line,
@@ -83,6 +84,9 @@ class BestQuery:
 
     ``gpu`` is any part of the device's name, in any case. ``size`` is ``4096`` or ``MxNxK``.
     ``versions`` are fields of `Environment`, each with what it must begin with.
+
+    Raises UsageError for an empty text, which would filter as if nothing were said, and for a size
+    that is none.
     """
 
     gpu: str | None = None
@@ -93,6 +97,14 @@ class BestQuery:
     run_id: int | None = None
     provenance: Provenance | None = None
     versions: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in ("gpu", "layout", "dtype", "family"):
+            text = getattr(self, name)
+            if text is not None and not text.strip():
+                raise UsageError(f"an empty {name} says nothing: name one, or leave it out")
+        if self.size is not None:
+            Problem.of_size(self.size)
 
 
 @dataclass(frozen=True, slots=True)

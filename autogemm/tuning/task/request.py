@@ -89,6 +89,8 @@ class TuneRequest:
             count = getattr(self, name)
             if count is not None and count < 1:
                 raise UsageError(f"{name} must be at least 1, got {count}")
+        if not 0 <= self.seed < 2**63:
+            raise UsageError(f"the seed must be a number from 0 to 2^63 - 1, got {self.seed}")
         object.__setattr__(self, "max_error", checked_max_error(self.max_error))
         if self.budget_s is not None and not self.budget_s > 0:
             raise UsageError(f"the budget must be more than 0 seconds, got {self.budget_s:g}")

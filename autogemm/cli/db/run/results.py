@@ -161,7 +161,11 @@ def run_sql(
     rows: list[FlatRow] = [
         dict(zip(found.columns, map(_plain, row), strict=True)) for row in found.rows
     ]
-    print_rows_as(rows, found.columns, found.columns, form)
+    if form is Form.TABLE and rows:
+        # Columns have a person's own names: nothing is known of what they hold.
+        print_table(rows, found.columns)
+    elif form is not Form.TABLE:
+        print_rows_as(rows, found.columns, found.columns, form)
     if not rows:
         click.echo("no rows", err=True)
     if found.is_cut:

@@ -19,6 +19,7 @@ from autogemm.model.results.outcome import Environment
 from autogemm.model.results.stored import Profile
 from autogemm.store import Store, open_store
 from autogemm.support.errors import DeviceError, UsageError
+from autogemm.support.files import read_bounded
 from autogemm.targets import open_gpu, why_no_gpu
 
 COLUMNS = ("topic", "figure", "says", "usual_cause", "usual_cure", "turn")
@@ -102,11 +103,11 @@ def _read(
 ) -> tuple[Profile, str, ProfileRequest]:
     """Read a page in a file."""
     try:
-        if page_file.stat().st_size > MAX_PAGE_BYTES:
-            raise UsageError(f"{page_file} is larger than any page of Nsight Compute")
-        page = page_file.read_text(encoding="utf-8", errors="replace")
+        page = read_bounded(page_file, MAX_PAGE_BYTES).decode(errors="replace")
     except OSError as error:
         raise UsageError(f"cannot read {page_file}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{page_file} is no page of Nsight Compute: {error}") from error
     request = _request(kernel, problem, store, device_facts(gpu or "auto"))
     found = profile_of_page(request, page, "Nsight Compute, read from a file")
     return found, page, request
