@@ -22,7 +22,7 @@ from autogemm.model.problem import Problem
 from autogemm.model.signature import Argument, ArgumentKind, extents, factors
 from autogemm.support.errors import UsageError
 
-MAGIC = 0x41474D38
+MAGIC = 0x41474D39
 MAX_EXTRAS = 8
 MAX_BUFFERS = 4 + MAX_EXTRAS
 MAX_ARGUMENTS = 32
@@ -64,6 +64,7 @@ class State(IntEnum):
     TIMED_OUT = 4
     NO_KERNEL = 5
     BAD_CLUSTER = 6
+    NO_ADDRESS_SPACE = 7
 
     @property
     def completed(self) -> bool:
@@ -82,7 +83,7 @@ def _uint64(*names: str) -> tuple[tuple[str, type[ctypes.c_uint64]], ...]:
 class RawBuffer(ctypes.Structure):
     """`BufferSpec` of shim/protocol.h."""
 
-    _fields_ = (*_uint64("offset", "words"), *_uint32("columns", "stride", "misalign", "readable"))
+    _fields_ = (*_uint64("offset", "words", "pitch"), *_uint32("columns", "stride", "misalign", "readable"))
 
 
 class RawArgument(ctypes.Structure):
@@ -155,13 +156,18 @@ TRACE_RECORD = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A global buffer of exactly these elements; ``columns`` of every ``stride`` are valid."""
+    """A global buffer of exactly these elements; ``columns`` of every ``stride`` are valid.
+
+    The kernel finds its rows ``pitch`` elements apart, ``stride`` where that is 0. Between rows
+    that are farther than ``stride`` lies address space that is reserved and holds nothing.
+    """
 
     data: Stored
     columns: int
     stride: int
     readable: bool
     misalign_bytes: int = 0
+    pitch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +249,11 @@ def run_process(
             num_trace = min(after.num_trace, after.trace_capacity)
             trace = np.frombuffer(memory, TRACE_RECORD, num_trace, after.trace_offset).copy()
     state = State(after.state)
+    if state is State.NO_ADDRESS_SPACE:
+        raise UsageError(
+            f"the emulator cannot reserve address space for {problem.label}: lift the limit on "
+            "virtual memory (ulimit -v unlimited); none of it is used"
+        )
     if state is State.RUNNING:
         state = State.CRASHED if ended else State.TIMED_OUT
     return RawResult(after, state, c, first_c, trace)
@@ -266,6 +277,7 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
         words = buffer.data.itemsize // header.word_bytes
         raw.offset, raw.words = offset, words * buffer.data.size
         raw.columns, raw.stride = words * buffer.columns, words * buffer.stride
+        raw.pitch = words * (buffer.pitch or buffer.stride)
         raw.misalign, raw.readable = buffer.misalign_bytes, buffer.readable
         offset = _page(offset + buffer.data.nbytes)
     header.num_passes = 2 if plan.workspace_bytes and not header.trace_capacity else 1

@@ -31,6 +31,8 @@ KERNEL_FLAGS = (
     "-fno-strict-aliasing",
     "-fno-stack-protector",
     "-ffp-contract=off",
+    # A product of int that overflows must wrap, as it does on a GPU, not become a 64-bit one.
+    "-fwrapv",
     "-DAUTOGEMM_EMULATOR",
     "-xc++",
 )

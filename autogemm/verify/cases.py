@@ -30,7 +30,7 @@ from autogemm.space import (
 )
 from autogemm.support.errors import EmptySpaceError, KernelCompileError
 from autogemm.targets import MeasureOptions, Target
-from autogemm.verify.edge_cases import edge_cases, reduced, rounds_of
+from autogemm.verify.edge_cases import edge_cases, has_far_rows, reduced, rounds_of
 
 # Random configs are drawn from these: sizes and alignment that leave most of a space legal. A
 # family for few rows has no config for the first.
@@ -58,6 +58,12 @@ class CaseSet:
     def num_adapted(self) -> int:
         """The number of cases in which the nearest legal config stands in."""
         return sum(case.config != self.config for case in self.cases)
+
+    @property
+    def on_gpu(self) -> "CaseSet":
+        """Without the cases whose rows are farther apart than the memory of a GPU is large."""
+        cases = tuple(case for case in self.cases if not has_far_rows(case.problem))
+        return replace(self, cases=cases)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,25 @@ from autogemm.model.problem import Layout, Problem
 from autogemm.space import DEFAULT_TILE, Tile
 
 
+# A leading dimension with which row 2 lies past 2^31 elements and row 4 past 2^32: an index of 32
+# bits, signed or not, points to none of the rows. The rest keeps what wraps round off them too.
+FAR = -1
+FAR_ROWS = 2**30 + 2**13
+HALF = (Layout.NT, Layout.TN)
+
+
+def has_far_rows(problem: Problem) -> bool:
+    """Whether rows are gigabytes apart, for which only the emulator has addresses."""
+    return max(problem.lda, problem.ldb, problem.ldc) >= FAR_ROWS
+
+
 @dataclass(frozen=True, slots=True)
 class EdgeShape:
     """Sizes as multiples of the block tile plus a rest, and how rows are padded.
 
     ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of so
     many words of 4 bytes above the columns, so that there is padding (1: an odd number of
-    elements). ``why`` says what the shape is hard on.
+    elements; FAR: FAR_ROWS). ``why`` says what the shape is hard on.
     """
 
     why: str
@@ -32,11 +44,15 @@ class EdgeShape:
         columns = (packed.a_shape[1], packed.b_shape[1], n)
         per_word = 4 // dtype.ab.size_bytes
         lda, ldb, ldc = (self._padded(least, per_word) for least in columns)
-        return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=self.alpha, beta=self.beta)
+        # Far rows are for one run in each layout: half of them read C.
+        beta = 0.0 if self.row_multiple == FAR and layout in HALF else self.beta
+        return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=self.alpha, beta=beta)
 
     def _padded(self, columns: int, per_word: int) -> int:
         if self.row_multiple == 0:
             return columns
+        if self.row_multiple == FAR:
+            return FAR_ROWS
         if self.row_multiple == 1:
             return columns + 1 + columns % 2  # the next odd number above
         multiple = self.row_multiple * per_word
@@ -71,12 +87,14 @@ def edge_cases(
 ) -> tuple[Problem, ...]:
     """Each edge shape in each layout for a block tile (BM, BN, BK), fewest operations first.
 
-    With several ``stages`` also one tile so deep that their pipeline goes round twice.
+    With several ``stages`` also one tile so deep that their pipeline goes round twice. Rows that
+    are 2^30 elements apart (`has_far_rows`) are for the emulator, which needs no memory for them.
     """
-    shapes = EDGE_SHAPES
+    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (stages + 1, 1), FAR, 0.5, -1.0)
+    shapes = (*EDGE_SHAPES, far)
     if stages > 1:
         why = "a pipeline of k_tiles goes round twice"
-        shapes = (*shapes, EdgeShape(why, (0, 3), (0, 8), (rounds_of(stages), -3), 4))
+        shapes += (EdgeShape(why, (0, 3), (0, 8), (rounds_of(stages), -3), 4),)
     problems = [shape.problem(tile, layout, dtype) for shape in shapes for layout in layouts]
     return tuple(sorted(problems, key=lambda problem: problem.flops))
 

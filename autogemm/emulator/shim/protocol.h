@@ -6,7 +6,7 @@
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d38;  // "AGM8"
+constexpr uint32_t kMagic = 0x41474d39;  // "AGM9"
 constexpr int kMaxExtras = 8;            // arrays of a family's own
 constexpr int kMaxBuffers = 4 + kMaxExtras;
 constexpr int kMaxArguments = 32;
@@ -74,14 +74,16 @@ enum class State : uint32_t {
     kCrashed,
     kTimedOut,
     kNoKernel,
-    kBadCluster
+    kBadCluster,
+    kNoAddressSpace
 };
 
 struct BufferSpec {
     uint64_t offset;    // of the data in the exchange file, bytes
-    uint64_t words;     // exact size, in words of Exchange::word_bytes
+    uint64_t words;     // exact size there, in words of Exchange::word_bytes
+    uint64_t pitch;     // words from row to row as the kernel has it; more than stride: far rows
     uint32_t columns;   // valid words per row
-    uint32_t stride;    // words from row to row
+    uint32_t stride;    // words from row to row in the exchange file
     uint32_t misalign;  // bytes by which the base is off its 256-byte alignment, whole words
     uint32_t readable;  // whether the contents count as initialised
 };

@@ -197,7 +197,10 @@ def verified(
 ) -> dict[str, Any]:
     """Run one config's cases on one place; return a row of the summary."""
     # A GPU takes one case at a time.
-    results = list(run_cases(check, case_set.cases, None if place == "cpu" else 1))
+    if place == "cpu":
+        results = list(run_cases(check, case_set.cases))
+    else:
+        results = list(run_cases(check, case_set.on_gpu.cases, threads=1))
     failures = [result for result in results if not result.ok]
     return {
         "on": place,
