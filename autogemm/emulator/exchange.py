@@ -134,6 +134,7 @@ class RawExchange(ctypes.Structure):
         *_uint32("late_copies", "num_launches", "deadline_s"),
         *_uint64("trace_offset", "trace_capacity"),
         *_uint32("trace_block", "num_passes", "resident_blocks", "word_bytes"),
+        *_uint32("stack_fill", "reserved"),
         ("first_c_offset", ctypes.c_uint64),
         ("arguments", RawArgument * MAX_ARGUMENTS),
         ("buffers", RawBuffer * MAX_BUFFERS),

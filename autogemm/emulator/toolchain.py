@@ -39,10 +39,14 @@ KERNEL_FLAGS = (
 
 
 class Mode(StrEnum):
-    """The way to compile a kernel: for speed, or with a call before each access."""
+    """The way to compile a kernel: for speed, with a call before each access, or as written.
+
+    As written, every variable has a place on its thread's stack, and begins as what lies there.
+    """
 
     FAST = "fast"
     CHECK = "check"
+    UNSET = "unset"
 
 
 MODE_FLAGS = {
@@ -53,6 +57,7 @@ MODE_FLAGS = {
         *("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
         *("-fno-tree-sra", "-fsanitize=bounds"),
     ),
+    Mode.UNSET: ("-O0", "-fstack-reuse=none"),
 }
 
 
@@ -67,7 +72,8 @@ class Toolchain:
     def kernel_flags(self, mode: Mode) -> tuple[str, ...]:
         """Flags for the emitted source."""
         # Locals never written hold a value that spoils the result, instead of a lucky zero.
-        poison = ("-ftrivial-auto-var-init=pattern",) if self.major >= 12 else ()
+        poisons = self.major >= 12 and mode is not Mode.UNSET
+        poison = ("-ftrivial-auto-var-init=pattern",) if poisons else ()
         fma = ("-mfma",) if _has_fma() else ()
         return (*COMMON_FLAGS, *KERNEL_FLAGS, *MODE_FLAGS[mode], *poison, *fma)
 
@@ -232,8 +238,10 @@ def _border(toolchain: Toolchain, scratch: Path, text: str | None) -> Path:
 
 def _runtime_object(mode: Mode, toolchain: Toolchain, folder: Path) -> Path:
     """Return the emulator itself, compiled once for each mode and compiler."""
-    define = ("-DAUTOGEMM_CHECK",) if mode is Mode.CHECK else ()
-    path = folder / f"runtime-{_key(toolchain.version, shim_sha256())}.{mode}.o"
+    checks = mode is Mode.CHECK
+    define = ("-DAUTOGEMM_CHECK",) if checks else ()
+    kind = Mode.CHECK if checks else Mode.FAST
+    path = folder / f"runtime-{_key(toolchain.version, shim_sha256())}.{kind}.o"
     return _compiled_once(path, SHIM / "emulator.cpp", toolchain, "-std=c++20", *define)
 
 
