@@ -200,7 +200,7 @@ PROBE = (
     f'extern "C" __global__ void probe({PLAN.signature.in_kernel("float")}) {{'
     """
     extern __shared__ __align__(16) float dynamic[];
-    __shared__ float fixed[4];
+    __shared__ __align__(8) float fixed[4];
     const float4 four = *reinterpret_cast<const float4*>(A);
     *reinterpret_cast<float4*>(dynamic) = make_float4(four.w, four.z, four.y, four.x);
     const float2 two = *reinterpret_cast<const float2*>(dynamic + 2);

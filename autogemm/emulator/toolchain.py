@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
+from autogemm.emulator.statics import least_aligned, with_declared_alignment
 from autogemm.model.signature import Argument, ArgumentKind, Signature
 from autogemm.support.errors import CompilerMissingError, KernelCompileError
 from autogemm.support.files import write_atomically
@@ -172,8 +173,16 @@ def _build_executable(
     with tempfile.TemporaryDirectory(dir=executable.parent) as scratch:
         kernel, program = Path(scratch) / "kernel.o", Path(scratch) / "program"
         shim = ("-include", str(SHIM / "cuda_on_cpu.h"))
-        compiled = _with_clusters(source, text, Path(scratch))
-        _call([toolchain.gxx, *flags, *shim, "-c", str(compiled), "-o", str(kernel)], source)
+        aligned = with_declared_alignment(text)
+        compiled = _with_clusters(source, text, aligned, Path(scratch))
+        compile_it = [toolchain.gxx, *flags, *shim, str(compiled)]
+        if aligned is None:
+            _call([*compile_it, "-c", "-o", str(kernel)], source)
+        else:
+            assembly = kernel.with_suffix(".s")
+            _call([*compile_it, "-S", "-o", str(assembly)], source)
+            assembly.write_text(least_aligned(assembly.read_text()))
+            _call([toolchain.gxx, "-c", str(assembly), "-o", str(kernel)], source)
         borders = [_border(toolchain, Path(scratch), dynamic) for dynamic in (None, text)]
         link = [
             "-no-pie",
@@ -194,17 +203,20 @@ CLUSTER = re.compile(
 )
 
 
-def _with_clusters(source: Path, text: str, scratch: Path) -> Path:
-    """The source, or one that includes it and says how large the clusters of its kernels are."""
+def _with_clusters(source: Path, text: str, aligned: str | None, scratch: Path) -> Path:
+    """The source, or one in its stead with its lines: the text with alignments where there is one,
+    and then how large the clusters of its kernels are.
+    """
     found = CLUSTER.findall(text)
-    if not found:
+    if not found and aligned is None:
         return source
     extents = [
         f'extern "C" const unsigned autogemm_cluster_{kernel}[3] = {{{extent}}};\n'
         for extent, kernel in found
     ]
-    path = scratch / "clusters.cu"
-    path.write_text(f'#include "{source}"\n' + "".join(extents))
+    path = scratch / "compiled.cu"
+    body = f'#include "{source}"' if aligned is None else f'#line 1 "{source}"\n{aligned}'
+    path.write_text(f"{body}\n" + "".join(extents))
     return path
 
 
