@@ -83,7 +83,10 @@ def _uint64(*names: str) -> tuple[tuple[str, type[ctypes.c_uint64]], ...]:
 class RawBuffer(ctypes.Structure):
     """`BufferSpec` of shim/protocol.h."""
 
-    _fields_ = (*_uint64("offset", "words", "pitch"), *_uint32("columns", "stride", "misalign", "readable"))
+    _fields_ = (
+        *_uint64("offset", "words", "pitch"),
+        *_uint32("columns", "stride", "misalign", "readable"),
+    )
 
 
 class RawArgument(ctypes.Structure):

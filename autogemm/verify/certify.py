@@ -167,7 +167,9 @@ class Certifier:
 
     def _sanitized(self, candidate: Candidate, case_set: CaseSet) -> Sequence[Check]:
         """Watch the kernel on its own problem cut down, so that it is the very machine code."""
-        same = [case for case in case_set.on_gpu.cases if _is_same(self.family, case, candidate.source)]
+        same = [
+            case for case in case_set.on_gpu.cases if _is_same(self.family, case, candidate.source)
+        ]
         if not same:
             why = "no small problem needs exactly this source"
             return (Check("compute-sanitizer", Verdict.NOT_DONE, why),)
