@@ -39,7 +39,7 @@ ROOMY_PROBLEMS = (Problem(4096, 4096, 4096), Problem(64, 4096, 4096))
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One config on one problem; ``unset``: on the CPU also with variables that begin as garbage."""
+    """One config on one problem; on the CPU, if ``unset``, also with variables of garbage."""
 
     config: Config
     problem: Problem

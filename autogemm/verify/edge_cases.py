@@ -6,12 +6,11 @@ from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import DEFAULT_TILE, Tile
 
-
 # A leading dimension with which row 2 lies past 2^31 elements and row 4 past 2^32: an index of 32
 # bits, signed or not, points to none of the rows. The rest keeps what wraps round off them too.
 FAR = -1
 FAR_ROWS = 2**30 + 2**13
-HALF = (Layout.NT, Layout.TN)
+FAR_WITHOUT_C = (Layout.NT, Layout.TN)
 
 
 def has_far_rows(problem: Problem) -> bool:
@@ -46,8 +45,9 @@ class EdgeShape:
         columns = (packed.a_shape[1], packed.b_shape[1], n)
         per_word = 4 // dtype.ab.size_bytes
         lda, ldb, ldc = (self._padded(least, per_word) for least in columns)
-        # Far rows are for one run in each layout: half of them read C.
-        beta = 0.0 if self.row_multiple == FAR and layout in HALF else self.beta
+        # Far rows are for one case in each layout, two of which read C.
+        reads_c = self.row_multiple != FAR or layout not in FAR_WITHOUT_C
+        beta = self.beta if reads_c else 0.0
         return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=self.alpha, beta=beta)
 
     def _padded(self, columns: int, per_word: int) -> int:
