@@ -228,8 +228,9 @@ def _with_clusters(source: Path, text: str, aligned: str | None, scratch: Path) 
         f'extern "C" const unsigned autogemm_cluster_{kernel}[3] = {{{extent}}};\n'
         for extent, kernel in found
     ]
-    path = scratch / "compiled.cu"
-    body = f'#include "{source}"' if aligned is None else f'#line 1 "{source}"\n{aligned}'
+    # The text keeps the source's name, by which findings tell its lines from the shim's.
+    path = scratch / ("clusters.cu" if aligned is None else source.name)
+    body = f'#include "{source}"' if aligned is None else aligned
     path.write_text(f"{body}\n" + "".join(extents))
     return path
 

@@ -70,11 +70,11 @@ extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const f
         }
         float sum = 0.0f;
         for (int k = 0; k < {{ "K" if config.U == 1 else "(K + 7) / 8 * 8" }}; ++k) {
-            const float a = {{ "A[k * lda + row]" if trans_a else "A[row * lda + k]" }};
-            const float b = {{ "B[col * ldb + k]" if trans_b else "B[k * ldb + col]" }};
+            const float a = A[(long long){{ "k * lda + row" if trans_a else "row * lda + k" }}];
+            const float b = B[(long long){{ "col * ldb + k" if trans_b else "k * ldb + col" }}];
             sum = fmaf(a, b, sum);
         }
-        float* c = &C[row * ldc + col];
+        float* c = &C[(long long)row * ldc + col];
         *c = alpha * sum + (beta != 0.0f ? beta * *c : 0.0f);
     }
 }
