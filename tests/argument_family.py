@@ -39,12 +39,13 @@ extern "C" __global__ void __launch_bounds__(BM)
     }
     float sum = 0.0f;
     for (int k = 0; k < K; ++k) {
-        const float a = A[{{ "k * lda + m" if trans_a else "m * lda + k" }}];
-        const float b = B[{{ "n * ldb + k" if trans_b else "k * ldb + n" }}];
+        const float a = A[(long long){{ "k * lda + m" if trans_a else "m * lda + k" }}];
+        const float b = B[(long long){{ "n * ldb + k" if trans_b else "k * ldb + n" }}];
         sum += a * b;
     }
     const float with_bias = alpha * gain * sum + bias[n];
-    C[m * ldc + n] = beta == 0.0f ? with_bias : with_bias + beta * C[m * ldc + n];
+    float& c = C[(long long)m * ldc + n];
+    c = beta == 0.0f ? with_bias : with_bias + beta * c;
 }
 """
 

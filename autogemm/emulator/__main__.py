@@ -39,6 +39,7 @@ def main() -> int:
             late_copies=args.copies == "late",
             misalign_bytes=args.misalign,
             resident_blocks=args.resident_blocks,
+            stack_fill=0xFF if Mode(args.mode) is Mode.UNSET else 0,
         )
         plan = LaunchPlan((launch,), args.workspace_bytes)
         report = Emulator().run(source, plan, problem, options)

@@ -129,6 +129,12 @@ def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
     return Finding(FindingKind.WRONG_VALUE, 0, "", where, detail, comparison.wrong_elements)
 
 
+def begun_as(fill: int, finding: Finding) -> Finding:
+    """The finding, of a run in which variables begin with that byte throughout."""
+    hint = f" where variables begin as bytes {fill:#x}: one may be read before it is written"
+    return replace(finding, detail=finding.detail + hint)
+
+
 def _describe(
     finding: RawFinding, at: Lines, other: Lines, places: Places, rows: list[str]
 ) -> Finding:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from autogemm.emulator.analysis import AccessLine, analyse
-from autogemm.emulator.describe import describe_all, wrong_value
+from autogemm.emulator.describe import begun_as, describe_all, wrong_value
 from autogemm.emulator.exchange import (
     Buffer,
     Program,
@@ -43,7 +43,8 @@ class RunOptions:
     asynchronous copies land at their wait, else at once. ``misalign_bytes`` moves A, B and C off
     their 256-byte alignment (a multiple of 4). ``resident_blocks`` run by turns, with a change
     before each atomic; 1 runs one block after the other (clusters are always together).
-    ``trace_block`` records the accesses of that block.
+    ``trace_block`` records the accesses of that block. ``stack_fill`` is the byte that fills the
+    threads' stacks: what variables begin with in Mode.UNSET.
     """
 
     mode: Mode = Mode.CHECK
@@ -53,6 +54,7 @@ class RunOptions:
     misalign_bytes: int = 0
     resident_blocks: int = 1
     trace_block: int | None = None
+    stack_fill: int = 0
     deadline_s: int = 60
 
 
@@ -61,6 +63,14 @@ class RunOptions:
 VERIFYING_RUNS = (
     RunOptions(),
     RunOptions(data=Data.REALS, seed=1, late_copies=False, resident_blocks=8),
+)
+
+# What shows a variable that is read before it is written, unless it hides in the zero that GCC
+# gives to bool, in the even number to counts and parities, in a finite float that beta = 0 takes
+# away: all ones are NaN, true, odd and -1; 0x7f is large, true, odd and above zero.
+UNSET_RUNS = (
+    RunOptions(mode=Mode.UNSET, stack_fill=0xFF),
+    RunOptions(mode=Mode.UNSET, stack_fill=0x7F, late_copies=False),
 )
 
 TRACE_CAPACITY = 1 << 22
@@ -115,6 +125,8 @@ class Emulator:
         findings = describe_all(raw, built, plan, problem, source.text)
         if raw.state.completed and comparison.is_wrong:
             findings += (wrong_value(comparison, second),)
+        if options.stack_fill:
+            findings = tuple(begun_as(options.stack_fill, finding) for finding in findings)
         return _report(raw, built, comparison, findings, time.perf_counter() - start)
 
     def verify(
@@ -132,6 +144,20 @@ class Emulator:
             if not plan.workspace_bytes:
                 how = replace(how, resident_blocks=1)
             report = self.run(source, plan, problem, how)
+            if not report.ok:
+                break
+        return report
+
+    def verify_unset(
+        self, source: KernelSource, plan: LaunchPlan, problem: Problem
+    ) -> EmulatorReport:
+        """Run with variables that begin as garbage of two kinds; the first report that is not ok,
+        or the last.
+
+        What is found where `verify` found nothing comes of a variable read before it is written.
+        """
+        for options in UNSET_RUNS:
+            report = self.run(source, plan, problem, options)
             if not report.ok:
                 break
         return report
@@ -171,6 +197,7 @@ def _header(options: RunOptions) -> RawExchange:
         deadline_s=options.deadline_s,
         trace_capacity=0 if options.trace_block is None else TRACE_CAPACITY,
         trace_block=options.trace_block or 0,
+        stack_fill=options.stack_fill,
     )
 
 
@@ -197,7 +224,7 @@ PROBE = (
     f'extern "C" __global__ void probe({PLAN.signature.in_kernel("float")}) {{'
     """
     extern __shared__ __align__(16) float dynamic[];
-    __shared__ float fixed[4];
+    __shared__ __align__(8) float fixed[4];
     const float4 four = *reinterpret_cast<const float4*>(A);
     *reinterpret_cast<float4*>(dynamic) = make_float4(four.w, four.z, four.y, four.x);
     const float2 two = *reinterpret_cast<const float2*>(dynamic + 2);

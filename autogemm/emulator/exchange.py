@@ -24,7 +24,7 @@ from autogemm.model.signature import Argument, ArgumentKind, extents, factors
 from autogemm.support.child_process import MEMORY_CHECK_S, resident_bytes
 from autogemm.support.errors import UsageError
 
-MAGIC = 0x41474D38
+MAGIC = 0x41474D39
 MAX_EXTRAS = 8
 MAX_BUFFERS = 4 + MAX_EXTRAS
 MAX_ARGUMENTS = 32
@@ -79,7 +79,8 @@ class State(IntEnum):
     TIMED_OUT = 4
     NO_KERNEL = 5
     BAD_CLUSTER = 6
-    TOO_LARGE = 7
+    NO_ADDRESS_SPACE = 7
+    TOO_LARGE = 8
 
     @property
     def completed(self) -> bool:
@@ -98,7 +99,10 @@ def _uint64(*names: str) -> tuple[tuple[str, type[ctypes.c_uint64]], ...]:
 class RawBuffer(ctypes.Structure):
     """`BufferSpec` of shim/protocol.h."""
 
-    _fields_ = (*_uint64("offset", "words"), *_uint32("columns", "stride", "misalign", "readable"))
+    _fields_ = (
+        *_uint64("offset", "words", "pitch"),
+        *_uint32("columns", "stride", "misalign", "readable"),
+    )
 
 
 class RawArgument(ctypes.Structure):
@@ -149,6 +153,7 @@ class RawExchange(ctypes.Structure):
         *_uint32("late_copies", "num_launches", "deadline_s"),
         *_uint64("trace_offset", "trace_capacity"),
         *_uint32("trace_block", "num_passes", "resident_blocks", "word_bytes"),
+        *_uint32("stack_fill", "reserved"),
         ("first_c_offset", ctypes.c_uint64),
         ("arguments", RawArgument * MAX_ARGUMENTS),
         ("buffers", RawBuffer * MAX_BUFFERS),
@@ -171,13 +176,18 @@ TRACE_RECORD = np.dtype(
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A global buffer of exactly these elements; ``columns`` of every ``stride`` are valid."""
+    """A global buffer of exactly these elements; ``columns`` of every ``stride`` are valid.
+
+    The kernel finds its rows ``pitch`` elements apart, ``stride`` where that is 0. Between rows
+    that are farther than ``stride`` lies address space that is reserved and holds nothing.
+    """
 
     data: Stored
     columns: int
     stride: int
     readable: bool
     misalign_bytes: int = 0
+    pitch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +269,13 @@ def run_process(
                 first_c = np.frombuffer(memory, given.dtype, given.size, first_offset).copy()
             num_trace = min(after.num_trace, header.trace_capacity)
             trace = np.frombuffer(memory, TRACE_RECORD, num_trace, header.trace_offset).copy()
-    return RawResult(after, _state(after.state, killed), c, first_c, trace)
+    state = _state(after.state, killed)
+    if state is State.NO_ADDRESS_SPACE:
+        raise UsageError(
+            f"the emulator cannot reserve address space for {problem.label}: lift the limit on "
+            "virtual memory (ulimit -v unlimited); none of it is used"
+        )
+    return RawResult(after, state, c, first_c, trace)
 
 
 def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) -> None:
@@ -280,6 +296,7 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
         words = buffer.data.itemsize // header.word_bytes
         raw.offset, raw.words = offset, words * buffer.data.size
         raw.columns, raw.stride = words * buffer.columns, words * buffer.stride
+        raw.pitch = words * (buffer.pitch or buffer.stride)
         raw.misalign, raw.readable = buffer.misalign_bytes, buffer.readable
         offset = _page(offset + buffer.data.nbytes)
     header.num_passes = 2 if plan.workspace_bytes and not header.trace_capacity else 1

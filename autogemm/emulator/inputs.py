@@ -1,6 +1,6 @@
 """Inputs for a run, what C must be, and how far off it is."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import numpy as np
@@ -21,6 +21,9 @@ from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
 
 Doubles = npt.NDArray[np.float64]
+
+# Elements of padding above which rows are far apart, and those that are looked at then.
+MANY, FEW = 1 << 16, 64
 
 
 class Data(StrEnum):
@@ -52,10 +55,11 @@ class Inputs:
         """
         workspace = np.zeros(-(-plan.workspace_bytes // 4), np.float32)
         has_old_c = problem.beta != 0.0
+        near = with_near_rows(problem)
         return [
-            Buffer(self.a, problem.a_shape[1], problem.lda, True, misalign_bytes),
-            Buffer(self.b, problem.b_shape[1], problem.ldb, True, misalign_bytes),
-            Buffer(self.c, problem.n, problem.ldc, has_old_c, misalign_bytes),
+            Buffer(self.a, problem.a_shape[1], near.lda, True, misalign_bytes, problem.lda),
+            Buffer(self.b, problem.b_shape[1], near.ldb, True, misalign_bytes, problem.ldb),
+            Buffer(self.c, problem.n, near.ldc, has_old_c, misalign_bytes, problem.ldc),
             Buffer(workspace, 0, 0, False),
             *(Buffer(extra, extra.size, extra.size, True) for extra in self.extras),
         ]
@@ -76,6 +80,20 @@ class Comparison:
     def is_wrong(self) -> bool:
         """An element is off by more than rounding, or the padding was written."""
         return bool(self.wrong_elements or self.padding_changed)
+
+
+def with_near_rows(problem: Problem) -> Problem:
+    """The problem as the process is given it: of the padding between far rows, FEW elements.
+
+    The process puts the rows as far apart as the kernel expects them, in reserved address space.
+    """
+    columns = (problem.a_shape[1], problem.b_shape[1], problem.n)
+    strides = (problem.lda, problem.ldb, problem.ldc)
+    lda, ldb, ldc = (
+        least + FEW if stride - least > MANY else stride
+        for least, stride in zip(columns, strides, strict=True)
+    )
+    return replace(problem, lda=lda, ldb=ldb, ldc=ldc)
 
 
 def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> Inputs:
@@ -106,10 +124,11 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     if exact:
         expected, bound = rounded(expected, dtype.c).astype(np.float64), np.zeros_like(expected)
     before = c if beta != 0.0 else np.full_like(c, np.nan)
+    near = with_near_rows(problem)
     return Inputs(
-        _stored(a, problem.lda, dtype.ab),
-        _stored(b, problem.ldb, dtype.ab),
-        _stored(before, problem.ldc, dtype.c),
+        _stored(a, near.lda, dtype.ab),
+        _stored(b, near.ldb, dtype.ab),
+        _stored(before, near.ldc, dtype.c),
         tuple(neutral_array(extra, dtype) for extra in plan.arrays),
         expected,
         bound,
@@ -118,6 +137,7 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
 
 def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
     """C as the kernel left it against C as it must be, element by element; padding bit by bit."""
+    problem = with_near_rows(problem)
     got = loaded(_rows(c, problem)[:, : problem.n].copy(), problem.dtype.c).astype(np.float64)
     error = np.abs(got - inputs.expected)
     wrong = ~(error <= inputs.bound)

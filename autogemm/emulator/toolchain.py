@@ -12,6 +12,7 @@ from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
+from autogemm.emulator.statics import least_aligned, with_declared_alignment
 from autogemm.model.signature import Argument, ArgumentKind, Signature
 from autogemm.support.errors import CompilerMissingError, KernelCompileError
 from autogemm.support.files import write_atomically
@@ -33,16 +34,22 @@ KERNEL_FLAGS = (
     "-fno-strict-aliasing",
     "-fno-stack-protector",
     "-ffp-contract=off",
+    # A product of int that overflows must wrap, as it does on a GPU, not become a 64-bit one.
+    "-fwrapv",
     "-DAUTOGEMM_EMULATOR",
     "-xc++",
 )
 
 
 class Mode(StrEnum):
-    """The way to compile a kernel: for speed, or with a call before each access."""
+    """The way to compile a kernel: for speed, with a call before each access, or as written.
+
+    As written, every variable has a place on its thread's stack, and begins as what lies there.
+    """
 
     FAST = "fast"
     CHECK = "check"
+    UNSET = "unset"
 
 
 MODE_FLAGS = {
@@ -53,6 +60,7 @@ MODE_FLAGS = {
         *("-O1", "-fsanitize=thread", "--param=tsan-distinguish-volatile=1"),
         *("-fno-tree-sra", "-fsanitize=bounds"),
     ),
+    Mode.UNSET: ("-O0", "-fstack-reuse=none"),
 }
 
 
@@ -67,7 +75,8 @@ class Toolchain:
     def kernel_flags(self, mode: Mode) -> tuple[str, ...]:
         """Flags for the emitted source."""
         # Locals never written hold a value that spoils the result, instead of a lucky zero.
-        poison = ("-ftrivial-auto-var-init=pattern",) if self.major >= 12 else ()
+        poisons = self.major >= 12 and mode is not Mode.UNSET
+        poison = ("-ftrivial-auto-var-init=pattern",) if poisons else ()
         fma = ("-mfma",) if _has_fma() else ()
         return (*COMMON_FLAGS, *KERNEL_FLAGS, *MODE_FLAGS[mode], *poison, *fma)
 
@@ -170,8 +179,16 @@ def _build_executable(
     with tempfile.TemporaryDirectory(dir=executable.parent) as scratch:
         kernel, program = Path(scratch) / "kernel.o", Path(scratch) / "program"
         shim = ("-include", str(SHIM / "cuda_on_cpu.h"))
-        compiled = _with_clusters(source, text, Path(scratch))
-        _call([toolchain.gxx, *flags, *shim, "-c", str(compiled), "-o", str(kernel)], source)
+        aligned = with_declared_alignment(text)
+        compiled = _with_clusters(source, text, aligned, Path(scratch))
+        compile_it = [toolchain.gxx, *flags, *shim, str(compiled)]
+        if aligned is None:
+            _call([*compile_it, "-c", "-o", str(kernel)], source)
+        else:
+            assembly = kernel.with_suffix(".s")
+            _call([*compile_it, "-S", "-o", str(assembly)], source)
+            assembly.write_text(least_aligned(assembly.read_text()))
+            _call([toolchain.gxx, "-c", str(assembly), "-o", str(kernel)], source)
         borders = [_border(toolchain, Path(scratch), dynamic) for dynamic in (None, text)]
         link = [
             "-no-pie",
@@ -206,17 +223,21 @@ CLUSTER = re.compile(
 )
 
 
-def _with_clusters(source: Path, text: str, scratch: Path) -> Path:
-    """The source, or one that includes it and says how large the clusters of its kernels are."""
+def _with_clusters(source: Path, text: str, aligned: str | None, scratch: Path) -> Path:
+    """The source, or one in its stead with its lines: the text with alignments where there is one,
+    and then how large the clusters of its kernels are.
+    """
     found = CLUSTER.findall(text)
-    if not found:
+    if not found and aligned is None:
         return source
     extents = [
         f'extern "C" const unsigned autogemm_cluster_{kernel}[3] = {{{extent}}};\n'
         for extent, kernel in found
     ]
-    path = scratch / "clusters.cu"
-    path.write_text(f'#include "{source}"\n' + "".join(extents))
+    # The text keeps the source's name, by which findings tell its lines from the shim's.
+    path = scratch / ("clusters.cu" if aligned is None else source.name)
+    body = f'#include "{source}"' if aligned is None else aligned
+    path.write_text(f"{body}\n" + "".join(extents))
     return path
 
 
@@ -250,8 +271,10 @@ def _border(toolchain: Toolchain, scratch: Path, text: str | None) -> Path:
 
 def _runtime_object(mode: Mode, toolchain: Toolchain, folder: Path) -> Path:
     """Return the emulator itself, compiled once for each mode and compiler."""
-    define = ("-DAUTOGEMM_CHECK",) if mode is Mode.CHECK else ()
-    path = folder / f"runtime-{_key(toolchain.version, shim_sha256())}.{mode}.o"
+    checks = mode is Mode.CHECK
+    define = ("-DAUTOGEMM_CHECK",) if checks else ()
+    kind = Mode.CHECK if checks else Mode.FAST
+    path = folder / f"runtime-{_key(toolchain.version, shim_sha256())}.{kind}.o"
     return _compiled_once(path, SHIM / "emulator.cpp", toolchain, "-std=c++20", *define)
 
 

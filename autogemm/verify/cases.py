@@ -30,7 +30,7 @@ from autogemm.space import (
 )
 from autogemm.support.errors import EmptySpaceError, KernelCompileError
 from autogemm.targets import MeasureOptions, Target
-from autogemm.verify.edge_cases import edge_cases, reduced, rounds_of
+from autogemm.verify.edge_cases import edge_cases, has_far_rows, reduced, rounds_of, unset_cases
 
 # Random configs are drawn from these: sizes and alignment that leave most of a space legal. A
 # family for few rows has no config for the first.
@@ -39,10 +39,11 @@ ROOMY_PROBLEMS = (Problem(4096, 4096, 4096), Problem(64, 4096, 4096))
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One config on one problem."""
+    """One config on one problem; on the CPU, if ``unset``, also with variables of garbage."""
 
     config: Config
     problem: Problem
+    unset: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,12 @@ class CaseSet:
     def num_adapted(self) -> int:
         """The number of cases in which the nearest legal config stands in."""
         return sum(case.config != self.config for case in self.cases)
+
+    @property
+    def on_gpu(self) -> "CaseSet":
+        """Without the cases whose rows are farther apart than the memory of a GPU is large."""
+        cases = tuple(case for case in self.cases if not has_far_rows(case.problem))
+        return replace(self, cases=cases)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,12 +134,14 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
         *edge_cases(tile, dtype=dtype, stages=stages),
     )
     cases = []
-    for problem in problems:
+    unset = unset_cases(tile, dtype)
+    for number, problem in enumerate(problems):
         used: Config | None = config
         if broken_constraints(family, config, problem, device):
             used = nearest_legal(family, config, problem, device) if adapt else None
         if used is not None:
-            cases.append(Case(used, problem))
+            is_tuned = number < len(tuned_for)
+            cases.append(Case(used, problem, is_tuned or problem in unset))
     return CaseSet(config, dtype, tuple(cases), len(problems) - len(cases))
 
 
@@ -148,6 +157,8 @@ def emulated(family: Family, emulator: Emulator, mode: Mode, case: Case) -> Case
     source = render(family, case.config, case.problem)
     plan = launch_plan(family, case.config, case.problem, few_blocks=True)
     report = emulator.verify(source, plan, case.problem, mode)
+    if report.ok and case.unset and mode is Mode.CHECK:
+        report = emulator.verify_unset(source, plan, case.problem)
     seconds = time.perf_counter() - start
     return CaseResult(case, report.ok, report.message, report.max_error_ratio, seconds)
 
@@ -202,7 +213,7 @@ def smallest_failure(
     """The failing case with sizes cut down as far as it goes on failing and its config is legal."""
     while True:
         for problem in _smaller(failure.case.problem):
-            case = Case(failure.case.config, problem)
+            case = replace(failure.case, problem=problem)
             if broken_constraints(family, case.config, problem, device):
                 continue
             result = check(case)

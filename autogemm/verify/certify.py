@@ -122,6 +122,7 @@ class Certifier:
         begin = time.monotonic()
         if self.compiler is None:
             return Check("gpu", Verdict.NOT_DONE, "there is no compiler")
+        case_set = case_set.on_gpu
         for case in case_set.cases:  # ahead of the GPU; the cubin cache keeps them
             self.compiler.submit(
                 render(self.family, case.config, case.problem), self.target.device.sm
@@ -166,7 +167,9 @@ class Certifier:
 
     def _sanitized(self, candidate: Candidate, case_set: CaseSet) -> Sequence[Check]:
         """Watch the kernel on its own problem cut down, so that it is the very machine code."""
-        same = [case for case in case_set.cases if _is_same(self.family, case, candidate.source)]
+        same = [
+            case for case in case_set.on_gpu.cases if _is_same(self.family, case, candidate.source)
+        ]
         if not same:
             why = "no small problem needs exactly this source"
             return (Check("compute-sanitizer", Verdict.NOT_DONE, why),)

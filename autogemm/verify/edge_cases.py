@@ -6,6 +6,17 @@ from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import DEFAULT_TILE, Tile
 
+# A leading dimension with which row 2 lies past 2^31 elements and row 4 past 2^32: an index of 32
+# bits, signed or not, points to none of the rows. The rest keeps what wraps round off them too.
+FAR = -1
+FAR_ROWS = 2**30 + 2**13
+FAR_WITHOUT_C = (Layout.NT, Layout.TN)
+
+
+def has_far_rows(problem: Problem) -> bool:
+    """Whether rows are gigabytes apart, for which only the emulator has addresses."""
+    return max(problem.lda, problem.ldb, problem.ldc) >= FAR_ROWS
+
 
 @dataclass(frozen=True, slots=True)
 class EdgeShape:
@@ -13,7 +24,8 @@ class EdgeShape:
 
     ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of so
     many words of 4 bytes above the columns, so that there is padding (1: an odd number of
-    elements). ``why`` says what the shape is hard on.
+    elements; FAR: FAR_ROWS). ``why`` says what the shape is hard on. ``unset``: also run with
+    variables that begin as garbage.
     """
 
     why: str
@@ -23,6 +35,7 @@ class EdgeShape:
     row_multiple: int = 0
     alpha: float = 1.0
     beta: float = 0.0
+    unset: bool = False
 
     def problem(self, tile: Tile, layout: Layout, dtype: DType) -> Problem:
         """The problem for a block tile (BM, BN, BK)."""
@@ -32,11 +45,16 @@ class EdgeShape:
         columns = (packed.a_shape[1], packed.b_shape[1], n)
         per_word = 4 // dtype.ab.size_bytes
         lda, ldb, ldc = (self._padded(least, per_word) for least in columns)
-        return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=self.alpha, beta=self.beta)
+        # Far rows are for one case in each layout, two of which read C.
+        reads_c = self.row_multiple != FAR or layout not in FAR_WITHOUT_C
+        beta = self.beta if reads_c else 0.0
+        return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=self.alpha, beta=beta)
 
     def _padded(self, columns: int, per_word: int) -> int:
         if self.row_multiple == 0:
             return columns
+        if self.row_multiple == FAR:
+            return FAR_ROWS
         if self.row_multiple == 1:
             return columns + 1 + columns % 2  # the next odd number above
         multiple = self.row_multiple * per_word
@@ -48,8 +66,8 @@ EDGE_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("one element", (0, 1), (0, 1), (0, 1)),
     EdgeShape("less than one tile, K < BK, beta", (1, -1), (1, -2), (1, -1), 0, 1.0, 1.0),
     EdgeShape("exactly one tile, alpha and beta", (1, 0), (1, 0), (1, 0), 0, 0.5, 1.0),
-    EdgeShape("many k_tiles, no edge", (2, 0), (2, 0), (7, 0)),
-    EdgeShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4),
+    EdgeShape("many k_tiles, no edge", (2, 0), (2, 0), (7, 0), unset=True),
+    EdgeShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4, unset=True),
     EdgeShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4, 0.5, -1.0),
     EdgeShape("odd rows, unaligned, alpha and beta", (2, 3), (1, 1), (3, 1), 1, -1.25, 0.5),
     EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, 1.0, -0.5),
@@ -71,14 +89,25 @@ def edge_cases(
 ) -> tuple[Problem, ...]:
     """Each edge shape in each layout for a block tile (BM, BN, BK), fewest operations first.
 
-    With several ``stages`` also one tile so deep that their pipeline goes round twice.
+    With several ``stages`` also one tile so deep that their pipeline goes round twice. Rows that
+    are 2^30 elements apart (`has_far_rows`) are for the emulator, which needs no memory for them.
     """
-    shapes = EDGE_SHAPES
+    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (stages + 1, 1), FAR, 0.5, -1.0)
+    shapes = (*EDGE_SHAPES, far)
     if stages > 1:
         why = "a pipeline of k_tiles goes round twice"
-        shapes = (*shapes, EdgeShape(why, (0, 3), (0, 8), (rounds_of(stages), -3), 4))
+        shapes += (EdgeShape(why, (0, 3), (0, 8), (rounds_of(stages), -3), 4),)
     problems = [shape.problem(tile, layout, dtype) for shape in shapes for layout in layouts]
     return tuple(sorted(problems, key=lambda problem: problem.flops))
+
+
+def unset_cases(tile: Tile, dtype: DType) -> frozenset[Problem]:
+    """Return those of `edge_cases` that also run with variables that begin as garbage.
+
+    They have many k_tiles, with edges and without, and a beta of 0, which takes no NaN away.
+    """
+    shapes = [shape for shape in EDGE_SHAPES if shape.unset]
+    return frozenset(shape.problem(tile, layout, dtype) for shape in shapes for layout in Layout)
 
 
 def rounds_of(stages: int) -> int:

@@ -70,11 +70,11 @@ extern "C" __global__ void gemm_kernel(int M, int N, int K, float alpha, const f
         }
         float sum = 0.0f;
         for (int k = 0; k < {{ "K" if config.U == 1 else "(K + 7) / 8 * 8" }}; ++k) {
-            const float a = {{ "A[k * lda + row]" if trans_a else "A[row * lda + k]" }};
-            const float b = {{ "B[col * ldb + k]" if trans_b else "B[k * ldb + col]" }};
+            const float a = A[(long long){{ "k * lda + row" if trans_a else "row * lda + k" }}];
+            const float b = B[(long long){{ "col * ldb + k" if trans_b else "k * ldb + col" }}];
             sum = fmaf(a, b, sum);
         }
-        float* c = &C[row * ldc + col];
+        float* c = &C[(long long)row * ldc + col];
         *c = alpha * sum + (beta != 0.0f ? beta * *c : 0.0f);
     }
 }
@@ -144,7 +144,7 @@ def test_a_right_kernel_passes_and_the_certificate_tells_all(family: Family) -> 
     assert certificate.verdict is Verdict.PASSED, certificate
     finals, gpu, emulator, memcheck = certificate.checks
     assert finals is before[0]
-    assert emulator.what.startswith("55 of 55 edge cases, 19 of them with exactly this source")
+    assert emulator.what.startswith("59 of 59 edge cases, 20 of them with exactly this source")
     assert "g++" in emulator.tool
     assert (gpu.name, gpu.verdict) == ("gpu", Verdict.PASSED)
     assert gpu.tool == "NVIDIA H100 80GB HBM3, fake 1.0"

@@ -21,7 +21,12 @@ inline void begin_thread(Thread& thread, uint32_t index, Block& of) {
     ++thread.clock;
     thread.seen = of.seen.data() + static_cast<uint64_t>(index) * (num_threads + kMaxBarriers);
     const uint64_t stack = static_cast<uint64_t>(of.slot) * num_threads + index;
-    thread.context.prepare(stacks + stack * kStackBytes, kStackBytes, run_thread);
+    char* const begin = stacks + stack * kStackBytes;
+    if (exchange->stack_fill != 0) {
+        memset(begin + kStackBytes - kFilledBytes, static_cast<int>(exchange->stack_fill),
+               kFilledBytes);
+    }
+    thread.context.prepare(begin, kStackBytes, run_thread);
 }
 
 // Shared memory of a block, as another block's threads have to reach for it.

@@ -100,10 +100,15 @@ inline void access(const void* address, uint32_t size, const Kinds& kinds, uint6
     }
     trace(region, at, size, write, pc);
     const uint64_t end = offset + size < shadow.bytes ? offset + size : shadow.bytes;
-    for (uint64_t index = word_of(offset); index < word_of(end + exchange->word_bytes - 1); ++index) {
-        if (write && shadow.stride != 0 && index % shadow.stride >= shadow.columns) {
-            report_access(Kind::kOutOfBounds, region, offset_of(index), exchange->word_bytes, write,
+    for (uint64_t word = word_of(offset); word < word_of(end + exchange->word_bytes - 1); ++word) {
+        const uint64_t index = index_of(shadow, word);
+        const bool is_padding = shadow.stride != 0 && index % shadow.stride >= shadow.columns;
+        if (index == kUnknown || (write && is_padding)) {
+            report_access(Kind::kOutOfBounds, region, offset_of(word), exchange->word_bytes, write,
                           pc);
+            if (index == kUnknown) {
+                end_process(State::kAborted);
+            }
             continue;
         }
         touch_word(shadow, index, {region, pc, kinds.read, write, kinds.atomic});
@@ -136,18 +141,24 @@ inline void access_elsewhere(const char* at, uint32_t size, bool write, uint64_t
     end_process(State::kAborted);
 }
 
-inline void set_shadow(Shadow& shadow, char* begin, uint64_t bytes) {
+inline void set_shadow(Shadow& shadow, char* begin, uint64_t bytes, uint64_t num_words) {
     shadow.begin = begin;
     shadow.bytes = bytes;
-    shadow.words.assign(word_of(bytes + exchange->word_bytes - 1), Word{});
+    shadow.words.assign(num_words, Word{});
+}
+
+inline void set_shared_shadow(Shadow& shadow, char* begin, uint64_t bytes) {
+    set_shadow(shadow, begin, bytes, word_of(bytes + exchange->word_bytes - 1));
+    shadow.shared = true;
 }
 
 inline void shadow_begin_pass() {
     for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
         const Buffer& buffer = buffers[i];
         Shadow& shadow = shadows[i];
-        set_shadow(shadow, buffer.begin, buffer.bytes);
+        set_shadow(shadow, buffer.begin, buffer.bytes, buffer.spec.words);
         shadow.input = is_input(i);
+        shadow.pitch = buffer.spec.pitch;
         shadow.columns = buffer.spec.columns;
         shadow.stride = buffer.spec.stride;
         for (uint64_t w = 0; w < shadow.words.size(); ++w) {
@@ -165,11 +176,10 @@ inline void shadow_begin_launch() {
     parked_shadows = std::vector<SharedShadows>(residents.size());
     remote_accesses.assign(residents.size(), {});
     for (uint32_t slot = 0; slot < residents.size(); ++slot) {
-        Shadow& dynamic = shared_shadow(slot, Region::kDynamicShared);
-        Shadow& fixed = shared_shadow(slot, Region::kStaticShared);
-        set_shadow(dynamic, smem.dynamic_begin, smem.dynamic_bytes);
-        set_shadow(fixed, smem.static_begin, smem.static_bytes);
-        dynamic.shared = fixed.shared = true;
+        set_shared_shadow(shared_shadow(slot, Region::kDynamicShared), smem.dynamic_begin,
+                          smem.dynamic_bytes);
+        set_shared_shadow(shared_shadow(slot, Region::kStaticShared), smem.static_begin,
+                          smem.static_bytes);
     }
 }
 
@@ -278,7 +288,7 @@ inline void shadow_end_pass() {
     for (uint64_t i = 0; i < c.words.size(); ++i) {
         const bool padding = i % c.stride >= c.columns;
         if (!padding && c.words[i].writer.thread == 0) {
-            finding.offset = finding.count == 0 ? offset_of(i) : finding.offset;
+            finding.offset = finding.count == 0 ? offset_of_index(c, i) : finding.offset;
             ++finding.count;
         }
     }

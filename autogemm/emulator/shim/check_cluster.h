@@ -276,8 +276,11 @@ inline void for_each_global_word(const TileStore& store, Visit&& visit) {
         }
         Shadow& shadow = shadows[static_cast<int>(region)];
         const uint64_t first = word_of(static_cast<uint64_t>(to - shadow.begin));
-        for (uint64_t i = first; i < first + word_of(bytes) && i < shadow.words.size(); ++i) {
-            visit(shadow.words[i]);
+        for (uint64_t i = first; i < first + word_of(bytes); ++i) {
+            const uint64_t index = index_of(shadow, i);
+            if (index < shadow.words.size()) {
+                visit(shadow.words[index]);
+            }
         }
     });
 }

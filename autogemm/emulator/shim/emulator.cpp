@@ -94,7 +94,11 @@ static void shadow_end_pass() {
                 memcpy(at, &kPoison, 4);  // neighbours may share a canary
             }
         }
-        if (is_input(region) && memcmp(buffer.begin, file_at(buffer.spec.offset), buffer.bytes) != 0) {
+        bool is_changed = false;
+        buffer.for_each_part([&](const char* at, const char* given, uint64_t bytes) {
+            is_changed |= is_input(region) && memcmp(at, given, bytes) != 0;
+        });
+        if (is_changed) {
             report_span(Kind::kInputWritten, region, 0);
         }
     }
@@ -223,7 +227,10 @@ int main(int argc, char** argv) {
         return 3;
     }
     catch_signals();
-    lay_out_buffers();
+    if (!lay_out_buffers()) {
+        exchange->state = static_cast<uint32_t>(State::kNoAddressSpace);
+        return 0;
+    }
     lay_out_shared();
     lay_out_arguments();
     for (pass = 0; pass < exchange->num_passes; ++pass) {

@@ -9,7 +9,8 @@
     .globl autogemm_zone_begin
 autogemm_zone_begin:
     .zero ZONE
-    .globl autogemm_static_begin
+    // The kernel has its own where it has static arrays: at the first of them.
+    .weak autogemm_static_begin
 autogemm_static_begin:
 #else
     .globl autogemm_static_end

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -24,6 +25,8 @@ namespace autogemm_emulator {
 
 constexpr uint64_t kZoneBytes = 1 << 20;
 constexpr uint64_t kCanaryBytes = 1 << 14;
+constexpr uint64_t kPageBytes = 4096;
+constexpr uint64_t kFarZoneBytes = 1024;  // around each row that is far from the next
 constexpr uint32_t kPoison = 0xffffffff;  // a NaN
 
 inline Exchange* exchange;
@@ -33,10 +36,26 @@ inline char* file_at(uint64_t offset) {
     return reinterpret_cast<char*>(exchange) + offset;
 }
 
+// Rows lie in the exchange file as close as they may, and in memory a pitch apart: gigabytes where an
+// index of 32 bits has to overflow. Nothing is between far rows but reserved addresses.
 struct Buffer {
     BufferSpec spec;
     char* begin;
-    uint64_t bytes;
+    uint64_t bytes;  // from the first element to the last
+
+    bool has_far_rows() const {
+        return spec.pitch > spec.stride;
+    }
+    // Calls visit(in memory, in the file, bytes) for all of it, or for each row where rows are far.
+    template <class Visit>
+    void for_each_part(Visit&& visit) const {
+        const uint64_t part = has_far_rows() ? spec.stride : spec.words;
+        for (uint64_t word = 0, row = 0; word < spec.words; word += part, ++row) {
+            visit(begin + row * spec.pitch * exchange->word_bytes,
+                  file_at(spec.offset + word * exchange->word_bytes),
+                  std::min(part, spec.words - word) * exchange->word_bytes);
+        }
+    }
 };
 inline Buffer buffers[kMaxBuffers];  // by Region; the first num_buffers of the exchange are there
 inline char* arena;
@@ -60,24 +79,61 @@ inline void fill_poison(char* begin, uint64_t bytes) {
     memset(begin, 0xff, bytes);
 }
 
-inline void lay_out_buffers() {
+inline uint64_t extent_of(const BufferSpec& spec) {
+    const uint64_t num_gaps = spec.pitch > spec.stride ? (spec.words - 1) / spec.stride : 0;
+    return exchange->word_bytes * (spec.words + num_gaps * (spec.pitch - spec.stride));
+}
+
+// Makes whole pages of the arena usable, from an address to another.
+inline bool open_pages(char* begin, char* end) {
+    char* const first = arena + (begin - arena) / kPageBytes * kPageBytes;
+    const auto bytes = round_up(static_cast<uint64_t>(end - first), kPageBytes);
+    return mprotect(first, bytes, PROT_READ | PROT_WRITE) == 0;
+}
+
+// Whether there was room for all.
+inline bool lay_out_buffers() {
     uint64_t offset = kZoneBytes;
     for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
         buffers[i].spec = exchange->buffers[i];
-        buffers[i].bytes = exchange->word_bytes * buffers[i].spec.words;
-        offset = round_up(offset + buffers[i].bytes + 256 + kZoneBytes, 4096);
+        buffers[i].bytes = extent_of(buffers[i].spec);
+        offset = round_up(offset + buffers[i].bytes + 256 + kZoneBytes, kPageBytes);
     }
     arena_bytes = offset;
-    arena = static_cast<char*>(mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE,
-                                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    // Reserved, which costs neither memory nor a share of what the system has promised.
+    void* const reserved = mmap(nullptr, arena_bytes, PROT_NONE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (reserved == MAP_FAILED) {
+        return false;
+    }
+    arena = static_cast<char*>(reserved);
+    madvise(arena, arena_bytes, MADV_NOHUGEPAGE);
+    bool is_open = true;
     offset = kZoneBytes;
     for (uint32_t i = 0; i < exchange->num_buffers; ++i) {
         Buffer& buffer = buffers[i];
         buffer.begin = arena + offset + buffer.spec.misalign;
-        fill_poison(buffer.begin - kCanaryBytes, kCanaryBytes + buffer.bytes + kCanaryBytes);
-        memcpy(buffer.begin, file_at(buffer.spec.offset), buffer.bytes);
-        offset = round_up(offset + buffer.bytes + 256 + kZoneBytes, 4096);
+        char* const end = buffer.begin + buffer.bytes;
+        offset = round_up(offset + buffer.bytes + 256 + kZoneBytes, kPageBytes);
+        char* const zone_begin = i == 0 ? arena : buffer.begin - kZoneBytes;
+        if (buffer.has_far_rows()) {
+            is_open &= open_pages(zone_begin, buffer.begin) && open_pages(end, arena + offset);
+        } else {
+            is_open &= open_pages(zone_begin, arena + offset);
+        }
+        buffer.for_each_part([&](char* at, const char* from, uint64_t bytes) {
+            is_open = is_open && open_pages(at - kFarZoneBytes, at + bytes + kFarZoneBytes);
+            if (is_open) {
+                fill_poison(at - kFarZoneBytes, kFarZoneBytes + bytes + kFarZoneBytes);
+                memcpy(at, from, bytes);
+            }
+        });
+        if (is_open) {
+            fill_poison(buffer.begin - kCanaryBytes, kCanaryBytes);
+            fill_poison(end, kCanaryBytes);
+        }
     }
+    return is_open;
 }
 
 // Counters of the workspace, 4 bytes each, that an atomic touched: the first finds zero there, and each
@@ -96,8 +152,10 @@ inline void note_counter(const void* address) {
 // C as it was given, and a workspace of which only the counters are what the pass before left.
 inline void prepare_next_pass() {
     const Buffer& c = buffers[static_cast<int>(Region::kC)];
-    memcpy(file_at(exchange->first_c_offset), c.begin, c.bytes);
-    memcpy(c.begin, file_at(c.spec.offset), c.bytes);
+    c.for_each_part([&](char* at, const char* from, uint64_t bytes) {
+        memcpy(file_at(exchange->first_c_offset) + (from - file_at(c.spec.offset)), at, bytes);
+        memcpy(at, from, bytes);
+    });
     const Buffer& workspace = buffers[static_cast<int>(Region::kWorkspace)];
     counters.resize(workspace.bytes / 4);
     for (uint64_t i = 0; i < counters.size(); ++i) {
@@ -120,7 +178,8 @@ inline void lay_out_shared() {
 inline void copy_results_out() {
     for (const Buffer& buffer : buffers) {
         if (buffer.begin != nullptr) {
-            memcpy(file_at(buffer.spec.offset), buffer.begin, buffer.bytes);
+            buffer.for_each_part(
+                [](const char* at, char* to, uint64_t bytes) { memcpy(to, at, bytes); });
         }
     }
 }

@@ -6,7 +6,7 @@
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d38;  // "AGM8"
+constexpr uint32_t kMagic = 0x41474d39;  // "AGM9"
 constexpr int kMaxExtras = 8;            // arrays of a family's own
 constexpr int kMaxBuffers = 4 + kMaxExtras;
 constexpr int kMaxArguments = 32;
@@ -74,14 +74,16 @@ enum class State : uint32_t {
     kCrashed,
     kTimedOut,
     kNoKernel,
-    kBadCluster
+    kBadCluster,
+    kNoAddressSpace
 };
 
 struct BufferSpec {
     uint64_t offset;    // of the data in the exchange file, bytes
-    uint64_t words;     // exact size, in words of Exchange::word_bytes
+    uint64_t words;     // exact size there, in words of Exchange::word_bytes
+    uint64_t pitch;     // words from row to row as the kernel has it; more than stride: far rows
     uint32_t columns;   // valid words per row
-    uint32_t stride;    // words from row to row
+    uint32_t stride;    // words from row to row in the exchange file
     uint32_t misalign;  // bytes by which the base is off its 256-byte alignment, whole words
     uint32_t readable;  // whether the contents count as initialised
 };
@@ -154,6 +156,8 @@ struct Exchange {
     uint32_t num_passes;       // how often all launches run, on one workspace
     uint32_t resident_blocks;  // how many run by turns, rounded up to whole clusters
     uint32_t word_bytes;       // 4; 2 where elements have 16 bits: what accesses are told apart by
+    uint32_t stack_fill;       // the byte that a thread's variables begin with, where nothing sets them
+    uint32_t reserved;
     uint64_t first_c_offset;  // C after the first of two passes, in the exchange file
     ArgumentSpec arguments[kMaxArguments];
     BufferSpec buffers[kMaxBuffers];

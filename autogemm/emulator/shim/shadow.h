@@ -36,7 +36,8 @@ struct Shadow {
     char* begin;
     uint64_t bytes;
     std::vector<Word> words;
-    uint32_t columns, stride;  // words; stride 0: no rows
+    uint64_t pitch;            // words from row to row in memory
+    uint32_t columns, stride;  // words, those that are known of a row; stride 0: no rows
     uint32_t floor;            // accesses of earlier epochs are ordered
     bool input, shared;
 };
@@ -46,6 +47,22 @@ inline uint64_t word_of(uint64_t offset) {
 }
 inline int64_t offset_of(uint64_t word) {
     return static_cast<int64_t>(word * exchange->word_bytes);
+}
+
+// Where a word of memory is among those that are known of a region, or kUnknown: between far rows.
+constexpr uint64_t kUnknown = UINT64_MAX;
+inline uint64_t index_of(const Shadow& shadow, uint64_t word) {
+    if (shadow.pitch <= shadow.stride) {
+        return word;
+    }
+    const uint64_t column = word % shadow.pitch;
+    return column < shadow.stride ? word / shadow.pitch * shadow.stride + column : kUnknown;
+}
+inline int64_t offset_of_index(const Shadow& shadow, uint64_t index) {
+    if (shadow.pitch <= shadow.stride) {
+        return offset_of(index);
+    }
+    return offset_of(index / shadow.stride * shadow.pitch + index % shadow.stride);
 }
 
 inline Shadow shadows[kNumRegions];  // by Region; shared memory of the block that runs
@@ -147,7 +164,7 @@ inline bool has_seen(const Word& word, uint32_t floor) {
 
 inline void touch_word(Shadow& shadow, uint64_t index, const Touch& touch) {
     Word& word = shadow.words[index];
-    const int64_t offset = offset_of(index);
+    const int64_t offset = offset_of_index(shadow, index);
     auto complain = [&](Kind kind, const Access* other = nullptr) {
         report_access(kind, touch.region, offset, exchange->word_bytes, touch.write, touch.pc, other,
                       touch.owner);

@@ -12,6 +12,7 @@
 namespace autogemm_emulator {
 
 constexpr uint64_t kStackBytes = 128 * 1024;
+constexpr uint64_t kFilledBytes = 16 * 1024;  // of a stack, several times what kernels use
 constexpr uint32_t kMaxThreads = 1024;
 constexpr uint32_t kMaxBarriers = 64;  // mbarriers of a block
 constexpr uint32_t kMaxCluster = 16;   // blocks

@@ -249,7 +249,8 @@ def verified(
 ) -> dict[str, Any]:
     """Run one config's cases on one place; return a row of the summary."""
     # A GPU takes one case at a time.
-    results = list(run_cases(check, case_set.cases, None if place == "cpu" else 1))
+    cases, threads = (case_set.cases, None) if place == "cpu" else (case_set.on_gpu.cases, 1)
+    results = list(run_cases(check, cases, threads))
     failures = [result for result in results if not result.ok]
     return {
         "on": place,
