@@ -45,7 +45,7 @@ class Reader:
     def best(self, query: records.BestQuery = _EVERYTHING) -> list[records.ResultRow]:
         """The best kernel for each device, problem, provenance, cache state and fill.
 
-        It is the winner of finals with the highest ratio to the baseline among those in the newest
+        It is the winner of finals with the highest newest ratio to the baseline in the newest
         environment, or, where there were none, the trial with the smallest median.
         """
         return self._ask(best.best_rows, query)

@@ -15,6 +15,12 @@ from autogemm.model.config import Config, Value
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.space import launch_plan, load_family
+from autogemm.targets.cuda.worker.problem.precision import (
+    RMS_ROUNDING,
+    chain_variance,
+    few_step,
+    num_few,
+)
 
 Matrix = npt.NDArray[np.float32]
 
@@ -89,3 +95,19 @@ def relative_errors(c: Matrix, a: Matrix, b: Matrix) -> npt.NDArray[np.float64]:
 def relative_error(c: Matrix, a: Matrix, b: Matrix) -> float:
     """The largest error of an element, relative to its sum of sizes."""
     return float(relative_errors(c, a, b).max())
+
+
+def errors_of_few(run: Runner, edit: Callable[[str], str] = str) -> float:
+    """The statistic of the check with few products: errors over those that FP32 is expected to
+    have (precision.py of the CUDA worker), on inputs of which few columns of A are not zero.
+    """
+    m, n, k = run.problem.m, run.problem.n, run.problem.k
+    rng = np.random.default_rng(11)
+    a, b = (rng.uniform(-1, 1, shape).astype(np.float32) for shape in ((m, k), (k, n)))
+    step = few_step(k)
+    a[:, [column for column in range(k) if column % step != column // step % step]] = 0
+    squares = exact(a, b) ** 2
+    terms = chain_variance(num_few(k)) * (a.astype(np.float64) ** 2 @ b.astype(np.float64) ** 2)
+    predicted = terms + 2 * RMS_ROUNDING**2 * squares
+    error = run(a, b, edit) - exact(a, b)
+    return float(np.sqrt((error**2).sum() / predicted.sum()))

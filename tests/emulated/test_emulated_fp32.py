@@ -5,10 +5,11 @@ The emitted kernels run on the CPU with inputs of this file's own.
 
 import numpy as np
 import pytest
-from fp32_runner import Runner, exact, in_fp32, relative_error
+from fp32_runner import Runner, errors_of_few, exact, in_fp32, relative_error
 
 from autogemm.emulator import Emulator
 from autogemm.model.problem import Layout, Problem
+from autogemm.targets.cuda.worker.problem.precision import MOST_OF_FEW
 
 pytestmark = pytest.mark.emulated
 
@@ -43,6 +44,10 @@ def test_errors_are_those_of_fp32_or_smaller(run: Runner, kind: str) -> None:
     mine = relative_error(run(a, b, without_fallback), a, b)
     plain = relative_error(in_fp32(a, b), a, b)
     assert 0 < mine <= plain
+
+
+def test_few_products_are_as_exact_as_fp32(run: Runner) -> None:
+    assert 0 < errors_of_few(run, without_fallback) < 0.6 * MOST_OF_FEW
 
 
 def test_sums_drift_without_chunks(emulator: Emulator) -> None:

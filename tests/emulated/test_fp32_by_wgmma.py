@@ -5,10 +5,19 @@ The emitted kernels run on the CPU with inputs of this file's own.
 
 import numpy as np
 import pytest
-from fp32_runner import Matrix, Runner, exact, in_fp32, relative_error, relative_errors
+from fp32_runner import (
+    Matrix,
+    Runner,
+    errors_of_few,
+    exact,
+    in_fp32,
+    relative_error,
+    relative_errors,
+)
 
 from autogemm.emulator import Emulator
 from autogemm.model.problem import Problem
+from autogemm.targets.cuda.worker.problem.precision import MOST_OF_FEW
 
 pytestmark = pytest.mark.emulated
 
@@ -34,6 +43,10 @@ def run(emulator: Emulator) -> Runner:
 def without_fallback(text: str) -> str:
     assert FALLBACK in text
     return text.replace(FALLBACK, "")
+
+
+def test_few_products_are_as_exact_as_fp32(run: Runner) -> None:
+    assert 0 < errors_of_few(run, without_fallback) < 0.6 * MOST_OF_FEW
 
 
 @pytest.mark.parametrize("kind", ["normal", "uniform", "wide"])

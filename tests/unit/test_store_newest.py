@@ -20,7 +20,7 @@ from store_samples import (
 )
 
 from autogemm.model.results.certificate import Certificate, Check, Verdict
-from autogemm.model.results.outcome import Finals, Outcome
+from autogemm.model.results.outcome import CacheState, Finals, Outcome
 from autogemm.store import RunSpec, Store
 
 OLDER = replace(SPEC, environment=replace(ENVIRONMENT, driver="1.0"))
@@ -55,6 +55,38 @@ def test_the_environment_in_which_the_best_is_looked_for(older: Store, newer: St
     newer.merge(older)
     (best,) = newer.best()
     assert (best.environment.driver, best.config["BM"]) == ("2.0", 128)
+
+
+def test_a_kernel_is_worth_its_newest_ratio_and_not_its_luckiest(newer: Store) -> None:
+    lucky, steady = entry(64, 2500.0, ratio=1.05), entry(128, 2600.0, ratio=1.02)
+    decide(newer, SPEC, ok(64, 2500.0), 64, finals(lucky))
+    decide(newer, SPEC, ok(128, 2600.0), 128, finals(steady))
+    (best,) = newer.best()
+    assert (best.config["BM"], best.ratio) == (64, 1.05)
+    # Again beside each other, and with its own trials in another run: it was luck.
+    again = newer.begin_run(SPEC)
+    for number, bm in enumerate((64, 128)):
+        newer.record_trial(again, number, ok(bm, 2500.0), source(bm))
+    late = replace(lucky, ratio=1.01, ratio_low=1.005, ratio_high=1.015)
+    newer.record_finals(again, finals(replace(steady, ratio=1.015), late), {})
+    (best,) = newer.best()
+    assert (best.config["BM"], best.ratio, best.run_id) == (128, 1.015, again)
+    # The interval is that of the same finals; an export says the same.
+    newer.record_finals(again, finals(late, replace(steady, ratio=1.001)), {})
+    (best,) = newer.best()
+    assert (best.config["BM"], best.ratio) == (64, 1.01)
+    assert (best.ratio_low, best.ratio_high) == (1.005, 1.015)
+    stored = newer.stored_kernel()
+    assert (stored.ratio, stored.ratio_low, stored.ratio_high) == (1.01, 1.005, 1.015)
+
+
+def test_a_ratio_of_another_environment_or_cache_is_not_the_newest(newer: Store) -> None:
+    decide(newer, OLDER, ok(64, 2500.0), 64, finals(entry(64, 2500.0, ratio=1.2)))
+    decide(newer, NEWER, ok(64, 2500.0), 64, finals(entry(64, 2500.0, ratio=1.1)))
+    cold = replace(NEWER, l2=CacheState.COLD)
+    decide(newer, cold, ok(64, 2500.0), 64, finals(entry(64, 2500.0, ratio=1.4)))
+    assert sorted((row.l2, row.ratio) for row in newer.best()) == [("cold", 1.4), ("warm", 1.1)]
+    assert sorted(row.ratio or 0.0 for row in newer.history()) == [1.1, 1.2, 1.4]
 
 
 def test_the_finals_of_a_run(older: Store, newer: Store) -> None:

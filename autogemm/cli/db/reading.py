@@ -24,8 +24,9 @@ TABLE_ROWS = 20
 def best(query: BestQuery, db: str | None, form: Form) -> None:
     """Show the best kernel for each GPU and problem.
 
-    It is the winner with the highest ratio to cuBLAS among the finals in the newest environment
-    (driver, compiler, versions), or the fastest trial where there were no finals.
+    It is the winner of finals with the highest newest ratio to cuBLAS in the newest environment
+    (driver, compiler, versions), or the fastest trial where there were no finals. The ratio and
+    its interval are those of the newest finals that the kernel took part in.
     ratio is cuBLAS time / own time: above 1 is faster than cuBLAS.
 
     \b

@@ -4,13 +4,14 @@ First where it stands (`best_places`: few columns of few rows), then, of those t
 of it (`timings_at`). A kernel whose newest certificate is a failure is never the best.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import ScalarSelect, Select, and_, func, select
+from sqlalchemy import Label, ScalarSelect, Select, and_, func, select
 from sqlalchemy.orm import (
     InstrumentedAttribute,
     Session,
@@ -72,13 +73,8 @@ def run_of(timing: Timing) -> RunRecord:
 
 
 def best_places(session: Session, query: BestQuery, groups: Groups = GROUP) -> list[BestPlace]:
-    """The winner of the finals of each group that matches, or else its fastest trial."""
-    decided = [
-        BestPlace(tuple(group), run_id, measured_at, entry=(finals_id, place))
-        for finals_id, place, run_id, measured_at, *group in session.execute(
-            _best_winners(query, groups)
-        )
-    ]
+    """The best of the winners of finals of each group that matches, or else its fastest trial."""
+    decided = list(_best_winners(session, query, groups))
     done = {place.group for place in decided}
     runs = session.execute(select(RunRecord.id, *groups).where(*conditions(query)))
     undecided = {run_id: group for run_id, *rest in runs if (group := tuple(rest)) not in done}
@@ -165,23 +161,18 @@ def _first_place(family: str | None) -> ScalarSelect[int]:
     return first.correlate(FinalsRecord, RunRecord).scalar_subquery()
 
 
-def _best_winners(query: BestQuery, groups: Groups) -> Select[Any]:
-    """Select of each group the winner of finals with the highest paired ratio to the baseline.
+def _winners(query: BestQuery, groups: Groups) -> Select[Any]:
+    """Select the kernels that won finals in the newest environment of their group.
 
-    Ratios compare across runs, times do not; and only within the newest environment, because a
-    new driver or compiler changes both sides. The newest by when it was measured: what came from
-    another database has larger numbers, whenever that was.
+    A new driver or compiler changes both sides of a ratio. The newest by when it was measured: what
+    came from another database has larger numbers, whenever that was.
     """
     newest_environment = func.first_value(RunRecord.environment_id).over(
         partition_by=groups, order_by=(FinalsRecord.measured_at.desc(), FinalsRecord.id.desc())
     )
-    named = [column.label(f"group_{number}") for number, column in enumerate(groups)]
+    columns = _standing_columns(groups)
     winners = (
-        select(
-            *(FinalsEntryRecord.finals_id, FinalsEntryRecord.place, FinalsEntryRecord.ratio),
-            *(FinalsRecord.run_id, FinalsRecord.measured_at, *named),
-            (RunRecord.environment_id == newest_environment).label("is_newest"),
-        )
+        select(*columns, (RunRecord.environment_id == newest_environment).label("is_newest"))
         .select_from(RunRecord)
         .join(FinalsRecord, FinalsRecord.run_id == RunRecord.id)
         .join(
@@ -194,18 +185,87 @@ def _best_winners(query: BestQuery, groups: Groups) -> Select[Any]:
         .where(*conditions(query))
         .subquery()
     )
-    of_group = [winners.c[column.name] for column in named]
-    best_first = func.row_number().over(
-        partition_by=of_group,
-        order_by=(winners.c.ratio.desc().nulls_last(), winners.c.finals_id.desc()),
+    return select(*(winners.c[column.name] for column in columns)).where(winners.c.is_newest)
+
+
+def _standing_columns(groups: Groups) -> list[Label[Any]]:
+    """What `_Standing` is made of, each under a name of its own."""
+    named = (
+        FinalsEntryRecord.finals_id,
+        FinalsEntryRecord.place,
+        FinalsEntryRecord.kernel_id,
+        FinalsEntryRecord.ratio,
+        FinalsRecord.run_id,
+        FinalsRecord.measured_at,
+        RunRecord.environment_id,
+        *groups,
     )
-    ranked = (
-        select(
-            *(winners.c.finals_id, winners.c.place, winners.c.run_id, winners.c.measured_at),
-            *(*of_group, best_first.label("rank")),
+    return [column.label(f"column_{number}") for number, column in enumerate(named)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """What one finals say of a kernel. ``kernel_id`` is None where no source was kept."""
+
+    finals_id: int
+    place: int
+    kernel_id: int | None
+    ratio: float | None
+    run_id: int
+    measured_at: datetime
+    environment_id: int
+    group: Group
+
+    @property
+    def kernel(self) -> tuple[object, ...]:
+        """The kernel in its group and environment: without a source each stands for itself."""
+        known = self.kernel_id if self.kernel_id is not None else (self.finals_id, self.place)
+        return (self.group, self.environment_id, known)
+
+    @property
+    def age(self) -> tuple[datetime, int]:
+        """The newest has the largest."""
+        return (self.measured_at, self.finals_id)
+
+    @property
+    def merit(self) -> tuple[float, datetime, int]:
+        """The best has the largest."""
+        return (-math.inf if self.ratio is None else self.ratio, *self.age)
+
+
+def _standings(session: Session, statement: Select[Any]) -> Iterator[_Standing]:
+    """What a select of `_standing_columns` finds."""
+    for row in session.execute(statement):
+        finals_id, place, kernel_id, ratio, run_id, measured_at, environment_id, *group = row
+        yield _Standing(
+            finals_id, place, kernel_id, ratio, run_id, measured_at, environment_id, tuple(group)
         )
-        .where(winners.c.is_newest)
-        .subquery()
-    )
-    shown = [column for column in ranked.c if column.name != "rank"]
-    return select(*shown).where(ranked.c.rank == 1)
+
+
+def _best_winners(session: Session, query: BestQuery, groups: Groups) -> Iterator[BestPlace]:
+    """Of each group, of the kernels that won finals, the one with the highest newest ratio.
+
+    Paired ratios to the baseline compare across runs, times do not. What counts is the newest ratio
+    of each kernel, in whatever place it was: the largest of many is the luckiest.
+    """
+    newest: dict[tuple[object, ...], _Standing] = {}
+    for one in _standings(session, _winners(query, groups)):
+        newest[one.kernel] = max(newest.get(one.kernel, one), one, key=lambda it: it.age)
+    columns = _standing_columns(groups)
+    kernel_ids = {one.kernel_id for one in newest.values() if one.kernel_id is not None}
+    for chunk in in_chunks(sorted(kernel_ids)):
+        statement = (
+            select(*columns)
+            .select_from(FinalsEntryRecord)
+            .join(FinalsRecord, FinalsRecord.id == FinalsEntryRecord.finals_id)
+            .join(RunRecord, RunRecord.id == FinalsRecord.run_id)
+            .where(FinalsEntryRecord.kernel_id.in_(chunk), *conditions(query))
+        )
+        for one in _standings(session, statement):
+            if one.kernel in newest:
+                newest[one.kernel] = max(newest[one.kernel], one, key=lambda it: it.age)
+    best: dict[Group, _Standing] = {}
+    for one in newest.values():
+        best[one.group] = max(best.get(one.group, one), one, key=lambda it: it.merit)
+    for group, one in best.items():
+        yield BestPlace(group, one.run_id, one.measured_at, entry=(one.finals_id, one.place))

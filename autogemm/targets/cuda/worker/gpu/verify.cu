@@ -7,7 +7,7 @@ typedef long long int64;
 typedef unsigned long long uint64;
 
 // Values per block that check_result() writes; read as CHECK_FIELDS by verification.py.
-constexpr int NUM_FIELDS = 10;
+constexpr int NUM_FIELDS = 11;
 constexpr int MAX_THREADS = 256;
 
 // An element type is Element.format_code of autogemm/model/dtypes.py: bytes, bits of the exponent and
@@ -189,21 +189,33 @@ extern "C" __global__ void widen_tile(double* tile, const void* data, int type, 
     }
 }
 
+constexpr double UNIT_ROUNDOFF = 0x1p-24;
+
+// The expected square of an element's error: that of its sum, and one rounding each of alpha times
+// the sum, beta times the old C, and both together. RMS_ROUNDING is RMS_ROUNDING of precision.py.
+__device__ double predicted_square(double of_sum, double scaled, double added) {
+    constexpr double RMS_ROUNDING = 0.4247 * UNIT_ROUNDOFF;
+    const double both = scaled + added;
+    return of_sum + RMS_ROUNDING * RMS_ROUNDING * (scaled * scaled + added * added + both * both);
+}
+
 // The reference of one tile of C, alpha * product + beta * c0, and how far a result may be off.
 //
 // allowance * sqrt(squares) bounds the rounding error of the dot product (reference.py says
 // where it comes from); 4 roundings more for alpha, beta and their sum, and one of the result where
-// C has fewer bits than a float.
+// C has fewer bits than a float. `*predicted` is raised by the squares of the errors that FP32 is
+// expected to make, chain * squares those of the sums (precision.py).
 extern "C" __global__ void finish_tile(const double* product, const double* squares, const void* c0,
                                        int type, double alpha, double beta, double allowance,
-                                       int64 row0, int64 col0, int64 rows, int64 cols, int64 N,
-                                       double* reference, float* bound) {
-    constexpr double UNIT_ROUNDOFF = 0x1p-24;
+                                       double chain, int64 row0, int64 col0, int64 rows, int64 cols,
+                                       int64 N, double* reference, float* bound,
+                                       double* predicted) {
     const int num_bits = fraction_bits(type);
     const double last_roundoff = bytes_of(type) < 4 ? power_of_2(-1 - num_bits) : 0.0;
     // Half the distance of subnormal numbers; of types with the exponents of floats it hardly counts.
     const double smallest_step =
         has_exponent_of_float(type) ? 0.0 : power_of_2(-bias_of(type) - num_bits);
+    double mine = 0;
     for (int64 i = first_index(); i < rows * cols; i += stride()) {
         const int64 at = (row0 + i / cols) * N + col0 + i % cols;
         const double scaled = alpha * product[i];
@@ -215,7 +227,9 @@ extern "C" __global__ void finish_tile(const double* product, const double* squa
         const double last_error = last_roundoff * (fabs(scaled + added) + error) + smallest_step;
         // Rounded up to float; the smallest normal number covers results that underflow.
         bound[at] = static_cast<float>((error + last_error) * (1 + 0x1p-22)) + 0x1p-126f;
+        mine += predicted_square(alpha * alpha * chain * squares[i], scaled, added);
     }
+    atomicAdd(predicted, mine);
 }
 
 // As above for integer inputs, where every kernel that is right has exactly this result.
@@ -244,51 +258,35 @@ extern "C" __global__ void reset_result(void* buffer, int bytes, int64 total, in
     }
 }
 
-// Compares C with `exact` (no error allowed) or, where that is null, with `reference` within
-// `bound`. NaN never passes. Each block writes NUM_FIELDS numbers:
-// mismatches, worst score (error / bound, or the error where none is allowed), its index, the
-// value there, the expected value, largest error, sum of squared errors, sum of squared expected
-// values, canaries overwritten, first such position in the buffer.
-extern "C" __global__ void check_result(const void* buffer, int type, int64 total, int64 guard,
-                                        int64 N, int64 ldc, unsigned canary, const float* exact,
-                                        const double* reference, const float* bound,
-                                        double* fields) {
-    const int bytes = bytes_of(type);
+// Notes an element of C at `place`, the expected value and how far from it C may be; and is_exact
+// where that is no distance at all. NaN never passes.
+__device__ void note_element(double* mine, int64 place, double value, double expected,
+                             double allowed, bool is_exact) {
     const double infinity = __longlong_as_double(0x7ff0000000000000ll);
-    double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, static_cast<double>(total)};
-    for (int64 i = first_index(); i < total; i += stride()) {
-        const int64 at = i - guard;
-        const bool inside = at >= 0 && i < total - guard && at % ldc < N;
-        if (!inside) {
-            if (bits_of(buffer, i, bytes) != canary) {
-                mine[8] += 1;
-                mine[9] = fmin(mine[9], static_cast<double>(i));
-            }
-            continue;
-        }
-        const int64 place = at / ldc * N + at % ldc;
-        const double value = element(buffer, i, type);
-        const double expected = exact != nullptr ? exact[place] : reference[place];
-        const double allowed = exact != nullptr ? 0.0 : bound[place];
-        double error = value == expected ? 0.0 : fabs(value - expected);
-        if (!(error <= infinity)) {
-            error = infinity;
-        }
-        const double score = exact != nullptr ? error : error / allowed;
-        if (!(error <= allowed)) {
-            mine[0] += 1;
-        }
-        if (score > mine[1]) {
-            mine[1] = score;
-            mine[2] = static_cast<double>(place);
-            mine[3] = value;
-            mine[4] = expected;
-        }
-        mine[5] = fmax(mine[5], error);
-        mine[6] += error * error;
-        mine[7] += expected * expected;
+    double error = value == expected ? 0.0 : fabs(value - expected);
+    if (!(error <= infinity)) {
+        error = infinity;
     }
+    const double score = is_exact ? error : error / allowed;
+    if (!(error <= allowed)) {
+        mine[0] += 1;
+    }
+    if (score > mine[1]) {
+        mine[1] = score;
+        mine[2] = static_cast<double>(place);
+        mine[3] = value;
+        mine[4] = expected;
+    }
+    mine[5] = fmax(mine[5], error);
+    mine[6] += error * error;
+    mine[7] += expected * expected;
+}
 
+// Each block writes NUM_FIELDS numbers: mismatches, worst score (error / bound, or the error where
+// none is allowed), its index, the value there, the expected value, largest error, sum of squared
+// errors, sum of squared expected values, canaries overwritten, first such position in the buffer,
+// sum of the squares of errors that FP32 is expected to make (0 where that is known beforehand).
+__device__ void write_fields(double* mine, double* fields) {
     __shared__ double all[MAX_THREADS][NUM_FIELDS];
     for (int field = 0; field < NUM_FIELDS; ++field) {
         all[threadIdx.x][field] = mine[field];
@@ -310,10 +308,85 @@ extern "C" __global__ void check_result(const void* buffer, int type, int64 tota
         mine[7] += other[7];
         mine[8] += other[8];
         mine[9] = fmin(mine[9], other[9]);
+        mine[10] += other[10];
     }
     for (int field = 0; field < NUM_FIELDS; ++field) {
         fields[static_cast<int64>(blockIdx.x) * NUM_FIELDS + field] = mine[field];
     }
+}
+
+// Compares C with `exact` (no error allowed) or, where that is null, with `reference` within
+// `bound`.
+extern "C" __global__ void check_result(const void* buffer, int type, int64 total, int64 guard,
+                                        int64 N, int64 ldc, unsigned canary, const float* exact,
+                                        const double* reference, const float* bound,
+                                        double* fields) {
+    const int bytes = bytes_of(type);
+    double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, static_cast<double>(total), 0};
+    for (int64 i = first_index(); i < total; i += stride()) {
+        const int64 at = i - guard;
+        const bool inside = at >= 0 && i < total - guard && at % ldc < N;
+        if (!inside) {
+            if (bits_of(buffer, i, bytes) != canary) {
+                mine[8] += 1;
+                mine[9] = fmin(mine[9], static_cast<double>(i));
+            }
+            continue;
+        }
+        const int64 place = at / ldc * N + at % ldc;
+        const double expected = exact != nullptr ? exact[place] : reference[place];
+        const double allowed = exact != nullptr ? 0.0 : bound[place];
+        note_element(mine, place, element(buffer, i, type), expected, allowed, exact != nullptr);
+    }
+    write_fields(mine, fields);
+}
+
+// The k of the product that is kept of the group-th `step` products: one that looks random.
+__device__ int64 kept_k(int64 group, int64 step, int64 K) {
+    const int64 first = group * step, size = step < K - first ? step : K - first;
+    return first + static_cast<int64>(mixed(static_cast<uint64>(group)) >> 1) % size;
+}
+
+// Makes zero what an A [rows, cols] has besides one column (or, transposed, row) of each `step`.
+extern "C" __global__ void keep_few(void* a, int type, int64 rows, int64 cols, int64 ld,
+                                    int is_transposed, int64 step) {
+    const int64 K = is_transposed ? rows : cols;
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const int64 k = is_transposed ? i / cols : i % cols;
+        if (kept_k(k / step, step, K) != k) {
+            set_bits(a, i / cols * ld + i % cols, bytes_of(type), 0);
+        }
+    }
+}
+
+// As check_result(), of an A that keep_few() left one product of each `step` of: few enough for each
+// thread to add up in float64.
+extern "C" __global__ void check_few(const void* c, const void* a, const void* b, const void* c0,
+                                     int type_c, int type_ab, int64 M, int64 N, int64 K, int64 lda,
+                                     int64 ldb, int64 ldc, int trans_a, int trans_b, int64 step,
+                                     double alpha, double beta, double allowance, double chain,
+                                     double* fields) {
+    double mine[NUM_FIELDS] = {0, -1, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+    for (int64 i = first_index(); i < M * N; i += stride()) {
+        const int64 row = i / N, col = i % N;
+        double product = 0, squares = 0;
+        for (int64 group = 0; group * step < K; ++group) {
+            const int64 k = kept_k(group, step, K);
+            const double term =
+                static_cast<double>(element(a, trans_a ? k * lda + row : row * lda + k, type_ab)) *
+                element(b, trans_b ? col * ldb + k : k * ldb + col, type_ab);
+            product += term;
+            squares += term * term;
+        }
+        const double scaled = alpha * product;
+        const double added = c0 != nullptr ? beta * element(c0, i, type_c) : 0.0;
+        const double allowed = fabs(alpha) * allowance * sqrt(squares) +
+                               4 * UNIT_ROUNDOFF * (fabs(scaled) + fabs(added)) + 0x1p-126;
+        const double value = element(c, row * ldc + col, type_c);
+        note_element(mine, i, value, scaled + added, allowed, false);
+        mine[10] += predicted_square(alpha * alpha * chain * squares, scaled, added);
+    }
+    write_fields(mine, fields);
 }
 
 // Adds a hash of the bits and their positions to `sum`: inputs must come out as they went in.

@@ -1,6 +1,8 @@
 """Matrices on the GPU: sets of inputs, and the memory that a problem takes."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Fill
 from autogemm.support.errors import UsageError
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
+from autogemm.targets.cuda.worker.problem.precision import few_step
 
 # Elements before and after each matrix, not to be touched: NaN around inputs, canaries around C.
 GUARD = 1024
@@ -40,6 +43,20 @@ class Matrix:
         self._buffer = gpu.allocate(element.size_bytes * self.total + ALIGNMENT_BYTES)
         self.address = aligned_address(int(self._buffer.ptr), element)
         self.buffer_address = self.address - element.size_bytes * GUARD
+
+    def keep_few(self, step: int, *, transposed: bool) -> None:
+        """Make all zero but one column (if transposed, row) of each ``step``."""
+        self._gpu.run_helper(
+            "keep_few",
+            self.rows * self.cols,
+            pointer(self.address),
+            np.int32(self.element.format_code),
+            np.int64(self.rows),
+            np.int64(self.cols),
+            np.int64(self.ld),
+            np.int32(transposed),
+            np.int64(step),
+        )
 
     def fill(self, seed: int, fill: Fill) -> None:
         """Values of that kind, random but for zeros."""
@@ -114,6 +131,19 @@ class InputSet:
         shape = (problem.m, problem.n)
         self._own_c = Matrix(self._gpu, shape, problem.ldc, problem.dtype.c)
         self._own_c.fill(4 * self._seed + 2, self.fill)
+
+    @contextmanager
+    def few_products(self, problem: Problem) -> Iterator[None]:
+        """Within it A is zero but in few columns; behind it, as it was."""
+        self.a.keep_few(few_step(problem.k), transposed=problem.layout.trans_a)
+        try:
+            yield
+        except BaseException:
+            # In a broken context this fails too; the first error is the one that counts.
+            with suppress(*self._gpu.cuda_errors):
+                self.a.fill(4 * self._seed, self.fill)
+            raise
+        self.a.fill(4 * self._seed, self.fill)
 
     def changed(self) -> bool:
         """Whether something wrote to the inputs, their padding or the guards around them."""

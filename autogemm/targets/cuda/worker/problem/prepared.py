@@ -130,7 +130,9 @@ class PreparedProblem:
         return KernelContestant(self, candidate)
 
     def check(self, contestant: Contestant) -> Checked:
-        """Run on both sets of inputs and compare every element."""
+        """Run on both sets of inputs, and with few products where they are FP32's, and compare
+        every element.
+        """
         exact, _ = self._run_checked(contestant, self.integers, self.exact)
         complaint = exact.complaint("integer")
         if complaint:
@@ -139,6 +141,8 @@ class PreparedProblem:
         complaint = close.complaint("real")
         if not complaint and (self.reals.changed() or self.integers.changed()):
             complaint = "the kernel writes to its inputs, or next to them"
+        if not complaint and self.problem.dtype.has_fp32_products:
+            complaint = self._complaint_of_few(contestant)
         return Checked(complaint, close.verification, launch_us)
 
     def complaint_once(self, contestant: Contestant, *, integers: bool) -> str:
@@ -225,6 +229,14 @@ class PreparedProblem:
         for _ in range(launches):
             contestant.queue(self.reals)
         return self.gpu.microseconds(begin, self.gpu.event())
+
+    def _complaint_of_few(self, contestant: Contestant) -> str:
+        """What is wrong with few products in each element of C, empty when nothing is."""
+        with self.reals.few_products(self.problem):
+            self.result.reset(self.reals)
+            contestant.queue(self.reals)
+            few = self.result.check_few(self.problem, self.reals)
+        return few.complaint("sparse")
 
     def _run_checked(
         self, contestant: Contestant, inputs: InputSet, reference: Reference

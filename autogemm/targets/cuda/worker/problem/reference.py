@@ -36,9 +36,8 @@ from autogemm.model.problem import Problem
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
 from autogemm.targets.cuda.worker.problem.inputs import TILE, InputSet, Matrix
+from autogemm.targets.cuda.worker.problem.precision import FAILURE_PROBABILITY, chain_variance
 
-# Chance that rounding alone breaks the bound anywhere, per problem.
-FAILURE_PROBABILITY = 1e-6
 # Tensor cores add at least so many in one step.
 PRODUCTS_PER_STEP = 4
 
@@ -62,7 +61,8 @@ class Reference:
     """The right C for one set of inputs: exact, or float64 with a bound.
 
     The addresses of the exact result, of the float64 result and of the allowed errors are 0 where
-    there is none: the first for real inputs, the others for integer inputs.
+    there is none: the first for real inputs, the others for integer inputs. ``predicted`` is the
+    sum of the squared errors that FP32 is expected to make (precision.py); 0 where nothing is.
     """
 
     def __init__(self, gpu: Gpu, cublas: Cublas, problem: Problem, inputs: InputSet) -> None:
@@ -73,7 +73,12 @@ class Reference:
         self._buffers = [gpu.allocate(size * elements) if size else None for size in sizes]
         addresses = [int(buffer.ptr) if buffer else 0 for buffer in self._buffers]
         self.exact_address, self.real_address, self.bound_address = addresses
+        self._predicted = gpu.allocate(8)
+        gpu.write(int(self._predicted.ptr), np.zeros(1))
         self._compute()
+        predicted = np.zeros(1)
+        gpu.read(int(self._predicted.ptr), predicted)
+        self.predicted = float(predicted[0]) if problem.dtype.has_fp32_products else 0.0
 
     def _compute(self) -> None:
         problem = self._problem
@@ -152,10 +157,12 @@ class Reference:
             np.float64(self._inputs.alpha),
             np.float64(self._inputs.beta),
             np.float64(rounding_allowance(self._problem)),
+            np.float64(chain_variance(self._problem.k)),
             *tile.arguments,
             np.int64(self._problem.n),
             pointer(self.real_address),
             pointer(self.bound_address),
+            pointer(self._predicted.ptr),
         )
 
     def _finish_exact(self, tile: Tile, product: int) -> None:
@@ -173,11 +180,15 @@ class Reference:
         )
 
 
-def rounding_allowance(problem: Problem) -> float:
-    """Return the factor of sqrt(sum_k (a_k b_k)^2) that bounds a dot product's error."""
+def rounding_allowance(problem: Problem, num_products: int | None = None) -> float:
+    """Return the factor of sqrt(sum_k (a_k b_k)^2) that bounds a dot product's error.
+
+    ``num_products`` are summed in FP32 where that is fewer than K.
+    """
     lambda_squared = 2 * math.log(2 * problem.m * problem.n * problem.k / FAILURE_PROBABILITY)
     if problem.dtype.has_fp32_products:
-        return lambda_squared * Element.F32.unit_roundoff * math.sqrt(problem.k)
+        in_chain = num_products or problem.k
+        return lambda_squared * Element.F32.unit_roundoff * math.sqrt(in_chain)
     partial_sum = math.sqrt(lambda_squared)
     truncation = 2 * Element.F32.unit_roundoff * partial_sum
     at_random = math.sqrt(lambda_squared * (1 + 1 / PRODUCTS_PER_STEP) * problem.k)

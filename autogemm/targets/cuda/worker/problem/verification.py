@@ -4,6 +4,10 @@ Two checks catch different faults. On integer inputs every right kernel gives ex
 reference, so one dropped or doubled product is seen. On real inputs |C - reference| must stay
 within a bound on the rounding error of float32 arithmetic, which lower precision does not meet
 (`autogemm.targets.cuda.worker.problem.reference` has it, with its sources).
+
+What is to be FP32 must also be as exact as a whole as FP32 in any order is, on the real inputs and
+on some with few products, where even BF16x3 and sums of 20 bits show
+(`autogemm.targets.cuda.worker.problem.precision`).
 """
 
 import math
@@ -23,10 +27,18 @@ from autogemm.targets.cuda.worker.problem.inputs import (
     aligned_address,
     num_elements,
 )
-from autogemm.targets.cuda.worker.problem.reference import Reference
+from autogemm.targets.cuda.worker.problem.precision import (
+    MOST_OF_ALL,
+    MOST_OF_FEW,
+    chain_variance,
+    few_step,
+    most,
+    num_few,
+)
+from autogemm.targets.cuda.worker.problem.reference import Reference, rounding_allowance
 
 # Layout of what check_result() in verify.cu writes per block.
-CHECK_FIELDS = 10
+CHECK_FIELDS = 11
 CHECK_BLOCKS = 512
 
 
@@ -43,6 +55,9 @@ class CheckResult:
     relative_frobenius: float
     overwritten: int
     shape: tuple[int, int]
+    # Root mean square of the errors over that expected of FP32; None where that is not asked.
+    of_fp32: float | None = None
+    most_of_fp32: float = math.inf
 
     def complaint(self, inputs: str) -> str:
         """One line on what is wrong; empty when nothing is."""
@@ -56,6 +71,12 @@ class CheckResult:
         if self.overwritten:
             return (
                 f"{self.overwritten} elements outside C (between or around its rows) were written"
+            )
+        if self.of_fp32 is not None and not self.of_fp32 <= self.most_of_fp32:
+            return (
+                f"less exact than FP32 on {inputs} inputs: errors are {self.of_fp32:.3g} times "
+                f"those of FP32 in its worst order, {self.most_of_fp32:.3g} times at most are "
+                f"rounding"
             )
         return ""
 
@@ -107,9 +128,34 @@ class Result:
             pointer(reference.bound_address),
             pointer(self._fields.ptr),
         )
+        return summarised(self._read_fields(), self._shape, reference.predicted, MOST_OF_ALL)
+
+    def check_few(self, problem: Problem, inputs: InputSet) -> CheckResult:
+        """Compare with the few products that are left of these inputs. Waits for the GPU."""
+        num_products = num_few(problem.k)
+        operand, trans = inputs.a.element, problem.layout
+        self._gpu.run_helper_blocks(
+            "check_few",
+            CHECK_BLOCKS,
+            *map(pointer, (self.address, inputs.a.address, inputs.b.address, inputs.c0_address)),
+            *map(np.int32, (self._element.format_code, operand.format_code)),
+            *map(np.int64, (problem.m, problem.n, problem.k)),
+            *map(np.int64, (problem.lda, problem.ldb, problem.ldc)),
+            *map(np.int32, (trans.trans_a, trans.trans_b)),
+            np.int64(few_step(problem.k)),
+            np.float64(inputs.alpha),
+            np.float64(inputs.beta),
+            np.float64(rounding_allowance(problem, num_products)),
+            np.float64(chain_variance(num_products)),
+            pointer(self._fields.ptr),
+        )
+        fields = self._read_fields()
+        return summarised(fields, self._shape, float(fields[:, 10].sum()), MOST_OF_FEW)
+
+    def _read_fields(self) -> NDArray[np.float64]:
         fields = np.zeros((CHECK_BLOCKS, CHECK_FIELDS))
         self._gpu.read(self._fields.ptr, fields)
-        return summarised(fields, self._shape)
+        return fields
 
     @property
     def _begin(self) -> np.uint64:
@@ -125,8 +171,17 @@ class Result:
         )
 
 
-def summarised(fields: NDArray[np.float64], shape: tuple[int, int]) -> CheckResult:
-    """The blocks' rows of CHECK_FIELDS numbers as one result."""
+def summarised(
+    fields: NDArray[np.float64],
+    shape: tuple[int, int],
+    predicted: float = 0.0,
+    limit: float = math.inf,
+) -> CheckResult:
+    """The blocks' rows of CHECK_FIELDS numbers as one result.
+
+    ``predicted`` is the sum of squared errors expected of FP32, of whose root the errors' may be
+    ``limit`` times at most; nothing is judged where it is 0.
+    """
     _, score, index, value, expected = fields[int(np.argmax(fields[:, 1])), :5]
     squared_error, squared_expected = fields[:, 6].sum(), fields[:, 7].sum()
     # An all-zero reference has no relative error; its absolute one is zero if C is right.
@@ -141,4 +196,6 @@ def summarised(fields: NDArray[np.float64], shape: tuple[int, int]) -> CheckResu
         relative_frobenius=relative,
         overwritten=int(fields[:, 8].sum()),
         shape=shape,
+        of_fp32=math.sqrt(squared_error / predicted) if predicted > 0 else None,
+        most_of_fp32=most(limit, shape[0] * shape[1]),
     )
