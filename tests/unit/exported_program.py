@@ -1,4 +1,4 @@
-"""Exported programs compiled by g++ and run on the CPU, with a kernel that can be told to be wrong."""
+"""Exported programs compiled by g++ and run on the CPU, with a kernel that may be wrong."""
 
 import os
 import re
@@ -31,8 +31,8 @@ seeds:
 KERNEL = """\
 #include "kernel.h"
 extern "C" __global__ void gemm_kernel({{ signature.in_kernel(on_cpu) }}) {
-    multiply_on_cpu<{{ trans_a | int }}, {{ trans_b | int }}>(M, N, K, alpha, A, lda, B, ldb, beta, C,
-                                                              ldc, SIGNIFICANT_BITS);
+    multiply_on_cpu<{{ trans_a | int }}, {{ trans_b | int }}>(
+        M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, SIGNIFICANT_BITS);
 }
 """
 

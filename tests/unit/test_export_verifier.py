@@ -46,6 +46,11 @@ def bf16(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
+def tf32(folder: Path) -> Path:
+    return program(folder, Layout.NN, DType.TF32)
+
+
+@pytest.fixture(scope="module")
 def cublas(folder: Path) -> Path:
     return compile_cublas(folder)
 
@@ -115,6 +120,14 @@ def test_a_wrong_fp32_kernel_is_found(f32: Path, fault: str, whole: str, reals: 
 def test_a_wrong_bf16_kernel_is_found(bf16: Path, fault: str, whole: str, reals: str) -> None:
     run = run_on_cpu(bf16, "--rounds", 0, KERNEL_FAULT=fault)
     assert verdicts(run) == (whole, reals), run.output
+
+
+@pytest.mark.parametrize(("share", "reals"), [(0.9, RIGHT), (1.1, WRONG), (-1.1, WRONG)])
+def test_sums_of_tensor_cores_have_a_bound_of_their_own(
+    tf32: Path, share: float, reals: str
+) -> None:
+    run = run_on_cpu(tf32, "--rounds", 0, KERNEL_FAULT=f"2 bounds {LAST} {share}")
+    assert verdicts(run) == (RIGHT, reals), run.output
 
 
 @pytest.mark.parametrize("fault", ["", "2 bounds 1 1 0.9", "2 bounds 1 1 1.1", "2 beta", "2 alpha"])
@@ -298,7 +311,7 @@ def test_without_cublas_there_is_no_ratio(folder: Path, f32: Path) -> None:
         ("gemm_ex 310\nlt1 320\nlt3 335\n", "cuBLAS GemmEx", "gemm_ex"),
     ],
 )
-def test_the_baseline_in_16_bits_is_the_fastest_call(
+def test_the_baseline_in_16_bits_is_the_fastest_call(  # noqa: PLR0917
     folder: Path, bf16: Path, cublas: Path, times: str, label: str, baseline: str
 ) -> None:
     run, samples = timed(folder, bf16, 30, "kernel 300\n" + times, "--cublas", cublas)

@@ -70,7 +70,7 @@ void multiply_on_cpu(int M, int N, int K, float alpha, const T* A, int lda, cons
                                              (K / 4.0 + std::sqrt(1.25 * lambda2 * K));
                 double bound = dot * std::fabs(alpha) * std::sqrt(squares) +
                                4.0 * u * (std::fabs(product) + std::fabs(addend));
-                if (significant_bits < 24) {
+                if (sizeof(T) == 2) {  // C is rounded
                     bound += std::ldexp(std::fabs(value) + bound, -significant_bits);
                 }
                 value += fault.number * bound;
