@@ -1,6 +1,7 @@
-"""What decides whether a result is right, and whether a time counts: bounds, rechecks, the baseline."""
+"""What decides whether a result is right and a time counts: bounds, rechecks, the baseline."""
 
 import ctypes
+import itertools
 import math
 import os
 from types import SimpleNamespace
@@ -115,7 +116,7 @@ def test_rechecks_take_both_inputs_in_turn(rounds: int) -> None:
         rechecks.after_round()
     kinds = [integers for _, integers in prepared.once]
     assert len(kinds) == rechecks.num_checks >= 44
-    assert all(one != other for one, other in zip(kinds, kinds[1:], strict=False))
+    assert all(one != other for one, other in itertools.pairwise(kinds))
 
 
 @pytest.mark.parametrize("kind", ["integer", "real"])

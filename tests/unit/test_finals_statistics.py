@@ -69,7 +69,7 @@ def test_one_wild_round_moves_nothing() -> None:
 
 
 def test_the_interval_is_the_bootstrap_of_its_seed() -> None:
-    """Computed once more without the code under test, so that nothing kept from a first call helps."""
+    """Computed without the code under test: nothing kept from a first call helps."""
     baseline, one = contestant("cuBLAS", 100.0, 1), contestant("x", 100.0, 2)
     ratios = np.array(baseline.samples_us) / np.array(one.samples_us)
     intervals = []
@@ -83,7 +83,7 @@ def test_the_interval_is_the_bootstrap_of_its_seed() -> None:
 
 
 def test_the_interval_is_as_wide_as_order_statistics_say() -> None:
-    """The sign test's interval of scipy's binomial holds the same median with the same confidence."""
+    """The sign test, by scipy, holds the same median with the same confidence."""
     times, ones = np.random.default_rng(3).lognormal(0.0, 0.01, 400), np.ones(400)
     found = paired_ratio(times, ones, seed=0)
     rank = int(binom.ppf(0.025, 400, 0.5))
