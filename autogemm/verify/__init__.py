@@ -15,6 +15,7 @@ from autogemm.verify.cases import (
 )
 from autogemm.verify.certify import Certifier
 from autogemm.verify.edge_cases import reduced
+from autogemm.verify.mutants import Draw, Fate, MutantResult, mutants_of, run_mutants
 
 __all__ = [
     "Case",
@@ -22,12 +23,17 @@ __all__ = [
     "CaseSet",
     "Certifier",
     "Check",
+    "Draw",
+    "Fate",
+    "MutantResult",
     "cases_of",
     "cases_of_tuned",
+    "mutants_of",
     "on_cpu",
     "on_gpu",
     "reduced",
     "run_cases",
+    "run_mutants",
     "sample_configs",
     "smallest_failure",
 ]
