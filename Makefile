@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 EXTRA := plot,report$(if $(shell command -v nvidia-smi),$(comma)cuda12)
 TUNE_STAMP := $(VENV)/.installed-$(subst $(comma),-,$(EXTRA))
 
-.PHONY: tune test clean
+.PHONY: tune test mutate clean
 
 tune: $(TUNE_STAMP)
 	$(BIN)/autogemm tune --gpu auto --size $(SIZE)
@@ -24,6 +24,10 @@ test: $(VENV)/.installed-dev
 	$(BIN)/clang-format --dry-run --Werror tests/golden/*.cu
 	$(BIN)/pytest -n auto --maxprocesses 8 -rs
 
+# Planted bugs that no test sees; MODULES="tuning/task/accuracy dispatch/learning".
+mutate: $(VENV)/.installed-dev $(VENV)/.installed-mutate
+	$(BIN)/python benchmarks/mutate.py $(MODULES)
+
 # Stamps: what is installed and up to date is left alone.
 $(TUNE_STAMP): pyproject.toml | $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[$(EXTRA)]'
@@ -31,6 +35,10 @@ $(TUNE_STAMP): pyproject.toml | $(VENV)
 
 $(VENV)/.installed-dev: pyproject.toml | $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+$(VENV)/.installed-mutate: pyproject.toml | $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[mutate]'
 	touch $@
 
 $(VENV):

@@ -245,6 +245,35 @@ def test_what_is_less_exact_than_fp32_is_told_at_every_depth(
     assert_fine(outcome)
 
 
+# One element of the second launch, that on real inputs, is off by a share of what FP32 is allowed:
+# 2 ln(2 M N K / 1e-6) u sqrt(K) |alpha| sqrt(sum (a b)^2) and four roundings of the product.
+OFF = """
+if (calls == 2) {
+    double sum = 0, squares = 0;
+    for (long k = 0; k < K; ++k) {
+        const double product = (double)A[(M - 1) * lda + k] * B[k * ldb + N - 1];
+        sum += product;
+        squares += product * product;
+    }
+    const double factor = 2 * log(2e6 * M * N * K) * 0x1p-24 * sqrt(K);
+    const double allowed = fabs(alpha) * (factor * sqrt(squares) + 4 * 0x1p-24 * fabs(sum));
+    C[(M - 1) * ldc + N - 1] = alpha * sum + SHARE * allowed;
+}
+"""
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.9, Status.OK), (1.1, Status.WRONG_RESULT)])
+def test_an_error_above_the_bound_of_fp32_is_wrong_and_one_below_is_not(
+    target: CudaTarget, share: float, status: Status
+) -> None:
+    problem = replace(PROBLEM, beta=0.0)
+    target.prepare(problem, OPTIONS)
+    outcome = target.measure(candidate(problem, AFTER=OFF.replace("SHARE", str(share))), None)
+    assert outcome.status is status, outcome.reason
+    if outcome.verification is not None:
+        assert outcome.verification.max_error_ratio == pytest.approx(share, abs=0.02)
+
+
 @pytest.mark.parametrize(
     ("launch", "says"),
     [

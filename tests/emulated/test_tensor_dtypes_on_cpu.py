@@ -99,6 +99,24 @@ def outcome_of(target: CudaTarget, problem: Problem, **changes: str) -> Outcome:
     return target.measure(candidate(problem, **changes), None)
 
 
+# The first launch is on integers, the second on reals.
+OFF_BY = (
+    "[](float x) { static int calls = 0; return ++calls > M_N ? x * (1 + SHARE * 0x1p-8f) : x; }"
+)
+
+
+@pytest.mark.parametrize(("share", "status"), [(0.0, Status.OK), (2.5, Status.WRONG_RESULT)])
+def test_bf16_may_be_off_by_one_rounding_and_no_more(
+    target: CudaTarget, share: float, status: Status
+) -> None:
+    """One rounding is 2^-8 of the number: 2.5 of them are above it however C is rounded."""
+    problem = Problem(37, 21, 50, dtype=DType.BF16)
+    off = OFF_BY.replace("M_N", str(37 * 21)).replace("SHARE", str(share))
+    outcome = outcome_of(target, problem, **{"(bf16)(alpha": f"(bf16)({off})(alpha"})
+    assert outcome.status is status, outcome.reason
+    assert status is Status.OK or "on real inputs" in outcome.reason
+
+
 @pytest.mark.parametrize("dtype", TENSOR_DTYPES, ids=str)
 @pytest.mark.parametrize(
     "problem",

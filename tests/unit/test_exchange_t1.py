@@ -62,18 +62,14 @@ def test_a_foreign_space_is_the_space_that_it_says(tmp_path: Path) -> None:
 
 def test_what_cannot_be_said_is_listed(tmp_path: Path) -> None:
     lines = read_t1(write_t1(tmp_path / "t1.json")).left_out
-    assert (
-        lines[:5]
-        == (
-            "parameter 'SCALE': its values are kept as words, nothing computes with them",
-            "condition 'MWG / KWG > 1': it divides with / where a remainder is left",
-            "condition 'SCALE * 2 > 1': * takes numbers, not a text; texts know == != and in",
-            "condition 'MWG * max_things < 1000': it reads 'max_things', which is no parameter "
-            "that was taken",
-            "condition \"__import__('os').system('true') == 0\": '__import__' at position 1 is no "
-            "function; there are min, max, ceil_div",
-        )
-        or "'.' at position" in lines[4]
+    assert lines[:5] == (
+        "parameter 'SCALE': its values are kept as words, nothing computes with them",
+        "condition 'MWG / KWG > 1': it divides with / where a remainder is left",
+        "condition 'SCALE * 2 > 1': * takes numbers, not a text; texts know == != and in",
+        "condition 'MWG * max_things < 1000': it reads 'max_things', which is no parameter "
+        "that was taken",
+        "condition \"__import__('os').system('true') == 0\": '.' at position 17 is not "
+        "allowed; numbers are whole; only device has a dot, as in device.arch",
     )
     fields = [line.split(":")[0] for line in lines[5:]]
     assert fields == [

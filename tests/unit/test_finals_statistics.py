@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from autogemm.model.results.finals import FinalsSamples, decide, paired_ratio
 from autogemm.model.results.outcome import Finals, Objective, Provenance, confidence_of
@@ -67,9 +68,37 @@ def test_one_wild_round_moves_nothing() -> None:
     assert ratio_wild == pytest.approx(ratio_calm, abs=0.002)
 
 
-def test_the_same_seed_gives_the_same_interval() -> None:
+def test_the_interval_is_the_bootstrap_of_its_seed() -> None:
+    """Computed without the code under test: nothing kept from a first call helps."""
     baseline, one = contestant("cuBLAS", 100.0, 1), contestant("x", 100.0, 2)
-    assert decide(baseline, [one], 7) == decide(baseline, [one], 7)
+    ratios = np.array(baseline.samples_us) / np.array(one.samples_us)
+    intervals = []
+    for seed in (7, 8):
+        rows = np.random.default_rng(seed).integers(0, ROUNDS, size=(2000, ROUNDS))
+        low, high = np.quantile(np.median(ratios[rows], axis=1), (0.025, 0.975))
+        found = decide(baseline, [one], seed)[0][0]
+        assert (found.ratio, found.ratio_low, found.ratio_high) == (np.median(ratios), low, high)
+        intervals.append((low, high))
+    assert intervals[0] != intervals[1]
+
+
+def test_the_interval_is_as_wide_as_order_statistics_say() -> None:
+    """The sign test, by scipy, holds the same median with the same confidence."""
+    times, ones = np.random.default_rng(3).lognormal(0.0, 0.01, 400), np.ones(400)
+    found = paired_ratio(times, ones, seed=0)
+    rank = int(binom.ppf(0.025, 400, 0.5))
+    low, high = np.sort(times)[[rank - 1, 400 - rank]]
+    assert found.high - found.low == pytest.approx(high - low, rel=0.15)
+
+
+def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
+    over, under = (1.0, 4.0, 10.0), (1.0, 2.0, 1.0)
+    assert paired_ratio(over, under, seed=0).ratio == 2.0
+    assert np.median(over) / np.median(under) == 4.0
+    entries, _ = decide(
+        FinalsSamples("cuBLAS", None, "", over), [FinalsSamples("x", None, "x", under)], seed=0
+    )
+    assert entries[0].ratio == 2.0
 
 
 def test_few_rounds_give_the_extremes() -> None:

@@ -1,0 +1,134 @@
+"""Exported programs compiled by g++ and run on the CPU, with a kernel that may be wrong."""
+
+import os
+import re
+import subprocess
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+
+from export_samples import stored_kernel
+
+from autogemm.codegen.export import export_cuda
+from autogemm.model.problem import Problem
+from autogemm.space import load_family
+
+SHIM = Path(__file__).with_name("export_on_cpu")
+
+FAMILY = """
+family: on_cpu
+summary: A loop that runs on the CPU.
+dtypes: {{a: [{ab}], b: [{ab}], c: [{ab}], accumulate: f32}}
+architectures: ">=70"
+parameters:
+  BM: {{values: [1], doc: nothing}}
+launch:
+  - {{kernel: gemm_kernel, threads: 1, grid: 1, smem_bytes: 0}}
+seeds:
+  - {{BM: 1}}
+"""
+
+KERNEL = """\
+#include "kernel.h"
+extern "C" __global__ void gemm_kernel({{ signature.in_kernel(on_cpu) }}) {
+    multiply_on_cpu<{{ trans_a | int }}, {{ trans_b | int }}>(
+        M, N, K, alpha, A, lda, B, ldb, beta, C, ldc, SIGNIFICANT_BITS);
+}
+"""
+
+# `kernel<<<grid, threads>>>(arguments);`
+LAUNCH = re.compile(r"(\w+)<<<(.+?)>>>\((.*?)\);", re.DOTALL)
+
+
+def exported_text(problem: Problem, folder: Path) -> str:
+    """The exported file of a kernel that runs on the CPU."""
+    own = folder / f"family_{problem.layout}_{problem.dtype}"
+    own.mkdir(exist_ok=True)
+    element = problem.dtype.ab
+    bits = element.fraction_bits + 1
+    (own / "on_cpu.yaml").write_text(FAMILY.format(ab=element.label))
+    (own / "on_cpu.cu.jinja").write_text(
+        KERNEL.replace("in_kernel(on_cpu)", f'in_kernel("{element.host_type}")').replace(
+            "SIGNIFICANT_BITS", str(bits)
+        )
+    )
+    family = load_family(own)
+    return export_cuda(stored_kernel(family, problem), family, "best.cu", date(2026, 11, 21))
+
+
+def compile_on_cpu(text: str, program: Path) -> Path:
+    """The program of an exported file, whose launches become calls."""
+    source = program.with_suffix(".cpp")
+    source.write_text(LAUNCH.sub(r"launch_on_cpu(\2, [&] { \1(\3); });", text))
+    # The clock of the program is what a loaded library calls.
+    flags = ("-std=c++17", "-O0", "-w", "-ffp-contract=off", "-rdynamic", f"-I{SHIM}")
+    subprocess.run(["g++", *flags, source, "-o", program, "-ldl"], check=True)
+    return program
+
+
+def compile_cublas(folder: Path) -> Path:
+    """The library that takes its time as cuBLAS."""
+    library = folder / "libcublas_on_cpu.so"
+    flags = ("-std=c++17", "-O1", "-shared", "-fPIC")
+    subprocess.run(["g++", *flags, SHIM / "cublas.cpp", "-o", library], check=True)
+    return library
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The work between two events: whose it is, how often, and the mean time of one.
+
+    ``begun_us`` is the clock at the first event, ``behind`` the work that was queued before it.
+    """
+
+    name: str
+    launches: int
+    time_us: float
+    begun_us: float
+    behind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a program printed, how it ended, and what it queued."""
+
+    code: int
+    output: str
+    trace: tuple[str, ...] = ()
+
+    def samples(self) -> list[Sample]:
+        """What was timed, one after the other: the work between each first and second event."""
+        found = []
+        now_us = 0.0
+        begun: float | None = None
+        behind = ""
+        since: list[tuple[str, float]] = []
+        for word, *rest in (line.split() for line in self.trace):
+            if word == "work":
+                since.append((rest[0], float(rest[1])))
+                now_us += since[-1][1]
+            elif word == "event" and begun is None:
+                begun, behind, since = now_us, since[-1][0] if since else "", []
+            elif word == "event":
+                assert begun is not None
+                (name,) = {who for who, _ in since}
+                mean_us = sum(us for _, us in since) / len(since)
+                found.append(Sample(name, len(since), mean_us, begun, behind))
+                begun, since = None, []
+        return found
+
+
+def run_on_cpu(program: Path, *arguments: object, **variables: str) -> Run:
+    """Run an exported program, with variables of the environment for its kernel and clock."""
+    trace = program.with_suffix(".trace")
+    trace.unlink(missing_ok=True)
+    done = subprocess.run(
+        [program, *map(str, arguments)],
+        env={**os.environ, "TRACE": str(trace), **variables},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lines = trace.read_text().splitlines() if trace.exists() else []
+    return Run(done.returncode, done.stdout + done.stderr, tuple(lines))
