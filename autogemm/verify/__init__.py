@@ -7,14 +7,17 @@ from autogemm.verify.cases import (
     Check,
     cases_of,
     cases_of_tuned,
+    legal_case,
     on_cpu,
     on_gpu,
+    planned_cases,
     run_cases,
     sample_configs,
     smallest_failure,
 )
 from autogemm.verify.certify import Certifier
 from autogemm.verify.edge_cases import reduced
+from autogemm.verify.order import coverage_order
 
 __all__ = [
     "Case",
@@ -24,8 +27,11 @@ __all__ = [
     "Check",
     "cases_of",
     "cases_of_tuned",
+    "coverage_order",
+    "legal_case",
     "on_cpu",
     "on_gpu",
+    "planned_cases",
     "reduced",
     "run_cases",
     "sample_configs",

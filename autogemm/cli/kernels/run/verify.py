@@ -1,7 +1,7 @@
 """``autogemm verify``: kernels run on edge cases, on the CPU or on a GPU."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -26,18 +26,33 @@ from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError, DeviceError, NotFoundError, UsageError
 from autogemm.targets import choose_target, open_gpu, why_no_gpu
 from autogemm.verify import (
+    Case,
     CaseResult,
-    CaseSet,
     Certifier,
     Check,
-    cases_of,
     cases_of_tuned,
+    coverage_order,
+    legal_case,
     on_cpu,
     on_gpu,
+    planned_cases,
     run_cases,
     sample_configs,
     smallest_failure,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class ToVerify:
+    """A config, and its cases in their order; those not legal for it were skipped, or are not yet
+    adapted.
+    """
+
+    config: Config
+    dtype: DType
+    cases: tuple[Case, ...]
+    num_skipped: int = 0
+
 
 CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
 CASE_COLUMNS = ("on", "problem", "ok", "message", "error_over_bound", "seconds", "config")
@@ -91,10 +106,11 @@ def run(command: VerifyCommand) -> None:
     narrowed = parse_fix(family, command.fix)
     if command.kernel_key is not None:
         kernel = stored_kernel(command.db, command.kernel_key, family)
-        sets = [cases_of_tuned(family, kernel.source.config, device, kernel.problem)]
+        tuned = cases_of_tuned(family, kernel.source.config, device, kernel.problem)
+        sets = [ToVerify(tuned.config, tuned.dtype, tuned.cases, tuned.num_skipped)]
     else:
         sets = [
-            cases_of(family, config, device, dtype=each)
+            ToVerify(config, each, planned_cases(family, config, device, each))
             for each in dtypes_of(family, command.dtype)
             for config in (
                 changed((climbed,) if climbed else family.seeds, narrowed)
@@ -105,7 +121,7 @@ def run(command: VerifyCommand) -> None:
     rows = []
     for place in ("cpu", "gpu") if command.places == "both" else (command.places,):
         with checker(family, place, command.mode) as check:
-            rows += [verified(family, device, case_set, place, check) for case_set in sets]
+            rows += verified(family, device, sets, place, check)
     show(rows, command.form)
 
 
@@ -193,25 +209,54 @@ def checker(family: Family, place: str, mode: str) -> Iterator[Check]:
 
 
 def verified(
-    family: Family, device: Device, case_set: CaseSet, place: str, check: Check
-) -> dict[str, Any]:
-    """Run one config's cases on one place; return a row of the summary."""
+    family: Family, device: Device, sets: Sequence[ToVerify], place: str, check: Check
+) -> list[dict[str, Any]]:
+    """Run all configs' cases on one place, in the order of coverage, until one fails.
+
+    Returns a row of the summary for each config of which a case was run, or all were skipped.
+    """
+
+    def run_one(case: Case) -> CaseResult | None:
+        # Here, so that the first cases do not wait until there is a config for the last.
+        legal = legal_case(family, device, case)
+        return None if legal is None else check(legal)
+
+    ordered = list(coverage_order(family, [each.cases for each in sets]))
     # A GPU takes one case at a time.
-    results = list(run_cases(check, case_set.cases, None if place == "cpu" else 1))
-    failures = [result for result in results if not result.ok]
-    return {
-        "on": place,
-        "config": case_set.config.label,
-        "dtype": case_set.dtype.label,
-        "problems": len(results),
-        "adapted": case_set.num_adapted,
-        "passed": len(results) - len(failures),
-        "failed": len(failures),
-        "skipped": case_set.num_skipped,
-        "error_over_bound": max((result.max_error_ratio for result in results), default=0.0),
-        "cases": results,
-        "smallest": smallest_failure(family, device, check, failures[0]) if failures else None,
-    }
+    results = run_cases(run_one, [case for _, case in ordered], None if place == "cpu" else 1)
+    done: list[list[CaseResult]] = [[] for _ in sets]
+    skipped = [each.num_skipped for each in sets]
+    failure: tuple[int, CaseResult] | None = None
+    with closing(results):
+        for (index, _), result in zip(ordered, results, strict=True):
+            if result is None:
+                skipped[index] += 1
+                continue
+            done[index].append(result)
+            if not result.ok:
+                failure = index, result
+                break
+    left = len(ordered) - sum(map(len, done)) - sum(skipped)
+    return [
+        {
+            "on": place,
+            "config": each.config.label,
+            "dtype": each.dtype.label,
+            "problems": len(done[index]),
+            "adapted": sum(result.case.config != each.config for result in done[index]),
+            "passed": sum(result.ok for result in done[index]),
+            "failed": sum(not result.ok for result in done[index]),
+            "skipped": skipped[index],
+            "error_over_bound": max((one.max_error_ratio for one in done[index]), default=0.0),
+            "cases": done[index],
+            "left": max(0, left),
+            "smallest": smallest_failure(family, device, check, failure[1])
+            if failure and failure[0] == index
+            else None,
+        }
+        for index, each in enumerate(sets)
+        if done[index] or skipped[index] == len(each.cases) + each.num_skipped
+    ]
 
 
 def show(rows: list[dict[str, Any]], form: Form) -> None:
@@ -236,7 +281,8 @@ def show(rows: list[dict[str, Any]], form: Form) -> None:
                 err=True,
             )
     if failed:
-        raise AutogemmError(f"{failed} of {total} cases failed")
+        left = sum({row["on"]: row["left"] for row in rows}.values())
+        raise AutogemmError(f"{failed} of {total} cases failed; {left} more were not run")
     if not total:
         raise UsageError("no edge case is legal for any of these configs: nothing was run")
     if form is Form.TABLE:
