@@ -25,14 +25,15 @@ Doubles = npt.NDArray[np.float64]
 # The largest FP32 number, and the least that is rounded to infinity.
 LARGEST = float(np.finfo(np.float32).max)
 OVERFLOW = 2.0**128 - 2.0**103
-# Exponents of wide numbers: with these a product's size is that of two ordinary numbers.
-WIDEST = 120
+# Exponents of wide numbers of A; with those of B all products have about the same size. Of the
+# smallest numbers the types of tensor cores hold a few bits only.
+WIDE = (-132, -4, 124)
 
 
 class Data(StrEnum):
     """Integers make every partial sum exact, so that any wrong term shows. Reals round.
 
-    Wide numbers have exponents from -120 to 120 along k, those of A and B with opposite signs, so
+    Wide numbers have exponents from -132 to 124 along k, large ones in A where B has small ones, so
     that each product counts. Special ones are reals with an infinity, a NaN and the largest number
     among them, each in a row or a column of its own.
     """
@@ -196,9 +197,10 @@ def _make_extreme(
 ) -> None:
     """Change elements of both matrices to what ``data`` is to have."""
     if data is Data.WIDE:
-        exponents = rng.integers(-WIDEST, WIDEST + 1, problem.k)
+        kind = rng.integers(len(WIDE), size=problem.k)
+        exponents = np.array(WIDE)[kind]
         op_a[:] = np.ldexp(op_a, exponents)
-        op_b[:] = np.ldexp(op_b, -exponents[:, None])
+        op_b[:] = np.ldexp(op_b, WIDE[0] + WIDE[-1] - exponents[:, None])
     elif data is Data.SPECIAL:
         row, column, k = problem.m - 1, problem.n - 1, rng.integers(problem.k, size=3)
         op_a[row, k[0]] = np.inf

@@ -139,12 +139,14 @@ def _shared(blocks: int) -> list[EdgeShape]:
     First all tiles: each block has more than one k_tile, and some have the end of one tile and the
     beginning of the next. Then whole tiles before the shared ones.
     """
-    # Of six tiles, three k_tiles for two blocks.
-    k_tiles = blocks // 4 + 1
+    # So many columns of two tiles that no tile ends where a block's range does; of these tiles three
+    # k_tiles for two blocks.
+    columns = next((count for count in (3, 5, 7, 11) if blocks % (2 * count)), 13)
+    k_tiles = 3 * blocks // (4 * columns) + 1
     return [
-        EdgeShape("tiles shared by blocks", (1, 3), (2, 1), (k_tiles, -3), 4),
+        EdgeShape("tiles shared by blocks", (1, 3), (columns - 1, 1), (k_tiles, -3), 4),
         EdgeShape("whole tiles before shared ones", (2, -1), (blocks // 2 + 1, 3), (5, -1), 4),
-        EdgeShape("tiles shared by blocks, no edge", (2, 0), (3, 0), (k_tiles, 0)),
+        EdgeShape("tiles shared by blocks, no edge", (2, 0), (columns, 0), (k_tiles, 0)),
     ]
 
 
