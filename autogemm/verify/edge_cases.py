@@ -139,7 +139,7 @@ def _shared(blocks: int) -> list[EdgeShape]:
     First all tiles: each block has more than one k_tile, and some have the end of one tile and the
     beginning of the next. Then whole tiles before the shared ones.
     """
-    # So many columns of two tiles that no tile ends where a block's range does; of these tiles three
+    # So many columns of two tiles that no tile ends where the range of a block does; of these three
     # k_tiles for two blocks.
     columns = next((count for count in (3, 5, 7, 11) if blocks % (2 * count)), 13)
     k_tiles = 3 * blocks // (4 * columns) + 1
