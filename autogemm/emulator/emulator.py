@@ -13,7 +13,15 @@ from autogemm.emulator.describe import describe_all, wrong_value
 from autogemm.emulator.exchange import Buffer, RawExchange, RawResult, check_launchable, run_process
 from autogemm.emulator.findings import EmulatorReport, Finding, source_lines
 from autogemm.emulator.inputs import Comparison, Data, compare, make_inputs
-from autogemm.emulator.toolchain import Build, Mode, Toolchain, build, find_toolchain, shim_sha256
+from autogemm.emulator.toolchain import (
+    Build,
+    Mode,
+    Toolchain,
+    assembly,
+    build,
+    find_toolchain,
+    shim_sha256,
+)
 from autogemm.model.kernel import KernelSource, Launch, LaunchPlan
 from autogemm.model.problem import Problem
 from autogemm.support.errors import CompilerMissingError, KernelCompileError, UsageError
@@ -132,6 +140,13 @@ class Emulator:
             if not report.ok:
                 break
         return report
+
+    def is_same_program(self, text: str, other: str) -> bool:
+        """Whether g++ makes the same optimised code of two kernels' texts: they differ in words.
+
+        Raises KernelCompileError.
+        """
+        return assembly(text, self.toolchain) == assembly(other, self.toolchain)
 
     def analyse(
         self, source: KernelSource, plan: LaunchPlan, problem: Problem, block: int = 0

@@ -180,6 +180,20 @@ def _build_executable(
         program.replace(executable)
 
 
+def assembly(text: str, toolchain: Toolchain) -> str:
+    """What g++ makes of a kernel when it optimises; two texts that give the same do the same.
+
+    Raises KernelCompileError.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        source, made = Path(scratch) / "kernel.cu", Path(scratch) / "kernel.s"
+        source.write_text(text)
+        flags = toolchain.kernel_flags(Mode.FAST)
+        shim = ("-include", str(SHIM / "cuda_on_cpu.h"))
+        _call([toolchain.gxx, *flags, "-g0", *shim, "-S", str(source), "-o", str(made)], source)
+        return made.read_text().replace(scratch, "")
+
+
 # `__cluster_dims__(X, Y, Z)` and the kernel that it belongs to.
 CLUSTER = re.compile(
     r"__cluster_dims__\s*\(([^()]*)\)\s*(?:void\s+|__\w+__\s*(?:\([^()]*\))?\s*)*(\w+)\s*\("

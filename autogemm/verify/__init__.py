@@ -17,6 +17,7 @@ from autogemm.verify.cases import (
 )
 from autogemm.verify.certify import Certifier
 from autogemm.verify.edge_cases import reduced
+from autogemm.verify.mutants import Draw, Fate, MutantResult, mutants_of, run_mutants
 from autogemm.verify.order import coverage_order
 
 __all__ = [
@@ -25,15 +26,20 @@ __all__ = [
     "CaseSet",
     "Certifier",
     "Check",
+    "Draw",
+    "Fate",
+    "MutantResult",
     "cases_of",
     "cases_of_tuned",
     "coverage_order",
     "legal_case",
+    "mutants_of",
     "on_cpu",
     "on_gpu",
     "planned_cases",
     "reduced",
     "run_cases",
+    "run_mutants",
     "sample_configs",
     "smallest_failure",
 ]

@@ -114,6 +114,19 @@ def test_a_failure_names_the_smallest_problem_the_config_and_the_line(
     assert "Traceback" not in result.output
 
 
+def test_planted_bugs_are_caught_or_shown(verify) -> None:  # noqa: ANN001
+    result = verify("--mutate", "naive", "--mutants", "4", "--seed", "1", "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)
+    assert len(rows) == 4
+    assert all(row["line"] != row["new"] and row["rule"] for row in rows)
+    caught = [row for row in rows if row["fate"] == "caught"]
+    assert len(caught) >= 2
+    assert all(row["message"] and row["problem"] for row in caught)
+    result = verify("--mutate", "naive", "--mutants", "1", "--seed", "1")
+    assert result.stdout.splitlines()[-1] == f"1 {rows[0]['fate']}"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
@@ -124,6 +137,7 @@ def test_a_failure_names_the_smallest_problem_the_config_and_the_line(
         (["--sample", "0"], 2, "0 is not in the range"),
         (["--fix", "BM=17", "--sample", "1"], 2, "BM has no value 17"),
         (["--family", "nothing"], 2, "nothing"),
+        (["--mutate", "naive", "--on", "gpu"], 2, "leave out --kernel and --on"),
     ],
 )
 def test_what_cannot_be_asked(verify, arguments: list[str], code: int, words: str) -> None:  # noqa: ANN001

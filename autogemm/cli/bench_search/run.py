@@ -1,19 +1,15 @@
 """``autogemm bench-search``: search strategies compared on recorded spaces."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
 from autogemm.bench.strategies import (
     Curve,
     Plan,
-    Replay,
     Summary,
     known_strategies,
     replays,
@@ -23,13 +19,11 @@ from autogemm.cli import command_line
 from autogemm.cli.files import write_output
 from autogemm.cli.options import names_of
 from autogemm.cli.output import Form, print_rows, print_table
+from autogemm.cli.progress import watched
 from autogemm.insight.plots import check_plot, strategies_picture
 from autogemm.support.errors import UsageError
 from autogemm.support.version import __version__
 from autogemm.targets.recorded import recording_folder, recording_paths
-
-# Without a terminal a line each tenth of the way.
-PLAIN_LINES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +50,9 @@ def run(command: BenchSearchCommand) -> None:
     if command.plot is not None:
         check_plot(command.plot)
     found = replays(plan, command.processes)
-    summary = summarise(plan, _watched(found, len(plan.jobs()), command.quiet))
+    summary = summarise(
+        plan, found if command.quiet else watched(found, len(plan.jobs()), "replays")
+    )
     if command.form is Form.TABLE:
         _print_tables(plan, summary)
     else:
@@ -82,20 +78,6 @@ def _plan(command: BenchSearchCommand) -> Plan:
         evaluations=command.evaluations,
         batches=tuple(dict.fromkeys(command.batches)),
     )
-
-
-def _watched(found: Iterator[Replay], num_jobs: int, quiet: bool) -> Iterator[Replay]:
-    """Yield the replays; show a bar on a terminal, lines elsewhere."""
-    console = Console(stderr=True)
-    if console.is_terminal and not quiet:
-        columns = (BarColumn(bar_width=24), MofNCompleteColumn(), "replays,", TimeRemainingColumn())
-        with Progress(*columns, console=console, transient=True) as progress:
-            yield from progress.track(found, num_jobs, description="")
-        return
-    for done, one in enumerate(found, 1):
-        if not quiet and done * PLAIN_LINES // num_jobs > (done - 1) * PLAIN_LINES // num_jobs:
-            click.echo(f"{done} of {num_jobs} replays", err=True)
-        yield one
 
 
 def _print_tables(plan: Plan, summary: Summary) -> None:

@@ -6,6 +6,7 @@ import click
 
 from autogemm.cli.options import (
     config_options,
+    count_option,
     dtype_option,
     family_option,
     fix_option,
@@ -13,6 +14,7 @@ from autogemm.cli.options import (
     problem_options,
     rung_option,
     stored_options,
+    time_option,
 )
 from autogemm.cli.output import Form, listing_options
 from autogemm.support.errors import UsageError
@@ -152,6 +154,13 @@ def space(**values: Any) -> None:
     is_flag=True,
     help="Check --kernel as a winner is checked, on the attached GPU, and store the certificate.",
 )
+@click.option(
+    "--mutate",
+    metavar="NAME|PATH",
+    help="Plant bugs in this family's kernels by rules and say which no edge case finds.",
+)
+@count_option("--mutants", 100, "How many bugs --mutate plants.")
+@time_option("--each", "each_s", "60s", "Give a planted bug up after that time: 90s, 2m.")
 @gpu_option
 @stored_options
 def verify(**values: Any) -> None:
@@ -164,9 +173,14 @@ def verify(**values: Any) -> None:
     legal for a problem is replaced by its nearest legal neighbour with the same tiles, counted as
     adapted (a stored kernel: skipped). It stops at the first case that fails, with exit code 1.
 
+    --mutate tests the test: each mutant is a kernel with one slip in one line (a barrier dropped, a
+    bound off by one, strides swapped), run on the edge cases until one fails. Those that survive
+    are shown; some do no harm (a fast path never taken), which a person has to judge.
+
     \b
     Examples:
       autogemm verify
+      autogemm verify --mutate sgemm_skinny --mutants 20
       autogemm verify --rung tiled
       autogemm verify --sample 20 --seed 1 --fix STAGES=3,4
       autogemm verify --kernel 17 --on both

@@ -1,15 +1,21 @@
 """``autogemm verify``: kernels run on edge cases, on the CPU or on a GPU."""
 
 import itertools
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
+import numpy as np
 
 from autogemm.cli.lookup import device_facts, family_and_rung
-from autogemm.cli.output import Form, print_rows
+from autogemm.cli.output import Form, print_rows, print_table
+from autogemm.cli.progress import watched
 from autogemm.cli.rows import open_database
 from autogemm.codegen import render
 from autogemm.emulator import Emulator, Mode
@@ -21,7 +27,7 @@ from autogemm.model.results.certificate import Verdict
 from autogemm.model.results.columns import Paths, row_of, under
 from autogemm.model.results.stored import StoredKernel
 from autogemm.model.splitting import splitting_of
-from autogemm.space import Family, launch_plan, parse_fix
+from autogemm.space import Family, launch_plan, load_family, parse_fix
 from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError, DeviceError, NotFoundError, UsageError
 from autogemm.targets import choose_target, open_gpu, why_no_gpu
@@ -30,6 +36,9 @@ from autogemm.verify import (
     CaseResult,
     Certifier,
     Check,
+    Draw,
+    Fate,
+    cases_of,
     cases_of_tuned,
     coverage_order,
     legal_case,
@@ -37,6 +46,7 @@ from autogemm.verify import (
     on_gpu,
     planned_cases,
     run_cases,
+    run_mutants,
     sample_configs,
     smallest_failure,
 )
@@ -60,6 +70,13 @@ _CASE: Paths = {
     **under("", ("ok", "message", "seconds")),
     **{"problem": "case.problem.label", "error_over_bound": "max_error_ratio"},
 }
+MUTANT_COLUMNS = ("fate", "rule", "line", "new", "problem", "message", "seconds", "config")
+_MUTANT: Paths = {
+    **under("", ("fate", "problem", "message", "seconds")),
+    **under("mutant", ("rule", "line", "new")),
+}
+# Mutants are drawn from so many configs at most, for each of which all edge cases are rendered.
+MOST_CONFIGS = 12
 SUMMARY_COLUMNS = (
     *("on", "dtype", "config", "problems", "adapted", "passed", "failed", "skipped"),
     "error_over_bound",
@@ -80,6 +97,9 @@ class VerifyCommand:
     places: str
     mode: str
     certify: bool
+    mutate: str | None
+    mutants: int
+    each_s: float | None
     gpu: str
     db: str | None
     form: Form
@@ -94,35 +114,70 @@ class VerifyCommand:
             raise UsageError("--rung and --sample exclude each other: choose one")
         if self.certify and self.kernel_key is None:
             raise UsageError("--certify is for one stored kernel: add --kernel ID")
+        if self.mutate is not None and (self.kernel_key is not None or self.places != "cpu"):
+            raise UsageError("--mutate plants bugs on the CPU: leave out --kernel and --on")
 
 
 def run(command: VerifyCommand) -> None:
-    """Verify, or certify, and print. Raises AutogemmError when a case fails."""
+    """Verify, certify or plant bugs, and print. Raises AutogemmError when a case fails."""
+    if command.mutate is not None:
+        plant(command, command.mutate)
+        return
     family, climbed = family_and_rung(command.family, command.rung)
     if command.certify and command.kernel_key is not None:
         certify_kernel(command.db, command.kernel_key, family, command.form)
         return
     device = device_facts(command.gpu)
-    narrowed = parse_fix(family, command.fix)
     if command.kernel_key is not None:
         kernel = stored_kernel(command.db, command.kernel_key, family)
         tuned = cases_of_tuned(family, kernel.source.config, device, kernel.problem)
         sets = [ToVerify(tuned.config, tuned.dtype, tuned.cases, tuned.num_skipped)]
     else:
-        sets = [
-            ToVerify(config, each, planned_cases(family, config, device, each))
-            for each in dtypes_of(family, command.dtype)
-            for config in (
-                changed((climbed,) if climbed else family.seeds, narrowed)
-                if command.sample is None
-                else sample_configs(family, device, command.sample, command.seed, narrowed, each)
-            )
-        ]
+        sets = _sets(command, family, device, (climbed,) if climbed else family.seeds)
     rows = []
     for place in ("cpu", "gpu") if command.places == "both" else (command.places,):
         with checker(family, place, command.mode) as check:
             rows += verified(family, device, sets, place, check)
     show(rows, command.form)
+
+
+def _sets(
+    command: VerifyCommand, family: Family, device: Device, seeds: tuple[Config, ...]
+) -> list[ToVerify]:
+    """Return the edge cases of the configs that the command is about, for each element type."""
+    narrowed = parse_fix(family, command.fix)
+    return [
+        ToVerify(config, each, planned_cases(family, config, device, each))
+        for each in dtypes_of(family, command.dtype)
+        for config in (
+            changed(seeds, narrowed)
+            if command.sample is None
+            else sample_configs(family, device, command.sample, command.seed, narrowed, each)
+        )
+    ]
+
+
+def plant(command: VerifyCommand, name: str) -> None:
+    """Plant bugs in a family's kernels; print each that survived, and how many were caught."""
+    family = load_family(name)
+    device = device_facts(command.gpu)
+    sets = _sets(command, family, device, family.seeds)
+    order = np.random.default_rng(command.seed).permutation(len(sets))[:MOST_CONFIGS]
+    draw = Draw(command.mutants, command.seed, command.each_s or math.inf)
+    chosen = [cases_of(family, sets[i].config, device, dtype=sets[i].dtype) for i in order]
+    # Executables of wrong kernels are of no use to later runs.
+    with TemporaryDirectory() as folder:
+        found = run_mutants(family, Emulator(Path(folder)), chosen, draw)
+        results = list(watched(found, draw.count, "mutants"))
+    rows = [{**row_of(one, _MUTANT), "config": one.mutant.config.as_dict()} for one in results]
+    if command.form is not Form.TABLE:
+        print_rows(rows, MUTANT_COLUMNS, command.form)
+        return
+    missed = [row for row in rows if row["fate"] in {Fate.SURVIVED, Fate.OUT_OF_TIME}]
+    if missed:
+        print_table(missed, ("fate", "rule", "line", "new", "seconds"), title="Not caught")
+    numbers = Counter(one.fate for one in results)
+    click.echo(", ".join(f"{numbers[fate]} {fate}" for fate in Fate if numbers[fate]))
 
 
 def dtypes_of(family: Family, label: str | None) -> list[DType]:

@@ -1,0 +1,237 @@
+"""Bugs planted by rules in emitted kernels: which of them no edge case finds.
+
+Mutation analysis (DeMillo, Lipton and Sayward, Hints on Test Data Selection, 1978): each rule is a
+slip that people make, a mutant is a kernel with one of them.
+"""
+
+import itertools
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+import numpy as np
+
+from autogemm.codegen import render
+from autogemm.emulator import Emulator
+from autogemm.model.config import Config
+from autogemm.model.kernel import KernelSource, LaunchPlan
+from autogemm.model.problem import Problem
+from autogemm.space import Family, launch_plan
+from autogemm.support.errors import KernelCompileError
+from autogemm.verify.cases import CaseSet
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A kind of slip: what it finds in a line, and what stands there instead."""
+
+    name: str
+    pattern: str
+    instead: str
+
+    def edits(self, line: str) -> Iterator[str]:
+        """The line with the slip, once for each place that has it."""
+        for found in re.finditer(self.pattern, line):
+            yield line[: found.start()] + found.expand(self.instead) + line[found.end() :]
+
+
+# Names of functions that order accesses; a name with `async` copies.
+_ORDER = r"(?:(?<!a)sync|barrier|fence|arrive|commit)"
+_ARGUMENTS = r"(?:<[^;]*>)?\(.*\);$"
+RULES: tuple[Rule, ...] = (
+    Rule("barrier dropped", rf"^(\s*)\w*{_ORDER}\w*{_ARGUMENTS}", r"\1;"),
+    Rule("wait dropped", rf"^(\s*)\w*wait\w*{_ARGUMENTS}", r"\1;"),
+    Rule("wait weakened", r"(\bwait\w*<)([^<>]+)(>\()", r"\1(\2) + 1\3"),
+    Rule("wait weakened", r"(\bwait\w*\()(\w+)(\);)", r"\1\2 + 1\3"),
+    Rule(
+        "call dropped",
+        r"^(\s*)(?!.*(?:(?<!a)sync|barrier|fence|arrive|commit|wait))\w+(?:<[^;]*>)?\(.*\);$",
+        r"\1;",
+    ),
+    Rule("bound one too far", r" < ", " <= "),
+    Rule("bound one too near", r" <= ", " < "),
+    Rule("bound one too far", r" >= ", " > "),
+    Rule("bound one too near", r" > ", " >= "),
+    Rule("comparison turned", r" == ", " != "),
+    Rule("comparison turned", r" != ", " == "),
+    Rule("and for or", r" \|\| ", " && "),
+    Rule("or for and", r" && ", " || "),
+    Rule("guard always open", r"\bif \((?!true).*\) \{$", "if (true) {"),
+    Rule("guard always shut", r"\bif \((?!false).*\) \{$", "if (false) {"),
+    Rule("off by one", r" \+ 1\b", ""),
+    Rule("off by one", r" - 1\b", ""),
+    Rule("off by one", r"\b(int \w+) = 0;", r"\1 = 1;"),
+    Rule("minus for plus", r" \+ ", " - "),
+    Rule("plus for minus", r" - ", " + "),
+    Rule("stride dropped", r" \* \w+", ""),
+    Rule("division dropped", r" / \w+", ""),
+    Rule("remainder dropped", r" % \w+", ""),
+    Rule("scale dropped", r"\b(?:with\.)?(?:alpha|beta) \* ", ""),
+    Rule("sum not kept", r" \+= ", " = "),
+    Rule("index narrowed", r"\(long long\)", "(int)"),
+    Rule("index narrowed", r"\blong long\b(?!\))", "int"),
+    Rule("operands swapped", r"\blda\b", "ldb"),
+    Rule("operands swapped", r"\bldb\b", "lda"),
+    Rule("operands swapped", r"\bldc\b", "ldb"),
+    Rule("operands swapped", r"\bm0\b", "n0"),
+    Rule("operands swapped", r"\bn0\b", "m0"),
+    Rule("operands swapped", r"\bM\b", "N"),
+    Rule("operands swapped", r"\bN\b", "M"),
+    Rule("operands swapped", r"\bBM\b", "BN"),
+    Rule("operands swapped", r"\bBN\b", "BM"),
+)
+
+# The emulator replaces what is between these; on a GPU alone can it be tested.
+_TWINS_BEGIN, _TWINS_END = "#ifndef AUTOGEMM_EMULATOR", "#endif  // AUTOGEMM_EMULATOR"
+# Lines that say nothing of what is computed, or whose value the launch takes from the config.
+_PASSED_OVER = re.compile(r"^\s*(//|#|using\b|template\b|static_assert|$)|constexpr int \w+ = \d+;")
+
+
+class Fate(StrEnum):
+    """What became of a mutant. SAME_CODE: g++ makes the same program of it, on the CPU at least."""
+
+    CAUGHT = "caught"
+    SURVIVED = "survived"
+    OUT_OF_TIME = "out of time"
+    SAME_CODE = "same code"
+    NOT_COMPILED = "not compiled"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """A slip in one line of a config's kernels: wherever the line stands, ``new`` stands instead.
+
+    ``line`` and ``new`` are without indentation.
+    """
+
+    config: Config
+    rule: str
+    line: str
+    new: str
+
+    def apply(self, text: str) -> str:
+        """The text with the slip; the same where the line is not in it."""
+        return re.sub(
+            rf"^( *){re.escape(self.line)}$", lambda found: found[1] + self.new, text, flags=re.M
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class MutantResult:
+    """A mutant's fate; the first problem that caught it and by what."""
+
+    mutant: Mutant
+    fate: Fate
+    seconds: float
+    problem: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """How many mutants are drawn, with which seed, and the seconds after which each is given up."""
+
+    count: int
+    seed: int = 0
+    each_s: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A case made ready: the source as it is emitted, and how it is launched."""
+
+    source: KernelSource
+    plan: LaunchPlan
+    problem: Problem
+
+
+def mutants_of(config: Config, texts: Sequence[str]) -> list[Mutant]:
+    """All mutants of the lines of a config's emitted texts, each once."""
+    found: dict[Mutant, None] = {}
+    for line in dict.fromkeys(line for text in texts for line in _lines(text)):
+        for rule in RULES:
+            for edit in rule.edits(line):
+                found[Mutant(config, rule.name, line, edit)] = None
+    return list(found)
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines that the emulator runs, without indentation."""
+    is_replaced = False
+    for line in text.splitlines():
+        if line in {_TWINS_BEGIN, _TWINS_END}:
+            is_replaced = line == _TWINS_BEGIN
+        elif not is_replaced and not _PASSED_OVER.search(line):
+            yield line.strip()
+
+
+def run_mutants(
+    family: Family, emulator: Emulator, sets: Sequence[CaseSet], draw: Draw
+) -> Iterator[MutantResult]:
+    """The fates of mutants drawn at random from the configs of the sets, by turns.
+
+    A mutant runs on the config's edge cases, fewest operations first, until one catches it or its
+    time is over. Rules are drawn with the same chance, however often they apply.
+    """
+    runs = [_runs(family, case_set) for case_set in sets]
+    waiting = [
+        _by_rule(mutants_of(one.config, [run.source.text for run in own]))
+        for one, own in zip(sets, runs, strict=True)
+    ]
+    rng = np.random.default_rng(draw.seed)
+    drawn: list[tuple[Mutant, list[_Run]]] = []
+    for at in itertools.islice(itertools.cycle(range(len(sets))), len(sets) * draw.count):
+        rules = waiting[at]
+        if rules and len(drawn) < draw.count:
+            rule = sorted(rules)[int(rng.integers(len(rules)))]
+            drawn.append((rules[rule].pop(int(rng.integers(len(rules[rule])))), runs[at]))
+            if not rules[rule]:
+                del rules[rule]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(lambda one: _fate(emulator, one[0], one[1], draw.each_s), drawn)
+
+
+def _runs(family: Family, case_set: CaseSet) -> list[_Run]:
+    return [
+        _Run(
+            render(family, case.config, case.problem),
+            launch_plan(family, case.config, case.problem, few_blocks=True),
+            case.problem,
+        )
+        for case in case_set.cases
+    ]
+
+
+def _by_rule(mutants: Sequence[Mutant]) -> dict[str, list[Mutant]]:
+    found: dict[str, list[Mutant]] = {}
+    for mutant in mutants:
+        found.setdefault(mutant.rule, []).append(mutant)
+    return found
+
+
+def _fate(emulator: Emulator, mutant: Mutant, runs: Sequence[_Run], each_s: float) -> MutantResult:
+    start = time.perf_counter()
+    planted: dict[str, str] = {}
+    try:
+        for run in runs:
+            text = mutant.apply(run.source.text)
+            if text == run.source.text:
+                continue
+            planted[run.source.text] = text
+            report = emulator.verify(replace(run.source, text=text), run.plan, run.problem)
+            seconds = time.perf_counter() - start
+            if not report.ok:
+                message = report.message.splitlines()[0]
+                return MutantResult(mutant, Fate.CAUGHT, seconds, run.problem.label, message)
+            if seconds > each_s:
+                break
+        is_same = all(emulator.is_same_program(*texts) for texts in planted.items())
+    except KernelCompileError:
+        return MutantResult(mutant, Fate.NOT_COMPILED, time.perf_counter() - start)
+    seconds = time.perf_counter() - start
+    fate = Fate.SAME_CODE if is_same else Fate.OUT_OF_TIME if seconds > each_s else Fate.SURVIVED
+    return MutantResult(mutant, fate, seconds)
