@@ -147,6 +147,7 @@ class _Run:
     source: KernelSource
     plan: LaunchPlan
     problem: Problem
+    extremes: bool
 
 
 def mutants_of(config: Config, texts: Sequence[str]) -> list[Mutant]:
@@ -201,6 +202,7 @@ def _runs(family: Family, case_set: CaseSet) -> list[_Run]:
             render(family, case.config, case.problem),
             launch_plan(family, case.config, case.problem, few_blocks=True),
             case.problem,
+            case.extremes,
         )
         for case in case_set.cases
     ]
@@ -222,7 +224,9 @@ def _fate(emulator: Emulator, mutant: Mutant, runs: Sequence[_Run], each_s: floa
             if text == run.source.text:
                 continue
             planted[run.source.text] = text
-            report = emulator.verify(replace(run.source, text=text), run.plan, run.problem)
+            report = emulator.verify(
+                replace(run.source, text=text), run.plan, run.problem, extremes=run.extremes
+            )
             seconds = time.perf_counter() - start
             if not report.ok:
                 message = report.message.splitlines()[0]
