@@ -345,7 +345,7 @@ def test_ctrl_c_does_not_wait_for_the_matrix(
     certificate = Certifier(family, Interrupted(), Compiler()).certify(
         candidate(family, 1), PROBLEM
     )
-    # Those that were begun are awaited, the rest of the 55 is not.
+    # Those that were begun are awaited, the rest of the 63 is not.
     assert len(emulated) < 30
     assert certificate.verdict is Verdict.NOT_DONE
 
