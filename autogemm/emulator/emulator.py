@@ -73,6 +73,12 @@ UNSET_RUNS = (
     RunOptions(mode=Mode.UNSET, stack_fill=0x7F, late_copies=False),
 )
 
+# What verify() adds for kernels that split numbers: exponents far apart, then infinities and NaN.
+EXTREME_RUNS = (
+    RunOptions(data=Data.WIDE, seed=2, late_copies=False),
+    RunOptions(data=Data.SPECIAL, seed=3),
+)
+
 TRACE_CAPACITY = 1 << 22
 
 
@@ -130,16 +136,24 @@ class Emulator:
         return _report(raw, built, comparison, findings, time.perf_counter() - start)
 
     def verify(
-        self, source: KernelSource, plan: LaunchPlan, problem: Problem, mode: Mode = Mode.CHECK
+        self,
+        source: KernelSource,
+        plan: LaunchPlan,
+        problem: Problem,
+        mode: Mode = Mode.CHECK,
+        *,
+        extremes: bool = False,
     ) -> EmulatorReport:
         """Run with both kinds of data and schedule; the first report that is not ok, or the last.
+
+        With ``extremes`` also with the numbers that FP32 has at its ends.
 
         Where no leading dimension allows vectors, the base pointers are off by an element as well.
         Blocks run by turns only where they can meet, in a workspace.
         """
         all_odd = problem.lda % 2 and problem.ldb % 2 and problem.ldc % 2
         misalign_bytes = problem.dtype.c.size_bytes if all_odd else 0
-        for options in VERIFYING_RUNS:
+        for options in (*VERIFYING_RUNS, *(EXTREME_RUNS if extremes else ())):
             how = replace(options, mode=mode, misalign_bytes=misalign_bytes)
             if not plan.workspace_bytes:
                 how = replace(how, resident_blocks=1)

@@ -24,13 +24,26 @@ Doubles = npt.NDArray[np.float64]
 
 # Elements of padding above which rows are far apart, and those that are looked at then.
 MANY, FEW = 1 << 16, 64
+# The largest FP32 number, and the least that is rounded to infinity.
+LARGEST = float(np.finfo(np.float32).max)
+OVERFLOW = 2.0**128 - 2.0**103
+# Exponents of wide numbers of A; with those of B all products have about the same size. Of the
+# smallest numbers the types of tensor cores hold a few bits only.
+WIDE = (-132, -4, 124)
 
 
 class Data(StrEnum):
-    """Integers make every partial sum exact, so that any wrong term shows. Reals round."""
+    """Integers make every partial sum exact, so that any wrong term shows. Reals round.
+
+    Wide numbers have exponents from -132 to 124 along k, large ones in A where B has small ones, so
+    that each product counts. Special ones are reals with an infinity, a NaN and the largest number
+    among them, each in a row or a column of its own.
+    """
 
     INTEGERS = "integers"
     REALS = "reals"
+    WIDE = "wide"
+    SPECIAL = "special"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,25 +118,23 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     a = _matrix(rng, problem.a_shape, data, dtype.ab)
     b = _matrix(rng, problem.b_shape, data, dtype.ab)
     c = _matrix(rng, (problem.m, problem.n), data, dtype.c)
-    op_a = (a.T if problem.layout.trans_a else a).astype(np.float64)
-    op_b = (b.T if problem.layout.trans_b else b).astype(np.float64)
-    # float64(float32(x)): the kernel gets its scalars as float.
-    alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
-    expected = alpha * (op_a @ op_b)
-    magnitude = abs(alpha) * (np.abs(op_a) @ np.abs(op_b))
-    if beta != 0.0:
-        expected += beta * c
-        magnitude += abs(beta) * np.abs(c)
+    # Views: [M, K] and [K, N], however they are stored.
+    _make_extreme(
+        rng, problem, data, _op(a, problem.layout.trans_a), _op(b, problem.layout.trans_b)
+    )
+    expected, magnitude = _product(problem, a, b, c)
     exact = data is Data.INTEGERS and _is_exact(problem, float(magnitude.max()))
+    finite = np.isfinite(expected)
     # K products and sums, alpha, beta and the last sum, each rounding once: Higham, Accuracy and
     # Stability of Numerical Algorithms, 2002, section 3.1, whatever the order of the sums.
-    bound = (problem.k + 3) * 2.0**-24 * magnitude
+    bound = np.where(finite, (problem.k + 3) * 2.0**-24 * magnitude, 0.0)
     if dtype.c.size_bytes < 4:
         # C is rounded once more; subnormal numbers by half their distance.
-        bound += dtype.c.unit_roundoff * (np.abs(expected) + bound) + dtype.c.half_step
+        size = np.where(finite, np.abs(expected), 0.0)
+        bound += dtype.c.unit_roundoff * (size + bound) + dtype.c.half_step
     if exact:
         expected, bound = rounded(expected, dtype.c).astype(np.float64), np.zeros_like(expected)
-    before = c if beta != 0.0 else np.full_like(c, np.nan)
+    before = c if problem.beta != 0.0 else np.full_like(c, np.nan)
     near = with_near_rows(problem)
     return Inputs(
         _stored(a, near.lda, dtype.ab),
@@ -139,9 +150,9 @@ def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
     """C as the kernel left it against C as it must be, element by element; padding bit by bit."""
     problem = with_near_rows(problem)
     got = loaded(_rows(c, problem)[:, : problem.n].copy(), problem.dtype.c).astype(np.float64)
-    error = np.abs(got - inputs.expected)
-    wrong = ~(error <= inputs.bound)
     with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.where(_same_special(got, problem, inputs), 0.0, np.abs(got - inputs.expected))
+        wrong = ~(error <= inputs.bound)
         ratio = np.where(error == 0, 0.0, error / inputs.bound)
     worst = float(np.max(np.where(np.isnan(ratio), np.inf, ratio)))
     bits = np.dtype(f"u{problem.dtype.c.size_bytes}")
@@ -158,6 +169,66 @@ def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
         float(inputs.expected[row, column]),
         changed,
     )
+
+
+def _same_special(got: Doubles, problem: Problem, inputs: Inputs) -> npt.NDArray[np.bool_]:
+    """Return where both are NaN, or infinite as a right result may be.
+
+    That is where the result's type has no number as large as the reference, or one within the
+    bound of it.
+    """
+    element = problem.dtype.c
+    least, most = (rounded(inputs.expected + sign * inputs.bound, element) for sign in (-1, 1))
+    is_high, is_low = got == np.inf, got == -np.inf
+    both_nan = np.isnan(got) & np.isnan(inputs.expected)
+    same: npt.NDArray[np.bool_] = (
+        both_nan | is_high & np.isposinf(most) | is_low & np.isneginf(least)
+    )
+    return same
+
+
+def _op(matrix: Floats, is_transposed: bool) -> Floats:
+    return matrix.T if is_transposed else matrix
+
+
+def _product(problem: Problem, a: Floats, b: Floats, c: Floats) -> tuple[Doubles, Doubles]:
+    """C from float64, and the sum of the sizes of all terms.
+
+    A dot product that FP32 cannot hold is infinite, whatever alpha makes of it.
+    """
+    op_a = _op(a, problem.layout.trans_a).astype(np.float64)
+    op_b = _op(b, problem.layout.trans_b).astype(np.float64)
+    # float64(float32(x)): the kernel gets its scalars as float.
+    alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
+    with np.errstate(invalid="ignore"):
+        dot = op_a @ op_b
+        dot = np.where(np.abs(dot) >= OVERFLOW, np.copysign(np.inf, dot), dot)
+        expected = alpha * dot
+        magnitude = abs(alpha) * (np.abs(op_a) @ np.abs(op_b))
+        if beta != 0.0:
+            expected += beta * c
+            magnitude += abs(beta) * np.abs(c)
+    return expected, magnitude
+
+
+def _make_extreme(
+    rng: np.random.Generator, problem: Problem, data: Data, op_a: Floats, op_b: Floats
+) -> None:
+    """Change elements of both matrices to what ``data`` is to have."""
+    if data is Data.WIDE:
+        kind = rng.integers(len(WIDE), size=problem.k)
+        exponents = np.array(WIDE)[kind]
+        op_a[:] = np.ldexp(op_a, exponents)
+        op_b[:] = np.ldexp(op_b, WIDE[0] + WIDE[-1] - exponents[:, None])
+    elif data is Data.SPECIAL:
+        row, column, k = problem.m - 1, problem.n - 1, rng.integers(problem.k, size=3)
+        op_a[row, k[0]] = np.inf
+        op_b[k[1], column] = np.nan
+        if row > 0:
+            # Of its products FP32 holds those with numbers below 1. No other number of the row is
+            # large, so that no sum overflows on its way to one that does not.
+            op_a[row // 2, k[2]] = LARGEST
+            op_b[k[2], :column] *= 0.25
 
 
 def _matrix(

@@ -7,8 +7,10 @@ from autogemm.verify.cases import (
     Check,
     cases_of,
     cases_of_tuned,
+    legal_case,
     on_cpu,
     on_gpu,
+    planned_cases,
     run_cases,
     sample_configs,
     smallest_failure,
@@ -16,6 +18,7 @@ from autogemm.verify.cases import (
 from autogemm.verify.certify import Certifier
 from autogemm.verify.edge_cases import reduced
 from autogemm.verify.mutants import Draw, Fate, MutantResult, mutants_of, run_mutants
+from autogemm.verify.order import coverage_order
 
 __all__ = [
     "Case",
@@ -28,9 +31,12 @@ __all__ = [
     "MutantResult",
     "cases_of",
     "cases_of_tuned",
+    "coverage_order",
+    "legal_case",
     "mutants_of",
     "on_cpu",
     "on_gpu",
+    "planned_cases",
     "reduced",
     "run_cases",
     "run_mutants",

@@ -2,10 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Status
+from autogemm.model.splitting import splitting_of
 from autogemm.space import (
     Family,
     Space,
@@ -25,40 +27,47 @@ from autogemm.space import (
     build_space,
     launch_plan,
     nearest_legal,
-    stages_of,
-    tile_of,
 )
 from autogemm.support.errors import EmptySpaceError, KernelCompileError
 from autogemm.targets import MeasureOptions, Target
-from autogemm.verify.edge_cases import edge_cases, has_far_rows, reduced, rounds_of, unset_cases
+from autogemm.verify.edge_cases import edge_cases, has_far_rows, reduced, unset_cases
+from autogemm.verify.schedule import schedule_of
 
 # Random configs are drawn from these: sizes and alignment that leave most of a space legal. A
 # family for few rows has no config for the first.
 ROOMY_PROBLEMS = (Problem(4096, 4096, 4096), Problem(64, 4096, 4096))
+# Extremes are for problems of so many operations at most: plain FP32 is slow.
+EXTREME_FLOPS = 10_000_000
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One config on one problem; on the CPU, if ``unset``, also with variables of garbage."""
+    """One config on one problem; ``unset`` and ``extremes`` ask the emulator for more runs.
+
+    Those of ``unset`` have variables that begin as garbage. Those of ``extremes`` have infinities,
+    NaN and wide exponents: for kernels that split numbers, which must give way where a number
+    cannot be split.
+    """
 
     config: Config
     problem: Problem
     unset: bool = False
+    extremes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CaseSet:
-    """The cases of one config, and how many edge cases were skipped as not legal for it."""
+    """The cases of one config in their order, and how many were skipped as not legal for it.
+
+    Planned cases are those for which no legal config has been sought yet: none is skipped.
+    """
 
     config: Config
     dtype: DType
     cases: tuple[Case, ...]
-    num_skipped: int
-
-    @property
-    def num_adapted(self) -> int:
-        """The number of cases in which the nearest legal config stands in."""
-        return sum(case.config != self.config for case in self.cases)
+    num_skipped: int = 0
 
     @property
     def on_gpu(self) -> "CaseSet":
@@ -122,27 +131,59 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     dtype: DType = DType.F32,
     tuned_for: tuple[Problem, ...] = (),
 ) -> CaseSet:
-    """The edge cases for a config's tile and stages, in all layouts, fewest operations first.
+    """The edge cases for a config's schedule, in the order of coverage: see `planned_cases`.
 
     Where the config is not legal for a problem (a vector width, a padding), the nearest legal one
-    with the same tiles stands in if ``adapt``; else the problem is skipped. ``tuned_for`` are
-    problems to be added, cut down in size to what needs the same source; all have ``dtype``.
+    with the same tiles stands in if ``adapt``; else the problem is skipped.
     """
-    tile, stages = tile_of(family, config, device, dtype), stages_of(family, config)
-    problems = (
-        *(reduced(problem, tile, rounds_of(stages)) for problem in tuned_for),
-        *edge_cases(tile, dtype=dtype, stages=stages),
+    planned = planned_cases(family, config, device, dtype, tuned_for)
+    found = [legal_case(family, device, case, adapt=adapt) for case in planned]
+    cases = tuple(case for case in found if case is not None)
+    return CaseSet(config, dtype, cases, len(planned) - len(cases))
+
+
+def planned_cases(
+    family: Family,
+    config: Config,
+    device: Device,
+    dtype: DType = DType.F32,
+    tuned_for: tuple[Problem, ...] = (),
+) -> tuple[Case, ...]:
+    """Return a config with each of its edge cases, legal for it or not, in the order of coverage.
+
+    Each shape comes once before any comes again in another layout, and begins with a layout for
+    which the config is legal. ``tuned_for`` are problems to be added in front, cut down in size to
+    what needs the same source; all have ``dtype``.
+    """
+    schedule = schedule_of(family, config, device, dtype)
+    splits = splitting_of(config) is not None
+    shapes = [
+        # Stable: layouts keep their order otherwise.
+        sorted(turns, key=lambda one: bool(broken_constraints(family, config, one, device)))
+        for turns in zip(*edge_cases(schedule, dtype=dtype), strict=True)
+    ]
+    tuned = tuple(reduced(problem, schedule.tile, schedule.rounds) for problem in tuned_for)
+    first, *others = zip(*shapes, strict=True)
+    unset = unset_cases(schedule, dtype)
+    return (
+        *(Case(config, problem, unset=True, extremes=splits) for problem in tuned),
+        *(
+            Case(config, one, one in unset, extremes=splits and one.flops <= EXTREME_FLOPS)
+            for one in first
+        ),
+        *(Case(config, problem, problem in unset) for turn in others for problem in turn),
     )
-    cases = []
-    unset = unset_cases(tile, dtype)
-    for number, problem in enumerate(problems):
-        used: Config | None = config
-        if broken_constraints(family, config, problem, device):
-            used = nearest_legal(family, config, problem, device) if adapt else None
-        if used is not None:
-            is_tuned = number < len(tuned_for)
-            cases.append(Case(used, problem, is_tuned or problem in unset))
-    return CaseSet(config, dtype, tuple(cases), len(problems) - len(cases))
+
+
+def legal_case(family: Family, device: Device, case: Case, *, adapt: bool = True) -> Case | None:
+    """Return the case; with the nearest legal config if its own is not legal and ``adapt``.
+
+    None where there is none.
+    """
+    if not broken_constraints(family, case.config, case.problem, device):
+        return case
+    config = nearest_legal(family, case.config, case.problem, device) if adapt else None
+    return None if config is None else replace(case, config=config)
 
 
 def cases_of_tuned(family: Family, config: Config, device: Device, *tuned_for: Problem) -> CaseSet:
@@ -156,9 +197,11 @@ def emulated(family: Family, emulator: Emulator, mode: Mode, case: Case) -> Case
     start = time.perf_counter()
     source = render(family, case.config, case.problem)
     plan = launch_plan(family, case.config, case.problem, few_blocks=True)
-    report = emulator.verify(source, plan, case.problem, mode)
+    report = emulator.verify(source, plan, case.problem, mode, extremes=case.extremes)
     if report.ok and case.unset and mode is Mode.CHECK:
-        report = emulator.verify_unset(source, plan, case.problem)
+        # Beta is no part of the source, and 0 takes no NaN away.
+        unset = emulator.verify_unset(source, plan, replace(case.problem, beta=0.0))
+        report = report if unset.ok else unset
     seconds = time.perf_counter() - start
     return CaseResult(case, report.ok, report.message, report.max_error_ratio, seconds)
 
@@ -200,9 +243,12 @@ def on_gpu(family: Family, target: Target, compiler: Compiler) -> Check:
 
 
 def run_cases(
-    check: Check, cases: Iterable[Case], threads: int | None = None
-) -> Iterator[CaseResult]:
-    """Results in the order of the cases, several at a time. A GPU takes one: ``threads=1``."""
+    check: Callable[[Case], Result], cases: Iterable[Case], threads: int | None = None
+) -> Generator[Result]:
+    """Results in the order of the cases, several at a time. A GPU takes one: ``threads=1``.
+
+    Closing it drops the cases that have not begun.
+    """
     with ThreadPoolExecutor(threads or os.cpu_count() or 1) as pool:
         yield from pool.map(check, cases)
 

@@ -27,7 +27,7 @@ from autogemm.support.errors import (
 )
 from autogemm.targets import Target
 from autogemm.verify.cases import Case, CaseResult, CaseSet, cases_of_tuned, emulated, on_gpu
-from autogemm.verify.edge_cases import rounds_of
+from autogemm.verify.schedule import rounds_of
 
 # Seconds for the edge cases (CPU and GPU work side by side), and for each sanitizer.
 MATRIX_S = 10.0

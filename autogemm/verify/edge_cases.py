@@ -1,10 +1,14 @@
-"""Problems that break kernels: edges, padding, short K, scalars, each for a reason."""
+"""Problems that break kernels: edges, padding, short K, scalars, each for a reason.
+
+Their order is that of coverage: `edge_shapes` begins with the few that reach most of a kernel.
+"""
 
 from dataclasses import dataclass, replace
 
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
-from autogemm.space import DEFAULT_TILE, Tile
+from autogemm.space import Tile
+from autogemm.verify.schedule import Schedule
 
 # A leading dimension with which row 2 lies past 2^31 elements and row 4 past 2^32: an index of 32
 # bits, signed or not, points to none of the rows. The rest keeps what wraps round off them too.
@@ -24,8 +28,9 @@ class EdgeShape:
 
     ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of so
     many words of 4 bytes above the columns, so that there is padding (1: an odd number of
-    elements; FAR: FAR_ROWS). ``why`` says what the shape is hard on. ``unset``: also run with
-    variables that begin as garbage.
+    elements; FAR: FAR_ROWS). ``why`` says what the shape is hard on. With ``alpha_is_zero`` alpha
+    is 0, which would hide what else is wrong elsewhere. ``unset``: also run with variables that
+    begin as garbage.
     """
 
     why: str
@@ -33,22 +38,25 @@ class EdgeShape:
     n: tuple[int, int]
     k: tuple[int, int]
     row_multiple: int = 0
-    alpha: float = 1.0
-    beta: float = 0.0
+    alpha_is_zero: bool = False
     unset: bool = False
 
-    def problem(self, tile: Tile, layout: Layout, dtype: DType) -> Problem:
-        """The problem for a block tile (BM, BN, BK)."""
+    def problem(
+        self, tile: Tile, layout: Layout, dtype: DType, scalars: tuple[float, float] = (1.0, 0.0)
+    ) -> Problem:
+        """The problem for a block tile (BM, BN, BK), with alpha and beta."""
         sides = zip((self.m, self.n, self.k), tile, strict=True)
         m, n, k = (max(1, times * side + rest) for (times, rest), side in sides)
         packed = Problem(m, n, k, layout, dtype)
         columns = (packed.a_shape[1], packed.b_shape[1], n)
         per_word = 4 // dtype.ab.size_bytes
         lda, ldb, ldc = (self._padded(least, per_word) for least in columns)
-        # Far rows are for one case in each layout, two of which read C.
-        reads_c = self.row_multiple != FAR or layout not in FAR_WITHOUT_C
-        beta = self.beta if reads_c else 0.0
-        return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=self.alpha, beta=beta)
+        alpha, beta = scalars
+        alpha = 0.0 if self.alpha_is_zero else alpha
+        if self.row_multiple == FAR:
+            # Far rows are for one case in each layout, two of which read C.
+            beta = 0.0 if layout in FAR_WITHOUT_C else beta or -1.0
+        return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
 
     def _padded(self, columns: int, per_word: int) -> int:
         if self.row_multiple == 0:
@@ -64,58 +72,144 @@ class EdgeShape:
 # (times, rest): times * side of the block tile + rest elements.
 EDGE_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("one element", (0, 1), (0, 1), (0, 1)),
-    EdgeShape("less than one tile, K < BK, beta", (1, -1), (1, -2), (1, -1), 0, 1.0, 1.0),
-    EdgeShape("exactly one tile, alpha and beta", (1, 0), (1, 0), (1, 0), 0, 0.5, 1.0),
-    EdgeShape("many k_tiles, no edge", (2, 0), (2, 0), (7, 0), unset=True),
+    EdgeShape("less than one tile, K < BK", (1, -1), (1, -2), (1, -1)),
+    EdgeShape("exactly one tile", (1, 0), (1, 0), (1, 0)),
+    EdgeShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4),
     EdgeShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4, unset=True),
-    EdgeShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4, 0.5, -1.0),
-    EdgeShape("odd rows, unaligned, alpha and beta", (2, 3), (1, 1), (3, 1), 1, -1.25, 0.5),
-    EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, 1.0, -0.5),
+    EdgeShape("odd rows, unaligned", (2, 3), (1, 1), (3, 1), 1),
     EdgeShape("only M has an edge", (0, 3), (2, 0), (5, 0)),
     EdgeShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4),
-    EdgeShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4, 0.5, 1.0),
+    EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4),
+    EdgeShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4),
     EdgeShape("rows aligned for 8 bytes only", (1, 2), (1, 2), (4, 2), 2),
+    EdgeShape("nothing but beta times C", (1, 1), (1, 3), (1, 0), 4, alpha_is_zero=True),
 )
 
+# Alpha and beta, each of 1 and other numbers beside 0, 1 and other numbers. What forgets alpha
+# where beta is 0 shows with the first, what forgets beta or mixes up both with the second. All are
+# multiples of 1/4, so that sums of integers stay exact.
+SCALARS: tuple[tuple[float, float], ...] = (
+    *((-2.0, 0.0), (0.5, -1.5), (1.0, 1.0), (0.5, 0.0)),
+    *((-1.25, 0.5), (1.0, -0.5), (1.0, 0.0), (-2.0, 1.0)),
+)
+
+# The schedule of a config of which nothing is known.
+PLAIN = Schedule()
 # K of a real problem is cut down to so many k_tiles, where no pipeline needs more.
 MOST_K_TILES = 7
+# The edge shapes of a schedule have at most so many operations: seconds on a processor.
+MOST_FLOPS = 1_500_000_000
+
+
+def edge_shapes(schedule: Schedule) -> tuple[EdgeShape, ...]:
+    """Return the shapes for a schedule in the order of coverage.
+
+    First what some schedules have alone: shared tiles, tiles of two heights, a second group of
+    rows; then edges everywhere, and whole tiles, for a pipeline that goes round; then each edge by
+    itself. Last come rows that are 2^30 elements apart (`has_far_rows`), for the emulator, which
+    needs no memory for them.
+    """
+    bm, bn, bk = schedule.tile
+    most = MOST_FLOPS / (2.0 * bm * bn * bk)
+    chosen = [
+        shape
+        for shape in _reaching(schedule)
+        if max(1, shape.m[0]) * max(1, shape.n[0]) * max(1, shape.k[0]) <= most
+    ]
+    # A schedule without more may ask for what all get: each size and padding once.
+    once = {shape.problem(schedule.tile, Layout.NN, DType.F32): shape for shape in EDGE_SHAPES}
+    for shape in chosen:
+        once.pop(shape.problem(schedule.tile, Layout.NN, DType.F32), None)
+    k_tiles = schedule.stages + 1
+    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (k_tiles, 1), FAR)
+    return (*chosen, *once.values(), far)
+
+
+def _reaching(schedule: Schedule) -> list[EdgeShape]:
+    """Return shapes that are sized from the schedule."""
+    deep, group, stages = schedule.deep, schedule.group_rows, schedule.stages
+    shapes = _shared(schedule.sharing_blocks) if schedule.sharing_blocks else []
+    if schedule.short_by:
+        # As many rows of tiles as leave one more short row, of which some are still tall; the
+        # number of tiles is odd, so that the last wave of two blocks is not full.
+        rows = schedule.tile[0] // schedule.short_by + 1
+        why = "tiles of two heights in several waves"
+        shapes.append(EdgeShape(why, (rows | 1, -8), (3, -8), (1, 0), 4))
+    if group > 1:
+        why = "a second group of rows, edges"
+        shapes.append(EdgeShape(why, (group + 1, 3), (1, 8), (2, 1), 4))
+    shapes += [
+        EdgeShape("edges, a pipeline that goes round twice", (1, 3), (1, 8), (deep, -3), 4),
+        EdgeShape(
+            "whole tiles, a pipeline that goes round twice", (2, 0), (2, 0), (deep, 0), unset=True
+        ),
+    ]
+    if group > 1:
+        why = "a second group of rows, whole tiles"
+        shapes.append(EdgeShape(why, (group + 2, 0), (2, 0), (1, 0)))
+    if stages > 1:
+        shapes += [
+            EdgeShape("one k_tile less than stages", (0, 3), (1, 0), (stages - 1, 0)),
+            EdgeShape("one k_tile more than stages", (0, 3), (1, 8), (stages + 1, -1), 4),
+            EdgeShape("a short tile and a deep pipeline", (0, 3), (0, 8), (schedule.rounds, -3), 4),
+        ]
+    return shapes
+
+
+def _shared(blocks: int) -> list[EdgeShape]:
+    """Return shapes of which blocks share tiles.
+
+    First all tiles: each block has more than one k_tile, and some have the end of one tile and the
+    beginning of the next. Then whole tiles before the shared ones.
+    """
+    # So many columns of two tiles that no tile ends where the range of a block does; of these three
+    # k_tiles for two blocks.
+    columns = next((count for count in (3, 5, 7, 11) if blocks % (2 * count)), 13)
+    k_tiles = 3 * blocks // (4 * columns) + 1
+    return [
+        EdgeShape("tiles shared by blocks", (1, 3), (columns - 1, 1), (k_tiles, -3), 4),
+        EdgeShape("whole tiles before shared ones", (2, -1), (blocks // 2 + 1, 3), (5, -1), 4),
+        EdgeShape("tiles shared by blocks, no edge", (2, 0), (columns, 0), (k_tiles, 0)),
+    ]
 
 
 def edge_cases(
-    tile: Tile = DEFAULT_TILE,
+    schedule: Schedule = PLAIN,
     layouts: tuple[Layout, ...] = tuple(Layout),
     dtype: DType = DType.F32,
-    stages: int = 1,
-) -> tuple[Problem, ...]:
-    """Each edge shape in each layout for a block tile (BM, BN, BK), fewest operations first.
+) -> tuple[tuple[Problem, ...], ...]:
+    """Each edge shape in each layout for a schedule, in turns: a shape once in each turn.
 
-    With several ``stages`` also one tile so deep that their pipeline goes round twice. Rows that
-    are 2^30 elements apart (`has_far_rows`) are for the emulator, which needs no memory for them.
+    The layouts of a shape begin with another one than those of the shape before, its alpha and
+    beta as well.
     """
-    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (stages + 1, 1), FAR, 0.5, -1.0)
-    shapes = (*EDGE_SHAPES, far)
-    if stages > 1:
-        why = "a pipeline of k_tiles goes round twice"
-        shapes += (EdgeShape(why, (0, 3), (0, 8), (rounds_of(stages), -3), 4),)
-    problems = [shape.problem(tile, layout, dtype) for shape in shapes for layout in layouts]
-    return tuple(sorted(problems, key=lambda problem: problem.flops))
+    shapes = edge_shapes(schedule)
+    return tuple(
+        tuple(
+            shape.problem(
+                schedule.tile,
+                layouts[(place + turn) % len(layouts)],
+                dtype,
+                SCALARS[(place + 3 * turn) % len(SCALARS)],
+            )
+            for place, shape in enumerate(shapes)
+        )
+        for turn in range(len(layouts))
+    )
 
 
-def unset_cases(tile: Tile, dtype: DType) -> frozenset[Problem]:
+def unset_cases(schedule: Schedule, dtype: DType) -> frozenset[Problem]:
     """Return those of `edge_cases` that also run with variables that begin as garbage.
 
-    They have many k_tiles, with edges and without, and a beta of 0, which takes no NaN away.
+    They have many k_tiles, with edges and without.
     """
-    shapes = [shape for shape in EDGE_SHAPES if shape.unset]
-    return frozenset(shape.problem(tile, layout, dtype) for shape in shapes for layout in Layout)
-
-
-def rounds_of(stages: int) -> int:
-    """Return the k_tiles by which a pipeline of ``stages`` goes round twice.
-
-    Each slot is then filled again with the parity that it began with.
-    """
-    return 2 * stages + 1
+    shapes = edge_shapes(schedule)
+    return frozenset(
+        problem
+        for turn in edge_cases(schedule, dtype=dtype)
+        for shape, problem in zip(shapes, turn, strict=True)
+        if shape.unset
+    )
 
 
 def reduced(problem: Problem, tile: Tile, k_tiles: int = MOST_K_TILES) -> Problem:

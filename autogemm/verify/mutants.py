@@ -147,6 +147,7 @@ class _Run:
     source: KernelSource
     plan: LaunchPlan
     problem: Problem
+    extremes: bool
 
 
 def mutants_of(config: Config, texts: Sequence[str]) -> list[Mutant]:
@@ -174,7 +175,7 @@ def run_mutants(
 ) -> Iterator[MutantResult]:
     """The fates of mutants drawn at random from the configs of the sets, by turns.
 
-    A mutant runs on the config's edge cases, fewest operations first, until one catches it or its
+    A mutant runs on the config's edge cases, in the order of coverage, until one catches it or its
     time is over. Rules are drawn with the same chance, however often they apply.
     """
     runs = [_runs(family, case_set) for case_set in sets]
@@ -201,6 +202,7 @@ def _runs(family: Family, case_set: CaseSet) -> list[_Run]:
             render(family, case.config, case.problem),
             launch_plan(family, case.config, case.problem, few_blocks=True),
             case.problem,
+            case.extremes,
         )
         for case in case_set.cases
     ]
@@ -222,7 +224,9 @@ def _fate(emulator: Emulator, mutant: Mutant, runs: Sequence[_Run], each_s: floa
             if text == run.source.text:
                 continue
             planted[run.source.text] = text
-            report = emulator.verify(replace(run.source, text=text), run.plan, run.problem)
+            report = emulator.verify(
+                replace(run.source, text=text), run.plan, run.problem, extremes=run.extremes
+            )
             seconds = time.perf_counter() - start
             if not report.ok:
                 message = report.message.splitlines()[0]

@@ -15,6 +15,7 @@ from autogemm.space import Family, broken_constraints, launch_plan, load_family,
 from autogemm.verify.cases import Case, cases_of, on_cpu
 from autogemm.verify.certify import few_tiles
 from autogemm.verify.edge_cases import edge_cases
+from autogemm.verify.schedule import Schedule
 
 pytestmark = pytest.mark.emulated
 
@@ -73,6 +74,10 @@ def planted(folder: Path, template: str, old: str, new: str) -> Family:
     return load_family(folder)
 
 
+def flat(turns: tuple[tuple[Problem, ...], ...]) -> tuple[Problem, ...]:
+    return tuple(problem for turn in turns for problem in turn)
+
+
 def all_right(
     emulator: Emulator, family: Family, problems: tuple[Problem, ...], config: Config = CONFIG
 ) -> bool:
@@ -88,9 +93,9 @@ def test_a_parity_that_stays_when_the_ring_goes_round_is_found(
     family = planted(tmp_path, "parts/pipeline/tma_pipeline.cu.jinja", "parity ^= 1;", "")
     layouts = (Layout.NT,)
     # Problems of one k_tile or less, whatever their K: the ring does not go round.
-    assert all_right(emulator, family, edge_cases((64, 64, 8), layouts, DType.BF16))
+    assert all_right(emulator, family, flat(edge_cases(Schedule((64, 64, 8)), layouts, DType.BF16)))
     tile, stages = tile_of(WGMMA, CONFIG, DEVICE, DType.BF16), stages_of(WGMMA, CONFIG)
-    deep = edge_cases(tile, layouts, DType.BF16, stages)
+    deep = flat(edge_cases(Schedule(tile, stages), layouts, DType.BF16))
     assert not all_right(emulator, family, deep)
     assert all_right(emulator, WGMMA, deep)
 
@@ -104,7 +109,8 @@ def test_what_only_a_blocks_second_tile_shows_is_found(emulator: Emulator, tmp_p
     )
     serpentine = {"K_ORDER": "serpentine"}
     stays = Config.of("gemm_wgmma", CONFIG.as_dict() | serpentine | {"BLOCKS": 132})
-    problems = edge_cases(tile_of(WGMMA, stays, DEVICE, DType.BF16), (Layout.NT,), DType.BF16)
+    schedule = Schedule(tile_of(WGMMA, stays, DEVICE, DType.BF16))
+    problems = flat(edge_cases(schedule, (Layout.NT,), DType.BF16))
     legal = [one for one in problems if not broken_constraints(WGMMA, stays, one, DEVICE)]
     grids = [launch_plan(WGMMA, stays, one).main.grid[0] for one in legal]
     few = [launch_plan(WGMMA, stays, one, few_blocks=True).main.grid[0] for one in legal]

@@ -85,7 +85,7 @@ class FakeEmulator:
         self.seen, self.broken, self.same = seen, broken, same
         self.num_runs = 0
 
-    def verify(self, source: KernelSource, *_: Any) -> Any:
+    def verify(self, source: KernelSource, *_: Any, extremes: bool = False) -> Any:
         self.num_runs += 1
         if self.broken in source.text:
             raise KernelCompileError("no such thing")

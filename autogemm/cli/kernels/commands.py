@@ -172,7 +172,7 @@ def verify(**values: Any) -> None:
     scalars never written, the memory model beyond barriers; nothing is ever timed there. Without
     --dtype each element type that the family has kernels for is verified. A config that is not
     legal for a problem is replaced by its nearest legal neighbour with the same tiles, counted as
-    adapted (a stored kernel: skipped). Exit code 1 when a case fails.
+    adapted (a stored kernel: skipped). It stops at the first case that fails, with exit code 1.
 
     --mutate tests the test: each mutant is a kernel with one slip in one line (a barrier dropped, a
     bound off by one, strides swapped), run on the edge cases until one fails. Those that survive

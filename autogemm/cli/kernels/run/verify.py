@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ from autogemm.store import open_store
 from autogemm.support.errors import AutogemmError, DeviceError, NotFoundError, UsageError
 from autogemm.targets import choose_target, open_gpu, why_no_gpu
 from autogemm.verify import (
+    Case,
     CaseResult,
     CaseSet,
     Certifier,
@@ -40,8 +41,11 @@ from autogemm.verify import (
     Fate,
     cases_of,
     cases_of_tuned,
+    coverage_order,
+    legal_case,
     on_cpu,
     on_gpu,
+    planned_cases,
     run_cases,
     run_mutants,
     sample_configs,
@@ -120,7 +124,7 @@ def run(command: VerifyCommand) -> None:
     rows = []
     for place in ("cpu", "gpu") if command.places == "both" else (command.places,):
         with checker(family, place, command.mode) as check:
-            rows += [verified(family, device, case_set, place, check) for case_set in sets]
+            rows += verified(family, device, sets, place, check)
     show(rows, command.form)
 
 
@@ -130,7 +134,7 @@ def _sets(
     """Return the edge cases of the configs that the command is about, for each element type."""
     narrowed = parse_fix(family, command.fix)
     return [
-        cases_of(family, config, device, dtype=each)
+        CaseSet(config, each, planned_cases(family, config, device, each))
         for each in dtypes_of(family, command.dtype)
         for config in (
             changed(seeds, narrowed)
@@ -143,12 +147,14 @@ def _sets(
 def plant(command: VerifyCommand, name: str) -> None:
     """Plant bugs in a family's kernels; print each that survived, and how many were caught."""
     family = load_family(name)
-    sets = _sets(command, family, device_facts(command.gpu), family.seeds)
+    device = device_facts(command.gpu)
+    sets = _sets(command, family, device, family.seeds)
     order = np.random.default_rng(command.seed).permutation(len(sets))[:MOST_CONFIGS]
     draw = Draw(command.mutants, command.seed, command.each_s or math.inf)
+    chosen = [cases_of(family, sets[i].config, device, dtype=sets[i].dtype) for i in order]
     # Executables of wrong kernels are of no use to later runs.
     with TemporaryDirectory() as folder:
-        found = run_mutants(family, Emulator(Path(folder)), [sets[i] for i in order], draw)
+        found = run_mutants(family, Emulator(Path(folder)), chosen, draw)
         results = list(watched(found, draw.count, "mutants"))
     rows = [{**row_of(one, _MUTANT), "config": one.mutant.config.as_dict()} for one in results]
     if command.form is not Form.TABLE:
@@ -245,26 +251,57 @@ def checker(family: Family, place: str, mode: str) -> Iterator[Check]:
 
 
 def verified(
-    family: Family, device: Device, case_set: CaseSet, place: str, check: Check
-) -> dict[str, Any]:
-    """Run one config's cases on one place; return a row of the summary."""
+    family: Family, device: Device, sets: Sequence[CaseSet], place: str, check: Check
+) -> list[dict[str, Any]]:
+    """Run all configs' cases on one place, in the order of coverage, until one fails.
+
+    Returns a row of the summary for each config of which a case was run, or all were skipped.
+    """
+
+    def run_one(case: Case) -> CaseResult | None:
+        # Here, so that the first cases do not wait until there is a config for the last.
+        legal = legal_case(family, device, case)
+        return None if legal is None else check(legal)
+
+    if place == "gpu":
+        sets = [each.on_gpu for each in sets]
+    ordered = list(coverage_order(family, [each.cases for each in sets]))
     # A GPU takes one case at a time.
-    cases, threads = (case_set.cases, None) if place == "cpu" else (case_set.on_gpu.cases, 1)
-    results = list(run_cases(check, cases, threads))
-    failures = [result for result in results if not result.ok]
-    return {
-        "on": place,
-        "config": case_set.config.label,
-        "dtype": case_set.dtype.label,
-        "problems": len(results),
-        "adapted": case_set.num_adapted,
-        "passed": len(results) - len(failures),
-        "failed": len(failures),
-        "skipped": case_set.num_skipped,
-        "error_over_bound": max((result.max_error_ratio for result in results), default=0.0),
-        "cases": results,
-        "smallest": smallest_failure(family, device, check, failures[0]) if failures else None,
-    }
+    results = run_cases(run_one, [case for _, case in ordered], None if place == "cpu" else 1)
+    done: list[list[CaseResult]] = [[] for _ in sets]
+    skipped = [each.num_skipped for each in sets]
+    failure: tuple[int, CaseResult] | None = None
+    with closing(results):
+        for (index, _), result in zip(ordered, results, strict=True):
+            if result is None:
+                skipped[index] += 1
+                continue
+            done[index].append(result)
+            if not result.ok:
+                failure = index, result
+                break
+    before = sum(each.num_skipped for each in sets)
+    left = len(ordered) - sum(map(len, done)) - (sum(skipped) - before)
+    return [
+        {
+            "on": place,
+            "config": each.config.label,
+            "dtype": each.dtype.label,
+            "problems": len(done[index]),
+            "adapted": sum(result.case.config != each.config for result in done[index]),
+            "passed": sum(result.ok for result in done[index]),
+            "failed": sum(not result.ok for result in done[index]),
+            "skipped": skipped[index],
+            "error_over_bound": max((one.max_error_ratio for one in done[index]), default=0.0),
+            "cases": done[index],
+            "left": left,
+            "smallest": smallest_failure(family, device, check, failure[1])
+            if failure and failure[0] == index
+            else None,
+        }
+        for index, each in enumerate(sets)
+        if done[index] or skipped[index] == len(each.cases) + each.num_skipped
+    ]
 
 
 def show(rows: list[dict[str, Any]], form: Form) -> None:
@@ -289,7 +326,8 @@ def show(rows: list[dict[str, Any]], form: Form) -> None:
                 err=True,
             )
     if failed:
-        raise AutogemmError(f"{failed} of {total} cases failed")
+        left = sum({row["on"]: row["left"] for row in rows}.values())
+        raise AutogemmError(f"{failed} of {total} cases failed; {left} more were not run")
     if not total:
         raise UsageError("no edge case is legal for any of these configs: nothing was run")
     if form is Form.TABLE:

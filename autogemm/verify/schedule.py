@@ -1,0 +1,79 @@
+"""The schedule of a config: the sizes that decide which problems reach all of its code."""
+
+from dataclasses import dataclass
+
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
+from autogemm.space import DEFAULT_TILE, Family, Tile, derive_values, stages_of, tile_of
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The sizes from which a config's kernel does something else than for smaller problems.
+
+    ``tile`` is BM, BN and the depth of a k_tile. ``group_rows`` of tiles are walked together
+    (GROUP_M). A chain of additions ends after ``chain_k`` of K, 0 where there are none (CHAIN_K).
+    K is split over ``k_ranges`` (SPLIT_K). ``sharing_blocks`` share the tiles of the last wave
+    (STREAM_BLOCKS). Short tiles have ``short_by`` rows less (SHORT_BY).
+    """
+
+    tile: Tile = DEFAULT_TILE
+    stages: int = 1
+    group_rows: int = 1
+    chain_k: int = 0
+    k_ranges: int = 1
+    sharing_blocks: int = 0
+    short_by: int = 0
+
+    @property
+    def rounds(self) -> int:
+        """The k_tiles by which the pipeline goes round twice.
+
+        Each slot is then filled again with the parity that it began with.
+        """
+        return rounds_of(self.stages)
+
+    @property
+    def deep(self) -> int:
+        """The k_tiles that end a chain, fill each range of K, and let the pipeline go round."""
+        depth = self.tile[2]
+        chain = -(-self.chain_k // depth) + 1 if self.chain_k else 0
+        return max(self.rounds, chain, self.k_ranges + 1)
+
+
+def rounds_of(stages: int) -> int:
+    """Return the k_tiles by which a pipeline of ``stages`` goes round twice."""
+    return 2 * stages + 1
+
+
+def schedule_of(family: Family, config: Config, device: Device, dtype: DType) -> Schedule:
+    """Return the schedule of a config, from the names of parameters that all families share.
+
+    A family that names them otherwise gets the default of each.
+    """
+    values = derive_values(family, config, Problem(1, 1, 1, dtype=dtype))
+    values |= family.completed(config).as_dict()
+    tile = tile_of(family, config, device, dtype)
+    # Of as many blocks below each other a cluster's tile is made, and so the rows of a group.
+    cluster_rows = max(_number(values, "CLUSTER_M", 1), _number(values, "CLUSTER", 1))
+    # The slices of a block, and the groups of lanes of a warp, have chains of their own.
+    chains = _number(values, "SLICE_K", 1) * _number(values, "lanes_k", 1)
+    splits = _number(values, "SPLIT_K", 1)
+    own_depth = _number(values, "BK", _number(values, "depth", tile[2]))
+    return Schedule(
+        tile,
+        stages_of(family, config),
+        _number(values, "GROUP_M", 1) * cluster_rows,
+        _number(values, "CHAIN_K", 0) * chains * splits,
+        # tile_of() counts the ranges where no less is legal.
+        max(1, splits * own_depth // tile[2]),
+        _number(values, "STREAM_BLOCKS", 0),
+        _number(values, "SHORT_BY", 0),
+    )
+
+
+def _number(values: dict[str, Value], name: str, default: int) -> int:
+    value = values.get(name)
+    return value if isinstance(value, int) else default

@@ -1,0 +1,219 @@
+"""The first edge cases of a config reach all that its kernel does: slips that show with a second
+group of rows, shared tiles, a finished chain, a second level of additions, or extreme numbers.
+"""
+
+import pytest
+from mutations import TILE, Mutation
+
+from autogemm.catalogue.gpus import find_device
+from autogemm.codegen import render
+from autogemm.emulator import Emulator
+from autogemm.model.config import Config, Value
+from autogemm.model.dtypes import DType
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Layout, Problem
+from autogemm.space import Family, broken_constraints, launch_plan, load_family
+from autogemm.verify.cases import Case, CaseSet, planned_cases
+from autogemm.verify.edge_cases import (
+    EDGE_SHAPES,
+    SCALARS,
+    edge_cases,
+    edge_shapes,
+    has_far_rows,
+)
+from autogemm.verify.order import coverage_order
+from autogemm.verify.schedule import Schedule
+
+pytestmark = pytest.mark.emulated
+
+DEVICE = find_device("h100")
+# Cases of a config within which each slip is found; of splitting by lines, which is slow.
+FIRST, FIRST_BY_LINES = 4, 1
+PIPELINE: dict[str, Value] = {
+    "HANDOVER": 5,
+    "STAGES": 3,
+    "REG_STAGES": 2,
+    "VEC_LOAD": 4,
+    "VEC_STORE": 4,
+}
+TENSOR: dict[str, Value] = {
+    **{"SPLIT": "tf32x3", "CHUNK": 8, "BM": 32, "BN": 32, "BK": 32, "WM": 32, "WN": 16},
+    **{"STAGES": 2, "REG_STAGES": 1, "SWIZZLE": 1, "GROUP_M": 1, "MIN_BLOCKS": 1},
+}
+CONFIGS: dict[str, tuple[str, dict[str, Value]]] = {
+    "groups": ("sgemm_simt", TILE | PIPELINE | {"GROUP_M": 8}),
+    "shared": ("sgemm_simt", TILE | PIPELINE | {"GROUP_M": 1, "STREAM_BLOCKS": 132}),
+    "chains": ("sgemm_simt", TILE | PIPELINE | {"GROUP_M": 1, "CHAIN_K": 768}),
+    "levels": (
+        "sgemm_skinny",
+        {"BM": 16, "BN": 16, "BK": 16, "TM": 4, "TN": 4, "SLICE_K": 2, "STAGES": 2, "CHAIN_K": 0}
+        | {"SPLIT_K": 24, "FAN_IN": 8, "MIN_BLOCKS": 1},
+    ),
+    "split": ("sgemm_emulated", TENSOR),
+    "lines": (
+        "sgemm_emulated_wgmma",
+        {"SPLIT": "f16x3", "CHUNK": 32, "BM": 128, "BN": 64, "BK": 32, "CLUSTER": 1, "STAGES": 3}
+        | {"GROUP_M": 1, "BLOCKS": 0},
+    ),
+}
+G, S, C, L, T, W = CONFIGS
+DECIDES = "if (__syncthreads_or(hazard.is_there() || !are_finite(accum)))"
+SLIPS = (
+    Mutation(G, "alpha forgotten where beta = 0", "? with.alpha * accum :", "? accum :"),
+    Mutation(G, "one group", "index / (GROUP_M * blocks_n) * GROUP_M;", "0;"),
+    Mutation(
+        S, "tiles counted from the first", "stream_tile = index - whole", "stream_tile = index"
+    ),
+    Mutation(S, "partial sums overlap", "(owner + stream_tile) * PARTIAL", "owner * PARTIAL"),
+    Mutation(C, "a chain lost", "THREADS] += accum", "THREADS] = accum"),
+    Mutation(L, "one level", "stride < SPLIT_K; stride *= ", "stride < FAN_IN; stride *= "),
+    Mutation(L, "one counter", "counters + first + stride;", "counters + first + 1;"),
+    Mutation(T, "hazards not seen", DECIDES, "if (__syncthreads_or(!are_finite(accum)))"),
+    Mutation(T, "each thread for itself", DECIDES, DECIDES.replace("__syncthreads_or", "")),
+    Mutation(T, "sums not looked at", DECIDES, "if (__syncthreads_or(hazard.is_there()))"),
+    Mutation(
+        T, "plain FP32 with K - 1", "k < K; ++k) {\n            sum", "k < K - 1; ++k) {\n sum"
+    ),
+    Mutation(W, "lines not looked at", "if (is_exact(space, place, K)) {", "if (true) {"),
+)
+
+
+def planned(name: str) -> tuple[Family, Config, Device]:
+    family_name, values = CONFIGS[name]
+    family = load_family(family_name)
+    names = {parameter.name: parameter.values[0] for parameter in family.parameters}
+    return family, Config.of(family_name, names | values), DEVICE
+
+
+def first_cases(name: str) -> list[Case]:
+    family, config, _ = planned(name)
+    cases = planned_cases(family, config, DEVICE)
+    legal = [case for case in cases if not broken_constraints(family, config, case.problem, DEVICE)]
+    return legal[: FIRST_BY_LINES if name == W else FIRST]
+
+
+def verified(emulator: Emulator, case: Case, slip: Mutation | None) -> bool:
+    family = load_family(case.config.family)
+    source = render(family, case.config, case.problem)
+    if slip is not None:
+        if slip.old not in source.text:
+            return True
+        source = slip.apply(source)
+    plan = launch_plan(family, case.config, case.problem, few_blocks=True)
+    return emulator.verify(source, plan, case.problem, extremes=case.extremes).ok
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_first_cases_pass(emulator: Emulator, name: str) -> None:
+    cases = first_cases(name)
+    assert cases
+    for case in cases:
+        assert verified(emulator, case, None), case.problem.label
+
+
+@pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: f"{slip.base}: {slip.name}")
+def test_the_first_cases_show_a_slip(emulator: Emulator, slip: Mutation) -> None:
+    assert not all(verified(emulator, case, slip) for case in first_cases(slip.base))
+
+
+def test_scalars_come_in_all_kinds_at_once() -> None:
+    first, *others = edge_cases(Schedule((64, 64, 16), stages=3))
+    kinds = {
+        (one.alpha if one.alpha in (0.0, 1.0) else 2.0, one.beta if one.beta in (0.0, 1.0) else 2.0)
+        for one in first
+    }
+    assert kinds >= {(a, b) for a in (1.0, 2.0) for b in (0.0, 1.0, 2.0)}
+    assert any(alpha == 0.0 for alpha, _ in kinds)
+    assert first[0].alpha not in (0.0, 1.0) and first[0].beta == 0.0
+    assert all(len(turn) == len(first) for turn in others)
+    assert all(4 * value == int(4 * value) for pair in SCALARS for value in pair)
+
+
+def test_shapes_follow_the_schedule() -> None:
+    schedule = Schedule((64, 32, 16), 4, 8, chain_k=768, k_ranges=3, sharing_blocks=132)
+    problems = edge_cases(schedule)[0]
+    assert len(edge_shapes(schedule)) == len(set(edge_shapes(schedule))) == len(problems)
+    assert any(one.m > 8 * 64 for one in problems), "a second group of rows"
+    assert any(768 < one.k <= 768 + 2 * 16 for one in problems), "a second chain, no longer"
+    tiles = [-(-one.m // 64) * -(-one.n // 32) for one in problems]
+    assert any(count > 132 for count in tiles), "whole tiles before the shared ones"
+    assert {3 * 16, 5 * 16 - 1} <= {one.k for one in problems}, "about as many k_tiles as stages"
+    # A schedule with nothing of its own has no more than the fixed ones, two, and the far one.
+    assert len(edge_shapes(Schedule())) <= len(EDGE_SHAPES) + 3
+
+
+def test_far_rows_come_last_and_read_c_in_two_layouts() -> None:
+    turns = edge_cases(Schedule((64, 64, 16), stages=3))
+    assert [[has_far_rows(one) for one in turn].index(True) for turn in turns] == [
+        len(turn) - 1 for turn in turns
+    ]
+    assert {turn[-1].layout for turn in turns if turn[-1].beta} == {Layout.NN, Layout.TT}
+    cases = planned_cases(*planned(G))
+    left = CaseSet(cases[0].config, DType.F32, cases).on_gpu.cases
+    assert [has_far_rows(case.problem) for case in cases].count(True) == len(cases) - len(left) == 4
+    assert not any(has_far_rows(case.problem) for case in left)
+
+
+def test_two_shapes_begin_as_garbage_in_all_layouts() -> None:
+    for name in (G, T):
+        problems = [case.problem for case in planned_cases(*planned(name)) if case.unset]
+        assert len(problems) == 8
+        assert {one.layout for one in problems} == set(Layout)
+        assert len({(one.m, one.n, one.k) for one in problems}) == 2
+
+
+def test_two_heights_stand_in_one_column() -> None:
+    schedule = Schedule((256, 128, 64), short_by=24)
+    m = edge_cases(schedule)[0][0].m
+    rows = -(-m // 256)
+    still_tall = -(-(m - (rows + 1) * (256 - 24)) // 24)
+    assert 0 < still_tall < rows
+    assert rows % 2
+
+
+def test_what_has_new_lines_comes_first() -> None:
+    family = load_family("sgemm_simt")
+    grouped, plain, shared = (
+        Config.of("sgemm_simt", first_cases(G)[0].config.as_dict() | changes)
+        for changes in ({}, {"GROUP_M": 1}, {"STREAM_BLOCKS": 132})
+    )
+    sets = [planned_cases(family, each, DEVICE) for each in (grouped, plain, shared)]
+    order = list(coverage_order(family, sets))
+    # Shared tiles have most lines; with groups all but what is written for one row of tiles.
+    assert [index for index, _ in order[:4]] == [2, 1, 2, 1]
+    assert {index for index, _ in order[:20]} == {2, 1}
+    assert sorted(map(id, (case for _, case in order))) == sorted(
+        id(case) for each in sets for case in each
+    )
+
+
+@pytest.mark.parametrize("name", [T, W])
+def test_a_splitting_needs_some_products(emulator: Emulator, name: str) -> None:
+    """Of few products splitting leaves out more than FP32 rounds; from K = 9 on it does not."""
+    family_name, values = CONFIGS[name]
+    few = {"SPLIT": "bf16x6", "CHUNK": 16} if name == T else {}
+    config, family = Config.of(family_name, values | few), load_family(family_name)
+    rules = {
+        k: broken_constraints(family, config, Problem(129, 65, k), DEVICE) for k in range(1, 10)
+    }
+    assert all(len(rules[k]) == 1 and "few products" in rules[k][0] for k in range(1, 9))
+    assert rules[9] == []
+    for k, is_right in ((1, False), (9, True)):
+        assert verified(emulator, Case(config, Problem(129, 65, k)), None) is is_right
+    if name == T:
+        exact = Config.of(family_name, values | {"SPLIT": "bf16x9", "CHUNK": 16})
+        assert not broken_constraints(family, exact, Problem(129, 65, 1), DEVICE)
+        assert verified(emulator, Case(exact, Problem(129, 65, 1)), None)
+
+
+def test_a_result_beyond_the_type_is_infinite(emulator: Emulator) -> None:
+    family = load_family("gemm_mma")
+    problem = Problem(64, 64, 64, dtype=DType.parse("f16"), alpha=300_000.0)
+    config = next(
+        seed for seed in family.seeds if not broken_constraints(family, seed, problem, DEVICE)
+    )
+    assert verified(emulator, Case(config, problem), None)
+    largest = Mutation(
+        "", "stays finite", "? with.alpha * accum :", "? fminf(with.alpha * accum, 65504.0f) :"
+    )
+    assert not verified(emulator, Case(config, problem), largest)
