@@ -53,7 +53,7 @@ class Mutation:
 
 
 TILE: dict[str, Value] = {
-    **{"BM": 32, "BN": 64, "BK": 16, "WM": 16, "WN": 32, "TM": 4, "TN": 4, "GROUP_M": 4},
+    **{"BM": 32, "BN": 64, "BK": 16, "WM": 16, "WN": 32, "TM": 4, "TN": 4, "GROUP_M": 8},
     **{"PAD_A": 4, "PAD_B": 0, "MIN_BLOCKS": 1, "FMA_ORDER": "snake", "LANE_MAP": "quads"},
 }
 
