@@ -221,8 +221,9 @@ class Posterior:
             return
         room = size + size // 4 + 32
         width = old_width if num_candidates <= old_width else num_candidates + 4096
-        x, factor = np.empty((room, self._x.shape[1])), np.zeros((room, room))
-        rows = np.empty((room, width), dtype=np.float32)
+        # Zeros: a product of a slice may load numbers beside it, and warn where they are garbage.
+        x, factor = np.zeros((room, self._x.shape[1])), np.zeros((room, room))
+        rows = np.zeros((room, width), dtype=np.float32)
         x[:n], factor[:n, :n] = self._x[:n], self._factor[:n, :n]
         rows[:n, :old_width] = self._rows[:n]
         self._x, self._factor, self._rows = x, factor, rows

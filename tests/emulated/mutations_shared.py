@@ -22,7 +22,7 @@ ARRIVE, LEAVE = "atomic_add_acq_rel(arrived, 1)", "    if (!__syncthreads_or(is_
 RESET = "        *arrived = 0;\n"
 
 
-# Of SPLIT_K, whose blocks wait for each other.
+# Kernels with SPLIT_K, whose blocks wait for each other.
 SPLIT_ARRIVE = "atomic_add_acq_rel(counter, 1)"
 SPLIT_LEAVE = "atomicCAS(counter, seen, (seen + DEPARTED) | LEFT) == seen"
 SPLIT_RESET = "atomicExch(counter, 0);"

@@ -23,7 +23,7 @@ RawMap = ctypes.Array[ctypes.c_uint64]
 # CUtensorMapSwizzle, CUtensorMapL2promotion: 256 bytes.
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 L2_PROMOTION = 3
-# Of CUtensorMapInterleave and CUtensorMapFloatOOBfill: none; what lies outside reads as zero.
+# CUtensorMapInterleave and CUtensorMapFloatOOBfill are none: what lies outside reads as zero.
 NONE = 0
 
 CValue = ctypes.c_int | ctypes.c_float | ctypes.c_void_p | RawMap
