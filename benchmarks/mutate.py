@@ -1,101 +1,243 @@
-"""Plant bugs in modules and say which of them no test sees: `make mutate MODULES="dispatch/rule"`.
+"""Plant bugs in modules and say which of them no test sees: `make mutate MODULES=tuning SAMPLE=60`.
 
-mutmut changes one operator, number, name or condition at a time and runs the tests of that module,
-which `[tool.autogemm.mutate]` of pyproject.toml names. All happens in a copy of the tree.
+Each mutant is one change by an operator of mutmut; `[tool.autogemm.mutate]` of pyproject.toml names
+the tests of each module. All happens in copies of the tree. Verdicts are kept in `.mutants/`, so
+that the same command goes on where it was stopped, and tries survivors again once tests changed.
+`benchmarks/equivalent_mutants.toml` lists those that change nothing, with the reason.
 """
 
+import argparse
 import fnmatch
-import re
-import shutil
-import subprocess
+import json
+import os
+import queue
 import sys
 import tempfile
+import time
 import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+import mutate_trying as trying
+from mutate_planting import Mutant, Site, sampled, sites
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("autogemm", "benchmarks", "contrib", "db", "docs", "search_spaces", "templates", "tests")
-SETTINGS = """
-[tool.mutmut]
-source_paths = ["autogemm"]
-only_mutate = ["autogemm/{module}.py"]
-also_copy = {copied}
-pytest_add_cli_args = ["-n", "0", "-p", "no:cacheprovider"]
-pytest_add_cli_args_test_selection = {tests}
-use_git_change_detection = false
-"""
+KEPT = ROOT / ".mutants"
+JUDGED = ROOT / "benchmarks" / "equivalent_mutants.toml"
+SEED = 18
+
+Given = TypeVar("Given")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A mutant, its tests with their seconds, and the names under which its verdict is kept."""
+
+    mutant: Mutant
+    tests: dict[str, float]
+    killed_as: str
+    survived_as: str
+
+
+class Workers:
+    """Threads with a tree each, in which children try mutants."""
+
+    def __init__(self, number: int, folder: Path) -> None:
+        self._trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
+        for place in range(number):
+            self._trees.put(trying.copied_tree(ROOT, folder / str(place)))
+        self._threads = ThreadPoolExecutor(number)
+
+    def each(
+        self, act: Callable[[Path, Given], Result], given: Iterable[Given]
+    ) -> Iterator[Result]:
+        """Results of an act in one of the trees, as they come."""
+
+        def in_a_tree(one: Given) -> Result:
+            tree = self._trees.get()
+            try:
+                return act(tree, one)
+            finally:
+                self._trees.put(tree)
+
+        for future in as_completed([self._threads.submit(in_a_tree, one) for one in given]):
+            yield future.result()
+
+
+def modules_of(wanted: list[str]) -> list[str]:
+    """Modules by name, room or pattern: `tuning/finals`, `tuning`, `store/queries/*`."""
+    folder = ROOT / "autogemm"
+    known = sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.py"))
+    known = [name for name in known if not name.endswith(("__init__", "__main__"))]
+    found: list[str] = []
+    for one in wanted:
+        name = one.removeprefix("autogemm/").removesuffix(".py").rstrip("/")
+        fitting = [m for m in known if fnmatch.fnmatch(m, name) or m.startswith(f"{name}/")]
+        if not fitting:
+            raise SystemExit(f"there is no module or room autogemm/{name}")
+        found += [module for module in fitting if module not in found]
+    return found
 
 
 def tests_of(module: str, settings: dict[str, list[str]]) -> list[str]:
-    """The test files of a module: those of the first pattern that fits, in the order written."""
-    for pattern, names in settings.items():
-        if fnmatch.fnmatch(module, pattern):
-            return [f"tests/{name}.py" for name in names]
-    known = ", ".join(settings)
-    raise SystemExit(f"no tests are named for {module}: [tool.autogemm.mutate] knows {known}")
+    """The test files of a module: those of all patterns that fit, in the order written."""
+    named = [
+        f"tests/{name}.py"
+        for pattern, names in settings.items()
+        if fnmatch.fnmatch(module, pattern)
+        for name in names
+    ]
+    if not named:
+        known = ", ".join(settings)
+        raise SystemExit(f"no tests are named for {module}: [tool.autogemm.mutate] knows {known}")
+    return list(dict.fromkeys(named))
 
 
-def survivors(module: str, tests: list[str], most_seconds: float) -> int:
-    """Print each planted bug that the tests do not see; return how many these are."""
-    with tempfile.TemporaryDirectory(prefix="autogemm-mutate-") as name:
-        tree = Path(name)
-        files = [path.name for path in ROOT.iterdir() if path.is_file()]
-        for folder in COPIED:
-            ignored = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(ROOT / folder, tree / folder, ignore=ignored)
-        for file in files:
-            shutil.copy(ROOT / file, tree / file)
-        with (tree / "pyproject.toml").open("a") as project:
-            copied = [*COPIED, *files]
-            project.write(SETTINGS.format(module=module, copied=copied, tests=tests))
-        return _run(tree, module, most_seconds)
+def selected(measured: list[trying.Measured], mutant: Mutant, most_s: float) -> dict[str, float]:
+    """The tests that run the mutant's line; all where none is seen to, as a child process may.
+
+    The quickest, as many as take ``most_s`` together.
+    """
+    chosen = {name: one.seconds[name] for one in measured for name in one.running(mutant)}
+    if not chosen:
+        chosen = {name: seconds for one in measured for name, seconds in one.seconds.items()}
+    kept: dict[str, float] = {}
+    for name in sorted(chosen, key=lambda name: chosen[name]):
+        if kept and sum(kept.values()) + chosen[name] > most_s:
+            break
+        kept[name] = chosen[name]
+    return kept
 
 
-def _run(tree: Path, module: str, most_seconds: float) -> int:
-    mutmut = [sys.executable, "-m", "mutmut"]
-    log = tree / "mutmut.log"
-    with log.open("w") as output:
-        try:
-            subprocess.run(
-                [*mutmut, "run", "--max-children", "2"],
-                cwd=tree,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                timeout=most_seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            print(f"{module}: stopped after {most_seconds:g} s")
-    counts = re.findall(r"(\d+)/(\d+) +\S+ (\d+)", log.read_text())
-    if not counts:
-        raise SystemExit(f"{module}: mutmut planted nothing\n{log.read_text()[-2000:]}")
-    tried, total, caught = counts[-1]
-    print(f"{module}: {total} planted, {tried} tried, {caught} caught")
-    listed = subprocess.run(
-        [*mutmut, "results"], cwd=tree, capture_output=True, text=True, check=False
-    )
-    names = re.findall(r"(\S+): survived", listed.stdout)
-    for name in names:
-        shown = subprocess.run(
-            [*mutmut, "show", name], cwd=tree, capture_output=True, text=True, check=False
-        )
-        print(shown.stdout)
-    return len(names)
+def planned(arguments: argparse.Namespace, workers: Workers) -> Iterator[Task]:
+    """The sample with its tests; a file that was not seen under coverage is run once."""
+    with (ROOT / "pyproject.toml").open("rb") as project:
+        settings = tomllib.load(project)["tool"]["autogemm"]["mutate"]
+    most_s = settings.pop("most_seconds")
+    modules = modules_of(arguments.modules)
+    files = {module: tests_of(module, settings) for module in modules}
+    places: list[Site] = [site for module in modules for site in sites(ROOT, module)]
+    mutants = list(sampled(places, arguments.sample, arguments.seed))
+    print(f"{len(mutants)} of {len(places)} places in {len(modules)} modules", flush=True)
+    needed = dict.fromkeys(name for mutant in mutants for name in files[mutant.module])
+    digests = digests_of(needed)
+
+    def measure(tree: Path, name: str) -> tuple[str, trying.Measured]:
+        return name, trying.measured(tree, name, KEPT, digests[name])
+
+    measured = dict(workers.each(measure, needed))
+    for mutant in mutants:
+        names = files[mutant.module]
+        tests = selected([measured[name] for name in names], mutant, most_s)
+        before = (ROOT / "autogemm" / f"{mutant.module}.py").read_text()
+        killed_as = trying.digest_of(before, mutant.source)
+        hands = [digests[name] for name in names]
+        yield Task(mutant, tests, killed_as, trying.digest_of(killed_as, *hands))
+
+
+def digests_of(tests: dict[str, None]) -> dict[str, str]:
+    """A name for what each test file is made of: the package, what tests share, itself."""
+    shared = sorted((ROOT / "autogemm").rglob("*.py"))
+    shared += sorted(path for path in (ROOT / "tests").rglob("*.py") if "test_" not in path.name)
+    common = trying.digest_of(*(path.read_bytes() for path in shared))
+    return {name: trying.digest_of(common, (ROOT / name).read_bytes()) for name in tests}
+
+
+def tried(tree: Path, task: Task) -> tuple[Task, bool]:
+    """Whether the tests see the mutant."""
+    return task, trying.is_killed(tree, task.mutant, task.tests)
+
+
+def judged() -> dict[tuple[str, str, str], str]:
+    """Mutants that change nothing that a user could see, with the reason."""
+    if not JUDGED.exists():
+        return {}
+    listed = tomllib.loads(JUDGED.read_text()).get("mutant", [])
+    return {(one["place"], one["old"], one["new"]): one["why"] for one in listed}
+
+
+def known_verdicts() -> set[str]:
+    """Names of the verdicts that are kept."""
+    path = KEPT / "verdicts.txt"
+    return set(path.read_text().split()) if path.exists() else set()
+
+
+def keep(verdict: str) -> None:
+    with (KEPT / "verdicts.txt").open("a") as file:
+        file.write(f"{verdict}\n")
+
+
+def verdicts(tasks: list[Task], workers: Workers) -> Iterator[tuple[Task, bool]]:
+    """Each mutant and whether it was killed: the known ones first."""
+    known = known_verdicts()
+    left = []
+    for task in tasks:
+        if task.killed_as in known:
+            yield task, True
+        elif task.survived_as in known:
+            yield task, False
+        else:
+            left.append(task)
+    began = time.monotonic()
+    for count, (task, killed) in enumerate(workers.each(tried, left), 1):
+        keep(task.killed_as if killed else task.survived_as)
+        if count % 10 == 0:
+            seconds = time.monotonic() - began
+            print(f"{count} of {len(left)} tried, {seconds:.0f} s", file=sys.stderr)
+        yield task, killed
+
+
+def report(results: list[tuple[Task, bool]], reasons: dict[tuple[str, str, str], str]) -> int:
+    """Print the survivors and a row for each module; return how many are not judged."""
+    rows: dict[str, Counter[str]] = {}
+    open_ones = []
+    for task, killed in results:
+        row = rows.setdefault(task.mutant.module, Counter())
+        equivalent = not killed and task.mutant.name in reasons
+        row["killed" if killed else "equivalent" if equivalent else "survived"] += 1
+        if not killed and not equivalent:
+            open_ones.append(task)
+    for task in sorted(open_ones, key=lambda task: (task.mutant.module, task.mutant.first_line)):
+        print(f"{task.mutant}\n  {len(task.tests)} tests")
+    print(f"{'module':44}{'mutants':>8}{'killed':>8}{'equivalent':>12}{'score':>8}")
+    total = sum(rows.values(), Counter[str]())
+    for module, row in [*sorted(rows.items()), ("all", total)]:
+        counted = row["killed"] + row["survived"]
+        score = f"{100 * row['killed'] / counted:.0f} %" if counted else "-"
+        line = f"{row.total():8}{row['killed']:8}{row['equivalent']:12}{score:>8}"
+        print(f"{module:44}{line}")
+    return len(open_ones)
 
 
 def main() -> int:
-    """Exit code 1 where a bug survived."""
-    modules = [one.removeprefix("autogemm/").removesuffix(".py") for one in sys.argv[1:]]
-    if not modules:
-        raise SystemExit('which modules? For example: make mutate MODULES="tuning/task/accuracy"')
-    with (ROOT / "pyproject.toml").open("rb") as project:
-        settings = tomllib.load(project)["tool"]["autogemm"]["mutate"]
-    most_seconds = settings.pop("most_seconds")
-    for module in modules:
-        if not (ROOT / "autogemm" / f"{module}.py").is_file():
-            raise SystemExit(f"there is no module autogemm/{module}.py")
-    found = [survivors(one, tests_of(one, settings), most_seconds) for one in modules]
-    return 1 if any(found) else 0
+    """Exit code 1 where a bug survived that is not listed as changing nothing."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("modules", nargs="+", help="tuning, tuning/finals, store/queries/*")
+    parser.add_argument("--sample", type=int, help="so many mutants, drawn at random")
+    parser.add_argument("--seed", type=int, default=SEED, help="of the draw (%(default)s)")
+    parser.add_argument("--workers", type=int, default=min(8, os.cpu_count() or 1))
+    parser.add_argument("--json", type=Path, help="write survivors that are not judged here")
+    arguments = parser.parse_args()
+    KEPT.mkdir(exist_ok=True)
+    trying.preload()
+    with tempfile.TemporaryDirectory(prefix="autogemm-mutate-") as folder:
+        workers = Workers(arguments.workers, Path(folder))
+        tasks = list(planned(arguments, workers))
+        results = list(verdicts(tasks, workers))
+    reasons = judged()
+    if arguments.json:
+        listed = [
+            dict(zip(("place", "old", "new"), task.mutant.name, strict=True))
+            for task, killed in results
+            if not killed and task.mutant.name not in reasons
+        ]
+        arguments.json.write_text(json.dumps(listed, indent=1))
+    return 1 if report(results, reasons) else 0
 
 
 if __name__ == "__main__":

@@ -1,0 +1,252 @@
+"""Tests of a mutant: those that run its line, the quickest first, until one fails.
+
+Each worker has a copy of the tree and forks a child for each mutant once the libraries of others
+are imported. One run of each test file under coverage says which test runs which line.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+from mutate_planting import Mutant
+
+COPIED = ("autogemm", "contrib", "db", "search_spaces", "templates", "tests")
+# A line that is run while a file is imported, or a fixture of several tests is made.
+SHARED = "*"
+IMPORT_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one test file runs, of all modules: seconds of each test, tests of each line."""
+
+    seconds: dict[str, float]
+    lines: dict[str, dict[str, list[str]]]
+
+    def running(self, mutant: Mutant) -> set[str]:
+        """The tests that run a line of the mutant; all that load its module, for what loads it."""
+        lines = self.lines.get(f"autogemm/{mutant.module}.py", {})
+        span = range(mutant.first_line, mutant.last_line + 1)
+        names = {name for line in span for name in lines.get(str(line), [])}
+        if SHARED in names or (lines and mutant.at_import):
+            return set(self.seconds)
+        return names
+
+
+def copied_tree(root: Path, folder: Path) -> Path:
+    """A copy of what the tests read."""
+    for name in COPIED:
+        shutil.copytree(root / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in root.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder / path.name)
+    return folder
+
+
+def preload() -> None:
+    """Import what takes long, and nothing of this project: children inherit it."""
+    # One thread for each child, before NumPy is imported: two cores are two mutants.
+    for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(variable, "1")
+    import alembic.command
+    import coverage
+    import hypothesis
+    import optuna
+    import pydantic
+    import rich.console
+    import scipy.linalg
+    import scipy.optimize
+    import scipy.stats
+    import sqlalchemy.orm
+    import yaml
+
+    assert alembic and coverage and hypothesis and optuna and pydantic and rich
+    assert scipy and sqlalchemy and yaml
+
+
+def in_child(tree: Path, log: Path, most_seconds: float, act: Callable[[], int]) -> int | None:
+    """The exit code of ``act`` in a process of its own there; none where it took too long."""
+    if (pid := os.fork()) == 0:
+        code = 70
+        try:
+            os.setsid()
+            _settle(tree, log)
+            code = act()
+        except BaseException as error:
+            print(repr(error), flush=True)
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    deadline = time.monotonic() + most_seconds
+    status = None
+    while status is None and time.monotonic() < deadline:
+        done, value = os.waitpid(pid, os.WNOHANG)
+        if done:
+            status = os.waitstatus_to_exitcode(value)
+        else:
+            time.sleep(0.02)
+    # What the tests started and left goes too; its group is ours.
+    with suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if status is None:
+        os.waitpid(pid, 0)
+    return status
+
+
+def _settle(tree: Path, log: Path) -> None:
+    """Work in that tree, quietly; processes that are started do too."""
+    os.chdir(tree)
+    output = os.open(log, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o644)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    paths = [str(tree), str(tree / "tests")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(paths)
+    sys.path[:0] = paths
+
+
+def _pytest(tree: Path, arguments: list[str], plugin: object) -> int:
+    temporary = f"--basetemp={tree / 'temporary'}"
+    quiet = ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", temporary, "-m", "not gpu"]
+    # Libraries are imported before pytest could rewrite them.
+    quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    return int(pytest.main([*quiet, *arguments], plugins=[plugin]))
+
+
+class Chosen:
+    """Runs these tests in this order."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.places = {name: place for place, name in enumerate(names)}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = sorted(
+            (item for item in items if item.nodeid in self.places),
+            key=lambda item: self.places[item.nodeid],
+        )
+
+
+def is_killed(tree: Path, mutant: Mutant, tests: dict[str, float]) -> bool:
+    """Whether one of the tests fails, or does not end, with the mutant planted in the tree."""
+    names = sorted(tests, key=lambda name: tests[name])
+    files = sorted({name.split("::")[0] for name in names})
+    path = tree / "autogemm" / f"{mutant.module}.py"
+    source = path.read_text()
+    for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
+        compiled.unlink()
+
+    def act() -> int:
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+        sys.dont_write_bytecode = True
+        return _pytest(tree, ["-x", *files], Chosen(names))
+
+    path.write_text(mutant.source)
+    try:
+        most_seconds = IMPORT_S + 6 * sum(tests.values())
+        code = in_child(tree, tree / "mutant.log", most_seconds, act)
+    finally:
+        path.write_text(source)
+        shutil.rmtree(tree / "temporary", ignore_errors=True)
+    return code != 0
+
+
+class Recorder:
+    """Notes which test runs which line of the package, and for how long it runs."""
+
+    def __init__(self, tree: Path) -> None:
+        import coverage
+
+        self.tree = tree
+        self.seconds: dict[str, float] = {}
+        self.failed: set[str] = set()
+        self.context = SHARED
+        self.coverage = coverage.Coverage(
+            data_file=None, config_file=False, include=[f"{tree}/autogemm/*"], messages=False
+        )
+        self.coverage.start()
+        self.coverage.switch_context(SHARED)
+
+    def enter(self, context: str) -> str:
+        """Note lines under this name from now on; return the name before."""
+        before, self.context = self.context, context
+        self.coverage.switch_context(context)
+        return before
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[object]:
+        began = time.monotonic()
+        self.enter(item.nodeid)
+        try:
+            return (yield)
+        finally:
+            self.enter(SHARED)
+            if item.nodeid not in self.failed:
+                self.seconds[item.nodeid] = round(time.monotonic() - began, 3)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Leave out tests that fail here with no mutant: of imports, for example."""
+        if report.failed:
+            self.failed.add(report.nodeid)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Iterator[object]:
+        before = self.enter(self.context if fixturedef.scope == "function" else SHARED)
+        try:
+            return (yield)
+        finally:
+            self.enter(before)
+
+    def measured(self) -> Measured:
+        self.coverage.stop()
+        data = self.coverage.get_data()
+        lines = {
+            str(Path(file).relative_to(self.tree)): {
+                str(line): names for line, names in data.contexts_by_lineno(file).items()
+            }
+            for file in data.measured_files()
+        }
+        return Measured(self.seconds, lines)
+
+
+def measured(tree: Path, test: str, kept: Path, digest: str) -> Measured:
+    """Run a test file under coverage, if it is not known what it runs."""
+    path = kept / f"{test.replace('/', '.')}.json"
+    if path.exists():
+        value = json.loads(path.read_text())
+        if value.pop("digest") == digest:
+            return Measured(**value)
+
+    def act() -> int:
+        recorder = Recorder(tree)
+        code = _pytest(tree, [test], recorder)
+        path.write_text(json.dumps({"digest": digest, **asdict(recorder.measured())}))
+        return code
+
+    log = tree / "measured.log"
+    code = in_child(tree, log, 600, act)
+    shutil.rmtree(tree / "temporary", ignore_errors=True)
+    if code not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        path.unlink(missing_ok=True)
+        raise SystemExit(f"{test} does not run with no mutant planted\n{log.read_text()[-3000:]}")
+    if code:
+        print(f"{test}: left out what fails with no mutant planted", flush=True)
+    return measured(tree, test, kept, digest)
+
+
+def digest_of(*texts: str | bytes) -> str:
+    """A name of texts by what they say."""
+    sha = hashlib.sha256()
+    for text in texts:
+        sha.update(text.encode() if isinstance(text, str) else text)
+        sha.update(b"\0")
+    return sha.hexdigest()[:20]
