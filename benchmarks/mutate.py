@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import mutate_trying as trying
-from mutate_planting import Mutant, Site, sampled, sites
+from mutate_planting import Chosen, Mutant, Site, chosen, sampled, sites
 
 ROOT = Path(__file__).resolve().parents[1]
 KEPT = ROOT / ".mutants"
+CHOSEN = ROOT / "benchmarks" / "chosen_mutants.toml"
 JUDGED = ROOT / "benchmarks" / "equivalent_mutants.toml"
 SEED = 18
 
@@ -103,9 +104,10 @@ def selected(measured: list[trying.Measured], mutant: Mutant, most_s: float) -> 
 
     The quickest, as many as take ``most_s`` together.
     """
-    chosen = {name: one.seconds[name] for one in measured for name in one.running(mutant)}
-    if not chosen:
-        chosen = {name: seconds for one in measured for name, seconds in one.seconds.items()}
+    known = {name: seconds for one in measured for name, seconds in one.seconds.items()}
+    running = {name for one in measured for name in one.running(mutant)}
+    # Tests that fail without a mutant are not known.
+    chosen = {name: known[name] for name in running & known.keys()} or known
     kept: dict[str, float] = {}
     for name in sorted(chosen, key=lambda name: chosen[name]):
         if kept and sum(kept.values()) + chosen[name] > most_s:
@@ -192,6 +194,24 @@ def verdicts(tasks: list[Task], workers: Workers) -> Iterator[tuple[Task, bool]]
         yield task, killed
 
 
+def try_chosen(workers: Workers) -> int:
+    """Print which of the bugs planted by hand no test sees; return how many these are.
+
+    Each test that is named beside one passes without it: `make test` says so.
+    """
+    bugs = chosen(CHOSEN)
+
+    def seen(tree: Path, bug: Chosen) -> tuple[Chosen, bool]:
+        return bug, trying.is_seen(tree, bug)
+
+    missed = 0
+    for bug, is_seen in workers.each(seen, bugs):
+        missed += not is_seen
+        print(f"{'killed' if is_seen else 'SURVIVED':9}{bug.what} ({bug.file})", flush=True)
+    print(f"{len(bugs) - missed} of {len(bugs)} killed")
+    return missed
+
+
 def report(results: list[tuple[Task, bool]], reasons: dict[tuple[str, str, str], str]) -> int:
     """Print the survivors and a row for each module; return how many are not judged."""
     rows: dict[str, Counter[str]] = {}
@@ -217,16 +237,21 @@ def report(results: list[tuple[Task, bool]], reasons: dict[tuple[str, str, str],
 def main() -> int:
     """Exit code 1 where a bug survived that is not listed as changing nothing."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("modules", nargs="+", help="tuning, tuning/finals, store/queries/*")
+    parser.add_argument("modules", nargs="*", help="tuning, tuning/finals, store/queries/*")
+    parser.add_argument("--chosen", action="store_true", help=f"those of {CHOSEN.name} only")
     parser.add_argument("--sample", type=int, help="so many mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=SEED, help="of the draw (%(default)s)")
     parser.add_argument("--workers", type=int, default=min(8, os.cpu_count() or 1))
     parser.add_argument("--json", type=Path, help="write survivors that are not judged here")
     arguments = parser.parse_args()
+    if not arguments.modules and not arguments.chosen:
+        parser.error("name modules or rooms, for example tuning/task/accuracy")
     KEPT.mkdir(exist_ok=True)
     trying.preload()
     with tempfile.TemporaryDirectory(prefix="autogemm-mutate-") as folder:
         workers = Workers(arguments.workers, Path(folder))
+        if arguments.chosen:
+            return 1 if try_chosen(workers) else 0
         tasks = list(planned(arguments, workers))
         results = list(verdicts(tasks, workers))
     reasons = judged()

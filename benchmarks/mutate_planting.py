@@ -6,6 +6,7 @@ arguments that only guard against programmers (`strict`) or only word something 
 
 import difflib
 import random
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,6 +68,32 @@ class Mutant:
     def __str__(self) -> str:
         place = f"autogemm/{self.module}.py:{self.first_line} {self.function}"
         return f"{place.rstrip()}\n  - {self.old}\n  + {self.new}"
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A bug planted by hand in a file that is run or emitted, and the tests that should see it."""
+
+    what: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def planted(self, root: Path) -> str:
+        """The file with the bug. Raises ValueError where the text is not there exactly once."""
+        source = (root / self.file).read_text()
+        if source.count(self.old) != 1:
+            raise ValueError(f"{self.file} has {source.count(self.old)} times {self.old!r}")
+        return source.replace(self.old, self.new)
+
+
+def chosen(path: Path) -> list[Chosen]:
+    """The bugs of a TOML file, in its order."""
+    return [
+        Chosen(one["what"], one["file"], one["old"], one["new"], tuple(one["tests"]))
+        for one in tomllib.loads(path.read_text())["mutant"]
+    ]
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-from mutate_planting import Mutant
+from mutate_planting import Chosen, Mutant
 
 COPIED = ("autogemm", "contrib", "db", "search_spaces", "templates", "tests")
 # A line that is run while a file is imported, or a fixture of several tests is made.
@@ -119,10 +119,10 @@ def _pytest(tree: Path, arguments: list[str], plugin: object) -> int:
     quiet = ["-p", "no:cacheprovider", "-p", "no:xdist", "-q", temporary, "-m", "not gpu"]
     # Libraries are imported before pytest could rewrite them.
     quiet += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
-    return int(pytest.main([*quiet, *arguments], plugins=[plugin]))
+    return int(pytest.main([*quiet, *arguments], plugins=[plugin] if plugin else []))
 
 
-class Chosen:
+class Ordered:
     """Runs these tests in this order."""
 
     def __init__(self, names: list[str]) -> None:
@@ -136,26 +136,46 @@ class Chosen:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Tests:
+    """Test files, the seconds that they may take, and what chooses among their tests."""
+
+    files: list[str]
+    most_seconds: float
+    plugin: Ordered | None = None
+
+
 def is_killed(tree: Path, mutant: Mutant, tests: dict[str, float]) -> bool:
     """Whether one of the tests fails, or does not end, with the mutant planted in the tree."""
     names = sorted(tests, key=lambda name: tests[name])
     files = sorted({name.split("::")[0] for name in names})
+    most_seconds = IMPORT_S + 6 * sum(tests.values())
     path = tree / "autogemm" / f"{mutant.module}.py"
-    source = path.read_text()
+    tests = Tests(files, most_seconds, Ordered(names))
+    return _fails(tree, path, mutant.source, tests)
+
+
+def is_seen(tree: Path, bug: Chosen, most_seconds: float = 900.0) -> bool:
+    """Whether one of the tests that are named beside a bug fails with it."""
+    tests = Tests([f"tests/{name}" for name in bug.tests], most_seconds)
+    return _fails(tree, tree / bug.file, bug.planted(tree), tests)
+
+
+def _fails(tree: Path, path: Path, source: str, tests: Tests) -> bool:
+    before = path.read_text()
     for compiled in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         compiled.unlink()
 
     def act() -> int:
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         sys.dont_write_bytecode = True
-        return _pytest(tree, ["-x", *files], Chosen(names))
+        return _pytest(tree, ["-x", *tests.files], tests.plugin)
 
-    path.write_text(mutant.source)
+    path.write_text(source)
     try:
-        most_seconds = IMPORT_S + 6 * sum(tests.values())
-        code = in_child(tree, tree / "mutant.log", most_seconds, act)
+        code = in_child(tree, tree / "mutant.log", tests.most_seconds, act)
     finally:
-        path.write_text(source)
+        path.write_text(before)
         shutil.rmtree(tree / "temporary", ignore_errors=True)
     return code != 0
 
