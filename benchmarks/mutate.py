@@ -11,6 +11,7 @@ import fnmatch
 import json
 import os
 import queue
+import re
 import sys
 import tempfile
 import time
@@ -142,12 +143,23 @@ def planned(arguments: argparse.Namespace, workers: Workers) -> Iterator[Task]:
         yield Task(mutant, tests, killed_as, trying.digest_of(killed_as, *hands))
 
 
-def digests_of(tests: dict[str, None]) -> dict[str, str]:
-    """A name for what each test file is made of: the package, what tests share, itself."""
-    shared = sorted((ROOT / "autogemm").rglob("*.py"))
-    shared += sorted(path for path in (ROOT / "tests").rglob("*.py") if "test_" not in path.name)
-    common = trying.digest_of(*(path.read_bytes() for path in shared))
-    return {name: trying.digest_of(common, (ROOT / name).read_bytes()) for name in tests}
+def digests_of(tests: Iterable[str]) -> dict[str, str]:
+    """A name for what each test file is made of: the package, itself, what it imports of tests."""
+    package = sorted((ROOT / "autogemm").rglob("*.py"))
+    common = trying.digest_of(*(path.read_bytes() for path in package))
+    return {name: trying.digest_of(common, *_texts(ROOT / name, set())) for name in tests}
+
+
+def _texts(path: Path, seen: set[Path]) -> Iterator[bytes]:
+    """A test file and the modules beside it that it imports, and those that these do."""
+    if path in seen or not path.exists():
+        return
+    seen.add(path)
+    text = path.read_text()
+    yield text.encode()
+    for name in re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE):
+        for folder in (path.parent, ROOT / "tests"):
+            yield from _texts(folder / f"{name}.py", seen)
 
 
 def tried(tree: Path, task: Task) -> tuple[Task, bool]:
