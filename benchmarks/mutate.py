@@ -213,13 +213,16 @@ def try_chosen(workers: Workers) -> int:
     """
     bugs = chosen(CHOSEN)
 
-    def seen(tree: Path, bug: Chosen) -> tuple[Chosen, bool]:
-        return bug, trying.is_seen(tree, bug)
+    def said(tree: Path, bug: Chosen) -> tuple[Chosen, str]:
+        try:
+            return bug, "killed" if trying.is_seen(tree, bug) else "SURVIVED"
+        except ValueError as error:
+            return bug, f"GONE ({error})"
 
     missed = 0
-    for bug, is_seen in workers.each(seen, bugs):
-        missed += not is_seen
-        print(f"{'killed' if is_seen else 'SURVIVED':9}{bug.what} ({bug.file})", flush=True)
+    for bug, verdict in workers.each(said, bugs):
+        missed += verdict != "killed"
+        print(f"{verdict:9}{bug.what} ({bug.file})", flush=True)
     print(f"{len(bugs) - missed} of {len(bugs)} killed")
     return missed
 

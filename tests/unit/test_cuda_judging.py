@@ -12,6 +12,8 @@ import pytest
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Telemetry
+from autogemm.targets.cuda.messages import Start
+from autogemm.targets.cuda.worker import backend
 from autogemm.targets.cuda.worker.finals import Finalist, Rechecks, conclude
 from autogemm.targets.cuda.worker.gpu import cublas
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, forget_overrides
@@ -65,6 +67,22 @@ def test_variables_of_the_shell_do_not_change_what_cublas_computes(
     forget_overrides()
     assert "NVIDIA_TF32_OVERRIDE" not in os.environ
     assert os.environ["CUBLAS_EMULATE_SINGLE_PRECISION"] == "0"
+
+
+def test_a_worker_forgets_them_before_it_loads_a_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    class LoadedError(Exception):
+        pass
+
+    def load(device_index: int) -> None:
+        assert "NVIDIA_TF32_OVERRIDE" not in os.environ
+        assert os.environ["CUBLAS_EMULATE_SINGLE_PRECISION"] == "0"
+        raise LoadedError(device_index)
+
+    monkeypatch.setattr(backend, "Gpu", load)
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "1")
+    monkeypatch.setenv("CUBLAS_EMULATE_SINGLE_PRECISION", "1")
+    with pytest.raises(LoadedError, match="3"):
+        backend.CudaBackend().start(Start(3))
 
 
 def test_the_baseline_computes_in_the_default_math_mode(monkeypatch: pytest.MonkeyPatch) -> None:

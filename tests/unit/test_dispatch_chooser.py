@@ -101,6 +101,25 @@ def test_other_sizes_get_what_the_rule_chooses() -> None:
     assert choice.config["BM"] == FIRST["BM"]
 
 
+@pytest.mark.parametrize(("num_own", "num_ruling"), [(4, 4), (3, 6)])
+def test_other_layouts_are_asked_where_a_layout_has_few_results(
+    num_own: int, num_ruling: int
+) -> None:
+    nearest_legal = NearestLegal(FAMILIES, H100)
+    layouts = (Layout.NN, Layout.NT)
+    in_both = next(
+        seed
+        for seed in SIMT.seeds
+        if all(nearest_legal(seed, Problem(512, 512, 512, one)) == seed for one in layouts)
+    )
+    own, other = ([Problem(m, 512, 512, one) for m in (64, 128, 256, 512)] for one in layouts)
+    problems = [*own[:num_own], *other[:3]]
+    rows = [row(number, one, (in_both, 5.0)) for number, one in enumerate(problems, 1)]
+    assert (
+        chooser(*rows).choose(Problem(640, 512, 512)).why == f"nearest of {num_ruling} tuned sizes"
+    )
+
+
 def test_what_is_not_legal_gives_way() -> None:
     """The family for few rows wins the only size tuned; at 4096 rows it has no kernel."""
     few = Problem(16, 4096, 4096)
