@@ -1,7 +1,8 @@
 """What ends a search, alone and together, and that it is said and stored."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import autogemm.tuning.opening
 import autogemm.tuning.tuner
 from autogemm.cli import main
 from autogemm.model.config import Config
+from autogemm.model.kernel import Candidate
 from autogemm.model.results.certificate import Check, Verdict
 from autogemm.model.results.outcome import (
     Finals,
@@ -106,6 +108,21 @@ def test_a_ratio_that_the_finals_do_not_confirm_does_not(every: TuneRequest, sto
     assert len(refuted) < 5, "the finals' verdict is learnt from"
     configs = [outcome.config for outcome in result.outcomes]
     assert len(set(configs)) == len(configs), "nothing is tried twice"
+
+
+class Slow(Flattered):
+    """Finals take 20 ms."""
+
+    def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
+        time.sleep(0.02)
+        return super().finals(candidates, rounds, seed)
+
+
+def test_the_time_of_all_finals_is_told(every: TuneRequest, store: Store) -> None:
+    result, events = run(replace(every, until_ratio=1.05), store, Slow())
+    num_finals = 1 + sum(isinstance(event, SearchResumed) for event in events)
+    assert num_finals > 1
+    assert result.finals_s >= 0.02 * num_finals
 
 
 def test_a_ratio_out_of_reach_leaves_the_other_limits(every: TuneRequest, store: Store) -> None:

@@ -89,6 +89,7 @@ def test_ctrl_c_ends_the_sweep_with_what_there_is(tmp_path: Path, store: Store) 
 def test_crossing_times_the_others_winners_at_each_size(tmp_path: Path, store: Store) -> None:
     requests = requests_for(tmp_path, SIZES)
     sweep, _ = swept(requests, SizedTarget(), store, cross=True)
+    assert not sweep.interrupted
     # The largest problem's winner, then that of the one farthest from it.
     chosen = spread_winners(sweep.problems, find_device("h100"), 2)
     assert [config["BM"] for config in chosen] == [64, 16]
