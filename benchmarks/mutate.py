@@ -206,12 +206,12 @@ def verdicts(tasks: list[Task], workers: Workers) -> Iterator[tuple[Task, bool]]
         yield task, killed
 
 
-def try_chosen(workers: Workers) -> int:
+def try_chosen(workers: Workers, text: str) -> int:
     """Print which of the bugs planted by hand no test sees; return how many these are.
 
     Each test that is named beside one passes without it: `make test` says so.
     """
-    bugs = chosen(CHOSEN)
+    bugs = [bug for bug in chosen(CHOSEN) if text in f"{bug.what} ({bug.file})"]
 
     def said(tree: Path, bug: Chosen) -> tuple[Chosen, str]:
         try:
@@ -253,20 +253,22 @@ def main() -> int:
     """Exit code 1 where a bug survived that is not listed as changing nothing."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("modules", nargs="*", help="tuning, tuning/finals, store/queries/*")
-    parser.add_argument("--chosen", action="store_true", help=f"those of {CHOSEN.name} only")
+    parser.add_argument(
+        "--chosen", nargs="?", const="", help=f"those of {CHOSEN.name}, with a text in their line"
+    )
     parser.add_argument("--sample", type=int, help="so many mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=SEED, help="of the draw (%(default)s)")
     parser.add_argument("--workers", type=int, default=min(8, os.cpu_count() or 1))
     parser.add_argument("--json", type=Path, help="write survivors that are not judged here")
     arguments = parser.parse_args()
-    if not arguments.modules and not arguments.chosen:
+    if not arguments.modules and arguments.chosen is None:
         parser.error("name modules or rooms, for example tuning/task/accuracy")
     KEPT.mkdir(exist_ok=True)
     trying.preload()
     with tempfile.TemporaryDirectory(prefix="autogemm-mutate-") as folder:
         workers = Workers(arguments.workers, Path(folder))
-        if arguments.chosen:
-            return 1 if try_chosen(workers) else 0
+        if arguments.chosen is not None:
+            return 1 if try_chosen(workers, arguments.chosen) else 0
         tasks = list(planned(arguments, workers))
         results = list(verdicts(tasks, workers))
     reasons = judged()

@@ -180,10 +180,15 @@ class Kernel:
     ) -> None:
         self.prepared, self.time_us, self.spoil = prepared, time_us, spoil
         self.num_launches = 0
+        self.is_loaded = True
         # As the calls of a library that has only this one.
         self.near, self.left_out = (self,), ()
 
+    def unload(self) -> None:
+        self.is_loaded = False
+
     def queue(self, inputs: InputSet) -> None:
+        assert self.is_loaded
         self.num_launches += 1
         gpu: Any = self.prepared.gpu
         gpu.now_us += self.time_us

@@ -5,6 +5,7 @@ import itertools
 import math
 import shutil
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,14 @@ from simulated_gpu import (
     product,
 )
 
+from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.elements import rounded
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Fill, Objective
+from autogemm.support.errors import DeviceError
+from autogemm.targets.cuda.messages import RunFinals
+from autogemm.targets.cuda.worker.finals import run_finals
 from autogemm.targets.cuda.worker.gpu import cublas
 from autogemm.targets.cuda.worker.gpu.timing import Method
 from autogemm.targets.cuda.worker.problem import inputs, reference
@@ -369,3 +374,49 @@ def test_cublas_is_asked_for_the_row_major_product(
     assert prepared.check(Sgemm(prepared)).complaint == ""
     assert set(library.modes) == {0}
     assert prepared._cublas.version == "12.9.1"
+
+
+class Aging(Kernel):
+    """Right for twenty launches, for all checks before the rounds; wrong from then on."""
+
+    def queue(self, inputs: Any) -> None:
+        if self.num_launches == 20:
+            self.spoil = one_bit
+        super().queue(inputs)
+
+
+@pytest.mark.parametrize("aging", ["baseline", "candidate", ""])
+def test_what_becomes_wrong_in_the_finals_does_not_count(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch, aging: str
+) -> None:
+    prepared = prepared_problem(gpu, sized(), baseline_us=300.0)
+    candidates: list[Any] = [
+        SimpleNamespace(
+            config=Config.of("tiny", {"BM": bm}),
+            source=SimpleNamespace(sha256=f"{bm}"),
+            compiled=None,
+        )
+        for bm in (16, 32)
+    ]
+    kinds: tuple[type[Kernel], ...] = (Aging if aging == "candidate" else Kernel, Kernel)
+    runs = {
+        one.config: kind(prepared, time_us)
+        for one, kind, time_us in zip(candidates, kinds, (250.0, 270.0), strict=True)
+    }
+    monkeypatch.setattr(prepared, "contestant", lambda one: runs[one.config])
+    if aging == "baseline":
+        old = Aging(prepared, 300.0)
+        monkeypatch.setattr(prepared, "_find_baseline", lambda *_: old, raising=False)
+        monkeypatch.setattr(prepared, "_find_calls", lambda *_: old, raising=False)
+        with pytest.raises(DeviceError, match="cuBLAS gives a wrong result here: 1 of 117"):
+            run_finals(prepared, RunFinals(tuple(candidates), 30, 0))
+    else:
+        finals = run_finals(prepared, RunFinals(tuple(candidates), 30, 0))
+        lost = [one.config for one in finals.disqualified]
+        assert lost == ([candidates[0].config] if aging else [])
+        assert finals.winner.config == candidates[1 if aging else 0].config
+        assert finals.winner.ratio == pytest.approx(300.0 / (270.0 if aging else 250.0))
+        assert len(finals.winner.samples_us) == finals.rounds == 30
+        assert finals.num_checks >= 44
+    # The memory of machine code is given back whatever happens.
+    assert not any(one.is_loaded for one in runs.values())
