@@ -38,10 +38,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A mutant, its tests with their seconds, and the names under which its verdict is kept."""
+    """A mutant, its tests with their seconds or whole files of them where only child processes run
+    it, and the names under which its verdict is kept.
+    """
 
     mutant: Mutant
     tests: dict[str, float]
+    files: tuple[str, ...]
     killed_as: str
     survived_as: str
 
@@ -79,25 +82,26 @@ def modules_of(wanted: list[str]) -> list[str]:
     found: list[str] = []
     for one in wanted:
         name = one.removeprefix("autogemm/").removesuffix(".py").rstrip("/")
-        fitting = [m for m in known if fnmatch.fnmatch(m, name) or m.startswith(f"{name}/")]
-        if not fitting:
+        meant = [m for m in known if fnmatch.fnmatch(m, name) or m.startswith(f"{name}/")]
+        if not meant:
             raise SystemExit(f"there is no module or room autogemm/{name}")
-        found += [module for module in fitting if module not in found]
+        found += [module for module in meant if module not in found]
     return found
+
+
+def fitting(module: str, patterns: dict[str, list[str]]) -> list[str]:
+    """Test files of all patterns that fit, each once."""
+    found = (names for pattern, names in patterns.items() if fnmatch.fnmatch(module, pattern))
+    return list(dict.fromkeys(f"tests/{name}.py" for names in found for name in names))
 
 
 def tests_of(module: str, settings: dict[str, list[str]]) -> list[str]:
     """The test files of a module: those of all patterns that fit, in the order written."""
-    named = [
-        f"tests/{name}.py"
-        for pattern, names in settings.items()
-        if fnmatch.fnmatch(module, pattern)
-        for name in names
-    ]
+    named = fitting(module, settings)
     if not named:
         known = ", ".join(settings)
         raise SystemExit(f"no tests are named for {module}: [tool.autogemm.mutate] knows {known}")
-    return list(dict.fromkeys(named))
+    return named
 
 
 def selected(measured: list[trying.Measured], mutant: Mutant, most_s: float) -> dict[str, float]:
@@ -122,6 +126,7 @@ def planned(arguments: argparse.Namespace, workers: Workers) -> Iterator[Task]:
     with (ROOT / "pyproject.toml").open("rb") as project:
         settings = tomllib.load(project)["tool"]["autogemm"]["mutate"]
     most_s = settings.pop("most_seconds")
+    children = settings.pop("child_processes")
     modules = modules_of(arguments.modules)
     files = {module: tests_of(module, settings) for module in modules}
     places: list[Site] = [site for module in modules for site in sites(ROOT, module)]
@@ -136,11 +141,15 @@ def planned(arguments: argparse.Namespace, workers: Workers) -> Iterator[Task]:
     measured = dict(workers.each(measure, needed))
     for mutant in mutants:
         names = files[mutant.module]
-        tests = selected([measured[name] for name in names], mutant, most_s)
+        known = [measured[name] for name in names]
+        runs = any(one.running(mutant) for one in known)
+        elsewhere = [] if runs else fitting(mutant.module, children)
+        tests = {} if elsewhere else selected(known, mutant, most_s)
         before = (ROOT / "autogemm" / f"{mutant.module}.py").read_text()
         killed_as = trying.digest_of(before, mutant.source)
-        hands = [digests[name] for name in names]
-        yield Task(mutant, tests, killed_as, trying.digest_of(killed_as, *hands))
+        hands = [*(digests[name] for name in names), *digests_of(elsewhere).values()]
+        survived_as = trying.digest_of(killed_as, *hands)
+        yield Task(mutant, tests, tuple(elsewhere), killed_as, survived_as)
 
 
 def digests_of(tests: Iterable[str]) -> dict[str, str]:
@@ -164,7 +173,7 @@ def _texts(path: Path, seen: set[Path]) -> Iterator[bytes]:
 
 def tried(tree: Path, task: Task) -> tuple[Task, bool]:
     """Whether the tests see the mutant."""
-    return task, trying.is_killed(tree, task.mutant, task.tests)
+    return task, trying.is_killed(tree, task.mutant, task.tests, task.files)
 
 
 def judged() -> dict[tuple[str, str, str], str]:
@@ -238,7 +247,7 @@ def report(results: list[tuple[Task, bool]], reasons: dict[tuple[str, str, str],
         if not killed and not equivalent:
             open_ones.append(task)
     for task in sorted(open_ones, key=lambda task: (task.mutant.module, task.mutant.first_line)):
-        print(f"{task.mutant}\n  {len(task.tests)} tests")
+        print(f"{task.mutant}\n  {' '.join(task.files) or f'{len(task.tests)} tests'}")
     print(f"{'module':44}{'mutants':>8}{'killed':>8}{'equivalent':>12}{'score':>8}")
     total = sum(rows.values(), Counter[str]())
     for module, row in [*sorted(rows.items()), ("all", total)]:

@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -146,9 +146,13 @@ class Tests:
     plugin: Ordered | None = None
 
 
-def is_killed(tree: Path, mutant: Mutant, tests: dict[str, float]) -> bool:
-    """Whether one of the tests fails, or does not end, with the mutant planted in the tree."""
+def is_killed(
+    tree: Path, mutant: Mutant, tests: dict[str, float], whole: Sequence[str] = ()
+) -> bool:
+    """Whether one of the tests, or of whole files, fails or does not end with it planted."""
     path = tree / "autogemm" / f"{mutant.module}.py"
+    if whole:
+        return _fails(tree, path, mutant.source, Tests(list(whole), 900.0))
     for names in stages(tests):
         files = sorted({name.split("::")[0] for name in names})
         most_seconds = IMPORT_S + 6 * sum(tests[name] for name in names)

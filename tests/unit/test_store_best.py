@@ -1,6 +1,8 @@
 """Which kernel is the best, and the filters."""
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from store_samples import (
     source,
 )
 
+from autogemm.model.config import Config
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Provenance, Status
 from autogemm.store import BestQuery, RunState, Store
@@ -57,6 +60,43 @@ def test_the_best_ratio_of_all_finals_decides_not_the_best_time(filled: Store) -
     filled.record_finals(run, finals(entry(256, 2700.0, ratio=1.5)), {})
     best = filled.best(BestQuery(provenance=Provenance.MEASURED))[0]
     assert (best.run_id, best.config["BM"], best.time_us) == (run, 256, 2700.0)
+
+
+def test_the_best_of_a_family_is_its_best_placed_kernel(store: Store) -> None:
+    """Also where a kernel of another family won the same finals."""
+    both = replace(SPEC, families=("sgemm_simt", "sgemm_skinny"))
+    run = store.begin_run(both)
+    other = replace(entry(64, 2800.0, ratio=0.9), config=Config("sgemm_skinny", (("BM", 64),)))
+    winner, behind = entry(128, 2600.0, ratio=1.1), entry(32, 2900.0, ratio=0.8)
+    store.record_finals(run, finals(winner, other, behind), {})
+    (found,) = store.best(BestQuery(family="sgemm_skinny"))
+    assert (found.config.family, found.ratio) == ("sgemm_skinny", 0.9)
+    (found,) = store.best(BestQuery(family="sgemm_simt"))
+    assert (found.config["BM"], found.ratio) == (128, 1.1)
+
+
+def test_what_a_deleted_run_alone_was_made_of_goes_with_it(store: Store, tmp_path: Path) -> None:
+    store.begin_run(SPEC)
+    odd = replace(SPEC.environment, driver="999.1")
+    run = store.begin_run(replace(SPEC, environment=odd, device=T4, problem=Problem(8, 8, 8)))
+    store.record_trial(run, 0, ok(64, 5.0), source(64))
+    names = ("runs", "run_trials", "kernels", "problems", "devices", "environments")
+
+    def counted() -> dict[str, int]:
+        with closing(sqlite3.connect(next(tmp_path.glob("*.db")))) as file:
+            return {
+                name: file.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in names
+            }
+
+    assert counted() == dict(zip(names, (2, 1, 1, 2, 2, 2), strict=True))
+    store.prune([run])
+    assert counted() == dict(zip(names, (1, 0, 0, 1, 1, 1), strict=True))
+
+
+def test_a_query_that_never_ends_is_read_as_far_as_it_is_shown(store: Store) -> None:
+    endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+    answer = store.sql(endless, timeout_s=5.0, limit=3)
+    assert (list(answer.rows), answer.is_cut) == ([(1,), (2,), (3,)], True)
 
 
 def test_finals_of_an_older_environment_do_not_count(filled: Store) -> None:
