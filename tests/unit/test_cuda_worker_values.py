@@ -1,11 +1,17 @@
 """Decisions of the CUDA worker that need no GPU: methods, scalars, bounds, summaries."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from autogemm.catalogue.gpus import find_device
 from autogemm.model.problem import Problem
-from autogemm.model.results.outcome import CacheState, Telemetry
+from autogemm.model.results.outcome import CacheState, Fill, Telemetry
 from autogemm.support.errors import UsageError
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda.devices import device_facts
+from autogemm.targets.cuda.worker.backend import was_timed_alike
 from autogemm.targets.cuda.worker.gpu.telemetry import summary
 from autogemm.targets.cuda.worker.gpu.timing import Method, method_for, settled
 from autogemm.targets.cuda.worker.problem.inputs import (
@@ -166,3 +172,47 @@ def test_readings_become_medians_and_all_reasons() -> None:
     ]
     assert summary(readings) == Telemetry(sm_clock_mhz=1900, power_w=650.0, throttle_reasons=12)
     assert summary([]) == Telemetry()
+
+
+# driver_types.h, cudaDevAttr..., with what an H100 SXM answers.
+H100_ANSWERS = {
+    1: 1024,  # MaxThreadsPerBlock
+    13: 1_980_000,  # ClockRate
+    16: 132,  # MultiProcessorCount
+    36: 2_619_000,  # MemoryClockRate
+    37: 5120,  # GlobalMemoryBusWidth
+    38: 50 * 2**20,  # L2CacheSize
+    39: 2048,  # MaxThreadsPerMultiProcessor
+    75: 9,  # ComputeCapabilityMajor
+    76: 0,  # ComputeCapabilityMinor
+    81: 233472,  # MaxSharedMemoryPerMultiprocessor
+    82: 65536,  # MaxRegistersPerMultiprocessor
+    97: 232448,  # MaxSharedMemoryPerBlockOptin
+    106: 32,  # MaxBlocksPerMultiprocessor
+    111: 1024,  # ReservedSharedMemoryPerBlock
+}
+
+
+@pytest.mark.parametrize(
+    ("major", "minor", "cores"), [(9, 0, 128), (7, 5, 64), (8, 0, 64), (8, 6, 128), (8, 9, 128)]
+)
+def test_facts_of_a_gpu_are_those_of_the_runtime(major: int, minor: int, cores: int) -> None:
+    answers = H100_ANSWERS | {75: major, 76: minor}
+    known = find_device("h100")
+    found = device_facts(known.name, known.memory_bytes, answers.__getitem__)
+    assert found == replace(known, arch=10 * major + minor, fp32_cores_per_sm=cores)
+
+
+@pytest.mark.parametrize(
+    ("launch_us", "options", "is_alike"),
+    [
+        (200.0, MeasureOptions(), True),
+        (199.0, MeasureOptions(), False),
+        (900.0, MeasureOptions(l2=CacheState.COLD), False),
+        (900.0, MeasureOptions(fill=Fill.NORMAL), False),
+    ],
+)
+def test_only_a_launch_that_was_timed_as_candidates_are_shows_that_one_is_hopeless(
+    launch_us: float, options: MeasureOptions, is_alike: bool
+) -> None:
+    assert was_timed_alike(launch_us, options) is is_alike

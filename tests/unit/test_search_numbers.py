@@ -1,17 +1,21 @@
 """What the surrogate computes with: densities, features, what it keeps of many observations."""
 
 import math
+from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from fake_search_space import GridSpace, ok
+from optuna.distributions import CategoricalDistribution
 from optuna.samplers import RandomSampler, TPESampler
-from optuna.trial import TrialState
+from optuna.trial import FrozenTrial, TrialState
 
 from autogemm.search import Search, stock
 from autogemm.search.enumerated import EXPECTED_TIME, UnitFeatures
 from autogemm.search.gp import Kernel, _negative_log_likelihood, fit
+from autogemm.search.history import History
 from autogemm.search.surrogate import Surrogate, _informative, last_fit_size
 
 
@@ -185,3 +189,33 @@ def test_a_stock_sampler_is_told_what_was_measured_in_place_of_its_proposal(
             "B": [1, 2].index(int(config["B"])),
             "MODE": config["MODE"],
         }
+
+
+def test_a_study_is_read_in_the_order_in_which_its_trials_ended() -> None:
+    """What is told steers what comes next: a resumed search must have heard it as the first did."""
+    space = GridSpace({"A": (1, 2, 3)})
+    ended = [30, 10, 20]
+    values = CategoricalDistribution((1, 2, 3))
+    trials = [
+        FrozenTrial(
+            number=number,
+            trial_id=number,
+            state=TrialState.COMPLETE,
+            value=float(second),
+            datetime_start=datetime(2026, 1, 1, tzinfo=UTC),
+            datetime_complete=datetime(2026, 1, 1, second=second, tzinfo=UTC),
+            params={"A": number + 1},
+            distributions={"A": values},
+            user_attrs={},
+            system_attrs={},
+            intermediate_values={},
+        )
+        for number, second in enumerate(ended)
+    ]
+    study: Any = SimpleNamespace(get_trials=lambda deepcopy: trials)
+    history = History(space)
+    history.update(study)
+    assert [told.time_us for told in history.told] == [10.0, 20.0, 30.0]
+    assert [space.config(told.index)["A"] for told in history.told] == [2, 3, 1]
+    history.update(study)
+    assert len(history.told) == 3
