@@ -6,7 +6,10 @@ it is so, and what of it no check on a GPU can see. It is held by hand, unlike t
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+
+import yaml
 
 TABLE = Path(__file__).with_suffix(".yaml")
 # A function at the left edge down to its closing brace, or a macro down to its last line.
@@ -34,6 +37,24 @@ class Emitted:
         return plain(self.text[self.text.index("{") + 1 : self.text.rindex("}")])
 
 
+@dataclass(frozen=True)
+class Wrapper:
+    """One entry of the table; ``name`` is a pattern."""
+
+    name: str
+    section: str
+    texts: tuple[str, ...]
+    because: tuple[str, ...]
+    unseen: str
+
+    def text_of(self, emitted: Emitted) -> str | None:
+        """Return the text of this entry that the wrapper has; None if it has none of them."""
+        for text in self.texts:
+            if re.fullmatch(_pattern(text, emitted), emitted.body):
+                return text
+        return None
+
+
 def plain(code: str) -> str:
     """C without comments, its strings joined and without white space between tokens."""
     code = _SEAM.sub("", _COMMENT.sub("", code))
@@ -57,5 +78,50 @@ def wrappers_of(source: str) -> tuple[Emitted, ...]:
     for one in found:
         outside = outside.replace(one.text, "")
     stray = _ASM.search(_COMMENT.sub("", outside))
-    assert stray is None, f"PTX outside of a wrapper: {outside[stray.start() : stray.end() + 80]}"
+    assert stray is None, "PTX outside of a wrapper"
     return tuple(sorted(found, key=lambda one: one.start))
+
+
+@cache
+def table() -> tuple[Wrapper, ...]:
+    """Return all entries."""
+    entries = yaml.safe_load(TABLE.read_text())
+    return tuple(
+        Wrapper(
+            name,
+            entry["section"],
+            tuple([entry["text"]] if isinstance(entry["text"], str) else entry["text"]),
+            tuple(entry["because"]),
+            entry.get("unseen", ""),
+        )
+        for name, entry in entries.items()
+    )
+
+
+@cache
+def entry_of(name: str) -> Wrapper:
+    """Return the entry of a wrapper. Fails where there is none, or more than one."""
+    fitting = [entry for entry in table() if re.fullmatch(entry.name, name)]
+    assert len(fitting) == 1, f"{name} has {len(fitting)} entries in {TABLE.name}"
+    return fitting[0]
+
+
+def _pattern(text: str, emitted: Emitted) -> str:
+    """Return the expression that a wrapper's body must match whole."""
+    accumulators = re.search(r"float \(&d\)\[(\d+)\]", emitted.text)
+    count = int(accumulators[1]) if accumulators else 0
+    element = re.search(r"(?:^|_)(bf16|f16|tf32)_", emitted.name)
+    # Of wgmma: whether an operand is stored across k.
+    across_a, across_b = (int(major == "m") for major in emitted.name[-2:])
+    named = {
+        "<type>": element[1] if element else "",
+        "<columns>": str(2 * count),
+        "<d>": ", ".join(f"%{i}" for i in range(count)),
+        "<outputs>": ",".join(f'"+f"(d[{i}])' for i in range(count)),
+        "<transposed a>": str(across_a),
+        "<transposed b>": str(across_b),
+    }
+    for name, value in named.items():
+        text = text.replace(name, value)
+    text = re.sub(r"<\+(\d)>", lambda match: str(count + int(match[1])), text)
+    return re.escape(plain(text)).replace("<count>", r"\d+")
