@@ -24,41 +24,52 @@ OPTIONS = MeasureOptions(deadline_s=2.0, max_samples=1, compares=False)
 SANITIZER_S = 60.0
 PASSED = (Status.OK, Status.TOO_SLOW)
 
-Measure = Callable[[Problem, KernelSource, LaunchPlan], Outcome]
+# A race may go well once.
+TRIES = 5
+
+Verify = Callable[[Problem, KernelSource, LaunchPlan], Outcome]
 
 
 @pytest.fixture(scope="module")
-def measure(target: CudaTarget, compiler: Compiler) -> Measure:
-    """Verifies a source on a problem; the same one is verified once."""
+def verify(target: CudaTarget, compiler: Compiler) -> Verify:
     if target.device.arch != 90:
         pytest.skip(f"{target.device.name} lacks instructions of these wrappers")
+
+    def verified(problem: Problem, source: KernelSource, plan: LaunchPlan) -> Outcome:
+        target.prepare(problem, OPTIONS)
+        compiled = compiler.compile(source, target.device.sm)
+        return target.measure(Candidate(source, plan, compiled), None)
+
+    return verified
+
+
+@pytest.fixture(scope="module")
+def verify_right(verify: Verify) -> Verify:
+    """Verifies a source that has no bug; each once."""
     done: dict[tuple[Problem, str], Outcome] = {}
 
-    def measured(problem: Problem, source: KernelSource, plan: LaunchPlan) -> Outcome:
+    def verified(problem: Problem, source: KernelSource, plan: LaunchPlan) -> Outcome:
         key = (problem, source.text)
         if key not in done:
-            candidate = Candidate(source, plan, compiler.compile(source, target.device.sm))
-            target.prepare(problem, OPTIONS)
-            done[key] = target.measure(candidate, None)
+            done[key] = verify(problem, source, plan)
         return done[key]
 
-    return measured
+    return verified
 
 
 @pytest.mark.parametrize("bug", BUGS, ids=str)
 def test_a_wrong_wrapper_is_refused(
-    target: CudaTarget, compiler: Compiler, measure: Measure, bug: Bug
+    target: CudaTarget, compiler: Compiler, verify: Verify, verify_right: Verify, bug: Bug
 ) -> None:
-    said = []
     for problem, source, plan in BASES[bug.base].runs():
-        right = measure(problem, source, plan)
+        right = verify_right(problem, source, plan)
         assert (right.status, right.reason) == (Status.OK, "")
         mutant = bug.planted_in(source)
-        outcome = measure(problem, mutant, plan)
-        print(problem.label, outcome.status, outcome.reason)
-        if outcome.status not in PASSED:
-            return
-        said.append(f"{problem.label}: {outcome.status}")
+        for attempt in range(TRIES):
+            outcome = verify(problem, mutant, plan)
+            print(problem.label, attempt, outcome.status, outcome.reason)
+            if outcome.status not in PASSED:
+                return
     # The results are right: compute-sanitizer must see it, and see nothing in the right source.
     problem, source, plan = next(BASES[bug.base].runs())
     found = []
@@ -68,4 +79,4 @@ def test_a_wrong_wrapper_is_refused(
         print(*(check.line for check in checks), sep="\n")
         found.append([check for check in checks if check.verdict is Verdict.FAILED])
     assert not found[0]
-    assert found[1], f"nothing refuses it: {said}"
+    assert found[1], "nothing refuses it"
