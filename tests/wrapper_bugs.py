@@ -73,6 +73,11 @@ class Bug:
         return replace(source, text=text)
 
 
+def exchanged(base: str, wrapper: str, name: str, first: str, second: str) -> Bug:
+    """Two operands side by side, the other way round."""
+    return Bug(base, wrapper, name, f"{first}, {second}", f"{second}, {first}")
+
+
 def tensor(m: int, n: int, k: int, dtype: DType, layout: Layout = Layout.NN) -> Problem:
     return Problem(m, n, k, layout, dtype)
 
@@ -151,21 +156,9 @@ BUGS: tuple[Bug, ...] = (
         "return before + value;",
     ),
     # Named barriers.
-    Bug(
-        "slices",
-        "named_barrier_sync",
-        "does not wait",
-        "barrier.sync",
-        "barrier.arrive",
-    ),
+    Bug("slices", "named_barrier_sync", "does not wait", "barrier.sync", "barrier.arrive"),
     Bug("slices", "named_barrier_sync", "one for all", '"r"(number)', '"r"(1)'),
-    Bug(
-        "wgmma",
-        "named_barrier_sync",
-        "does not wait",
-        "barrier.sync",
-        "barrier.arrive",
-    ),
+    Bug("wgmma", "named_barrier_sync", "does not wait", "barrier.sync", "barrier.arrive"),
     Bug(
         "bulk copies, exchanged",
         "named_barrier_sync",
@@ -177,56 +170,26 @@ BUGS: tuple[Bug, ...] = (
     Bug("mma f16", "float_from_f16", "read as bf16", "cvt.f32.f16", "cvt.f32.bf16"),
     Bug("mma f16", "f16_from_float", "rounded to zero", "cvt.rn", "cvt.rz"),
     Bug("mma bf16", "bf16_from_float", "rounded to zero", "cvt.rn", "cvt.rz"),
-    Bug("wgmma", "bf16_pair", "exchanged", '"f"(high), "f"(low)', '"f"(low), "f"(high)'),
+    exchanged("wgmma", "bf16_pair", "exchanged", '"f"(high)', '"f"(low)'),
     Bug("wgmma", "bf16_pair", "rounded to zero", "cvt.rn", "cvt.rz"),
-    Bug("wgmma f16", "f16_pair", "exchanged", '"f"(high), "f"(low)', '"f"(low), "f"(high)'),
+    exchanged("wgmma f16", "f16_pair", "exchanged", '"f"(high)', '"f"(low)'),
     Bug("wgmma f16", "f16_pair", "rounded to zero", "cvt.rn", "cvt.rz"),
     # Products of a warp.
-    Bug(
-        "mma bf16",
-        "mma_bf16_k16",
-        "registers of B exchanged",
-        '"r"(b[0]), "r"(b[1])',
-        '"r"(b[1]), "r"(b[0])',
-    ),
-    Bug(
-        "mma bf16",
-        "mma_bf16_k16",
-        "registers of A exchanged",
-        '"r"(a[1]), "r"(a[2])',
-        '"r"(a[2]), "r"(a[1])',
-    ),
+    exchanged("mma bf16", "mma_bf16_k16", "registers of B exchanged", '"r"(b[0])', '"r"(b[1])'),
+    exchanged("mma bf16", "mma_bf16_k16", "registers of A exchanged", '"r"(a[1])', '"r"(a[2])'),
     Bug("mma bf16", "mma_bf16_k16", "read as f16", "bf16.bf16", "f16.f16"),
-    Bug(
-        "mma bf16",
-        "mma_bf16_k16",
-        "accumulators exchanged",
-        '"+f"(d[0]), "+f"(d[1])',
-        '"+f"(d[1]), "+f"(d[0])',
-    ),
-    Bug(
-        "mma f16",
-        "mma_f16_k16",
-        "registers of B exchanged",
-        '"r"(b[0]), "r"(b[1])',
-        '"r"(b[1]), "r"(b[0])',
-    ),
+    exchanged("mma bf16", "mma_bf16_k16", "accumulators exchanged", '"+f"(d[0])', '"+f"(d[1])'),
+    exchanged("mma f16", "mma_f16_k16", "registers of B exchanged", '"r"(b[0])', '"r"(b[1])'),
     Bug("mma f16", "mma_f16_k16", "read as bf16", "f16.f16.f32", "bf16.bf16.f32"),
     Bug("mma f16 twice", "mma_f16_k8_twice", "halves of B exchanged", "b[half]", "b[1 - half]"),
-    Bug(
+    exchanged(
         "mma f16 twice",
         "mma_f16_k8_twice",
         "rows of A exchanged",
-        '"r"(a[2 * half]), "r"(a[2 * half + 1])',
-        '"r"(a[2 * half + 1]), "r"(a[2 * half])',
+        '"r"(a[2 * half])',
+        '"r"(a[2 * half + 1])',
     ),
-    Bug(
-        "mma tf32",
-        "mma_tf32_k8",
-        "registers of B exchanged",
-        '"r"(b[0]), "r"(b[1])',
-        '"r"(b[1]), "r"(b[0])',
-    ),
+    exchanged("mma tf32", "mma_tf32_k8", "registers of B exchanged", '"r"(b[0])', '"r"(b[1])'),
     Bug(
         "mma tf32",
         "mma_tf32_k8",
@@ -235,20 +198,10 @@ BUGS: tuple[Bug, ...] = (
         "{ %8, %9 }, { 0f00000000, 0f00000000, 0f00000000, 0f00000000 };",
     ),
     Bug("mma bf16", "load_matrices", "transposed", "x4.shared", "x4.trans.shared"),
-    Bug(
-        "mma bf16",
-        "load_matrices",
-        "matrices exchanged",
-        '"=r"(to[1]), "=r"(to[2])',
-        '"=r"(to[2]), "=r"(to[1])',
-    ),
+    exchanged("mma bf16", "load_matrices", "matrices exchanged", '"=r"(to[1])', '"=r"(to[2])'),
     Bug("mma bf16", "load_transposed", "not transposed", "x4.trans.shared", "x4.shared"),
-    Bug(
-        "mma bf16",
-        "load_transposed",
-        "matrices exchanged",
-        '"=r"(first[1]), "=r"(second[0])',
-        '"=r"(second[0]), "=r"(first[1])',
+    exchanged(
+        "mma bf16", "load_transposed", "matrices exchanged", '"=r"(first[1])', '"=r"(second[0])'
     ),
     Bug("emulated", "rest_of", "the other way round", "sub.rn.f32 c, a, b", "sub.rn.f32 c, b, a"),
     Bug("emulated", "rest_of", "added", "sub.rn.f32", "add.rn.f32"),
@@ -256,13 +209,7 @@ BUGS: tuple[Bug, ...] = (
     Bug("cluster", "cluster_rank", "always 0", "%%cluster_ctarank", "0"),
     Bug("wgmma", "cluster_rank", "the number of blocks", "%%cluster_ctarank", "%%cluster_nctarank"),
     Bug("cluster", "cluster_arrive_release", "no arrival", "barrier.cluster.arrive.release;", ""),
-    Bug(
-        "cluster",
-        "cluster_wait_acquire",
-        "no wait",
-        "barrier.cluster.wait.acquire;",
-        "",
-    ),
+    Bug("cluster", "cluster_wait_acquire", "no wait", "barrier.cluster.wait.acquire;", ""),
     Bug(
         "cluster",
         "address_in_rank",
@@ -317,13 +264,7 @@ BUGS: tuple[Bug, ...] = (
         '"r"(num_arrivals + 1)',
     ),
     Bug("wgmma", "mbarrier_init", "one arrival is enough", '"r"(num_arrivals)', '"r"(1)'),
-    Bug(
-        "wgmma",
-        "fence_before_bulk_copies",
-        "no fence",
-        "fence.proxy.async.shared::cta;",
-        "",
-    ),
+    Bug("wgmma", "fence_before_bulk_copies", "no fence", "fence.proxy.async.shared::cta;", ""),
     Bug(
         "wgmma alone",
         "mbarrier_arrive",
@@ -370,20 +311,8 @@ BUGS: tuple[Bug, ...] = (
         '"h"((unsigned short)ranks)',
         '"h"((unsigned short)1)',
     ),
-    Bug(
-        "wgmma alone",
-        "copy_tile",
-        "row and column exchanged",
-        '"r"(column), "r"(row)',
-        '"r"(row), "r"(column)',
-    ),
-    Bug(
-        "wgmma",
-        "copy_tile_to_ranks",
-        "row and column exchanged",
-        '"r"(column), "r"(row)',
-        '"r"(row), "r"(column)',
-    ),
+    exchanged("wgmma alone", "copy_tile", "row and column exchanged", '"r"(column)', '"r"(row)'),
+    exchanged("wgmma", "copy_tile_to_ranks", "row and column exchanged", '"r"(column)', '"r"(row)'),
     Bug(
         "wgmma",
         "copy_tile_to_ranks",
@@ -391,32 +320,14 @@ BUGS: tuple[Bug, ...] = (
         '"h"((unsigned short)ranks)',
         '"h"((unsigned short)1)',
     ),
-    Bug(
-        "wgmma",
-        "store_tile",
-        "row and column exchanged",
-        '"r"(column), "r"(row)',
-        '"r"(row), "r"(column)',
-    ),
-    Bug(
-        "wgmma",
-        "commit_tile_stores",
-        "nothing committed",
-        "cp.async.bulk.commit_group;",
-        "",
-    ),
-    Bug(
-        "wgmma",
-        "wait_for_tile_reads",
-        "no wait",
-        "cp.async.bulk.wait_group.read %0;",
-        "// %0",
-    ),
+    exchanged("wgmma", "store_tile", "row and column exchanged", '"r"(column)', '"r"(row)'),
+    Bug("wgmma", "commit_tile_stores", "nothing committed", "cp.async.bulk.commit_group;", ""),
+    Bug("wgmma", "wait_for_tile_reads", "no wait", "cp.async.bulk.wait_group.read %0;", "// %0"),
     Bug("wgmma", "wait_for_tile_reads", "a group left", '"n"(num_left)', '"n"((num_left) + 1)'),
     # Products of a warpgroup.
     Bug("wgmma", "is_elected", "all but one", "selp.u32 %0, 1, 0", "selp.u32 %0, 0, 1"),
     Bug("wgmma", "is_elected", "none", "selp.u32 %0, 1, 0", "selp.u32 %0, 0, 0"),
-    Bug("wgmma", "wgmma_bf16_km", "operands exchanged", '"l"(a), "l"(b)', '"l"(b), "l"(a)'),
+    exchanged("wgmma", "wgmma_bf16_km", "operands exchanged", '"l"(a)', '"l"(b)'),
     Bug("wgmma", "wgmma_bf16_km", "adds where it should not", "setp.ne.b32", "setp.eq.b32"),
     Bug(
         "wgmma",
@@ -437,13 +348,7 @@ BUGS: tuple[Bug, ...] = (
         "accumulate, 1, 1, 0, 0;",
     ),
     Bug("wgmma f16", "wgmma_f16_kk", "read as bf16", ".f16.f16 ", ".bf16.bf16 "),
-    Bug(
-        "wgmma tf32",
-        "wgmma_tf32_rk",
-        "registers of A exchanged",
-        '"r"(a[1]), "r"(a[2])',
-        '"r"(a[2]), "r"(a[1])',
-    ),
+    exchanged("wgmma tf32", "wgmma_tf32_rk", "registers of A exchanged", '"r"(a[1])', '"r"(a[2])'),
     Bug("wgmma", "wgmma_wait_0", "no wait", "wgmma.wait_group.sync.aligned 0;", ""),
     Bug("wgmma split", "wgmma_wait_0", "no wait", "wgmma.wait_group.sync.aligned 0;", ""),
     Bug("emulated wgmma", "wgmma_wait_1", "no wait", "wgmma.wait_group.sync.aligned 1;", ""),
@@ -457,13 +362,7 @@ BUGS: tuple[Bug, ...] = (
         "setmaxnreg.inc.sync.aligned.u32 256;",
     ),
     Bug("wgmma", "store_matrices", "transposed", "x4.shared", "x4.trans.shared"),
-    Bug(
-        "wgmma",
-        "store_matrices",
-        "matrices exchanged",
-        '"r"(from[1]), "r"(from[2])',
-        '"r"(from[2]), "r"(from[1])',
-    ),
+    exchanged("wgmma", "store_matrices", "matrices exchanged", '"r"(from[1])', '"r"(from[2])'),
     Bug(
         "wgmma swapped",
         "store_matrices_transposed",
@@ -471,11 +370,11 @@ BUGS: tuple[Bug, ...] = (
         "x4.trans.shared",
         "x4.shared",
     ),
-    Bug(
+    exchanged(
         "wgmma swapped",
         "store_matrices_transposed",
         "matrices exchanged",
-        '"r"(from[1]), "r"(from[2])',
-        '"r"(from[2]), "r"(from[1])',
+        '"r"(from[1])',
+        '"r"(from[2])',
     ),
 )

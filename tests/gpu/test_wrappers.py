@@ -23,7 +23,6 @@ pytestmark = pytest.mark.gpu
 OPTIONS = MeasureOptions(deadline_s=2.0, max_samples=1, compares=False)
 SANITIZER_S = 60.0
 PASSED = (Status.OK, Status.TOO_SLOW)
-
 # A race may go well once.
 TRIES = 5
 
@@ -45,12 +44,15 @@ def verify(target: CudaTarget, compiler: Compiler) -> Verify:
 
 @pytest.fixture(scope="module")
 def verify_right(verify: Verify) -> Verify:
-    """Verifies a source that has no bug; each once."""
+    """Verifies a source that has no bug; one that is right, once."""
     done: dict[tuple[Problem, str], Outcome] = {}
 
     def verified(problem: Problem, source: KernelSource, plan: LaunchPlan) -> Outcome:
         key = (problem, source.text)
-        if key not in done:
+        for _ in range(TRIES):
+            if key in done and done[key].status is not Status.TIMED_OUT:
+                break
+            # A mutant of another test that hangs takes its share of the GPU, too.
             done[key] = verify(problem, source, plan)
         return done[key]
 
