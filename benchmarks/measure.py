@@ -220,12 +220,19 @@ def kernel_tuner(here: Here, seconds: float) -> int:
 
 SUITE = ("--trials", "100", "--budget", "3s", "--max-error", "cublas")
 TENSOR = ("--trials", "80", "--budget", "3s", "--rounds", "30")
+# Winner and baseline each alone, hot, at the power limit.
+SUSTAINED = ("--sustained", "3s")
 PARTS = (
     Part("f32-nn", 200, suite(*SUITE)),
     Part("unseen", 170, suite(*SUITE, "--unseen", "20", "--seed", "1")),
     Part("tests", 450, gpu_tests),
     Part("f32-layouts", 600, suite(*SUITE, "--layouts", "nt,tn,tt")),
     Part("emulated", 60, suite("--emulation", "--trials", "60")),
+    Part("sustained-emulated", 90, suite("--emulation", "--shapes", "4096,8192", *SUSTAINED)),
+    Part("sustained-f32", 90, suite(*SUITE, "--shapes", "4096,8192", *SUSTAINED)),
+    Part(
+        "sustained-bf16", 90, suite("--dtype", "bf16", *TENSOR, "--shapes", "4096,8192", *SUSTAINED)
+    ),
     Part("bf16", 70, suite("--dtype", "bf16", *TENSOR)),
     Part("f16", 70, suite("--dtype", "f16", *TENSOR)),
     Part("tf32", 70, suite("--dtype", "tf32", *TENSOR)),

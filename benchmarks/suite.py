@@ -150,6 +150,8 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
         name += "_without_seeds"
     if options["l2"] != CacheState.WARM:
         name += f"_{options['l2']}"
+    if options["sustained"]:
+        name += "_sustained"
     asked = TuneOptions(
         gpu=options["gpu"],
         require_gpu=True,
@@ -163,6 +165,7 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
         l2=CacheState(options["l2"]),
         # Each shape for itself: what was measured does not depend on what was measured before.
         warm_start=False,
+        **({"sustained_s": options["sustained"]} if options["sustained"] else {}),
         seeds=not options["without_seeds"],
         certify=False,
         fresh=True,
@@ -308,7 +311,8 @@ class Ahead:
 def expected_s(problem: Problem, options: TuneOptions) -> float:
     """About how long a shape takes: search, and finals by the product's size."""
     launch_s = problem.flops / FLOP_PER_S[problem.dtype is DType.F32]
-    return (options.budget_s or 60.0) + FIXED_S + FINALS_LAUNCHES * launch_s
+    sustained_s = 4 * (getattr(options, "sustained_s", None) or 0.0)
+    return (options.budget_s or 60.0) + FIXED_S + FINALS_LAUNCHES * launch_s + sustained_s
 
 
 @dataclass
@@ -320,6 +324,7 @@ class Measuring:
     folder: Path
     commit: str
     ends_at: float
+    options: TuneOptions
 
     def go(self) -> bool:
         """Measure all that the time allows; False if it ended before."""
@@ -330,7 +335,7 @@ class Measuring:
         slower = 1.0
         try:
             for problem, following in zip(problems, [*problems, None][1:], strict=True):
-                expected = expected_s(problem, _options(request)) * slower
+                expected = expected_s(problem, self.options) * slower
                 if time.monotonic() + expected > self.ends_at:
                     click.echo(f"stopped: {problem.label} would not end in time", err=True)
                     return False
@@ -374,10 +379,6 @@ class Measuring:
         return {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": self.commit}
 
 
-def _options(request: TuneRequest) -> TuneOptions:
-    return TuneOptions(budget_s=request.budget_s)
-
-
 def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
     """A row of the table, from finals."""
     problem, winner, baseline = result.problem, finals.winner, finals.baseline
@@ -408,12 +409,19 @@ def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
         "baseline_tflops": problem.tflops(baseline.time_us),
         "energy_mj": winner.energy_mj,
         "baseline_energy_mj": baseline.energy_mj,
+        **sustained_of(finals),
         "rounds": finals.rounds,
         "num_trials": result.num_trials,
         "seconds": seconds,
         "search_s": result.search_s,
         "finals_s": result.finals_s,
     }
+
+
+def sustained_of(finals: Finals) -> dict[str, Any]:
+    """The fields of winner and baseline each alone for seconds, none where that was not asked."""
+    sustained = getattr(finals, "sustained", None)
+    return asdict(sustained) | {"sustained_ratio": sustained.sustained_ratio} if sustained else {}
 
 
 def against_baseline(low: float, high: float, of_medians: float) -> str:
@@ -484,6 +492,12 @@ def gpu_label(name: str) -> str:
 @click.option("--finalists", default=6, help="Kernels in the finals.", show_default=True)
 @click.option("--max-error", default="", help="As of autogemm tune: a number, or cublas.")
 @click.option("--l2", default="warm", help="As of autogemm tune.", show_default=True)
+@click.option(
+    "--sustained",
+    default="none",
+    callback=seconds,
+    help="Then winner and baseline each alone, hot, twice for this time: 3s.",
+)
 @click.option("--family", multiple=True, help="As of autogemm tune.")
 @click.option("--gpu", default="auto", help="As of autogemm tune.")
 @click.option("--limit", default=math.inf, help="Begin no shape that would not end in so many s.")
@@ -521,7 +535,9 @@ def main(commit: str, draw: str | None, out: str, **options: Any) -> None:
             for earlier in () if options["anew"] else (folder, options["known"]):
                 one.take(earlier)
             one.write(folder)
-        went_through = Measuring(opened, tables, folder, commit, began + options["limit"]).go()
+        ends_at = began + options["limit"]
+        measuring = Measuring(opened, tables, folder, commit, ends_at, suite.options)
+        went_through = measuring.go()
     for one in tables.values():
         click.echo(table(one.content()))
     if not went_through:
@@ -619,10 +635,22 @@ def _summary(results: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"below 1 by either: {' '.join(results['below_one']) or 'none'}"
         yield f"ties: {' '.join(results['ties']) or 'none'}"
+    for row in results["rows"]:
+        if row.get("sustained_ratio"):
+            yield _sustained_line(row)
     if results["not_measured"]:
         yield f"not measured yet: {' '.join(results['not_measured'])}"
     for shape, reason in results["failed"].items():
         yield f"failed: {shape}: {reason}"
+
+
+def _sustained_line(row: Row) -> str:
+    own, other = row["sustained_us"], row["sustained_baseline_us"]
+    line = f"sustained {row['shape']}: {row['sustained_ratio']:.3f} x, {own:.1f} us, {other:.1f} us"
+    if row.get("sustained_mj") and row.get("sustained_baseline_mj"):
+        fewer = row["sustained_baseline_mj"] / row["sustained_mj"]
+        line += f"; {row['sustained_mj']:.4g} mJ a GEMM, {fewer:.2f} times fewer"
+    return line
 
 
 def plot(results: dict[str, Any], path: Path) -> None:

@@ -27,8 +27,8 @@ class TuneOptions:
     ``recorded:FILE``; ``require_gpu`` makes it an error if ``auto`` finds no GPU. ``family`` names
     families that ship, or folders of others; without any, every family that fits is searched, and
     with ``allow_emulation`` also those that compute FP32 by tensor-core products. ``fix`` narrows
-    parameters: ``BM=128,256``. Without ``seeds`` no config is tried first because it ships as one that
-    was good somewhere. The other options are those of
+    parameters: ``BM=128,256``. Without ``seeds`` no config is tried first because it ships as one
+    that was good somewhere. The other options are those of
     :class:`~autogemm.tuning.task.request.TuneRequest` and
     :class:`~autogemm.targets.MeasureOptions`.
     """
