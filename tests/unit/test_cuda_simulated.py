@@ -369,7 +369,7 @@ def test_cublas_is_asked_for_the_row_major_product(
                 c=prepared.result.address,
                 ldc=problem.ldc,
             )
-            prepared._cublas.gemm(gemm, DType.F32)
+            prepared._cublas.sgemm(gemm)
 
     assert prepared.check(Sgemm(prepared)).complaint == ""
     assert set(library.modes) == {0}

@@ -145,6 +145,46 @@ def test_a_launch_may_be_of_some_configs_only(tmp_path: Path) -> None:
         load_family(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("m", "few_blocks", "grid"),
+    [(7 * 64, True, 6), (6 * 64, True, 3), (64, True, 3), (7 * 64, False, 7)],
+)
+def test_few_blocks_are_two_clusters_or_one(
+    tmp_path: Path, m: int, few_blocks: bool, grid: int
+) -> None:
+    """More than two clusters are cut down to two, up to two to one."""
+    text = SMALL.replace("grid: blocks *", "fewest: 3\n    grid: blocks *")
+    family = load_family(write_family(tmp_path / "mine", text))
+    problem = Problem(m, 64, 64)
+    plan = launch_plan(family, config(64, 32, 2, "rows"), problem, few_blocks=few_blocks)
+    assert plan.launches[0].grid == (grid, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "c"),
+    [
+        ("4 * M if STAGES == 3 and WM == 32 else 0", "4 * M"),
+        ("4 * M if STAGES == 1 or WM == 16 else 0", "0"),
+        ("STAGES == 3 and WM == 32", "1"),
+        ("STAGES == 1 or WM == 16", "0"),
+        ("STAGES == 1 or WM == 32", "1"),
+        ("STAGES == 3 and M > 7 and WM == 32", "M > 7"),
+    ],
+)
+def test_what_a_config_decides_is_not_left_to_c(tmp_path: Path, text: str, c: str) -> None:
+    written = SMALL.replace("workspace_bytes: 4 * M * N if STAGES == 3 else 0", "")
+    family = load_family(write_family(tmp_path / "mine", f"{written}\nworkspace_bytes: {text}\n"))
+    assert family.workspace_bytes.to_c(config(64, 32, 3, "rows").as_dict()) == c
+
+
+@pytest.mark.parametrize("box", ["[4]", "[4, 8, 2]"])
+def test_the_box_of_a_tensor_map_has_two_extents(tmp_path: Path, box: str) -> None:
+    maps = f"tensor_maps:\n  - {{name: map_a, matrix: A, box: {box}}}\n"
+    text = SMALL.replace("seeds:", f"{maps}seeds:")
+    with pytest.raises(FamilyError, match=r"tensor_maps\.1\.box"):
+        load_family(write_family(tmp_path / "mine", text))
+
+
 def test_launch_expressions_are_ready_for_c(family: Family) -> None:
     (rule,) = family.launch
     values = config(64, 32, 3, "rows").as_dict()
