@@ -110,19 +110,21 @@ def test_a_ratio_that_the_finals_do_not_confirm_does_not(every: TuneRequest, sto
     assert len(set(configs)) == len(configs), "nothing is tried twice"
 
 
-class Slow(Flattered):
-    """Finals take 20 ms."""
+class SlowAtFirst(Flattered):
+    """The first finals take 300 ms more than the others."""
+
+    extra_s = 0.3
 
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
-        time.sleep(0.02)
+        time.sleep(self.extra_s)
+        self.extra_s = 0.0
         return super().finals(candidates, rounds, seed)
 
 
 def test_the_time_of_all_finals_is_told(every: TuneRequest, store: Store) -> None:
-    result, events = run(replace(every, until_ratio=1.05), store, Slow())
-    num_finals = 1 + sum(isinstance(event, SearchResumed) for event in events)
-    assert num_finals > 1
-    assert result.finals_s >= 0.02 * num_finals
+    result, events = run(replace(every, until_ratio=1.05), store, SlowAtFirst())
+    assert any(isinstance(event, SearchResumed) for event in events)
+    assert result.finals_s >= 0.3
 
 
 def test_a_ratio_out_of_reach_leaves_the_other_limits(every: TuneRequest, store: Store) -> None:
