@@ -148,13 +148,6 @@ BUGS: tuple[Bug, ...] = (
         "st.relaxed.gpu.global.u32 [%1], a; }",
     ),
     Bug("split", "load_acquire", "another word", "[%1]", "[%1+4]"),
-    Bug(
-        "split by hand",
-        "atomic_add_acq_rel",
-        "returns a count too small",
-        "return before;",
-        "return before - value;",
-    ),
     # Named barriers.
     Bug("slices", "named_barrier_sync", "does not wait", "barrier.sync", "barrier.arrive"),
     Bug("slices", "named_barrier_sync", "one for all", '"r"(number)', '"r"(1)'),
