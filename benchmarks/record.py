@@ -27,7 +27,13 @@ import click
 from autogemm import __version__
 from autogemm.cli.options import family_option, fix_option, problem_options
 from autogemm.compile import Compiler
-from autogemm.formats import Baseline, Recording, RecordingSource, write_recording
+from autogemm.formats import (
+    SHORT_SHA256,
+    Baseline,
+    Recording,
+    RecordingSource,
+    write_recording,
+)
 from autogemm.model.results.outcome import CacheState, Finals, Outcome, Status
 from autogemm.search import Proposal
 from autogemm.space import Space, build_space, load_family, parse_fix
@@ -301,6 +307,7 @@ def recording_of(job: Job, finals: Finals) -> Recording:
         **timing_columns(rows),
         **resource_columns(rows),
         **error_columns(rows),
+        kernel_sha256=[row.kernel_sha256[:SHORT_SHA256] for row in rows],
     )
 
 
