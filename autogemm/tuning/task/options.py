@@ -48,6 +48,7 @@ class TuneOptions:
     seed: int = 0
     finalists: int = DEFAULT_FINALISTS
     rounds: int = DEFAULT_ROUNDS
+    sustained_s: float | None = None
     l2: CacheState = CacheState.WARM
     fill: Fill = Fill.UNIFORM
     prune: bool = True
