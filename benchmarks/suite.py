@@ -77,7 +77,7 @@ LAW = (
 # What a shape takes beside its search: everything but the finals, then launches of the finals, in
 # which each contestant is timed and compared, at about this speed.
 FIXED_S = 4.0
-FINALS_LAUNCHES = 400
+FINALS_LAUNCHES = 500
 FLOP_PER_S = {True: 40e12, False: 250e12}
 # Exit code where time ended: the same command goes on.
 GOES_ON = 3
@@ -165,7 +165,7 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
         l2=CacheState(options["l2"]),
         # Each shape for itself: what was measured does not depend on what was measured before.
         warm_start=False,
-        **({"sustained_s": options["sustained"]} if options["sustained"] else {}),
+        sustained_s=options["sustained"],
         seeds=not options["without_seeds"],
         certify=False,
         fresh=True,
@@ -311,7 +311,7 @@ class Ahead:
 def expected_s(problem: Problem, options: TuneOptions) -> float:
     """About how long a shape takes: search, and finals by the product's size."""
     launch_s = problem.flops / FLOP_PER_S[problem.dtype is DType.F32]
-    sustained_s = 4 * (getattr(options, "sustained_s", None) or 0.0)
+    sustained_s = 4 * (options.sustained_s or 0.0)
     return (options.budget_s or 60.0) + FIXED_S + FINALS_LAUNCHES * launch_s + sustained_s
 
 
@@ -385,7 +385,6 @@ def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
     assert winner.config is not None
     ends = winner.interval or (None, None)
     low, high = (end if end is not None else winner.ratio for end in ends)
-    of_medians = baseline.time_us / winner.time_us
     return {
         "shape": problem.size_label,
         "layout": problem.layout.value,
@@ -394,8 +393,8 @@ def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
         "ratio": winner.ratio,
         "ratio_low": low,
         "ratio_high": high,
-        "ratio_of_medians": of_medians,
-        "against_baseline": against_baseline(low, high, of_medians),
+        "ratio_of_medians": finals.ratio_of_medians(winner),
+        "against_baseline": str(finals.against_baseline),
         "baseline": baseline.name,
         "error": winner.verification.error if winner.verification else None,
         "baseline_error": baseline.verification.error if baseline.verification else None,
@@ -420,15 +419,8 @@ def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
 
 def sustained_of(finals: Finals) -> dict[str, Any]:
     """The fields of winner and baseline each alone for seconds, none where that was not asked."""
-    sustained = getattr(finals, "sustained", None)
+    sustained = finals.sustained
     return asdict(sustained) | {"sustained_ratio": sustained.sustained_ratio} if sustained else {}
-
-
-def against_baseline(low: float, high: float, of_medians: float) -> str:
-    """A word: faster or slower only where the interval and the ratio of medians agree."""
-    if min(low, of_medians) > 1:
-        return "faster"
-    return "slower" if max(high, of_medians) < 1 else "tied"
 
 
 def result_l2(finals: Finals, result: TuneResult) -> str:
@@ -440,7 +432,7 @@ def result_l2(finals: Finals, result: TuneResult) -> str:
 def rounds_of(result: TuneResult, finals: Finals) -> RoundsOfRow:
     """Every sample of every contestant; sample i of all of them is of the same round."""
     contestants = [contestant("baseline", finals.baseline)]
-    contestants += [contestant("call", one) for one in getattr(finals, "calls", ())]
+    contestants += [contestant("call", one) for one in finals.calls if one.samples_us]
     contestants += [contestant("kernel", one) for one in finals.entries]
     return {
         "size": result.problem.size_label,
