@@ -34,7 +34,7 @@ from autogemm.targets.recorded import timed_text
 from autogemm.verify import cases_of_tuned, on_cpu
 
 WHOSE_TIME = {
-    TimedText.EARLIER: "its time is of an earlier version of this kernel; this text was not timed",
+    TimedText.EARLIER: "its time is of an earlier version of this kernel, not of this text",
     TimedText.UNKNOWN: "its time is not known to be of this text: the recording does not say",
 }
 LIBRARY_FORMATS = ("cuda", "torch")

@@ -164,8 +164,7 @@ def _timed(kernel: StoredKernel, on_record: OnRecord | None) -> TimedText:
 
 # What stands before a recorded time and error: nothing else is known of the text in the file.
 _NOT_OF_THIS = {
-    TimedText.EARLIER: "not of this text, which was never timed; of an earlier version of this "
-    "kernel: ",
+    TimedText.EARLIER: "of an earlier version of this kernel, not of this text: ",
     TimedText.UNKNOWN: "not known to be of this text: the recording does not say which it is of; ",
 }
 
