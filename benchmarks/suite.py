@@ -47,7 +47,8 @@ from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Finals
 from autogemm.space import Family, Space, build_space, load_family
-from autogemm.support.errors import AutogemmError, EmptySpaceError
+from autogemm.support.cells import one_line
+from autogemm.support.errors import AutogemmError
 from autogemm.support.files import write_atomically
 from autogemm.tuning import Opened, TuneOptions, TuneRequest, TuneResult, open_run, tune
 
@@ -358,7 +359,7 @@ class Measuring:
         began = time.monotonic()
         try:
             result = tune(request, opened.target, opened.compiler, opened.store)
-        except (AutogemmError, EmptySpaceError) as error:
+        except AutogemmError as error:
             own.failed[problem.size_label] = str(error)
         else:
             if result.interrupted:
@@ -510,6 +511,14 @@ def main(commit: str, draw: str | None, out: str, **options: Any) -> None:
     if draw:
         plot(json.loads(Path(draw).read_text()), folder / f"{Path(draw).stem}.svg")
         return
+    try:
+        sys.exit(measured(folder, commit, out, options))
+    except AutogemmError as error:
+        raise click.ClickException(one_line(str(error))) from error
+
+
+def measured(folder: Path, commit: str, out: str, options: Mapping[str, Any]) -> int:
+    """Measure what is missing, write and print the tables; the exit code."""
     began = time.monotonic()
     suite = suite_of(options)
     with ExitStack() as stack:
@@ -533,8 +542,8 @@ def main(commit: str, draw: str | None, out: str, **options: Any) -> None:
     for one in tables.values():
         click.echo(table(one.content()))
     if not went_through:
-        sys.exit(GOES_ON)
-    sys.exit(1 if any(one.missing for one in tables.values()) else 0)
+        return GOES_ON
+    return 1 if any(one.missing for one in tables.values()) else 0
 
 
 def tables_of(suite: Suite, opened: Opened, commit: str, out: str) -> dict[Layout, Table]:
@@ -583,10 +592,15 @@ def _line(row: Row) -> str:
         f"{row['shape']:>14} {row['ratio']:6.3f} {row['ratio_low']:6.3f}..{row['ratio_high']:.3f} "
         f"{of_medians:7.3f} {row['time_us']:10.2f} {row['tflops']:6.2f} "
         f"{row['baseline_us']:10.2f} {row['baseline_tflops']:6.2f} {row['error'] or 0:8.1e} "
-        f"{row['baseline_error'] or 0:8.1e} {row['num_trials']:>5} {row['seconds']:5.0f}  "
+        f"{row['baseline_error'] or 0:8.1e} {_amount(row.get('energy_mj'))} "
+        f"{_amount(row.get('baseline_energy_mj'))} {row['num_trials']:>5} {row['seconds']:5.0f}  "
         f"{row['baseline']};{tie} {row['family']} "
         + " ".join(f"{name}={value}" for name, value in row["config"].items())
     )
+
+
+def _amount(value: float | None) -> str:
+    return f"{'-' if value is None else f'{value:.4g}':>8}"
 
 
 def table(results: dict[str, Any]) -> str:
@@ -594,8 +608,8 @@ def table(results: dict[str, Any]) -> str:
     rows = results["rows"]
     head = (
         f"{'MxNxK':>14} {'ratio':>6} {'95 %':^14} {'medians':>7} {'us':>10} {'TFLOP':>6} "
-        f"{'base us':>10} {'TFLOP':>6} {'error':>8} {'base':>8} {'tried':>5} {'s':>5}  "
-        "baseline; winner"
+        f"{'base us':>10} {'TFLOP':>6} {'error':>8} {'base':>8} {'mJ':>8} {'base mJ':>8} "
+        f"{'tried':>5} {'s':>5}  baseline; winner"
     )
     return "\n".join(
         [
