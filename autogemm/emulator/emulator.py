@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from autogemm.emulator.analysis import AccessLine, analyse
+from autogemm.emulator.counting import COUNTS_CAPACITY, LineCount, added, counted, find_gcov
 from autogemm.emulator.describe import begun_as, describe_all, wrong_value
 from autogemm.emulator.exchange import (
     Buffer,
@@ -82,6 +83,23 @@ EXTREME_RUNS = (
 TRACE_CAPACITY = 1 << 22
 
 
+def verifying_runs(
+    plan: LaunchPlan, problem: Problem, mode: Mode, *, extremes: bool
+) -> tuple[RunOptions, ...]:
+    """Return the runs that verify a kernel on a problem."""
+    all_odd = problem.lda % 2 and problem.ldb % 2 and problem.ldc % 2
+    misalign_bytes = problem.dtype.c.size_bytes if all_odd else 0
+    return tuple(
+        replace(
+            options,
+            mode=mode,
+            misalign_bytes=misalign_bytes,
+            resident_blocks=options.resident_blocks if plan.workspace_bytes else 1,
+        )
+        for options in (*VERIFYING_RUNS, *(EXTREME_RUNS if extremes else ()))
+    )
+
+
 class Emulator:
     """Runs emitted CUDA on this machine's processor. It verifies and analyses; it never times.
 
@@ -151,16 +169,29 @@ class Emulator:
         Where no leading dimension allows vectors, the base pointers are off by an element as well.
         Blocks run by turns only where they can meet, in a workspace.
         """
-        all_odd = problem.lda % 2 and problem.ldb % 2 and problem.ldc % 2
-        misalign_bytes = problem.dtype.c.size_bytes if all_odd else 0
-        for options in (*VERIFYING_RUNS, *(EXTREME_RUNS if extremes else ())):
-            how = replace(options, mode=mode, misalign_bytes=misalign_bytes)
-            if not plan.workspace_bytes:
-                how = replace(how, resident_blocks=1)
-            report = self.run(source, plan, problem, how)
+        for options in verifying_runs(plan, problem, mode, extremes=extremes):
+            report = self.run(source, plan, problem, options)
             if not report.ok:
                 break
         return report
+
+    def count_lines(
+        self, source: KernelSource, plan: LaunchPlan, problem: Problem, *, extremes: bool = False
+    ) -> dict[int, LineCount]:
+        """How often each line of the source runs in all runs of `verify`, whatever they find.
+
+        Lines that the compiler removed, and those that make no code, are not among them. Raises
+        CompilerMissingError without gcov, UsageError where a run does not end by itself.
+        """
+        gcov = find_gcov(self.toolchain)
+        found: list[LineCount] = []
+        for options in verifying_runs(plan, problem, Mode.LINES, extremes=extremes):
+            report = self.run(source, plan, problem, options)
+            if not report.counts:
+                raise UsageError(f"no lines were counted on {problem.label}: {report.message}")
+            built = build(source.text, plan.signature, Mode.LINES, self.toolchain, self.folder)
+            found += counted(built, report.counts, gcov).values()
+        return added(found)
 
     def verify_unset(
         self, source: KernelSource, plan: LaunchPlan, problem: Problem
@@ -212,6 +243,7 @@ def _header(options: RunOptions) -> RawExchange:
         trace_capacity=0 if options.trace_block is None else TRACE_CAPACITY,
         trace_block=options.trace_block or 0,
         stack_fill=options.stack_fill,
+        counts_capacity=COUNTS_CAPACITY if options.mode is Mode.LINES else 0,
     )
 
 
@@ -230,6 +262,7 @@ def _report(
         compile_seconds=built.seconds,
         seconds=seconds,
         trace=raw.trace if raw.header.trace_capacity else None,
+        counts=raw.counts,
     )
 
 

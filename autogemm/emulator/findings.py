@@ -73,7 +73,7 @@ class EmulatorReport:
 
     ``max_error_ratio`` is the largest |C - reference| / bound (at most 1 passes; inf for a NaN),
     0 for runs on integers that were exact. ``trace`` has the accesses of the block that was traced
-    (``exchange.TRACE_RECORD``).
+    (``exchange.TRACE_RECORD``), ``counts`` what gcov makes lines of (Mode.LINES).
     """
 
     findings: tuple[Finding, ...]
@@ -83,6 +83,7 @@ class EmulatorReport:
     compile_seconds: float
     seconds: float
     trace: npt.NDArray[np.void] | None = field(default=None, repr=False, compare=False)
+    counts: bytes = field(default=b"", repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
