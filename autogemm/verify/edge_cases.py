@@ -45,10 +45,10 @@ class EdgeShape:
     fills: bool = False
     more_n: int = 0
 
-    def filling(self, stages: int) -> "EdgeShape":
-        """The shape for a pipeline of so many stages."""
+    def filling(self, k_tiles: int) -> "EdgeShape":
+        """The shape for a pipeline that so many k_tiles fill."""
         times, rest = self.k
-        least = stages + 1 + (rest < 0)
+        least = k_tiles + (rest < 0)
         return replace(self, k=(max(times, least), rest)) if self.fills else self
 
     def problem(
@@ -130,12 +130,11 @@ def edge_shapes(schedule: Schedule) -> tuple[EdgeShape, ...]:
         if max(1, shape.m[0]) * max(1, shape.n[0]) * max(1, shape.k[0]) <= most
     ]
     # A schedule without more may ask for what all get: each size and padding once.
-    fixed = [shape.filling(schedule.stages) for shape in EDGE_SHAPES]
+    fixed = [shape.filling(schedule.filled) for shape in EDGE_SHAPES]
     once = {shape.problem(schedule.tile, Layout.NN, DType.F32): shape for shape in fixed}
     for shape in chosen:
         once.pop(shape.problem(schedule.tile, Layout.NN, DType.F32), None)
-    k_tiles = schedule.stages + 1
-    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (k_tiles, 1), FAR)
+    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (schedule.filled, 1), FAR)
     return (*chosen, *once.values(), far)
 
 
@@ -162,10 +161,11 @@ def _reaching(schedule: Schedule) -> list[EdgeShape]:
         why = "a second group of rows, whole tiles"
         shapes.append(EdgeShape(why, (group + 2, 0), (2, 0), (1, 0)))
     if stages > 1:
+        less = schedule.k_ranges * (stages - 1)
         shapes += [
-            EdgeShape("one k_tile less than stages", (0, 3), (1, 0), (stages - 1, 0)),
-            EdgeShape("one k_tile more than stages", (0, 3), (1, 8), (stages + 1, -1), 4),
-            EdgeShape("a short tile and a deep pipeline", (0, 3), (0, 8), (schedule.rounds, -3), 4),
+            EdgeShape("one k_tile less than stages", (0, 3), (1, 0), (less, 0)),
+            EdgeShape("one k_tile more than stages", (0, 3), (1, 8), (schedule.filled, -1), 4),
+            EdgeShape("a short tile and a deep pipeline", (0, 3), (0, 8), (deep, -3), 4),
         ]
     return shapes
 

@@ -1,33 +1,35 @@
 """Lines and branches of emitted sources that a config's edge cases run, and those that none does.
 
-A config has many sources: edges and vectors come and go with the problem. A line of one is the same
-line in another where it stands in the same function, in the same place among its equals.
+A config has many sources: edges and vectors come and go with the problem. Each is asked for its own
+lines. A line of one is the same line in another where it stands in the same function, in the same
+place among its equals: what one source alone does not run is told from what none does.
 """
 
-import os
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from autogemm.codegen import render
-from autogemm.emulator import Emulator, LineCount
+from autogemm.emulator import Emulator, LineCount, added
 from autogemm.space import Family, launch_plan
 from autogemm.verify.cases import Case
 
 # The name of a line in all sources of a config: its function's first line, its own text, and how
 # many such lines of the function come before it.
 Place = tuple[str, str, int]
+Counts = Mapping[int, LineCount]
+# Lines of these alone make no statement.
+BRACKETS = "{}();, "
 
 
 @dataclass(frozen=True, slots=True)
 class CaseLines:
-    """How often a case ran each line of its source, and the processor's seconds that it took."""
+    """How often a case ran each line of its source, and the seconds that it took."""
 
     case: Case
     text: str
-    counts: Mapping[int, LineCount]
+    counts: Counts
     seconds: float
 
 
@@ -36,12 +38,17 @@ class Unreached:
     """Lines ``first`` to ``last`` of a source that no case ran, or a branch taken one way only.
 
     ``text`` is the line on which it depends: the condition before the lines, where there is one.
+    ``num_sources`` of the config have it; ``problem`` is one that is given the source in which the
+    lines have these numbers. With ``is_everywhere`` no source runs it, else some do.
     """
 
     first: int
     last: int
     text: str
     is_branch: bool
+    is_everywhere: bool
+    num_sources: int
+    problem: str
 
     def __str__(self) -> str:
         lines = str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
@@ -50,35 +57,34 @@ class Unreached:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Lines and branches of all sources of a config that its cases run.
+    """Lines of the sources of a config, ways on from branches, and how many of each were run.
 
-    ``unreached`` has the place of each that none runs, in the first source that has it, of which
-    ``text`` is one line and all the lines. ``num_needed`` cases, in their order, reach as much as
-    all ``num_cases``.
+    ``cover`` are problems whose cases run as much as all of them, those first that run most that
+    is new in a second. ``unreached`` begins with what no source runs.
     """
 
+    num_cases: int
     num_sources: int
     num_lines: int
     num_reached: int
-    num_branches: int
+    num_ways: int
     num_taken: int
-    num_cases: int
-    num_needed: int
+    cover: tuple[str, ...]
     unreached: tuple[Unreached, ...]
 
     @property
     def message(self) -> str:
-        """One line: how many ran, and what did not."""
-        said = f"{self.num_reached} of {self.num_lines} lines of the kernel ran"
-        if not self.unreached:
-            return said
-        return f"{said}; not reached: {', '.join(map(str, self.unreached))}"
+        """One line: how many lines ran, and which did not."""
+        kernel = "the kernel" if self.num_sources == 1 else f"{self.num_sources} sources"
+        said = f"{self.num_reached} of {self.num_lines} lines of {kernel} ran"
+        missed = [str(one) for one in self.unreached if not one.is_branch]
+        return f"{said}; not reached: {', '.join(missed)}" if missed else said
 
 
-def count_lines(family: Family, emulator: Emulator, cases: Iterable[Case]) -> Iterator[CaseLines]:
-    """Run cases one by one in builds that count, and yield their lines in the order of the cases.
+def counting(family: Family, emulator: Emulator) -> Callable[[Case], CaseLines]:
+    """Return what runs a case in a build that counts.
 
-    Raises KernelCompileError, UsageError and CompilerMissingError for what cannot be run.
+    It raises KernelCompileError, UsageError and CompilerMissingError for what cannot be run.
     """
 
     def count(case: Case) -> CaseLines:
@@ -88,90 +94,118 @@ def count_lines(family: Family, emulator: Emulator, cases: Iterable[Case]) -> It
         counts = emulator.count_lines(source, plan, case.problem, extremes=case.extremes)
         return CaseLines(case, source.text, counts, time.perf_counter() - start)
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(count, cases)
+    return count
 
 
 def reach_of(cases: Sequence[CaseLines]) -> Reach:
-    """Return what the cases of one config ran of its sources."""
-    texts = list(dict.fromkeys(case.text for case in cases))
-    total: dict[Place, LineCount] = {}
-    first_of: dict[Place, tuple[int, int]] = {}
-    needed = 0
-    for number, case in enumerate(cases, 1):
-        before = len(total), _amount(total.values())
-        for place, count in named(case.text, case.counts).items():
-            known = total.get(place)
-            total[place] = count if known is None else known.plus(count)
-            first_of.setdefault(place, (texts.index(case.text), count.line))
-        if (len(total), _amount(total.values())) != before:
-            needed = number
-    ways = [way for one in total.values() for way in one.branches]
+    """Return what the cases of one config run of each of its sources."""
+    of_text: defaultdict[str, list[CaseLines]] = defaultdict(list)
+    for case in cases:
+        of_text[case.text].append(case)
+    sources = [
+        _Source(text, own[0].case.problem.label, added(_code(text, own)))
+        for text, own in of_text.items()
+    ]
+    counts = [one for source in sources for one in source.counts.values()]
+    ways = [way for one in counts for way in one.branches]
     return Reach(
-        len(texts),
-        len(total),
-        sum(one.count > 0 for one in total.values()),
+        len(cases),
+        len(sources),
+        len(counts),
+        sum(one.count > 0 for one in counts),
         len(ways),
         sum(way > 0 for way in ways),
-        len(cases),
-        needed,
-        _unreached(texts, total, first_of),
+        tuple(_cover(cases)),
+        _unreached(sources),
     )
 
 
-def named(text: str, counts: Mapping[int, LineCount]) -> dict[Place, LineCount]:
-    """Return counts by the names of their lines; lines of nothing but brackets are left out."""
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """A source, a problem that is given it, and how often its lines ran."""
+
+    text: str
+    problem: str
+    counts: Counts
+
+    @property
+    def rows(self) -> list[str]:
+        return self.text.splitlines()
+
+    def names(self) -> dict[int, Place]:
+        rows, found = self.rows, {}
+        seen: Counter[tuple[str, str]] = Counter()
+        for line, count in self.counts.items():
+            name = rows[count.function - 1].strip() if count.function else "", rows[line - 1].strip()
+            found[line] = (*name, seen[name])
+            seen[name] += 1
+        return found
+
+
+def _code(text: str, cases: Sequence[CaseLines]) -> Iterator[LineCount]:
+    """Yield all counts of a text's cases but those of lines that are nothing but brackets."""
     rows = text.splitlines()
-    seen: Counter[tuple[str, str]] = Counter()
-    found: dict[Place, LineCount] = {}
-    for line, count in counts.items():
-        row = rows[line - 1].strip()
-        if not row.strip("{}();, "):
+    for case in cases:
+        yield from (one for one in case.counts.values() if rows[one.line - 1].strip(BRACKETS))
+
+
+def _cover(cases: Sequence[CaseLines]) -> Iterator[str]:
+    """Yield problems that together run what all cases run, as a greedy cover of sets chooses."""
+    left = {number: _named_reach(case) for number, case in enumerate(cases)}
+    seen: set[tuple[Place, int]] = set()
+    while left:
+        best = max(left, key=lambda number: len(left[number] - seen) / cases[number].seconds)
+        new = left.pop(best) - seen
+        if not new:
+            left = {number: has for number, has in left.items() if has - seen}
             continue
-        name = rows[count.function - 1].strip() if count.function else "", row
-        found[*name, seen[name]] = count
-        seen[name] += 1
-    return found
+        seen |= new
+        yield cases[best].case.problem.label
 
 
-def _amount(counts: Iterable[LineCount]) -> int:
-    """Return how many lines were reached and ways taken."""
-    return sum((one.count > 0) + sum(way > 0 for way in one.branches) for one in counts)
+def _named_reach(case: CaseLines) -> set[tuple[Place, int]]:
+    """Return the lines (-1) and ways (0, 1, ...) that a case ran, by names."""
+    source = _Source(case.text, "", case.counts)
+    return {
+        (name, way)
+        for line, name in source.names().items()
+        for way, count in enumerate((case.counts[line].count, *case.counts[line].branches), -1)
+        if count
+    }
 
 
-def _unreached(
-    texts: Sequence[str],
-    total: Mapping[Place, LineCount],
-    first_of: Mapping[Place, tuple[int, int]],
-) -> tuple[Unreached, ...]:
-    by_text: defaultdict[int, dict[int, LineCount]] = defaultdict(dict)
-    for place, count in total.items():
-        index, line = first_of[place]
-        by_text[index][line] = count
-    return tuple(
-        one
-        for index in sorted(by_text)
-        for one in _of_source(texts[index].splitlines(), by_text[index])
-    )
+def _unreached(sources: Sequence[_Source]) -> tuple[Unreached, ...]:
+    total: dict[Place, LineCount] = {}
+    names = [source.names() for source in sources]
+    for source, own in zip(sources, names, strict=True):
+        for line, name in own.items():
+            known, count = total.get(name), source.counts[line]
+            total[name] = count if known is None else known.plus(count)
+    found: dict[tuple[Place, bool], Unreached] = {}
+    for source, own in zip(sources, names, strict=True):
+        for one in _of_source(source):
+            among = [total[own[line]] for line in own if one.first <= line <= one.last]
+            never = any(not (all(c.branches) if one.is_branch else c.count) for c in among)
+            key = own[one.first], one.is_branch
+            known_one = found.get(key, replace(one, is_everywhere=never))
+            found[key] = replace(known_one, num_sources=known_one.num_sources + 1)
+    return tuple(sorted(found.values(), key=lambda one: (not one.is_everywhere, one.is_branch)))
 
 
-def _of_source(rows: Sequence[str], counts: Mapping[int, LineCount]) -> Iterator[Unreached]:
-    """Yield ranges of lines that did not run, and branches beside them that go one way only."""
+def _of_source(source: _Source) -> Iterator[Unreached]:
+    """Yield ranges of lines that did not run, and branches before others that go one way only."""
+    counts, rows = source.counts, source.rows
     lines = sorted(counts)
+    ran = [counts[line].count > 0 for line in lines]
     at = 0
     while at < len(lines):
-        line, count = lines[at], counts[lines[at]]
-        end = at + 1
-        while end < len(lines) and not counts[lines[end]].count:
-            end += 1
-        is_decided = count.count > 0 and not all(count.branches)
-        if not count.count:
-            yield Unreached(line, lines[end - 1], rows[line - 1].strip(), False)
-            at = end
-        elif is_decided and end > at + 1:
-            yield Unreached(lines[at + 1], lines[end - 1], rows[line - 1].strip(), False)
-            at = end
-        else:
-            if is_decided:
-                yield Unreached(line, line, rows[line - 1].strip(), True)
-            at += 1
+        end = next((other for other in range(at + 1, len(lines)) if ran[other]), len(lines))
+        condition, first = lines[at], lines[at]
+        is_branch = ran[at] and not all(counts[condition].branches)
+        if is_branch and end > at + 1:
+            first, is_branch = lines[at + 1], False
+        if not ran[at] or first != condition or is_branch:
+            last = condition if is_branch else lines[end - 1]
+            text = rows[condition - 1].strip()
+            yield Unreached(first, last, text, is_branch, False, 0, source.problem)
+        at = at + 1 if ran[at] and first == condition else end

@@ -36,11 +36,16 @@ class Schedule:
         return rounds_of(self.stages)
 
     @property
+    def filled(self) -> int:
+        """The k_tiles by which some range of K fills the pipeline and goes on."""
+        return self.k_ranges * self.stages + 1
+
+    @property
     def deep(self) -> int:
-        """The k_tiles that end a chain, fill each range of K, and let the pipeline go round."""
+        """The k_tiles that end a chain, and by which in some range the pipeline goes round."""
         depth = self.tile[2]
         chain = -(-self.chain_k // depth) + 1 if self.chain_k else 0
-        return max(self.rounds, chain, self.k_ranges + 1)
+        return max(self.k_ranges * (self.rounds - 1) + 1, chain)
 
 
 def rounds_of(stages: int) -> int:
