@@ -134,7 +134,7 @@ def edge_shapes(schedule: Schedule) -> tuple[EdgeShape, ...]:
     once = {shape.problem(schedule.tile, Layout.NN, DType.F32): shape for shape in fixed}
     for shape in chosen:
         once.pop(shape.problem(schedule.tile, Layout.NN, DType.F32), None)
-    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (schedule.filled, 1), FAR)
+    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (schedule.stages + 1, 1), FAR)
     return (*chosen, *once.values(), far)
 
 
