@@ -136,7 +136,10 @@ class _Source:
         rows, found = self.rows, {}
         seen: Counter[tuple[str, str]] = Counter()
         for line, count in self.counts.items():
-            name = rows[count.function - 1].strip() if count.function else "", rows[line - 1].strip()
+            name = (
+                rows[count.function - 1].strip() if count.function else "",
+                rows[line - 1].strip(),
+            )
             found[line] = (*name, seen[name])
             seen[name] += 1
         return found

@@ -225,11 +225,7 @@ def _fate(emulator: Emulator, mutant: Mutant, runs: Sequence[_Run], each_s: floa
                 continue
             planted[run.source.text] = text
             report = emulator.verify(
-                replace(run.source, text=text),
-                run.plan,
-                run.problem,
-                extremes=run.extremes,
-                both_betas=True,
+                replace(run.source, text=text), run.plan, run.problem, extremes=run.extremes
             )
             seconds = time.perf_counter() - start
             if not report.ok:

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.emulated
 
 DEVICE = find_device("h100")
 PIPELINE: dict[str, Value] = {
-    **{"HANDOVER": 5, "STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "GROUP_M": 8},
+    **{"HANDOVER": 5, "STAGES": 3, "REG_STAGES": 2, "VEC_LOAD": 4, "VEC_STORE": 4, "GROUP_M": 2},
 }
 SPLIT: dict[str, Value] = {
     **{"BM": 16, "BN": 16, "BK": 16, "TM": 4, "TN": 4, "SLICE_K": 4, "STAGES": 2, "CHAIN_K": 0},
@@ -96,9 +96,7 @@ def test_a_branch_that_nothing_reaches_is_shown_and_one_that_is_removed_is_not(
     ]
     assert more.num_lines - more.num_reached == 2
     at = found[0].first
-    assert more.message.endswith(
-        f"not reached: {at}-{at + 1} (`if (K == 31415) {{  // planted`)"
-    )
+    assert more.message.endswith(f"not reached: {at}-{at + 1} (`if (K == 31415) {{  // planted`)")
 
 
 def test_what_one_source_alone_does_not_run_is_told_from_what_none_does() -> None:
@@ -157,6 +155,9 @@ def test_the_command_shows_lines(emulator: Emulator, monkeypatch: pytest.MonkeyP
 def test_what_cannot_count_says_so(tmp_path: Path) -> None:
     with pytest.raises(CompilerMissingError, match=r"needs g\+\+ 12 or newer"):
         find_gcov(Toolchain("/usr/bin/g++-11", "g++ 11.4.0", 11))
-    with pytest.raises(CompilerMissingError, match="needs gcov"), pytest.MonkeyPatch.context() as path:
+    with (
+        pytest.raises(CompilerMissingError, match="needs gcov"),
+        pytest.MonkeyPatch.context() as path,
+    ):
         path.setenv("PATH", str(tmp_path))
         find_gcov(Toolchain(str(tmp_path / "g++"), "g++ 12.2.0", 12))

@@ -14,7 +14,16 @@ from autogemm.emulator import Emulator
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource
 from autogemm.space import Family
-from autogemm.verify import Case, CaseLines, CaseSet, Reach, counting, legal_case, reach_of, run_cases
+from autogemm.verify import (
+    Case,
+    CaseLines,
+    CaseSet,
+    Reach,
+    counting,
+    legal_case,
+    reach_of,
+    run_cases,
+)
 
 LINES_COLUMNS = (
     *("dtype", "config", "cases", "covering", "sources", "lines", "reached", "ways", "taken"),
@@ -43,7 +52,9 @@ def show_lines(
 
 def _show_unreached(rows: Sequence[dict[str, Any]]) -> None:
     found = [
-        {"config_idx": number, **one} for number, row in enumerate(rows) for one in row["not_reached"]
+        {"config_idx": number, **one}
+        for number, row in enumerate(rows)
+        for one in row["not_reached"]
     ]
     for title, chosen in (
         ("Lines that no case ran", [one for one in found if not one["is_branch"]]),
