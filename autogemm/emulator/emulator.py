@@ -172,7 +172,7 @@ class Emulator:
             findings = tuple(begun_as(options.stack_fill, finding) for finding in findings)
         return _report(raw, built, comparison, findings, time.perf_counter() - start)
 
-    def verify(
+    def verify(  # noqa: PLR0913  # a kernel, its problem, and how to run it
         self,
         source: KernelSource,
         plan: LaunchPlan,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from mutations import TILE
 
 from autogemm.catalogue.gpus import find_device
@@ -135,7 +135,7 @@ def test_both_ways_of_the_epilogue_run_on_a_problem(emulator: Emulator) -> None:
 
 
 def test_the_command_shows_lines(emulator: Emulator, monkeypatch: pytest.MonkeyPatch) -> None:
-    def call(*more: str):  # noqa: ANN202
+    def call(*more: str) -> Result:
         return CliRunner().invoke(main, ["verify", "--gpu", "h100", "--rung", "naive", *more])
 
     monkeypatch.setattr("autogemm.verify.cases.edge_cases", lambda *_, **__: ((PROBLEM,),))
