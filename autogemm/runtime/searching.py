@@ -49,6 +49,7 @@ def tune(  # noqa: PLR0913  # as the command's options
     fill: str | Fill = _DEFAULT.fill,
     prune: bool = _DEFAULT.prune,
     warm_start: bool = _DEFAULT.warm_start,
+    seeds: bool = _DEFAULT.seeds,
     certify: bool = _DEFAULT.certify,
     fresh: bool = _DEFAULT.fresh,
     db: str | None = None,
@@ -73,9 +74,9 @@ def tune(  # noqa: PLR0913  # as the command's options
     - ``l2``: ``warm``, ``cold`` or ``rotate``. ``fill``: ``uniform``, ``normal``, ``integers`` or
       ``zeros``.
     - ``sampler``, ``seed``, ``finalists``, ``rounds``: the search and its finals;
-      ``sustained_s``: winner and baseline then run each alone. ``prune``,
-      ``warm_start`` and ``certify`` are the steps that ``--no-prune``, ``--no-warm-start`` and
-      ``--no-certify`` leave out.
+      ``sustained_s``: winner and baseline then run each alone. ``prune``, ``warm_start``,
+      ``seeds`` and ``certify`` are the steps that ``--no-prune``, ``--no-warm-start``,
+      ``--no-seeds`` and ``--no-certify`` leave out.
 
     The same call resumes a search that was interrupted, unless it is ``fresh``. Raises UsageError
     for values that are not allowed or do not fit together, and the errors of
@@ -102,6 +103,7 @@ def tune(  # noqa: PLR0913  # as the command's options
         fill=_choice("fill", Fill, fill),
         prune=prune,
         warm_start=warm_start,
+        seeds=seeds,
         certify=certify,
         fresh=fresh,
     )

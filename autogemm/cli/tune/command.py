@@ -219,6 +219,9 @@ def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
 @off_option("--no-prune", "Also measure what static facts rule out.")
 @off_option("--no-warm-start", "Do not try the winners of similar stored results first.")
 @off_option(
+    "--no-seeds", "Do not try the configs first that ship because they were good somewhere."
+)
+@off_option(
     "--no-certify",
     "Do not check the winner further: edge cases, compute-sanitizer (some seconds).",
 )
