@@ -1,4 +1,4 @@
-"""Which of cuBLAS's calls are near the fastest, which is the baseline, and what is said of others."""
+"""Which calls of cuBLAS are near the fastest, which is the baseline, what is said of the others."""
 
 from collections import Counter
 from types import SimpleNamespace

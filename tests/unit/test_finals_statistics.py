@@ -114,7 +114,11 @@ def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
         ((3.0,) * 8, (2.0,) * 8, AgainstBaseline.FASTER),
         ((2.0,) * 8, (3.0,) * 8, AgainstBaseline.SLOWER),
         # Shown by the interval of paired ratios (1.01 in every round), not by the medians.
-        ((1.01, 5.05, 1.01, 5.05, 1.01, 5.05, 1.01), (1.0, 5.0) * 3 + (1.01,), AgainstBaseline.TIED),
+        (
+            (1.01, 5.05, 1.01, 5.05, 1.01, 5.05, 1.01),
+            (1.0, 5.0) * 3 + (1.01,),
+            AgainstBaseline.TIED,
+        ),
         # The medians say 2, every other round says 1/2.
         ((2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0), (1.0, 2.0) * 3 + (1.0,), AgainstBaseline.TIED),
         ((1.0,) * 8, (1.0,) * 8, AgainstBaseline.TIED),
