@@ -125,9 +125,9 @@ def test_the_bound_holds_for_float32_and_rejects_tf32(seed: int) -> None:
 def test_memory_counts_two_sets_of_inputs_and_the_references() -> None:
     n = 10_000
     tiles = 8 * 4 * 4096**2
-    assert bytes_needed(Problem(n, n, n)) == pytest.approx(
-        (4 * 4 + 4 + 16) * n * n + tiles, rel=0.02
-    )
+    counted = (4 * 4 + 4 + 16) * n * n + tiles
+    # And some to spare, for matrices that begin where they are aligned.
+    assert counted < bytes_needed(Problem(n, n, n)) < 1.05 * counted
     with_c = bytes_needed(Problem(n, n, n, beta=1.0))
     assert with_c - bytes_needed(Problem(n, n, n)) == 2 * 4 * n * n
 
