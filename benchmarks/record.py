@@ -25,7 +25,6 @@ from typing import Any
 import click
 
 from autogemm import __version__
-from autogemm.cli import one_line
 from autogemm.cli.options import family_option, fix_option, problem_options
 from autogemm.compile import Compiler
 from autogemm.formats import Baseline, Recording, RecordingSource, write_recording
@@ -35,6 +34,7 @@ from autogemm.space import Space, build_space, load_family, parse_fix
 from autogemm.store import RunSpec, RunState, Store, open_store
 from autogemm.support.errors import AutogemmError
 from autogemm.support.interrupt import stop_on_ctrl_c
+from autogemm.support.messages import message
 from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
 from autogemm.tuning import TrialDone, TuneRequest
@@ -151,7 +151,7 @@ def main(**options: Any) -> None:
     try:
         record(options)
     except AutogemmError as error:
-        raise SystemExit(f"Error: {one_line(str(error))}") from error
+        raise SystemExit(f"Error: {message(str(error))}") from error
 
 
 @dataclass
