@@ -1,6 +1,6 @@
 """The questions that the store answers: one method, one transaction that reads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TypeVar, TypeVarTuple
 
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import Bench
-from autogemm.model.results.outcome import Outcome, Status
+from autogemm.model.results.outcome import Objective, Outcome, Status
 from autogemm.model.results.stored import Profile, StoredKernel
 from autogemm.store.connection.connect import shown_address
 from autogemm.store.connection.faults import (
@@ -71,9 +71,23 @@ class Reader:
 
     def runs(
         self, query: records.BestQuery = _EVERYTHING, limit: int | None = None
-    ) -> list[records.RunRow]:
+    ) -> list[records.RunLine]:
         """Runs that match, newest first."""
-        return self._ask(queries.run_rows, query, limit)
+        return self._ask(lambda session: list(queries.run_lines(session, query, limit)))
+
+    def newest_run(
+        self,
+        query: records.BestQuery = _EVERYTHING,
+        *,
+        objectives: Collection[Objective] = tuple(Objective),
+        tried: bool = False,
+    ) -> records.RunRow | None:
+        """The newest run that matches, of these objectives, and with ``tried`` one with trials."""
+        with self.reading() as session:
+            run_id = queries.newest_run_id(session, query, objectives, tried=tried)
+            if run_id is None:
+                return None
+            return queries.run_row(session, writing.get_run(session, run_id))
 
     def decided(self, query: records.BestQuery = _EVERYTHING) -> list[records.DecidedRow]:
         """Runs that match and had finals, in the order of their numbers.
