@@ -21,11 +21,14 @@ if TYPE_CHECKING:
         TrialCopy,
         TrialRow,
     )
+    from autogemm.store.transfer.outgoing import Leaving
+    from autogemm.store.transfer.trials import TrialColumns
 
 __all__ = [
     "BestQuery",
     "Copy",
     "DecidedRow",
+    "Leaving",
     "ResultRow",
     "RunCopy",
     "RunLine",
@@ -34,6 +37,7 @@ __all__ = [
     "RunState",
     "Store",
     "Taken",
+    "TrialColumns",
     "TrialCopy",
     "TrialRow",
     "database_place",
@@ -43,7 +47,9 @@ __all__ = [
 
 # SQLAlchemy takes half a second to import, and values are often all that is asked for.
 _HOMES = {
+    "Leaving": "autogemm.store.transfer.outgoing",
     "Store": "autogemm.store.store",
+    "TrialColumns": "autogemm.store.transfer.trials",
     "database_place": "autogemm.store.connection.places",
     "open_store": "autogemm.store.opening",
     "opened_copy": "autogemm.store.opening",

@@ -22,7 +22,8 @@ from autogemm.store.queries import runs as queries
 from autogemm.store.queries.free_sql import Answer, answer
 from autogemm.store.queries.stats import StatsRow, stats_rows
 from autogemm.store.tables import records, writing
-from autogemm.store.transfer.outgoing import copies
+from autogemm.store.transfer.outgoing import Leaving, copies, leaving, runs_and_trials
+from autogemm.store.transfer.trials import TrialColumns
 
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
@@ -176,6 +177,20 @@ class Reader:
         """
         with self.reading() as session:
             yield from copies(session, query, status)
+
+    def leaving(
+        self, query: records.BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[Leaving]:
+        """The same, the trials in columns."""
+        with self.reading() as session:
+            yield from leaving(session, query, status)
+
+    def runs_and_trials(
+        self, query: records.BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[records.RunCopy | TrialColumns]:
+        """The runs that match, each followed by its trials, without sources and finals."""
+        with self.reading() as session:
+            yield from runs_and_trials(session, query, status)
 
     def _ask(self, question: Callable[[Session, *Given], Result], *given: *Given) -> Result:
         with self.reading() as session:

@@ -1,0 +1,236 @@
+"""Trials on their way out, some hundred at a time, as columns of plain cells.
+
+An object for each row and each part of it costs ten times what reading the row does. Whoever wants
+values (`TrialCopy`) gets them from the columns.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from sqlalchemy import Column, Text, cast, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
+
+from autogemm.model.config import Config
+from autogemm.model.kernel import Resources
+from autogemm.model.results.columns import ERRORS, TELEMETRY, names_of
+from autogemm.model.results.outcome import (
+    CacheState,
+    Measurement,
+    Outcome,
+    Provenance,
+    Status,
+    Telemetry,
+    Verification,
+)
+from autogemm.store.tables.cells import CellError, Facts, Numbers
+from autogemm.store.tables.models import (
+    KernelRecord,
+    MeasurementRecord,
+    ResourcesRecord,
+    TrialRecord,
+)
+from autogemm.store.tables.records import BestQuery, KernelCopy, TrialCopy
+
+# Rows that are read, and turned into text, together.
+BATCH = 1000
+
+_OWN = ("run_id", "number", "status", "reason", "kernel_id", "family", "time_us", *ERRORS)
+_OWN += ("compile_seconds", "measure_seconds", "finished_at")
+_TIMED = ("method", "launches_per_sample", "energy_mj", "throttled_samples", *TELEMETRY)
+# The facts of one kernel of a source, in the order of `Resources`.
+Used = tuple[Any, ...]
+_USED = names_of(Resources)
+_FACTS, _NUMBERS = Facts(), Numbers()
+
+
+class Words(NamedTuple):
+    """What is selected: a label, and the column or what is made of it."""
+
+    label: str
+    column: Any
+
+
+def _selected() -> list[Words]:
+    found = [Words("trial_id", TrialRecord.id)]
+    found += [Words(name, getattr(TrialRecord, name)) for name in _OWN]
+    found += [Words(name, getattr(MeasurementRecord, name)) for name in _TIMED]
+    found += [
+        Words("kernel_sha256", KernelRecord.kernel_sha256),
+        Words("measured_l2", MeasurementRecord.l2),
+        Words("measured_provenance", MeasurementRecord.provenance),
+        # As they stand in the database: decoding a million of them takes longer than all the rest.
+        Words("config", cast(TrialRecord.config, Text)),
+        Words("samples_us", cast(MeasurementRecord.samples_us, Text)),
+    ]
+    return found
+
+
+_SELECTED = _selected()
+
+
+@dataclass(frozen=True, slots=True)
+class TrialColumns:
+    """Some trials of one run, in the order of their numbers: a list of cells for each name.
+
+    ``config`` and ``samples_us`` are JSON as it is stored, of which ``configs`` and ``samples`` are
+    the values. Without a measurement its cells are None.
+    """
+
+    cells: Mapping[str, Sequence[Any]]
+    configs: Sequence[Config]
+    samples: Sequence[list[float] | None]
+    resources: Sequence[tuple[Used, ...]]
+    kernels: Mapping[int, KernelCopy] = field(default_factory=dict)
+    """Sources that come before the trial at that position."""
+
+    def __len__(self) -> int:
+        return len(self.configs)
+
+    def copies(self) -> Iterator[TrialCopy]:
+        """The trials as values. Raises ValueError for an unknown word."""
+        names = list(self.cells)
+        for cells, config, samples, used in zip(
+            zip(*self.cells.values(), strict=True),
+            *(self.configs, self.samples, self.resources),
+            strict=True,
+        ):
+            row = dict(zip(names, cells, strict=True))
+            outcome = Outcome(
+                config,
+                Status(row["status"]),
+                row["reason"],
+                row["kernel_sha256"],
+                tuple(Resources(*one) for one in used),
+                _verification(row),
+                None if samples is None else _measurement(row, samples),
+                row["compile_seconds"],
+                row["measure_seconds"],
+            )
+            yield TrialCopy(row["run_id"], row["number"], outcome, row["finished_at"])
+
+    def part(self, begin: int, end: int) -> "TrialColumns":
+        """Some of the trials."""
+        cells = {name: column[begin:end] for name, column in self.cells.items()}
+        rest = (self.configs, self.samples, self.resources)
+        return TrialColumns(cells, *(column[begin:end] for column in rest))
+
+
+def _verification(row: Mapping[str, Any]) -> Verification | None:
+    if row["max_error_ratio"] is None or row["error"] is None:
+        return None
+    return Verification(*(row[name] for name in ERRORS))
+
+
+def _measurement(row: Mapping[str, Any], samples: list[float]) -> Measurement:
+    return Measurement(
+        samples_us=tuple(samples),
+        provenance=Provenance(row["measured_provenance"]),
+        method=row["method"],
+        launches_per_sample=row["launches_per_sample"],
+        l2=CacheState(row["measured_l2"]),
+        telemetry=Telemetry(*(row[name] for name in TELEMETRY)),
+        energy_mj=row["energy_mj"],
+        throttled_samples=row["throttled_samples"],
+    )
+
+
+def trial_columns(
+    session: Session, run_ids: Sequence[int], query: BestQuery, status: Status | None
+) -> Iterator[tuple[int, Iterator[TrialColumns]]]:
+    """Yield for each of the runs that has trials which match its number and these trials.
+
+    Raises ValueError for a cell of another kind.
+    """
+    statement = (
+        select(*(one.column.label(one.label) for one in _SELECTED))
+        .select_from(TrialRecord)
+        .outerjoin(MeasurementRecord, MeasurementRecord.trial_id == TrialRecord.id)
+        .outerjoin(KernelRecord, KernelRecord.id == TrialRecord.kernel_id)
+        .where(TrialRecord.run_id.in_(run_ids))
+        .order_by(TrialRecord.run_id, TrialRecord.number)
+        .execution_options(yield_per=BATCH)
+    )
+    if query.family is not None:
+        statement = statement.where(TrialRecord.family == query.family)
+    if status is not None:
+        statement = statement.where(TrialRecord.status == status.value)
+    found = session.execute(statement)
+    batches = (_columns(session, rows) for rows in found.partitions())
+    parts = chain.from_iterable(map(_by_run, batches))
+    yield from groupby(parts, lambda part: part.cells["run_id"][0])
+
+
+def _by_run(batch: TrialColumns) -> Iterator[TrialColumns]:
+    begin = 0
+    for _, same in groupby(batch.cells["run_id"]):
+        end = begin + sum(1 for _ in same)
+        yield batch.part(begin, end)
+        begin = end
+
+
+def _columns(session: Session, rows: Sequence[Any]) -> TrialColumns:
+    columns = zip(*rows, strict=True)
+    cells = {one.label: column for one, column in zip(_SELECTED, columns, strict=True)}
+    cells["kernel_sha256"] = tuple(sha256 or "" for sha256 in cells["kernel_sha256"])
+    return TrialColumns(
+        cells,
+        list(map(_config, cells["family"], cells["config"])),
+        _samples(cells["samples_us"]),
+        _resources(session, cells.pop("trial_id")),
+    )
+
+
+@lru_cache(maxsize=4096)
+def _config(family: str, text: str) -> Config:
+    return Config.of(family, _decoded(text, _FACTS))
+
+
+def _decoded(text: str, kind: Facts | Numbers) -> Any:
+    """The value of a cell. Raises CellError as a column of that kind."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise CellError(f"no JSON: {error}") from error
+    except RecursionError:
+        raise CellError("JSON that is nested too deep") from None
+    if not kind.holds(value):
+        raise CellError(f"{str(value)[:60]!r} is not {kind.kind}")
+    return value
+
+
+def _samples(texts: Sequence[str | None]) -> list[list[float] | None]:
+    """Decode all at once, which takes half the time, or where that fails one by one."""
+    known = [text for text in texts if text is not None]
+    try:
+        lists: list[Any] = json.loads(f"[{','.join(known)}]")
+        kinds = set(map(type, chain.from_iterable(lists)))
+        is_sound = len(lists) == len(known) and set(map(type, lists)) <= {list}
+        is_sound = is_sound and kinds <= {float, int}
+    except (ValueError, TypeError, RecursionError):
+        is_sound = False
+    if not is_sound:
+        lists = [_decoded(text, _NUMBERS) for text in known]
+    rest = iter(lists)
+    return [None if text is None else next(rest) for text in texts]
+
+
+def _resources(session: Session, trial_ids: Sequence[int]) -> list[tuple[Used, ...]]:
+    columns: list[InstrumentedAttribute[Any] | Column[Any]] = [
+        getattr(ResourcesRecord, name) for name in _USED
+    ]
+    statement = (
+        select(ResourcesRecord.trial_id, *columns)
+        .where(ResourcesRecord.trial_id.in_(trial_ids))
+        .order_by(ResourcesRecord.trial_id, ResourcesRecord.position)
+    )
+    rows: Iterable[Any] = session.execute(statement)
+    found = {
+        trial_id: tuple(tuple(row[1:]) for row in same)
+        for trial_id, same in groupby(rows, itemgetter(0))
+    }
+    return [found.get(trial_id, ()) for trial_id in trial_ids]
