@@ -50,9 +50,7 @@ def copies(
             yield one
 
 
-def leaving(
-    session: Session, query: records.BestQuery, status: Status | None
-) -> Iterator[Leaving]:
+def leaving(session: Session, query: records.BestQuery, status: Status | None) -> Iterator[Leaving]:
     """Yield the same as `copies`, the trials in columns."""
     seen: set[int] = set()
 
