@@ -15,12 +15,10 @@ from typing import Any
 import click
 
 from autogemm.support.errors import AutogemmError, UsageError
+from autogemm.support.interrupt import interrupted_code
 from autogemm.support.messages import masked, message
 from autogemm.support.naming import did_you_mean
 from autogemm.support.version import __version__
-
-# 128 + SIGINT, as shells report a program that Ctrl-C ended.
-INTERRUPTED = 130
 
 # Errors of a path that cannot be anything's.
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
@@ -86,7 +84,7 @@ class AutogemmGroup(click.Group):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
-            sys.exit(INTERRUPTED)
+            sys.exit(interrupted_code())
         except BrokenPipeError:
             # `autogemm db list | head`: the reader has closed the pipe.
             sys.stderr.close()
