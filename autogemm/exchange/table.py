@@ -15,7 +15,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from autogemm.exchange.columns import csv_text, is_plain
+from autogemm.exchange.jsonl.columns import csv_text, is_plain
 from autogemm.exchange.jsonl.lines import fields_of, value_of_fields
 from autogemm.formats import MAX_LINE_CHARS, fault, lines_of
 from autogemm.model.results.columns import (

@@ -7,7 +7,7 @@ short is noticed.
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from autogemm.exchange.columns import is_plain, line_texts
+from autogemm.exchange.jsonl.columns import is_plain, line_texts
 from autogemm.exchange.jsonl.former import FORMER_VERSION, todays_line
 from autogemm.exchange.jsonl.lines import FORMAT, AnyLine, EndLine, FileLine, line_of, value_of
 from autogemm.formats import fault, lines_of
