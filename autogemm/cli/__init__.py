@@ -20,6 +20,8 @@ from autogemm.support.messages import masked, message
 from autogemm.support.naming import did_you_mean
 from autogemm.support.version import __version__
 
+# Errors of a full disk, a quota, a limit of a file's size.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Errors of a path that cannot be anything's.
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 
@@ -89,6 +91,19 @@ class AutogemmGroup(click.Group):
             # `autogemm db list | head`: the reader has closed the pipe.
             sys.stderr.close()
             sys.exit(0)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            click.echo(f"Error: cannot write: {error.strerror}: make room and try again", err=True)
+            _drop_output()
+            sys.exit(AutogemmError.exit_code)
+
+
+def _drop_output() -> None:
+    """Let what could not be written not be tried again as the program ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 # From 8.2 on, click answers a call without arguments by an error that prints the help.
