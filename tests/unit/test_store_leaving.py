@@ -16,7 +16,7 @@ from autogemm.exchange import Format, table, write_results
 from autogemm.exchange.jsonl.columns import is_plain
 from autogemm.model.kernel import Resources
 from autogemm.model.results.outcome import Outcome, Status
-from autogemm.store import BestQuery, Store, TrialColumns, open_store
+from autogemm.store import BestQuery, RunState, Store, TrialColumns, open_store
 from autogemm.store.tables.models import MeasurementRecord, ResourcesRecord, TrialRecord
 from autogemm.support.errors import ExchangeError
 
@@ -46,7 +46,7 @@ def filled(store: Store) -> Store:
     run = store.begin_run(replace(store.run(1).spec, environment=replace(ENVIRONMENT, cupy="1,2")))
     for number, outcome in enumerate(odd_outcomes()):
         store.record_trial(run, number, outcome, source(64) if number % 3 else None)
-    store.finish_run(run)
+    store.finish_run(run, RunState.FINISHED)
     return store
 
 
