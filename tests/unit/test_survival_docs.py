@@ -21,7 +21,7 @@ def rows() -> list[str]:
 
 
 @cache
-def tests_in(module: str) -> set[str]:
+def names_in(module: str) -> set[str]:
     tree = ast.parse((ROOT / "tests" / module).read_text())
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
@@ -35,4 +35,4 @@ def test_a_fault_names_tests_that_exist(row: str) -> None:
     named = NAMED.findall(re.split(r"(?<!\\)\|", row)[-2])
     assert named, "the last column names no test"
     for module, name in named:
-        assert name in tests_in(module), f"{module} has no {name}"
+        assert name in names_in(module), f"{module} has no {name}"
