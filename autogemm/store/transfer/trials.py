@@ -169,6 +169,7 @@ def _by_run(batch: TrialColumns) -> Iterator[TrialColumns]:
 
 def _columns(session: Session, rows: Sequence[Any]) -> TrialColumns:
     cells: dict[str, Any] = dict(zip(_SELECTED, zip(*rows, strict=True), strict=True))
+    _require_sound(cells)
     cells["kernel_sha256"] = tuple(sha256 or "" for sha256 in cells["kernel_sha256"])
     return TrialColumns(
         cells,
@@ -176,6 +177,27 @@ def _columns(session: Session, rows: Sequence[Any]) -> TrialColumns:
         _samples(cells["samples_us"]),
         _resources(session, cells.pop("trial_id")),
     )
+
+
+# Cells that every trial has, and those of each measurement, with the words that they may hold.
+_ALWAYS = ("number", "reason", "family", "config", "compile_seconds", "measure_seconds")
+_ALWAYS += ("finished_at",)
+_MEASURED = {"measured_l2": CacheState, "measured_provenance": Provenance}
+
+
+def _require_sound(cells: Mapping[str, Sequence[Any]]) -> None:
+    """Raise ValueError for a cell that is missing, or a word that is none."""
+    missing = [name for name in _ALWAYS if None in cells[name]]
+    if missing:
+        raise ValueError(f"a trial has no {missing[0]}")
+    for status in set(cells["status"]):
+        Status(status)
+    has_none = [samples is None for samples in cells["samples_us"]]
+    for name, kind in _MEASURED.items():
+        for word in set(cells[name]) - {None}:
+            kind(word)
+        if [word is None for word in cells[name]] != has_none:
+            raise ValueError(f"a measurement has no {name.removeprefix('measured_')} or samples")
 
 
 @lru_cache(maxsize=4096)
