@@ -90,13 +90,13 @@ def _errors(cells: Mapping[str, Column]) -> Iterator[tuple[Any, ...]]:
 def _adapters() -> dict[str, TypeAdapter[Any]]:
     """What checks each column, from what is said beside the field of its name."""
     values: tuple[Any, ...] = (TrialCopy, Outcome, Verification, Measurement, Telemetry)
-    hints = {
+    hints: dict[str, Any] = {
         name: hint
         for value in values
         for name, hint in get_type_hints(value, include_extras=True).items()
     }
     return {
-        name: TypeAdapter(list[hints[name] | None], config=_STRICT)  # type: ignore[misc]
+        name: TypeAdapter(list.__class_getitem__(hints[name] | None), config=_STRICT)
         for name in (*_TEXTS, *_NUMBERS)
     }
 

@@ -109,8 +109,12 @@ class TrialColumns:
     def part(self, begin: int, end: int) -> "TrialColumns":
         """Some of the trials."""
         cells = {name: column[begin:end] for name, column in self.cells.items()}
-        rest = (self.configs, self.samples, self.resources)
-        return TrialColumns(cells, *(column[begin:end] for column in rest))
+        return TrialColumns(
+            cells,
+            self.configs[begin:end],
+            self.samples[begin:end],
+            self.resources[begin:end],
+        )
 
 
 def _verification(row: Mapping[str, Any]) -> Verification | None:
