@@ -21,7 +21,6 @@ from autogemm.cli.output import print_table
 from autogemm.model.problem import Problem
 from autogemm.space import load_family
 from autogemm.store import BestQuery, Store, open_store
-from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
 from autogemm.support.messages import message
 from autogemm.targets import choose_target

@@ -38,7 +38,6 @@ from autogemm.model.results.outcome import CacheState, Finals, Outcome, Status
 from autogemm.search import Proposal
 from autogemm.space import Space, build_space, load_family, parse_fix
 from autogemm.store import RunSpec, RunState, Store, open_store
-from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
 from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.support.messages import message

@@ -27,7 +27,6 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry
 from autogemm.space import Family, broken_constraints, load_family
 from autogemm.store import open_store
-from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
 from autogemm.support.messages import message
 from autogemm.targets import Target, choose_target
