@@ -95,10 +95,13 @@ def _adapters() -> dict[str, TypeAdapter[Any]]:
         for value in values
         for name, hint in get_type_hints(value, include_extras=True).items()
     }
-    return {
-        name: TypeAdapter(list.__class_getitem__(hints[name] | None), config=_STRICT)
-        for name in (*_TEXTS, *_NUMBERS)
-    }
+    return {name: _adapter(hints[name]) for name in (*_TEXTS, *_NUMBERS)}
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any]:
+    """What checks a list of values that are as ``hint`` says, or None."""
+    column: Any = list.__class_getitem__(hint | None)
+    return TypeAdapter(column, config=_STRICT)
 
 
 @lru_cache(maxsize=4096)

@@ -184,8 +184,10 @@ def _columns(session: Session, rows: Sequence[Any]) -> TrialColumns:
 
 
 # Cells that every trial has, and those of each measurement, with the words that they may hold.
-_ALWAYS = ("number", "reason", "family", "config", "compile_seconds", "measure_seconds")
-_ALWAYS += ("finished_at",)
+_ALWAYS = (
+    *("number", "reason", "family", "config", "compile_seconds", "measure_seconds"),
+    "finished_at",
+)
 _MEASURED = {"measured_l2": CacheState, "measured_provenance": Provenance}
 
 
