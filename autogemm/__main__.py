@@ -1,27 +1,33 @@
 """The program's entry, ``autogemm`` and ``python -m autogemm``: Ctrl-C ends it in one line.
 
 What commands need takes tenths of a second to import. Until then a KeyboardInterrupt would rise in
-the middle of somebody's module.
+the middle of somebody's module. SIGTERM and SIGHUP end it likewise.
 """
 
 # Not `signal`, which imports enums first.
 import _signal  # type: ignore[import-not-found]
 
-# 128 + SIGINT, as shells report it.
-_INTERRUPTED = 130
+# Python's own handler, and that of a program that was not told to ignore the signal (nohup).
+_OURS = {_signal.SIGINT: _signal.default_int_handler}
+_OURS |= {
+    getattr(_signal, name): _signal.SIG_DFL
+    for name in ("SIGTERM", "SIGHUP")
+    if hasattr(_signal, name)
+}
 
 
 def main() -> None:
     """Run the command line."""
-    before = _signal.getsignal(_signal.SIGINT)
-    # A program that was started with Ctrl-C ignored (nohup) goes on ignoring it.
-    is_ours = before is _signal.default_int_handler
-    if is_ours:
-        _signal.signal(_signal.SIGINT, _end)
+    before = {number: _signal.getsignal(number) for number in _OURS}
+    ours = [number for number, handler in before.items() if handler == _OURS[number]]
+    for number in ours:
+        _signal.signal(number, _end)
     from autogemm.cli import main as command_line
+    from autogemm.support.interrupt import end_as_by_ctrl_c
 
-    if is_ours:
-        _signal.signal(_signal.SIGINT, before)
+    for number in ours:
+        _signal.signal(number, before[number])
+    end_as_by_ctrl_c()
     command_line(prog_name="autogemm")
 
 
@@ -29,8 +35,8 @@ def _end(signum: int, frame: object) -> None:
     import os
 
     os.write(2, b"interrupted\n")
-    # Nothing is open yet that would have to be closed.
-    os._exit(_INTERRUPTED)
+    # Nothing is open yet that would have to be closed; as shells report it.
+    os._exit(128 + signum)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from autogemm.cli.output import print_table
 from autogemm.model.problem import Problem
 from autogemm.space import load_family
 from autogemm.store import BestQuery, Store, open_store
-from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
+from autogemm.support.messages import message
 from autogemm.targets import choose_target
 from autogemm.tuning import Event, TrialDone, TuneRequest, tune
 
@@ -69,7 +69,7 @@ def main(db: str, processes: int, trials: int, sampler: str) -> None:
             stored = store.trial_rows()
             kind = store.url.partition(":")[0]
     except AutogemmError as error:
-        raise click.ClickException(one_line(str(error))) from error
+        raise click.ClickException(message(str(error))) from error
     if len(stored) != processes * trials:
         faults.append(f"{processes * trials} trials were asked for, {len(stored)} are stored")
     row = {

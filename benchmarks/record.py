@@ -38,9 +38,9 @@ from autogemm.model.results.outcome import CacheState, Finals, Outcome, Status
 from autogemm.search import Proposal
 from autogemm.space import Space, build_space, load_family, parse_fix
 from autogemm.store import RunSpec, RunState, Store, open_store
-from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
 from autogemm.support.interrupt import stop_on_ctrl_c
+from autogemm.support.messages import message
 from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
 from autogemm.tuning import TrialDone, TuneRequest
@@ -159,7 +159,7 @@ def main(**options: Any) -> None:
     try:
         record(options)
     except AutogemmError as error:
-        raise SystemExit(f"Error: {one_line(str(error))}") from error
+        raise SystemExit(f"Error: {message(str(error))}") from error
 
 
 @dataclass

@@ -27,8 +27,8 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry
 from autogemm.space import Family, broken_constraints, load_family
 from autogemm.store import open_store
-from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
+from autogemm.support.messages import message
 from autogemm.targets import Target, choose_target
 from autogemm.targets.recorded import recording_folder
 from autogemm.tuning import Event, TrialDone, TuneRequest, TuneResult, tune
@@ -91,7 +91,7 @@ def main(
             finals = compare(target, family, recorded.problem, [best, *all_steps(runs)], rounds)
             report(runs, finals, best, within, chosen.notice)
     except AutogemmError as error:
-        raise SystemExit(f"Error: {one_line(str(error))}") from error
+        raise SystemExit(f"Error: {message(str(error))}") from error
 
 
 def search(

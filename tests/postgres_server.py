@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -26,10 +26,24 @@ class PostgresServer:
     """A running server. ``psycopg`` is how its databases are reached."""
 
     folder: Path
+    start: Callable[[], "subprocess.Popen[bytes]"]
+    _running: "list[subprocess.Popen[bytes]]"
     _numbers: Iterator[int] = field(default_factory=count)
 
     def url(self, database: str) -> str:
         return f"postgresql+psycopg://{USER}@/{database}?host={self.folder}"
+
+    def stop_immediately(self) -> None:
+        """As ``pg_ctl stop -m immediate``: neither clients nor the disk are waited for."""
+        server = self._running.pop()
+        server.send_signal(signal.SIGQUIT)
+        server.wait(PATIENCE_S)
+
+    def start_again(self) -> None:
+        """On the same data, which it repairs from its log."""
+        server = self.start()
+        self._running.append(server)
+        _wait_until_ready(server, self.folder)
 
     def new_database(self) -> str:
         """The URL of an empty database."""
@@ -85,21 +99,25 @@ def running_server(*settings: str) -> Iterator[PostgresServer]:
             capture_output=True,
         )
         options = ["listen_addresses=", f"unix_socket_directories={folder}", *settings]
-        with (folder / "log").open("wb") as log:
-            server = subprocess.Popen(
-                [postgres, "-D", str(data), *(part for o in options for part in ("-c", o))],
-                user=user,
-                cwd=folder,
-                stdout=log,
-                stderr=log,
-            )
+
+        def start() -> "subprocess.Popen[bytes]":
+            with (folder / "log").open("ab") as log:
+                return subprocess.Popen(
+                    [postgres, "-D", str(data), *(part for o in options for part in ("-c", o))],
+                    user=user,
+                    cwd=folder,
+                    stdout=log,
+                    stderr=log,
+                )
+
+        running: list[subprocess.Popen[bytes]] = []
+        server = PostgresServer(folder, start, running)
         try:
-            _wait_until_ready(server, folder)
-            yield PostgresServer(folder)
+            server.start_again()
+            yield server
         finally:
-            # At once: neither clients nor the disk are waited for.
-            server.send_signal(signal.SIGQUIT)
-            server.wait(PATIENCE_S)
+            if running:
+                server.stop_immediately()
     finally:
         shutil.rmtree(folder)
 

@@ -15,13 +15,13 @@ from typing import Any
 import click
 
 from autogemm.support.errors import AutogemmError, UsageError
+from autogemm.support.interrupt import interrupted_code
 from autogemm.support.messages import masked, message
 from autogemm.support.naming import did_you_mean
 from autogemm.support.version import __version__
 
-# 128 + SIGINT, as shells report a program that Ctrl-C ended.
-INTERRUPTED = 130
-
+# Errors of a full disk, a quota, a limit of a file's size.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Errors of a path that cannot be anything's.
 _NO_PATH = (errno.ENAMETOOLONG, errno.ELOOP)
 
@@ -86,11 +86,24 @@ class AutogemmGroup(click.Group):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
-            sys.exit(INTERRUPTED)
+            sys.exit(interrupted_code())
         except BrokenPipeError:
             # `autogemm db list | head`: the reader has closed the pipe.
             sys.stderr.close()
             sys.exit(0)
+        except OSError as error:
+            if error.errno not in _NO_ROOM:
+                raise
+            click.echo(f"Error: cannot write: {error.strerror}: make room and try again", err=True)
+            _drop_output()
+            sys.exit(AutogemmError.exit_code)
+
+
+def _drop_output() -> None:
+    """Let what could not be written not be tried again as the program ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
 
 
 # From 8.2 on, click answers a call without arguments by an error that prints the help.

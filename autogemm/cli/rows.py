@@ -34,7 +34,7 @@ from autogemm.model.results.columns import PROBLEM as PROBLEM_FIELDS
 from autogemm.model.results.outcome import Finals, FinalsEntry
 from autogemm.model.results.stored import StoredKernel
 from autogemm.model.splitting import splitting_of
-from autogemm.store import ResultRow, RunRow, Store, TrialRow, open_store
+from autogemm.store import ResultRow, RunLine, RunRow, Store, TrialRow, open_store
 
 FlatRow = dict[str, Any]
 Columns = tuple[str, ...]
@@ -168,12 +168,16 @@ def best_row(row: ResultRow) -> FlatRow:
     return row_of(row, _BEST)
 
 
-def run_row(row: RunRow) -> FlatRow:
+def run_row(row: RunRow | RunLine) -> FlatRow:
     """Return the columns RUN."""
+    if isinstance(row, RunLine):
+        ratios = {name: getattr(row, name) for name in RATIO}
+    else:
+        ratios = ratio_cells(row.finals.winner) if row.finals is not None else {}
     return {
         **row_of(row, _RUN),
         **_tflops(row.spec.problem, row.time_us),
-        **(ratio_cells(row.finals.winner) if row.finals is not None else {}),
+        **ratios,
         "families": " ".join(row.spec.families),
         "fix": {name: list(values) for name, values in row.spec.fix},
     }

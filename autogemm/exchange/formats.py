@@ -62,14 +62,14 @@ def write_results(store: Store, query: BestQuery, status: Status | None, wanted:
     Raises UsageError when the selection is more than the format holds, NotFoundError when there is
     nothing of which such a file could be; while the pieces are made, ExchangeError and StoreError.
     """
-    copies = store.copies(query, status)
     match wanted:
         case Format.JSONL:
-            return Written(jsonl.jsonl_pieces(copies), jsonl.MARK)
+            return Written(jsonl.jsonl_pieces(store.leaving(query, status)), jsonl.MARK)
         case Format.CSV:
-            return Written(table.csv_pieces(copies), table.MARK)
+            return Written(table.csv_pieces(store.runs_and_trials(query, status)), table.MARK)
         case Format.JSON:
-            return Written(table.json_pieces(copies), f'[\n  {{"{table.COLUMNS[0]}"'.encode())
+            pieces = table.json_pieces(store.runs_and_trials(query, status))
+            return Written(pieces, f'[\n  {{"{table.COLUMNS[0]}"'.encode())
         case Format.WISDOM:
             if status is not None:
                 raise UsageError("a wisdom file holds the best only: --status has no meaning")
@@ -79,7 +79,7 @@ def write_results(store: Store, query: BestQuery, status: Status | None, wanted:
             # Optuna takes a second to import.
             from autogemm.search import MARK, journal_pieces
 
-            return Written(journal_pieces(_finished_studies(copies)), MARK)
+            return Written(journal_pieces(_finished_studies(store.copies(query, status))), MARK)
         case _:
             listed = LISTED_FORMATS[wanted]
             return Written(listed.pieces(listed_selection(store, query, status)), listed.mark)

@@ -9,11 +9,13 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from autogemm.exchange.jsonl.columns import csv_text, is_plain
 from autogemm.exchange.jsonl.lines import fields_of, value_of_fields
 from autogemm.formats import MAX_LINE_CHARS, fault, lines_of
 from autogemm.model.results.columns import (
@@ -31,7 +33,7 @@ from autogemm.model.results.columns import (
     row_of,
     under,
 )
-from autogemm.store import Copy, RunCopy, TrialCopy
+from autogemm.store import Copy, RunCopy, TrialColumns, TrialCopy
 from autogemm.support.errors import ExchangeError
 
 _RUN: Paths = {
@@ -76,53 +78,76 @@ _TEXTS |= frozenset(ENVIRONMENT)
 MARK = ",".join(COLUMNS[:6]).encode()
 
 
-def table_rows(copies: Iterable[Copy]) -> Iterator[Row]:
-    """A row for each trial, with the columns COLUMNS. Raises ExchangeError for what has no place.
+def _run_row(copy: RunCopy) -> Row:
+    """The cells of a run, and ``flops``."""
+    run = row_of(fields_of(copy), _RUN)
+    problem = copy.spec.problem
+    # The name is a column of its own.
+    facts = {"device_facts": copy.spec.device.limits(), "size": problem.size_label}
+    return {**run, **facts, "flops": problem.flops}
 
-    Values are those of Python; an error may be infinite.
+
+def _trial_row(copy: TrialCopy, run: Row) -> Row:
+    """The cells of a trial and its run."""
+    trial = row_of(fields_of(copy), _TRIAL)
+    used = trial["resources"][0] if trial["resources"] else {}
+    time_us = copy.outcome.time_us
+    tflops = run["flops"] * 1e-6 / time_us if time_us else None
+    speed = {"time_us": time_us, "tflops": tflops}
+    return {**run, **trial, **{name: used.get(name) for name in RESOURCES}, **speed}
+
+
+@contextmanager
+def _fault_in_one_line() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ExchangeError(f"a row cannot be written: {fault(error)}") from error
+
+
+def csv_pieces(found: Iterable[RunCopy | TrialColumns]) -> Iterator[str]:
+    """The table as CSV, the first line with the names of the columns.
+
+    A row for each trial, with the columns COLUMNS. Raises ExchangeError for what has no place.
     """
     run: Row = {}
-    tflops_of = 0.0
-    for copy in copies:
-        try:
-            if isinstance(copy, RunCopy):
-                run = row_of(fields_of(copy), _RUN)
-                # The name is a column of its own.
-                run["device_facts"] = copy.spec.device.limits()
-                run["size"] = copy.spec.problem.size_label
-                tflops_of = copy.spec.problem.flops * 1e-6
-            elif isinstance(copy, TrialCopy):
-                trial = row_of(fields_of(copy), _TRIAL)
-                used = trial["resources"][0] if trial["resources"] else {}
-                time_us = copy.outcome.time_us
-                tflops = tflops_of / time_us if time_us else None
-                speed = {"time_us": time_us, "tflops": tflops}
-                yield {**run, **trial, **{name: used.get(name) for name in RESOURCES}, **speed}
-        except ValueError as error:
-            raise ExchangeError(f"a row cannot be written: {fault(error)}") from error
+    cells: Row = {}
+    yield ",".join(COLUMNS) + "\n"
+    for one in found:
+        if isinstance(one, RunCopy):
+            with _fault_in_one_line():
+                run = _run_row(one)
+                cells = {name: _cell(value) for name, value in run.items()}
+        elif is_plain(one):
+            yield csv_text(one, cells, COLUMNS)
+        else:
+            with _fault_in_one_line():
+                yield _csv([_trial_row(copy, run) for copy in one.copies()])
 
 
-def csv_pieces(copies: Iterable[Copy]) -> Iterator[str]:
-    """The table as CSV, the first line with the names of the columns."""
+def _csv(rows: Iterable[Row]) -> str:
     buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for row in table_rows(copies):
-        writer.writerow({name: _cell(value) for name, value in row.items()})
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
-    yield buffer.getvalue()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerows([_cell(row.get(name)) for name in COLUMNS] for row in rows)
+    return buffer.getvalue()
 
 
-def json_pieces(copies: Iterable[Copy]) -> Iterator[str]:
+def json_pieces(found: Iterable[RunCopy | TrialColumns]) -> Iterator[str]:
     """The table as a JSON list of objects. An infinite error becomes null: JSON has none."""
-    yield "["
+    run: Row = {}
     comma = ""
-    for row in table_rows(copies):
-        plain = {name: _plain(row.get(name)) for name in COLUMNS}
-        yield f"{comma}\n  {json.dumps(plain)}"
-        comma = ","
+    yield "["
+    for one in found:
+        if isinstance(one, RunCopy):
+            with _fault_in_one_line():
+                run = _run_row(one)
+            continue
+        for copy in one.copies():
+            with _fault_in_one_line():
+                row = _trial_row(copy, run)
+            plain = {name: _plain(row.get(name)) for name in COLUMNS}
+            yield f"{comma}\n  {json.dumps(plain)}"
+            comma = ","
     yield "\n]\n" if comma else "]\n"
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         DecidedRow,
         ResultRow,
         RunCopy,
+        RunLine,
         RunRow,
         RunSpec,
         RunState,
@@ -20,18 +21,23 @@ if TYPE_CHECKING:
         TrialCopy,
         TrialRow,
     )
+    from autogemm.store.transfer.outgoing import Leaving
+    from autogemm.store.transfer.trials import TrialColumns
 
 __all__ = [
     "BestQuery",
     "Copy",
     "DecidedRow",
+    "Leaving",
     "ResultRow",
     "RunCopy",
+    "RunLine",
     "RunRow",
     "RunSpec",
     "RunState",
     "Store",
     "Taken",
+    "TrialColumns",
     "TrialCopy",
     "TrialRow",
     "database_place",
@@ -41,7 +47,9 @@ __all__ = [
 
 # SQLAlchemy takes half a second to import, and values are often all that is asked for.
 _HOMES = {
+    "Leaving": "autogemm.store.transfer.outgoing",
     "Store": "autogemm.store.store",
+    "TrialColumns": "autogemm.store.transfer.trials",
     "database_place": "autogemm.store.connection.places",
     "open_store": "autogemm.store.opening",
     "opened_copy": "autogemm.store.opening",

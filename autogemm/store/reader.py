@@ -1,6 +1,6 @@
 """The questions that the store answers: one method, one transaction that reads."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TypeVar, TypeVarTuple
 
@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.benchmark import Bench
-from autogemm.model.results.outcome import Outcome, Status
+from autogemm.model.results.outcome import Objective, Outcome, Status
 from autogemm.model.results.stored import Profile, StoredKernel
 from autogemm.store.connection.connect import shown_address
 from autogemm.store.connection.faults import (
@@ -22,7 +22,8 @@ from autogemm.store.queries import runs as queries
 from autogemm.store.queries.free_sql import Answer, answer
 from autogemm.store.queries.stats import StatsRow, stats_rows
 from autogemm.store.tables import records, writing
-from autogemm.store.transfer.outgoing import copies
+from autogemm.store.transfer.outgoing import Leaving, copies, leaving, runs_and_trials
+from autogemm.store.transfer.trials import TrialColumns
 
 Result = TypeVar("Result")
 Given = TypeVarTuple("Given")
@@ -71,9 +72,23 @@ class Reader:
 
     def runs(
         self, query: records.BestQuery = _EVERYTHING, limit: int | None = None
-    ) -> list[records.RunRow]:
+    ) -> list[records.RunLine]:
         """Runs that match, newest first."""
-        return self._ask(queries.run_rows, query, limit)
+        return self._ask(lambda session: list(queries.run_lines(session, query, limit)))
+
+    def newest_run(
+        self,
+        query: records.BestQuery = _EVERYTHING,
+        *,
+        objectives: Collection[Objective] = tuple(Objective),
+        tried: bool = False,
+    ) -> records.RunRow | None:
+        """The newest run that matches, of these objectives, and with ``tried`` one with trials."""
+        with self.reading() as session:
+            run_id = queries.newest_run_id(session, query, objectives, tried=tried)
+            if run_id is None:
+                return None
+            return queries.run_row(session, writing.get_run(session, run_id))
 
     def decided(self, query: records.BestQuery = _EVERYTHING) -> list[records.DecidedRow]:
         """Runs that match and had finals, in the order of their numbers.
@@ -162,6 +177,20 @@ class Reader:
         """
         with self.reading() as session:
             yield from copies(session, query, status)
+
+    def leaving(
+        self, query: records.BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[Leaving]:
+        """The same, the trials in columns."""
+        with self.reading() as session:
+            yield from leaving(session, query, status)
+
+    def runs_and_trials(
+        self, query: records.BestQuery = _EVERYTHING, status: Status | None = None
+    ) -> Iterator[records.RunCopy | TrialColumns]:
+        """The runs that match, each followed by its trials, without sources and finals."""
+        with self.reading() as session:
+            yield from runs_and_trials(session, query, status)
 
     def _ask(self, question: Callable[[Session, *Given], Result], *given: *Given) -> Result:
         with self.reading() as session:

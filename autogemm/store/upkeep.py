@@ -8,8 +8,8 @@ from sqlalchemy import ColumnElement, Engine, MetaData, Table, delete, func, ins
 from sqlalchemy.orm import Session
 
 from autogemm.model.results.certificate import Verdict
-from autogemm.store.queries.runs import conditions
-from autogemm.store.queries.timings import best_places, in_chunks
+from autogemm.store.queries.runs import conditions, in_chunks
+from autogemm.store.queries.timings import best_places
 from autogemm.store.tables.bench_models import BenchRecord
 from autogemm.store.tables.models import CertificateRecord, RunRecord, TrialRecord
 from autogemm.store.tables.records import BestQuery

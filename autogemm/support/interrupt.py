@@ -1,10 +1,37 @@
-"""Ctrl-C between two steps, not in the middle of one."""
+"""Ctrl-C between two steps, not in the middle of one; being told to end is the same."""
 
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+# A job scheduler, a service manager or a closing terminal sends them.
+_ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+_received: list[int] = []
+
+
+def end_as_by_ctrl_c() -> None:
+    """Let SIGTERM and SIGHUP do what Ctrl-C does, unless they are ignored (nohup)."""
+
+    def on_end(signum: int, frame: FrameType | None) -> None:
+        _received.append(signum)
+        as_ctrl_c = signal.getsignal(signal.SIGINT)
+        if callable(as_ctrl_c):
+            as_ctrl_c(signal.SIGINT, frame)
+        else:
+            raise KeyboardInterrupt
+
+    for number in _ENDING:
+        if signal.getsignal(number) == signal.SIG_DFL:
+            signal.signal(number, on_end)
+
+
+def interrupted_code() -> int:
+    """Return the exit code of a program that was interrupted, as shells report it: 130 for Ctrl-C,
+    143 for SIGTERM, 129 for SIGHUP.
+    """
+    return 128 + (_received[0] if _received else signal.SIGINT)
 
 
 class StopRequest(threading.Event):

@@ -14,6 +14,7 @@ from waiting import wait_until
 import autogemm.tuning.opening
 from autogemm.cli import main
 from autogemm.model.results.outcome import Outcome
+from autogemm.support.interrupt import end_as_by_ctrl_c
 from autogemm.targets import Chosen
 
 
@@ -35,6 +36,7 @@ def run() -> None:
     tiny_family(folder / "tiny")
     twin_family(folder / "twin")
     autogemm.tuning.opening.choose_target = lambda *_: Chosen(target)  # type: ignore[assignment]
+    end_as_by_ctrl_c()
     main(
         ["tune", "--no-certify", "--family", str(folder / "tiny"), "--size", "1024", *sys.argv[3:]]
     )

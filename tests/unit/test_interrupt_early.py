@@ -34,11 +34,14 @@ def started(tmp_path: Path, *prefix: str) -> "subprocess.Popen[str]":
     return program
 
 
-def test_one_line_and_the_exit_code_of_an_interrupt(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_one_line_and_the_exit_code_of_an_interrupt(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
     program = started(tmp_path)
-    program.send_signal(signal.SIGINT)
+    program.send_signal(number)
     out, err = program.communicate(timeout=30)
-    assert (program.returncode, out, err) == (130, "", "interrupted\n")
+    assert (program.returncode, out, err) == (code, "", "interrupted\n")
 
 
 def test_a_program_that_ignores_it_goes_on_doing_so(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ def everything(store: Store) -> object:
     return (
         sorted((row.problem.label, row.provenance, row.time_us) for row in store.best()),
         sorted(
-            (run.spec.seed, run.started_at, run.num_trials, str(run.finals)) for run in store.runs()
+            (run.spec.seed, run.started_at, run.num_trials, str(store.run(run.run_id).finals))
+            for run in store.runs()
         ),
         sorted((row.number, row.finished_at, str(row.outcome)) for row in store.trial_rows()),
     )

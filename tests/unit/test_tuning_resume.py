@@ -108,7 +108,7 @@ def test_ctrl_c_prints_the_best_and_the_same_command_resumes(tmp_path: Path) -> 
     assert set(measured(tmp_path)) <= {str(outcome.config) for outcome in before}
     with open_store(str(tmp_path / "tune.db"), create=False) as store:
         assert store.runs()[0].state is RunState.INTERRUPTED
-        assert store.runs()[0].finals is None
+        assert store.runs()[0].ratio is None
 
     process = start(tmp_path, 0, *ARGUMENTS)
     out, err = process.communicate(timeout=PATIENCE_S)

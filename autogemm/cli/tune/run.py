@@ -10,7 +10,7 @@ from typing import NoReturn
 
 import click
 
-from autogemm.cli import INTERRUPTED, command_line
+from autogemm.cli import command_line
 from autogemm.cli.options import is_typed
 from autogemm.cli.output import Form
 from autogemm.cli.tune.facts import result_as_csv, result_as_json
@@ -22,6 +22,7 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Outcome
 from autogemm.store import database_place
 from autogemm.support.errors import AutogemmError, UsageError
+from autogemm.support.interrupt import interrupted_code
 from autogemm.tuning import Opened, Sweeper, TuneOptions, TuneRequest, TuneResult, open_run
 from autogemm.tuning import tune as run_tuner
 
@@ -139,7 +140,7 @@ def _keep_rounds(command: TuneCommand, gpu: str, found: Sequence[Decided]) -> No
 
 def _exit_interrupted() -> NoReturn:
     click.echo("interrupted; the same command resumes", err=True)
-    sys.exit(INTERRUPTED)
+    sys.exit(interrupted_code())
 
 
 def _export_command(run_id: int, db: str | None) -> str:

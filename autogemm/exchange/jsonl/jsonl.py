@@ -7,10 +7,11 @@ short is noticed.
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from autogemm.exchange.jsonl.columns import is_plain, line_texts
 from autogemm.exchange.jsonl.former import FORMER_VERSION, todays_line
 from autogemm.exchange.jsonl.lines import FORMAT, AnyLine, EndLine, FileLine, line_of, value_of
 from autogemm.formats import fault, lines_of
-from autogemm.store import Copy
+from autogemm.store import Copy, Leaving, TrialColumns
 from autogemm.support.errors import ExchangeError
 from autogemm.support.version import __version__
 
@@ -19,13 +20,21 @@ MARK = f'{{"record":"file","format":"{FORMAT}"'.encode()
 _FORMER = f'"schema_version":{FORMER_VERSION}'
 
 
-def jsonl_pieces(copies: Iterable[Copy]) -> Iterator[str]:
+def jsonl_pieces(found: Iterable[Leaving]) -> Iterator[str]:
     """The lines of the file. Raises ExchangeError for what no line may hold."""
     yield _line(FileLine(autogemm=__version__))
     num_records = 0
-    for copy in copies:
-        yield _line(copy)
-        num_records += 1
+    for one in found:
+        if not isinstance(one, TrialColumns):
+            yield _line(one)
+            num_records += 1
+            continue
+        lines = line_texts(one) if is_plain(one) else map(_line, one.copies())
+        for number, line in enumerate(lines):
+            if number in one.kernels:
+                yield _line(one.kernels[number])
+            yield line
+        num_records += len(one) + len(one.kernels)
     yield _line(EndLine(num_records))
 
 

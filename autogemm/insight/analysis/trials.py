@@ -129,7 +129,7 @@ class RunTrials:
 
 def read_run(store: Store, query: BestQuery) -> RunTrials:
     """The newest run that matches and has a trial. Raises NotFoundError."""
-    run = next((run for run in store.runs(query) if run.num_trials), None)
+    run = store.newest_run(query, tried=True)
     if run is None:
         raise NotFoundError(
             "no run with trials matches: autogemm db list shows the runs, autogemm tune makes one"

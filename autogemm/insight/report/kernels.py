@@ -15,7 +15,7 @@ from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.results.benchmark import Bench, BenchEntry, KernelKind
 from autogemm.model.results.stored import Profile
-from autogemm.store import BestQuery, RunRow, Store
+from autogemm.store import BestQuery, RunLine, Store
 
 SIZES = Plot("sizes", "Speed against size", "A line a kernel")
 LADDER = Plot("ladder", "The ladder", "A bar a kernel, in the order of the benchmark")
@@ -161,10 +161,9 @@ def _kernels(bench: Bench) -> tuple[Table, ...]:
     return filled(table("What was compared", rows), table("Not timed", failed))
 
 
-def _runs(runs: list[RunRow]) -> Table:
+def _runs(runs: list[RunLine]) -> Table:
     rows = []
     for run in runs:
-        winner = run.finals.winner if run.finals else None
         rows.append(
             {
                 "run": run.run_id,
@@ -175,7 +174,7 @@ def _runs(runs: list[RunRow]) -> Table:
                 "trials": run.num_trials,
                 "best us": run.time_us,
                 "TFLOP/s": run.spec.problem.tflops(run.time_us) if run.time_us else None,
-                "x cuBLAS": f"{winner.ratio:.3f}" if winner else None,
+                "x cuBLAS": None if run.ratio is None else f"{run.ratio:.3f}",
                 "date": f"{run.started_at:%Y-%m-%d}",
             }
         )

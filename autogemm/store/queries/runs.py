@@ -1,17 +1,18 @@
 """Questions of people and the tuner about runs and trials, as selects."""
 
-from collections.abc import Iterable
+import math
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy.orm import Session, selectinload
 
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
-from autogemm.model.results.outcome import Outcome, Provenance, Status
+from autogemm.model.results.outcome import Objective, Outcome, Provenance, Status
 from autogemm.store.queries.certificates import failed_kernels
 from autogemm.store.tables import records
 from autogemm.store.tables.convert import (
@@ -27,6 +28,7 @@ from autogemm.store.tables.convert import (
 from autogemm.store.tables.models import (
     DeviceRecord,
     EnvironmentRecord,
+    FinalsEntryRecord,
     FinalsRecord,
     KernelRecord,
     ProblemRecord,
@@ -41,6 +43,18 @@ _ENDS = (Status.OK, Status.INACCURATE, Status.COMPILE_FAILED, Status.WRONG_RESUL
 _REPEATABLE = [status.value for status in _ENDS]
 
 Condition = ColumnElement[bool]
+
+# A statement of SQLite has 32766 parameters at most.
+_MOST_IDS = 10_000
+# What many runs have in common is read once and not with every row.
+SHARED = tuple(map(selectinload, (RunRecord.problem, RunRecord.device, RunRecord.environment)))
+
+
+def in_chunks(ids: Iterable[int]) -> Iterator[list[int]]:
+    """As many at a time as any database takes in one statement."""
+    rest = iter(ids)
+    while chunk := list(islice(rest, _MOST_IDS)):
+        yield chunk
 
 
 def conditions(query: records.BestQuery) -> list[Condition]:
@@ -187,15 +201,60 @@ def trial_row(session: Session, trial_id: int) -> records.TrialRow:
     return trial_row_of(trial)
 
 
-def run_rows(session: Session, query: records.BestQuery, limit: int | None) -> list[records.RunRow]:
-    """Runs, newest first."""
-    matching = select(RunRecord).where(*conditions(query)).order_by(RunRecord.id.desc())
-    return _with_results(session, list(session.scalars(matching.limit(limit))))
+def run_lines(
+    session: Session, query: records.BestQuery, limit: int | None
+) -> Iterator[records.RunLine]:
+    """Runs, newest first; of each few cells are read, and of many runs a part at a time."""
+    matching = select(RunRecord.id).where(*conditions(query)).order_by(RunRecord.id.desc())
+    for ids in in_chunks(session.scalars(matching.limit(limit)).all()):
+        counts, winners = _counts(session, ids), _winners(session, ids)
+        runs = select(RunRecord).where(RunRecord.id.in_(ids)).order_by(RunRecord.id.desc())
+        for run in session.scalars(runs.options(*SHARED)):
+            num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))
+            winner = winners.get(run.id, (fastest_us, None, None, None))
+            time_us, ratio, low, high = winner
+            yield value_of(
+                records.RunLine,
+                run,
+                run_id=run.id,
+                spec=spec_of(run),
+                num_trials=num_trials,
+                num_ok=num_ok,
+                time_us=time_us,
+                ratio=ratio,
+                ratio_low=low,
+                ratio_high=high,
+            )
+
+
+def newest_run_id(
+    session: Session, query: records.BestQuery, objectives: Collection[Objective], *, tried: bool
+) -> int | None:
+    """The number of the newest run that matches, of these objectives, and if ``tried`` has a trial.
+
+    None if there is none.
+    """
+    wanted = [*conditions(query), RunRecord.objective.in_([one.value for one in objectives])]
+    if tried:
+        wanted.append(select(TrialRecord.id).where(TrialRecord.run_id == RunRecord.id).exists())
+    return session.scalar(select(func.max(RunRecord.id)).where(*wanted))
 
 
 def run_row(session: Session, run: RunRecord) -> records.RunRow:
     """One run and what it found."""
-    return _with_results(session, [run])[0]
+    num_trials, num_ok, fastest_us = _counts(session, [run.id]).get(run.id, (0, 0, None))
+    record = _newest_finals(session, [run.id]).get(run.id)
+    decided = finals_of(record) if record is not None else None
+    return value_of(
+        records.RunRow,
+        run,
+        run_id=run.id,
+        spec=spec_of(run),
+        num_trials=num_trials,
+        num_ok=num_ok,
+        time_us=decided.winner.time_us if decided else fastest_us,
+        finals=decided,
+    )
 
 
 def decided_rows(session: Session, query: records.BestQuery) -> list[records.DecidedRow]:
@@ -218,40 +277,55 @@ def decided_rows(session: Session, query: records.BestQuery) -> list[records.Dec
     return rows
 
 
-def _newest_finals(session: Session, runs: Select[int] | list[int]) -> dict[int, FinalsRecord]:
-    """By run. The newest by when it was measured, not by when it came into this database."""
+def _newest_finals_ids(runs: Select[int] | list[int]) -> Select[int]:
+    """The newest by when it was measured, not by when it came into this database."""
     newest_first = func.row_number().over(
         partition_by=FinalsRecord.run_id,
         order_by=(FinalsRecord.measured_at.desc(), FinalsRecord.id.desc()),
     )
     of_runs = FinalsRecord.run_id.in_(runs)
     ranked = select(FinalsRecord.id, newest_first.label("rank")).where(of_runs).subquery()
-    newest = select(ranked.c.id).where(ranked.c.rank == 1)
+    return select(ranked.c.id).where(ranked.c.rank == 1)
+
+
+def _newest_finals(session: Session, runs: Select[int] | list[int]) -> dict[int, FinalsRecord]:
+    """By run."""
+    newest = _newest_finals_ids(runs)
     found = session.scalars(select(FinalsRecord).where(FinalsRecord.id.in_(newest)))
     return {record.run_id: record for record in found}
 
 
-def _with_results(session: Session, runs: list[RunRecord]) -> list[records.RunRow]:
-    ids = [run.id for run in runs]
+# Time and ratio with its ends.
+_Won = tuple[float, float | None, float | None, float | None]
+
+
+def _winners(session: Session, ids: list[int]) -> dict[int, _Won]:
+    """By run, without the samples. Raises ValueError where there is no baseline or no winner."""
+    entry = FinalsEntryRecord
+    statement = (
+        select(FinalsRecord.run_id, entry.finals_id, entry.place)
+        .add_columns(entry.time_us, entry.ratio, entry.ratio_low, entry.ratio_high)
+        .join(
+            entry, and_(entry.finals_id == FinalsRecord.id, entry.place.in_((0, 1))), isouter=True
+        )
+        .where(FinalsRecord.id.in_(_newest_finals_ids(ids)))
+        .order_by(FinalsRecord.id, entry.place)
+    )
+    found = {}
+    for run_id, rows in groupby(session.execute(statement), lambda row: row[0]):
+        places = {place: won for _, _, place, *won in rows}
+        if places.keys() != {0, 1}:
+            raise ValueError(f"the finals of run {run_id} have no baseline or no contestant")
+        time_us, *ratios = places[1]
+        ratio, low, high = (math.nan if one is None else one for one in ratios)
+        found[run_id] = (time_us, ratio, low, high) if low < high else (time_us, ratio, None, None)
+    return found
+
+
+def _counts(session: Session, ids: list[int]) -> dict[int, tuple[int, int, float | None]]:
+    """By run: how many trials, how many with a time, and the smallest time."""
     time_us = TrialRecord.time_us
     columns = (TrialRecord.run_id, func.count(), func.count(time_us), func.min(time_us))
     counted = select(*columns).where(TrialRecord.run_id.in_(ids)).group_by(TrialRecord.run_id)
-    counts = {run_id: tuple(row) for run_id, *row in session.execute(counted)}
-    finals = _newest_finals(session, ids)
-    rows = []
-    for run in runs:
-        num_trials, num_ok, fastest_us = counts.get(run.id, (0, 0, None))
-        decided = finals_of(finals[run.id]) if run.id in finals else None
-        rows.append(
-            value_of(
-                records.RunRow,
-                run,
-                run_id=run.id,
-                spec=spec_of(run),
-                num_trials=num_trials,
-                num_ok=num_ok,
-                time_us=decided.winner.time_us if decided else fastest_us,
-                finals=decided,
-            )
-        )
-    return rows
+    found = session.execute(counted)
+    return {run_id: (num_trials, num_ok, least) for run_id, num_trials, num_ok, least in found}

@@ -5,10 +5,9 @@ of it (`timings_at`). A kernel whose newest certificate is a failure is never th
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import islice
 from typing import Any
 
 from sqlalchemy import Label, ScalarSelect, Select, and_, func, select
@@ -18,11 +17,10 @@ from sqlalchemy.orm import (
     aliased,
     joinedload,
     lazyload,
-    selectinload,
 )
 
 from autogemm.store.queries.certificates import has_not_failed
-from autogemm.store.queries.runs import conditions
+from autogemm.store.queries.runs import SHARED, conditions, in_chunks
 from autogemm.store.tables.models import (
     FinalsEntryRecord,
     FinalsRecord,
@@ -34,9 +32,6 @@ from autogemm.store.tables.records import BestQuery
 
 # A kernel's time is that of the finals it was in, or of one of its trials.
 Timing = FinalsEntryRecord | TrialRecord
-
-# A statement of SQLite has 32766 parameters at most.
-_MOST_IDS = 10_000
 
 Groups = tuple[InstrumentedAttribute[Any], ...]
 Group = tuple[Any, ...]
@@ -83,11 +78,9 @@ def best_places(session: Session, query: BestQuery, groups: Groups = GROUP) -> l
 
 def timings_at(session: Session, places: Sequence[BestPlace]) -> list[Timing]:
     """The timings that stand there, in the same order."""
-    # What many runs have in common is read once and not with every row.
-    shared = tuple(map(selectinload, (RunRecord.problem, RunRecord.device, RunRecord.environment)))
     kernel = joinedload(FinalsEntryRecord.kernel).load_only(KernelRecord.template_sha256)
     finals = joinedload(FinalsEntryRecord.finals).options(
-        lazyload(FinalsRecord.entries), joinedload(FinalsRecord.run).options(*shared)
+        lazyload(FinalsRecord.entries), joinedload(FinalsRecord.run).options(*SHARED)
     )
     found: dict[object, Timing] = {}
     for finals_ids in in_chunks(place.entry[0] for place in places if place.entry):
@@ -120,13 +113,6 @@ def _fastest_trials(
             fastest[group] = min(fastest.get(group, candidate), candidate)
     for group, (_, trial_id, run_id, finished_at) in fastest.items():
         yield BestPlace(group, run_id, finished_at, trial_id=trial_id)
-
-
-def in_chunks(ids: Iterable[int]) -> Iterator[list[int]]:
-    """As many at a time as any database takes in one statement."""
-    rest = iter(ids)
-    while chunk := list(islice(rest, _MOST_IDS)):
-        yield chunk
 
 
 def _fastest_of_run(family: str | None) -> ScalarSelect[int]:

@@ -193,6 +193,28 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class RunLine:
+    """One run as a list shows it: as `RunRow`, and of its newest finals the winner's ratio alone.
+
+    ``ratio`` is None for a run that had no finals, NaN where none was measured, the ends of its
+    interval None where there is no interval.
+    """
+
+    run_id: int
+    spec: RunSpec
+    state: RunState
+    started_at: datetime
+    finished_at: datetime | None
+    stopped_by: StopRule | None
+    num_trials: int
+    num_ok: int
+    time_us: float | None
+    ratio: float | None
+    ratio_low: float | None
+    ratio_high: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class RunTimes:
     """The times of one run's trials that ran well, by the config's sha256."""
 

@@ -1,32 +1,35 @@
 """The values of a database, one by one: for files, and for another database."""
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from itertools import islice
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session, joinedload, lazyload, undefer
+from sqlalchemy.orm import Session, undefer
 
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import Environment, Provenance, Status
 from autogemm.store.queries.benches import bench_of, profile_of
-from autogemm.store.queries.runs import conditions
+from autogemm.store.queries.runs import SHARED, conditions
 from autogemm.store.tables import records
 from autogemm.store.tables.bench_models import BenchRecord, CeilingsRecord, ProfileRecord
-from autogemm.store.tables.convert import finals_of, kernel_of, outcome_of, spec_of, value_of
+from autogemm.store.tables.convert import finals_of, kernel_of, spec_of, value_of
 from autogemm.store.tables.models import (
     CertificateRecord,
     FinalsRecord,
     KernelRecord,
     RunRecord,
-    TrialRecord,
 )
+from autogemm.store.transfer.trials import TrialColumns, trial_columns
 
-# Trials that come from the database together.
-_BATCH = 1000
+# Runs whose trials come from the database together.
+_RUNS = 50
 
 # Yields those kernels that have not come yet.
 _Kernels = Callable[[Iterable[KernelRecord | None]], Iterator[records.KernelCopy]]
+Leaving = records.Copy | TrialColumns
 
 
 def copies(
@@ -37,20 +40,30 @@ def copies(
     Then benchmarks, profiles and ceilings, unless ``status`` asks for trials. A kernel comes once,
     before the first that names it.
     """
+    for one in leaving(session, query, status):
+        if isinstance(one, TrialColumns):
+            for number, trial in enumerate(one.copies()):
+                if number in one.kernels:
+                    yield one.kernels[number]
+                yield trial
+        else:
+            yield one
+
+
+def leaving(session: Session, query: records.BestQuery, status: Status | None) -> Iterator[Leaving]:
+    """Yield the same as `copies`, the trials in columns."""
     seen: set[int] = set()
 
     def kernels(wanted: Iterable[KernelRecord | None]) -> Iterator[records.KernelCopy]:
         for kernel in wanted:
             if kernel is not None and kernel.id not in seen:
                 seen.add(kernel.id)
-                yield records.KernelCopy(kernel.kernel_sha256, kernel_of(kernel), kernel.created_at)
+                yield _kernel(kernel)
 
-    runs = select(RunRecord).where(*conditions(query)).order_by(RunRecord.id)
-    for run in session.scalars(runs).all():
-        yield value_of(records.RunCopy, run, record="run", run_id=run.id, spec=spec_of(run))
-        for trial in _trials(session, run.id, query, status):
-            yield from kernels([trial.kernel])
-            yield records.TrialCopy(run.id, trial.number, outcome_of(trial), trial.finished_at)
+    for run, parts in _runs(session, query, status):
+        yield _run(run)
+        for part in parts:
+            yield replace(part, kernels=_new_kernels(session, part, seen))
         for finals in session.scalars(select(FinalsRecord).filter_by(run_id=run.id)):
             yield from kernels(entry.kernel for entry in finals.entries)
             yield records.FinalsCopy(run.id, finals_of(finals), finals.measured_at)
@@ -60,29 +73,60 @@ def copies(
             yield from kernels([kernel])
             made = value_of(Certificate, certificate)
             yield records.CertificateCopy(run.id, kernel.kernel_sha256, made)
-        session.expunge_all()
     if status is None:
         yield from _bench_copies(session, query, kernels)
 
 
-def _trials(
-    session: Session, run_id: int, query: records.BestQuery, status: Status | None
-) -> Iterator[TrialRecord]:
-    statement = (
-        select(TrialRecord)
-        .filter_by(run_id=run_id)
-        .options(
-            lazyload(TrialRecord.run),
-            joinedload(TrialRecord.kernel).options(undefer(KernelRecord.source)),
-        )
-        .order_by(TrialRecord.number)
-        .execution_options(yield_per=_BATCH)
-    )
-    if query.family is not None:
-        statement = statement.where(TrialRecord.family == query.family)
-    if status is not None:
-        statement = statement.where(TrialRecord.status == status.value)
-    return iter(session.scalars(statement))
+def runs_and_trials(
+    session: Session, query: records.BestQuery, status: Status | None
+) -> Iterator[records.RunCopy | TrialColumns]:
+    """Yield the runs that match, oldest first, each followed by its trials, without sources."""
+    for run, parts in _runs(session, query, status):
+        yield _run(run)
+        yield from parts
+
+
+def _run(run: RunRecord) -> records.RunCopy:
+    return value_of(records.RunCopy, run, record="run", run_id=run.id, spec=spec_of(run))
+
+
+def _kernel(kernel: KernelRecord) -> records.KernelCopy:
+    return records.KernelCopy(kernel.kernel_sha256, kernel_of(kernel), kernel.created_at)
+
+
+def _runs(
+    session: Session, query: records.BestQuery, status: Status | None
+) -> Iterator[tuple[RunRecord, Iterator[TrialColumns]]]:
+    """Yield each run with its trials; what was read of some runs is forgotten before the next."""
+    ids = session.scalars(select(RunRecord.id).where(*conditions(query)).order_by(RunRecord.id))
+    rest = iter(ids.all())
+    while some := list(islice(rest, _RUNS)):
+        runs = select(RunRecord).where(RunRecord.id.in_(some)).order_by(RunRecord.id)
+        found = trial_columns(session, some, query, status)
+        run_id, parts = next(found, (None, iter(())))
+        for run in session.scalars(runs.options(*SHARED)).all():
+            if run.id == run_id:
+                yield run, parts
+                run_id, parts = next(found, (None, iter(())))
+            else:
+                yield run, iter(())
+        session.expunge_all()
+
+
+def _new_kernels(
+    session: Session, part: TrialColumns, seen: set[int]
+) -> dict[int, records.KernelCopy]:
+    """The kernels that this part is the first to name, by the position of the trial."""
+    first: dict[int, int] = {}
+    for position, kernel_id in enumerate(part.cells["kernel_id"]):
+        if kernel_id is not None and kernel_id not in seen:
+            seen.add(kernel_id)
+            first[kernel_id] = position
+    if not first:
+        return {}
+    statement = select(KernelRecord).where(KernelRecord.id.in_(first))
+    found = session.scalars(statement.options(undefer(KernelRecord.source)))
+    return {first[kernel.id]: _kernel(kernel) for kernel in found}
 
 
 def _bench_copies(

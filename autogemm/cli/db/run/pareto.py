@@ -49,10 +49,10 @@ def run(command: ParetoCommand) -> None:
 
 
 def _run_with_energy(store: Store, query: BestQuery) -> RunRow:
-    for run in store.runs(query):
-        if run.spec.objective is not Objective.TIME:
-            return run
-    raise NotFoundError("no run that matches measured energy: autogemm tune --objective energy")
+    run = store.newest_run(query, objectives=(Objective.ENERGY, Objective.EDP))
+    if run is None:
+        raise NotFoundError("no run that matches measured energy: autogemm tune --objective energy")
+    return run
 
 
 def _trial_rows(store: Store, run_id: int) -> list[FlatRow]:

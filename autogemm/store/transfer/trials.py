@@ -1,0 +1,254 @@
+"""Trials on their way out, some hundred at a time, as columns of plain cells.
+
+An object for each row and each part of it costs ten times what reading the row does. Whoever wants
+values (`TrialCopy`) gets them from the columns.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Any
+
+from pydantic_core import from_json
+from sqlalchemy import ColumnElement, Text, cast, select
+from sqlalchemy.orm import Session
+
+from autogemm.model.config import Config
+from autogemm.model.kernel import Resources
+from autogemm.model.results.columns import ERRORS, TELEMETRY, names_of
+from autogemm.model.results.outcome import (
+    CacheState,
+    Measurement,
+    Outcome,
+    Provenance,
+    Status,
+    Telemetry,
+    Verification,
+)
+from autogemm.store.tables.cells import CellError, Facts, Numbers
+from autogemm.store.tables.models import (
+    KernelRecord,
+    MeasurementRecord,
+    ResourcesRecord,
+    TrialRecord,
+)
+from autogemm.store.tables.records import BestQuery, KernelCopy, TrialCopy
+
+# Rows that are read, and turned into text, together.
+BATCH = 1000
+
+_OWN = ("run_id", "number", "status", "reason", "kernel_id", "family", "time_us", *ERRORS)
+_OWN += ("compile_seconds", "measure_seconds", "finished_at")
+_TIMED = ("method", "launches_per_sample", "energy_mj", "throttled_samples", *TELEMETRY)
+# The facts of one kernel of a source, in the order of `Resources`.
+Used = tuple[Any, ...]
+_USED = names_of(Resources)
+_FACTS, _NUMBERS = Facts(), Numbers()
+
+
+# Tables, not the classes of their rows: Python's share of reading a row halves.
+_TRIALS, _TIMES, _KERNELS, _PARTS = (
+    one.__table__.c for one in (TrialRecord, MeasurementRecord, KernelRecord, ResourcesRecord)
+)
+_SELECTED: dict[str, ColumnElement[Any]] = {
+    "trial_id": _TRIALS.id,
+    **{name: _TRIALS[name] for name in _OWN},
+    **{name: _TIMES[name] for name in _TIMED},
+    "kernel_sha256": _KERNELS.kernel_sha256,
+    "measured_l2": _TIMES.l2,
+    "measured_provenance": _TIMES.provenance,
+    # As they stand in the database: decoded one by one they take longer than all the rest.
+    "config": cast(_TRIALS.config, Text),
+    "samples_us": cast(_TIMES.samples_us, Text),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TrialColumns:
+    """Some trials of one run, in the order of their numbers: a list of cells for each name.
+
+    ``config`` and ``samples_us`` are JSON as it is stored, of which ``configs`` and ``samples`` are
+    the values. Without a measurement its cells are None.
+    """
+
+    cells: Mapping[str, Sequence[Any]]
+    configs: Sequence[Config]
+    samples: Sequence[list[float] | None]
+    resources: Sequence[tuple[Used, ...]]
+    kernels: Mapping[int, KernelCopy] = field(default_factory=dict)
+    """Sources that come before the trial at that position."""
+
+    def __len__(self) -> int:
+        return len(self.configs)
+
+    def copies(self) -> Iterator[TrialCopy]:
+        """The trials as values. Raises ValueError for an unknown word."""
+        names = list(self.cells)
+        for cells, config, samples, used in zip(
+            zip(*self.cells.values(), strict=True),
+            *(self.configs, self.samples, self.resources),
+            strict=True,
+        ):
+            row = dict(zip(names, cells, strict=True))
+            outcome = Outcome(
+                config,
+                Status(row["status"]),
+                row["reason"],
+                row["kernel_sha256"],
+                tuple(Resources(*one) for one in used),
+                _verification(row),
+                None if samples is None else _measurement(row, samples),
+                row["compile_seconds"],
+                row["measure_seconds"],
+            )
+            yield TrialCopy(row["run_id"], row["number"], outcome, row["finished_at"])
+
+    def part(self, begin: int, end: int) -> "TrialColumns":
+        """Some of the trials."""
+        cells = {name: column[begin:end] for name, column in self.cells.items()}
+        return TrialColumns(
+            cells,
+            self.configs[begin:end],
+            self.samples[begin:end],
+            self.resources[begin:end],
+        )
+
+
+def _verification(row: Mapping[str, Any]) -> Verification | None:
+    if row["max_error_ratio"] is None or row["error"] is None:
+        return None
+    return Verification(*(row[name] for name in ERRORS))
+
+
+def _measurement(row: Mapping[str, Any], samples: list[float]) -> Measurement:
+    return Measurement(
+        samples_us=tuple(samples),
+        provenance=Provenance(row["measured_provenance"]),
+        method=row["method"],
+        launches_per_sample=row["launches_per_sample"],
+        l2=CacheState(row["measured_l2"]),
+        telemetry=Telemetry(*(row[name] for name in TELEMETRY)),
+        energy_mj=row["energy_mj"],
+        throttled_samples=row["throttled_samples"],
+    )
+
+
+def trial_columns(
+    session: Session, run_ids: Sequence[int], query: BestQuery, status: Status | None
+) -> Iterator[tuple[int, Iterator[TrialColumns]]]:
+    """Yield for each of the runs that has trials which match its number and these trials.
+
+    Raises ValueError for a cell of another kind.
+    """
+    joined = (
+        TrialRecord.__table__.outerjoin(MeasurementRecord.__table__, _TIMES.trial_id == _TRIALS.id)
+    ).outerjoin(KernelRecord.__table__, _KERNELS.id == _TRIALS.kernel_id)
+    statement = (
+        select(*(column.label(name) for name, column in _SELECTED.items()))
+        .select_from(joined)
+        .where(_TRIALS.run_id.in_(run_ids))
+        .order_by(_TRIALS.run_id, _TRIALS.number)
+        .execution_options(yield_per=BATCH)
+    )
+    if query.family is not None:
+        statement = statement.where(_TRIALS.family == query.family)
+    if status is not None:
+        statement = statement.where(_TRIALS.status == status.value)
+    found = session.connection().execute(statement)
+    batches = (_columns(session, rows) for rows in found.partitions())
+    parts = chain.from_iterable(map(_by_run, batches))
+    yield from groupby(parts, lambda part: part.cells["run_id"][0])
+
+
+def _by_run(batch: TrialColumns) -> Iterator[TrialColumns]:
+    begin = 0
+    for _, same in groupby(batch.cells["run_id"]):
+        end = begin + sum(1 for _ in same)
+        yield batch.part(begin, end)
+        begin = end
+
+
+def _columns(session: Session, rows: Sequence[Any]) -> TrialColumns:
+    cells: dict[str, Any] = dict(zip(_SELECTED, zip(*rows, strict=True), strict=True))
+    _require_sound(cells)
+    cells["kernel_sha256"] = tuple(sha256 or "" for sha256 in cells["kernel_sha256"])
+    return TrialColumns(
+        cells,
+        list(map(_config, cells["family"], cells["config"])),
+        _samples(cells["samples_us"]),
+        _resources(session, cells.pop("trial_id")),
+    )
+
+
+# Cells that every trial has, and those of each measurement, with the words that they may hold.
+_ALWAYS = (
+    *("number", "reason", "family", "config", "compile_seconds", "measure_seconds"),
+    "finished_at",
+)
+_MEASURED = {"measured_l2": CacheState, "measured_provenance": Provenance}
+
+
+def _require_sound(cells: Mapping[str, Sequence[Any]]) -> None:
+    """Raise ValueError for a cell that is missing, or a word that is none."""
+    missing = [name for name in _ALWAYS if None in cells[name]]
+    if missing:
+        raise ValueError(f"a trial has no {missing[0]}")
+    for status in set(cells["status"]):
+        Status(status)
+    has_none = [samples is None for samples in cells["samples_us"]]
+    for name, kind in _MEASURED.items():
+        for word in set(cells[name]) - {None}:
+            kind(word)
+        if [word is None for word in cells[name]] != has_none:
+            raise ValueError(f"a measurement has no {name.removeprefix('measured_')} or samples")
+
+
+@lru_cache(maxsize=4096)
+def _config(family: str, text: str) -> Config:
+    return Config.of(family, _decoded(text, _FACTS))
+
+
+def _decoded(text: str, kind: Facts | Numbers) -> Any:
+    """The value of a cell. Raises CellError as a column of that kind."""
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise CellError(f"no JSON: {error}") from error
+    except RecursionError:
+        raise CellError("JSON that is nested too deep") from None
+    if not kind.holds(value):
+        raise CellError(f"{str(value)[:60]!r} is not {kind.kind}")
+    return value
+
+
+def _samples(texts: Sequence[str | None]) -> list[list[float] | None]:
+    """Decode all at once, which takes a fifth of the time, or where that fails one by one."""
+    known = [text for text in texts if text is not None]
+    try:
+        lists: list[Any] = from_json(f"[{','.join(known)}]")
+        kinds = set(map(type, chain.from_iterable(lists)))
+        is_sound = len(lists) == len(known) and set(map(type, lists)) <= {list}
+        is_sound = is_sound and kinds <= {float, int}
+    except (ValueError, TypeError, RecursionError):
+        is_sound = False
+    if not is_sound:
+        lists = [_decoded(text, _NUMBERS) for text in known]
+    rest = iter(lists)
+    return [None if text is None else next(rest) for text in texts]
+
+
+def _resources(session: Session, trial_ids: Sequence[int]) -> list[tuple[Used, ...]]:
+    statement = (
+        select(_PARTS.trial_id, *(_PARTS[name] for name in _USED))
+        .where(_PARTS.trial_id.in_(trial_ids))
+        .order_by(_PARTS.trial_id, _PARTS.position)
+    )
+    rows = session.connection().execute(statement)
+    found = {
+        trial_id: tuple(tuple(row[1:]) for row in same)
+        for trial_id, same in groupby(rows, itemgetter(0))
+    }
+    return [found.get(trial_id, ()) for trial_id in trial_ids]

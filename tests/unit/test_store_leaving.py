@@ -1,0 +1,146 @@
+"""Many trials leave a database: the same text as one by one, whatever their number in memory."""
+
+import tracemalloc
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from postgres_server import PostgresServer
+from sqlalchemy import create_engine, insert, select
+from store_samples import ENVIRONMENT, TELEMETRY, fill, new_store, ok, source
+
+import autogemm.exchange.jsonl.jsonl
+import autogemm.store.transfer.trials
+from autogemm.exchange import Format, table, write_results
+from autogemm.exchange.jsonl.columns import is_plain
+from autogemm.model.kernel import Resources
+from autogemm.model.results.outcome import Outcome, Status
+from autogemm.store import BestQuery, RunState, Store, TrialColumns, open_store
+from autogemm.store.tables.models import MeasurementRecord, ResourcesRecord, TrialRecord
+from autogemm.support.errors import ExchangeError
+
+USED = Resources('gemm, "kernel"', 128, 0, 4, 0, 32768)
+
+
+def odd_outcomes() -> Iterator[Outcome]:
+    """Numbers and texts that are written in another way than most."""
+    good = ok(64, 1.0)
+    assert good.measurement is not None and good.verification is not None
+    for time_us in (1.0, 1e-5, 0.5, 123456.75, 1e14, 0.1 + 0.2):
+        samples = (time_us, time_us * 1.25)
+        measurement = replace(good.measurement, samples_us=samples, telemetry=TELEMETRY)
+        yield replace(good, measurement=measurement, measure_seconds=time_us)
+    for error in (float("inf"), 0.0, 1e-9, 1e22):
+        yield replace(good, verification=replace(good.verification, error=error))
+    yield replace(good, measurement=replace(good.measurement, samples_us=(2.5,), energy_mj=1e-7))
+    yield replace(good, resources=(USED, replace(USED, registers=7)))
+    for reason in ('a "quoted" text', "two\nlines, a comma", "µs \u2028 \x1b", "null"):
+        yield replace(
+            good, status=Status.CRASHED, reason=reason, verification=None, measurement=None
+        )
+
+
+def filled(store: Store) -> Store:
+    fill(store)
+    run = store.begin_run(replace(store.run(1).spec, environment=replace(ENVIRONMENT, cupy="1,2")))
+    for number, outcome in enumerate(odd_outcomes()):
+        store.record_trial(run, number, outcome, source(64) if number % 3 else None)
+    store.finish_run(run, RunState.FINISHED)
+    return store
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with new_store(tmp_path) as store:
+        yield filled(store)
+
+
+def text(store: Store, wanted: Format, status: Status | None = None) -> str:
+    return "".join(write_results(store, BestQuery(), status, wanted).pieces)
+
+
+def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (table, autogemm.exchange.jsonl.jsonl):
+        monkeypatch.setattr(module, "is_plain", lambda part: False)
+
+
+@pytest.mark.parametrize("wanted", [Format.CSV, Format.JSONL])
+@pytest.mark.parametrize("status", [None, Status.CRASHED])
+def test_columns_are_written_as_values_are(
+    store: Store, monkeypatch: pytest.MonkeyPatch, wanted: Format, status: Status | None
+) -> None:
+    parts = [one for one in store.runs_and_trials() if isinstance(one, TrialColumns)]
+    assert all(map(is_plain, parts))
+    assert sum(map(len, parts)) == len(store.trial_rows())
+    by_columns = text(store, wanted, status)
+    one_by_one(monkeypatch)
+    assert by_columns.splitlines() == text(store, wanted, status).splitlines()
+
+
+def test_a_server_gives_the_same(store: Store, postgres: PostgresServer) -> None:
+    with open_store(postgres.new_database()) as there:
+        there.import_copies(store.copies)
+        for wanted in (Format.CSV, Format.JSONL):
+            assert text(there, wanted) == text(store, wanted)
+
+
+@pytest.mark.parametrize(
+    ("cell", "said"),
+    [
+        ({"measure_seconds": -1.0}, "greater than or equal to 0"),
+        ({"reason": "x" * 70_000}, "at most 65536 characters"),
+        ({"number": -5}, "greater than or equal to 0"),
+    ],
+)
+def test_what_no_file_may_hold_is_named(store: Store, cell: dict[str, object], said: str) -> None:
+    engine = create_engine(store.url)
+    with engine.begin() as connection:
+        connection.execute(TrialRecord.__table__.update().where(TrialRecord.id == 3).values(cell))
+    engine.dispose()
+    for wanted in (Format.CSV, Format.JSONL):
+        with pytest.raises(ExchangeError, match=said):
+            text(store, wanted)
+
+
+def multiplied(store: Store, begin: int, copies: int) -> None:
+    """The first trial so many times more, with all that belongs to it."""
+    engine = create_engine(store.url)
+    with engine.begin() as connection:
+        for table_of, key in ((TrialRecord, "id"), (MeasurementRecord, "trial_id")):
+            rows = table_of.__table__
+            first = dict(connection.execute(select(rows).where(rows.c[key] == 1)).mappings().one())
+            more = [
+                first | {key: begin + number} | ({"number": begin + number} if key == "id" else {})
+                for number in range(copies)
+            ]
+            connection.execute(insert(rows), more)
+        parts = [
+            {"trial_id": begin + number, "position": 0, "kernel": "gemm", "registers": 1}
+            | {"spill_store_bytes": 0, "spill_load_bytes": 0, "stack_bytes": 0}
+            | {"static_smem_bytes": 0}
+            for number in range(copies)
+        ]
+        connection.execute(insert(ResourcesRecord.__table__), parts)
+    engine.dispose()
+
+
+def test_memory_does_not_grow_with_the_number_of_trials(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(autogemm.store.transfer.trials, "BATCH", 50)
+
+    def most(wanted: Format) -> int:
+        tracemalloc.start()
+        for _ in write_results(store, BestQuery(run_id=1), None, wanted).pieces:
+            pass
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return peak
+
+    formats = (Format.CSV, Format.JSONL)
+    multiplied(store, 1000, 100)
+    # Twice: what is imported and kept at the first time counts in no comparison.
+    few = [[most(wanted) for wanted in formats] for _ in range(2)][1]
+    multiplied(store, 2000, 600)
+    assert all(most(wanted) < 1.5 * peak for wanted, peak in zip(formats, few, strict=True))
