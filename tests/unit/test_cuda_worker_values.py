@@ -6,9 +6,9 @@ import pytest
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Telemetry
 from autogemm.support.errors import UsageError
+from autogemm.targets.cuda.worker.gpu.cublas_lt import WORKSPACE_BYTES
 from autogemm.targets.cuda.worker.gpu.telemetry import summary
 from autogemm.targets.cuda.worker.gpu.timing import Method, method_for, settled
-from autogemm.targets.cuda.worker.gpu.cublas_lt import WORKSPACE_BYTES
 from autogemm.targets.cuda.worker.problem.inputs import (
     SPARE_BYTES,
     bytes_needed,
