@@ -1,6 +1,7 @@
 """Emitted CUDA run and checked on the CPU."""
 
 from autogemm.emulator.analysis import AccessLine
+from autogemm.emulator.counting import LineCount, added
 from autogemm.emulator.emulator import Emulator, RunOptions
 from autogemm.emulator.findings import EmulatorReport, Finding, FindingKind
 from autogemm.emulator.inputs import Data
@@ -13,6 +14,8 @@ __all__ = [
     "EmulatorReport",
     "Finding",
     "FindingKind",
+    "LineCount",
     "Mode",
     "RunOptions",
+    "added",
 ]

@@ -3,12 +3,14 @@
 import hashlib
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from autogemm.emulator.analysis import AccessLine, analyse
+from autogemm.emulator.counting import COUNTS_CAPACITY, LineCount, added, counted, find_gcov
 from autogemm.emulator.describe import begun_as, describe_all, wrong_value
 from autogemm.emulator.exchange import (
     Buffer,
@@ -82,6 +84,41 @@ EXTREME_RUNS = (
 TRACE_CAPACITY = 1 << 22
 
 
+# A beta for a problem without, where both ways through the epilogue are to be run.
+OTHER_BETA = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Verifying:
+    """The way to verify: in which mode, and what beyond two runs of the problem as it is.
+
+    With ``extremes`` also with the numbers that FP32 has at its ends. With ``both_betas`` one run
+    reads C and the other does not: the second has a beta of 0, or OTHER_BETA where it is 0.
+    """
+
+    mode: Mode = Mode.CHECK
+    extremes: bool = False
+    both_betas: bool = False
+
+    def runs(self, plan: LaunchPlan, problem: Problem) -> Iterator[tuple[RunOptions, Problem]]:
+        """The runs of a kernel, and the problem of each.
+
+        Where no leading dimension allows vectors, the base pointers are off by an element as well.
+        Blocks run by turns only where they can meet, in a workspace.
+        """
+        all_odd = problem.lda % 2 and problem.ldb % 2 and problem.ldc % 2
+        other = replace(problem, beta=0.0 if problem.beta else OTHER_BETA)
+        for options in (*VERIFYING_RUNS, *(EXTREME_RUNS if self.extremes else ())):
+            how = replace(
+                options,
+                mode=self.mode,
+                misalign_bytes=problem.dtype.c.size_bytes if all_odd else 0,
+                resident_blocks=options.resident_blocks if plan.workspace_bytes else 1,
+            )
+            is_second = options is VERIFYING_RUNS[1]
+            yield how, other if is_second and self.both_betas else problem
+
+
 class Emulator:
     """Runs emitted CUDA on this machine's processor. It verifies and analyses; it never times.
 
@@ -135,7 +172,7 @@ class Emulator:
             findings = tuple(begun_as(options.stack_fill, finding) for finding in findings)
         return _report(raw, built, comparison, findings, time.perf_counter() - start)
 
-    def verify(
+    def verify(  # noqa: PLR0913  # a kernel, its problem, and how to run it
         self,
         source: KernelSource,
         plan: LaunchPlan,
@@ -143,24 +180,38 @@ class Emulator:
         mode: Mode = Mode.CHECK,
         *,
         extremes: bool = False,
+        both_betas: bool = False,
     ) -> EmulatorReport:
-        """Run with both kinds of data and schedule; the first report that is not ok, or the last.
+        """Run with both kinds of data and schedule, as `Verifying` says.
 
-        With ``extremes`` also with the numbers that FP32 has at its ends.
-
-        Where no leading dimension allows vectors, the base pointers are off by an element as well.
-        Blocks run by turns only where they can meet, in a workspace.
+        Returns the first report that is not ok, or the last.
         """
-        all_odd = problem.lda % 2 and problem.ldb % 2 and problem.ldc % 2
-        misalign_bytes = problem.dtype.c.size_bytes if all_odd else 0
-        for options in (*VERIFYING_RUNS, *(EXTREME_RUNS if extremes else ())):
-            how = replace(options, mode=mode, misalign_bytes=misalign_bytes)
-            if not plan.workspace_bytes:
-                how = replace(how, resident_blocks=1)
-            report = self.run(source, plan, problem, how)
+        for options, own in Verifying(mode, extremes, both_betas).runs(plan, problem):
+            report = self.run(source, plan, own, options)
+            if own.beta != problem.beta:
+                report = replace(report, other_beta=own.beta)
             if not report.ok:
                 break
         return report
+
+    def count_lines(
+        self, source: KernelSource, plan: LaunchPlan, problem: Problem, *, extremes: bool = False
+    ) -> dict[int, LineCount]:
+        """How often each line of the source runs where it is verified, whatever is found.
+
+        Lines that the compiler removed, and those that make no code, are not among them. Raises
+        CompilerMissingError without gcov, UsageError where a run does not end by itself.
+        """
+        gcov = find_gcov(self.toolchain)
+        found: list[LineCount] = []
+        how = Verifying(Mode.LINES, extremes, both_betas=True)
+        for options, own in how.runs(plan, problem):
+            report = self.run(source, plan, own, options)
+            if not report.counts:
+                raise UsageError(f"no lines were counted on {problem.label}: {report.message}")
+            built = build(source.text, plan.signature, Mode.LINES, self.toolchain, self.folder)
+            found += counted(built, report.counts, gcov).values()
+        return added(found)
 
     def verify_unset(
         self, source: KernelSource, plan: LaunchPlan, problem: Problem
@@ -212,6 +263,7 @@ def _header(options: RunOptions) -> RawExchange:
         trace_capacity=0 if options.trace_block is None else TRACE_CAPACITY,
         trace_block=options.trace_block or 0,
         stack_fill=options.stack_fill,
+        counts_capacity=COUNTS_CAPACITY if options.mode is Mode.LINES else 0,
     )
 
 
@@ -230,6 +282,7 @@ def _report(
         compile_seconds=built.seconds,
         seconds=seconds,
         trace=raw.trace if raw.header.trace_capacity else None,
+        counts=raw.counts,
     )
 
 

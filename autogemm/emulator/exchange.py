@@ -24,7 +24,7 @@ from autogemm.model.signature import Argument, ArgumentKind, extents, factors
 from autogemm.support.child_process import MEMORY_CHECK_S, resident_bytes
 from autogemm.support.errors import UsageError
 
-MAGIC = 0x41474D39
+MAGIC = 0x41474D41
 MAX_EXTRAS = 8
 MAX_BUFFERS = 4 + MAX_EXTRAS
 MAX_ARGUMENTS = 32
@@ -154,13 +154,13 @@ class RawExchange(ctypes.Structure):
         *_uint64("trace_offset", "trace_capacity"),
         *_uint32("trace_block", "num_passes", "resident_blocks", "word_bytes"),
         *_uint32("stack_fill", "reserved"),
-        ("first_c_offset", ctypes.c_uint64),
+        *_uint64("first_c_offset", "counts_offset", "counts_capacity"),
         ("arguments", RawArgument * MAX_ARGUMENTS),
         ("buffers", RawBuffer * MAX_BUFFERS),
         ("launches", RawLaunch * MAX_LAUNCHES),
         ("tensor_maps", RawTensorMap * MAX_TENSOR_MAPS),
         *_uint32("state", "signal"),
-        *_uint64("crash_pc", "num_trace", "num_accesses", "static_smem_bytes"),
+        *_uint64("crash_pc", "num_trace", "num_accesses", "num_counts", "static_smem_bytes"),
         *_uint32("num_findings", "findings_lost"),
         ("findings", RawFinding * MAX_FINDINGS),
     )
@@ -194,7 +194,8 @@ class Buffer:
 class RawResult:
     """Results of the process: its state, the exchange header, C, and the trace if one was asked.
 
-    ``first_c`` is C after the first of two passes, None where there was one.
+    ``first_c`` is C after the first of two passes, None where there was one. ``counts`` says how
+    often lines ran, in gcov's format; empty unless it was asked for.
     """
 
     header: RawExchange
@@ -202,6 +203,7 @@ class RawResult:
     c: Stored
     first_c: Stored | None
     trace: npt.NDArray[np.void]
+    counts: bytes
 
 
 def _page(offset: int) -> int:
@@ -252,7 +254,8 @@ def run_process(
     _describe_arguments(header, plan, problem)
     trace_bytes = header.trace_capacity * TRACE_RECORD.itemsize
     with tempfile.TemporaryFile() as file:
-        file.truncate(header.trace_offset + trace_bytes)
+        header.counts_offset = _page(header.trace_offset + trace_bytes)
+        file.truncate(header.counts_offset + header.counts_capacity)
         with mmap.mmap(file.fileno(), 0) as memory:
             memory[: ctypes.sizeof(header)] = bytes(header)
             for raw, buffer in zip(header.buffers, buffers, strict=False):
@@ -269,13 +272,15 @@ def run_process(
                 first_c = np.frombuffer(memory, given.dtype, given.size, first_offset).copy()
             num_trace = min(after.num_trace, header.trace_capacity)
             trace = np.frombuffer(memory, TRACE_RECORD, num_trace, header.trace_offset).copy()
+            num_counts = min(after.num_counts, header.counts_capacity)
+            counts = memory[header.counts_offset : header.counts_offset + num_counts]
     state = _state(after.state, killed)
     if state is State.NO_ADDRESS_SPACE:
         raise UsageError(
             f"the emulator cannot reserve address space for {problem.label}: lift the limit on "
             "virtual memory (ulimit -v unlimited); none of it is used"
         )
-    return RawResult(after, state, c, first_c, trace)
+    return RawResult(after, state, c, first_c, trace, counts)
 
 
 def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) -> None:

@@ -73,7 +73,8 @@ class EmulatorReport:
 
     ``max_error_ratio`` is the largest |C - reference| / bound (at most 1 passes; inf for a NaN),
     0 for runs on integers that were exact. ``trace`` has the accesses of the block that was traced
-    (``exchange.TRACE_RECORD``).
+    (``exchange.TRACE_RECORD``), ``counts`` what gcov makes lines of (Mode.LINES).
+    ``other_beta`` is the beta of the run where it is not that of the problem.
     """
 
     findings: tuple[Finding, ...]
@@ -83,6 +84,8 @@ class EmulatorReport:
     compile_seconds: float
     seconds: float
     trace: npt.NDArray[np.void] | None = field(default=None, repr=False, compare=False)
+    counts: bytes = field(default=b"", repr=False, compare=False)
+    other_beta: float | None = None
 
     @property
     def ok(self) -> bool:
@@ -95,7 +98,9 @@ class EmulatorReport:
         if self.ok:
             return ""
         more = len(self.findings) - 1
-        return str(self.findings[0]) + (f" (and {more} more findings)" if more else "")
+        run = "" if self.other_beta is None else f"with beta = {self.other_beta:g}: "
+        others = f" (and {more} more findings)" if more else ""
+        return f"{run}{self.findings[0]}{others}"
 
 
 Lines = tuple[int, ...]

@@ -45,11 +45,13 @@ class Mode(StrEnum):
     """The way to compile a kernel: for speed, with a call before each access, or as written.
 
     As written, every variable has a place on its thread's stack, and begins as what lies there.
+    LINES is as written too, and counts how often each line and branch runs.
     """
 
     FAST = "fast"
     CHECK = "check"
     UNSET = "unset"
+    LINES = "lines"
 
 
 MODE_FLAGS = {
@@ -61,6 +63,12 @@ MODE_FLAGS = {
         *("-fno-tree-sra", "-fsanitize=bounds"),
     ),
     Mode.UNSET: ("-O0", "-fstack-reuse=none"),
+    # The program may write no file, so that nothing is registered to write one at its end.
+    # The seed makes the same stamp of the same text, so that notes and counts fit.
+    Mode.LINES: (
+        *("-O0", "--coverage", "-fprofile-info-section=autogemm_counts"),
+        *("-frandom-seed=autogemm", "-DAUTOGEMM_LINES"),
+    ),
 }
 
 
@@ -91,6 +99,16 @@ class Build:
     confine: Path
     source_path: Path
     seconds: float
+
+    @property
+    def notes(self) -> Path:
+        """What gcov must know of a program that counts: its lines and blocks."""
+        return notes_of(self.executable)
+
+
+def notes_of(executable: Path) -> Path:
+    """Return the place of the compiler's notes on a program that counts lines."""
+    return executable.with_suffix(".gcno")
 
 
 @cache
@@ -199,7 +217,11 @@ def _build_executable(
             str(kernel),
             str(caller),
         ]
-        _call([toolchain.gxx, *link, str(runtime), str(borders[1]), "-ldl"], source)
+        link += [str(runtime), str(borders[1]), "-ldl"]
+        if mode is Mode.LINES:
+            link += [str(_counting_object(toolchain, executable.parent)), "-lgcov"]
+            kernel.with_suffix(".gcno").replace(notes_of(executable))
+        _call([toolchain.gxx, *link], source)
         program.replace(executable)
 
 
@@ -276,6 +298,12 @@ def _runtime_object(mode: Mode, toolchain: Toolchain, folder: Path) -> Path:
     kind = Mode.CHECK if checks else Mode.FAST
     path = folder / f"runtime-{_key(toolchain.version, shim_sha256())}.{kind}.o"
     return _compiled_once(path, SHIM / "emulator.cpp", toolchain, "-std=c++20", *define)
+
+
+def _counting_object(toolchain: Toolchain, folder: Path) -> Path:
+    """Return shim/counts.cpp, compiled once for each compiler."""
+    path = folder / f"counts-{_key(toolchain.version, shim_sha256())}.o"
+    return _compiled_once(path, SHIM / "counts.cpp", toolchain, "-std=c++20")
 
 
 def _confining_program(toolchain: Toolchain, folder: Path) -> Path:

@@ -17,11 +17,13 @@ from autogemm.verify.cases import (
 )
 from autogemm.verify.certify import Certifier
 from autogemm.verify.edge_cases import reduced
+from autogemm.verify.lines import CaseLines, Reach, Unreached, counting, reach_of
 from autogemm.verify.mutants import Draw, Fate, MutantResult, mutants_of, run_mutants
 from autogemm.verify.order import coverage_order
 
 __all__ = [
     "Case",
+    "CaseLines",
     "CaseResult",
     "CaseSet",
     "Certifier",
@@ -29,14 +31,18 @@ __all__ = [
     "Draw",
     "Fate",
     "MutantResult",
+    "Reach",
+    "Unreached",
     "cases_of",
     "cases_of_tuned",
+    "counting",
     "coverage_order",
     "legal_case",
     "mutants_of",
     "on_cpu",
     "on_gpu",
     "planned_cases",
+    "reach_of",
     "reduced",
     "run_cases",
     "run_mutants",

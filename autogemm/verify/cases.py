@@ -197,7 +197,9 @@ def emulated(family: Family, emulator: Emulator, mode: Mode, case: Case) -> Case
     start = time.perf_counter()
     source = render(family, case.config, case.problem)
     plan = launch_plan(family, case.config, case.problem, few_blocks=True)
-    report = emulator.verify(source, plan, case.problem, mode, extremes=case.extremes)
+    report = emulator.verify(
+        source, plan, case.problem, mode, extremes=case.extremes, both_betas=True
+    )
     if report.ok and case.unset and mode is Mode.CHECK:
         # Beta is no part of the source, and 0 takes no NaN away.
         unset = emulator.verify_unset(source, plan, replace(case.problem, beta=0.0))

@@ -30,7 +30,9 @@ class EdgeShape:
     many words of 4 bytes above the columns, so that there is padding (1: an odd number of
     elements; FAR: FAR_ROWS). ``why`` says what the shape is hard on. With ``alpha_is_zero`` alpha
     is 0, which would hide what else is wrong elsewhere. ``unset``: also run with variables that
-    begin as garbage.
+    begin as garbage. ``fills``: K is at least so long that a pipeline is filled and goes on, which
+    a source that no other shape needs would never be seen to do otherwise. ``more_n``: rows along N
+    are so many elements longer than N.
     """
 
     why: str
@@ -40,6 +42,14 @@ class EdgeShape:
     row_multiple: int = 0
     alpha_is_zero: bool = False
     unset: bool = False
+    fills: bool = False
+    more_n: int = 0
+
+    def filling(self, k_tiles: int) -> "EdgeShape":
+        """The shape for a pipeline that so many k_tiles fill."""
+        times, rest = self.k
+        least = k_tiles + (rest < 0)
+        return replace(self, k=(max(times, least), rest)) if self.fills else self
 
     def problem(
         self, tile: Tile, layout: Layout, dtype: DType, scalars: tuple[float, float] = (1.0, 0.0)
@@ -48,7 +58,8 @@ class EdgeShape:
         sides = zip((self.m, self.n, self.k), tile, strict=True)
         m, n, k = (max(1, times * side + rest) for (times, rest), side in sides)
         packed = Problem(m, n, k, layout, dtype)
-        columns = (packed.a_shape[1], packed.b_shape[1], n)
+        roomy = Problem(m, n + self.more_n, k, layout, dtype)
+        columns = (roomy.a_shape[1], roomy.b_shape[1], roomy.n)
         per_word = 4 // dtype.ab.size_bytes
         lda, ldb, ldc = (self._padded(least, per_word) for least in columns)
         alpha, beta = scalars
@@ -76,12 +87,14 @@ EDGE_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("exactly one tile", (1, 0), (1, 0), (1, 0)),
     EdgeShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4),
     EdgeShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4, unset=True),
-    EdgeShape("odd rows, unaligned", (2, 3), (1, 1), (3, 1), 1),
-    EdgeShape("only M has an edge", (0, 3), (2, 0), (5, 0)),
-    EdgeShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4),
-    EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4),
-    EdgeShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4),
-    EdgeShape("rows aligned for 8 bytes only", (1, 2), (1, 2), (4, 2), 2),
+    EdgeShape("odd rows, unaligned", (2, 3), (1, 1), (3, 1), 1, fills=True),
+    EdgeShape("only M has an edge", (0, 3), (2, 0), (5, 0), fills=True),
+    EdgeShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4, fills=True),
+    EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, fills=True),
+    EdgeShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4, fills=True),
+    # Of an odd number of words, the next even one is no multiple of four.
+    EdgeShape("rows aligned for 8 bytes only", (1, 1), (1, 1), (4, 1), 2, fills=True),
+    EdgeShape("odd rows, even ones along N", (1, -1), (1, -3), (2, -1), more_n=1, fills=True),
     EdgeShape("nothing but beta times C", (1, 1), (1, 3), (1, 0), 4, alpha_is_zero=True),
 )
 
@@ -117,11 +130,11 @@ def edge_shapes(schedule: Schedule) -> tuple[EdgeShape, ...]:
         if max(1, shape.m[0]) * max(1, shape.n[0]) * max(1, shape.k[0]) <= most
     ]
     # A schedule without more may ask for what all get: each size and padding once.
-    once = {shape.problem(schedule.tile, Layout.NN, DType.F32): shape for shape in EDGE_SHAPES}
+    fixed = [shape.filling(schedule.filled) for shape in EDGE_SHAPES]
+    once = {shape.problem(schedule.tile, Layout.NN, DType.F32): shape for shape in fixed}
     for shape in chosen:
         once.pop(shape.problem(schedule.tile, Layout.NN, DType.F32), None)
-    k_tiles = schedule.stages + 1
-    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (k_tiles, 1), FAR)
+    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (schedule.stages + 1, 1), FAR)
     return (*chosen, *once.values(), far)
 
 
@@ -148,10 +161,11 @@ def _reaching(schedule: Schedule) -> list[EdgeShape]:
         why = "a second group of rows, whole tiles"
         shapes.append(EdgeShape(why, (group + 2, 0), (2, 0), (1, 0)))
     if stages > 1:
+        less = schedule.k_ranges * (stages - 1)
         shapes += [
-            EdgeShape("one k_tile less than stages", (0, 3), (1, 0), (stages - 1, 0)),
-            EdgeShape("one k_tile more than stages", (0, 3), (1, 8), (stages + 1, -1), 4),
-            EdgeShape("a short tile and a deep pipeline", (0, 3), (0, 8), (schedule.rounds, -3), 4),
+            EdgeShape("one k_tile less than stages", (0, 3), (1, 0), (less, 0)),
+            EdgeShape("one k_tile more than stages", (0, 3), (1, 8), (schedule.filled, -1), 4),
+            EdgeShape("a short tile and a deep pipeline", (0, 3), (0, 8), (deep, -3), 4),
         ]
     return shapes
 

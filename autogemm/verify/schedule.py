@@ -15,8 +15,9 @@ class Schedule:
 
     ``tile`` is BM, BN and the depth of a k_tile. ``group_rows`` of tiles are walked together
     (GROUP_M). A chain of additions ends after ``chain_k`` of K, 0 where there are none (CHAIN_K).
-    K is split over ``k_ranges`` (SPLIT_K). ``sharing_blocks`` share the tiles of the last wave
-    (STREAM_BLOCKS). Short tiles have ``short_by`` rows less (SHORT_BY).
+    K is split over ``k_ranges`` (SPLIT_K, and slices with `pipelines` of their own).
+    ``sharing_blocks`` share the tiles of the last wave (STREAM_BLOCKS). Short tiles have
+    ``short_by`` rows less (SHORT_BY).
     """
 
     tile: Tile = DEFAULT_TILE
@@ -36,11 +37,16 @@ class Schedule:
         return rounds_of(self.stages)
 
     @property
+    def filled(self) -> int:
+        """The k_tiles by which some range of K fills the pipeline and goes on."""
+        return self.k_ranges * self.stages + 1
+
+    @property
     def deep(self) -> int:
-        """The k_tiles that end a chain, fill each range of K, and let the pipeline go round."""
+        """The k_tiles that end a chain, and by which in some range the pipeline goes round."""
         depth = self.tile[2]
         chain = -(-self.chain_k // depth) + 1 if self.chain_k else 0
-        return max(self.rounds, chain, self.k_ranges + 1)
+        return max(self.k_ranges * (self.rounds - 1) + 1, chain)
 
 
 def rounds_of(stages: int) -> int:
@@ -68,7 +74,7 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
         _number(values, "GROUP_M", 1) * cluster_rows,
         _number(values, "CHAIN_K", 0) * chains * splits,
         # tile_of() counts the ranges where no less is legal.
-        max(1, splits * own_depth // tile[2]),
+        max(1, splits * _number(values, "pipelines", 1) * own_depth // tile[2]),
         _number(values, "STREAM_BLOCKS", 0),
         _number(values, "SHORT_BY", 0),
     )

@@ -144,7 +144,7 @@ def test_a_right_kernel_passes_and_the_certificate_tells_all(family: Family) -> 
     assert certificate.verdict is Verdict.PASSED, certificate
     finals, gpu, emulator, memcheck = certificate.checks
     assert finals is before[0]
-    assert emulator.what.startswith("67 of 67 edge cases, 22 of them with exactly this source")
+    assert emulator.what.startswith("71 of 71 edge cases, 23 of them with exactly this source")
     assert "g++" in emulator.tool
     assert (gpu.name, gpu.verdict) == ("gpu", Verdict.PASSED)
     assert gpu.tool == "NVIDIA H100 80GB HBM3, fake 1.0"
@@ -302,10 +302,10 @@ def test_the_time_is_kept_and_what_was_left_out_is_said(
     monkeypatch.setattr(certify_module, "time", clock)
     certifier = Certifier(family, slow, Compiler(), matrix_s=MATRIX_S)
     certificate = certifier.certify(candidate(family, 1), PROBLEM)
-    assert MATRIX_S / 20 <= len(slow.measured) < 63
+    assert MATRIX_S / 20 <= len(slow.measured) < 67
     (gpu,) = [check for check in certificate.checks if check.name == "gpu"]
     assert gpu.verdict is Verdict.PASSED
-    assert "of 63 edge cases" in gpu.what
+    assert "of 67 edge cases" in gpu.what
     assert gpu.what.endswith(f"then the {MATRIX_S:g} s were over")
 
 
@@ -345,7 +345,7 @@ def test_ctrl_c_does_not_wait_for_the_matrix(
     certificate = Certifier(family, Interrupted(), Compiler()).certify(
         candidate(family, 1), PROBLEM
     )
-    # Those that were begun are awaited, the rest of the 63 is not.
+    # Those that were begun are awaited, the rest of the 67 is not.
     assert len(emulated) < 30
     assert certificate.verdict is Verdict.NOT_DONE
 

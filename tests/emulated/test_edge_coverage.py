@@ -137,7 +137,9 @@ def test_shapes_follow_the_schedule() -> None:
     assert any(768 < one.k <= 768 + 2 * 16 for one in problems), "a second chain, no longer"
     tiles = [-(-one.m // 64) * -(-one.n // 32) for one in problems]
     assert any(count > 132 for count in tiles), "whole tiles before the shared ones"
-    assert {3 * 16, 5 * 16 - 1} <= {one.k for one in problems}, "about as many k_tiles as stages"
+    near = {3 * 3 * 16, (3 * 4 + 1) * 16 - 1}
+    assert near <= {one.k for one in problems}, "about as many k_tiles in a range as stages"
+    assert any(one.k > 3 * 8 * 16 for one in problems), "a range in which the pipeline goes round"
     # A schedule with nothing of its own has no more than the fixed ones, two, and the far one.
     assert len(edge_shapes(Schedule())) <= len(EDGE_SHAPES) + 3
 

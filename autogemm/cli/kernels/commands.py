@@ -156,6 +156,11 @@ def space(**values: Any) -> None:
     help="Check --kernel as a winner is checked, on the attached GPU, and store the certificate.",
 )
 @click.option(
+    "--lines",
+    is_flag=True,
+    help="Show which lines of the emitted sources no edge case runs, instead of checking them.",
+)
+@click.option(
     "--mutate",
     metavar="NAME|PATH",
     help="Plant bugs in this family's kernels by rules and say which no edge case finds.",
@@ -178,10 +183,15 @@ def verify(**values: Any) -> None:
     bound off by one, strides swapped), run on the edge cases until one fails. Those that survive
     are shown; some do no harm (a fast path never taken), which a person has to judge.
 
+    --lines counts how often each line and branch of each emitted source runs on the config's edge
+    cases (with --kernel: of that very source), and shows those that none runs. Lines that the
+    compiler removes are not counted.
+
     \b
     Examples:
       autogemm verify
       autogemm verify --mutate sgemm_skinny --mutants 20
+      autogemm verify --lines --fix BM=64
       autogemm verify --rung tiled
       autogemm verify --sample 20 --seed 1 --fix STAGES=3,4
       autogemm verify --kernel 17 --on both

@@ -13,7 +13,11 @@
 // in `extern __shared__ float smem[];`. The process has one OS thread, whose thread-local storage is
 // the shared memory of the block that runs: link.S gives it its borders and the dynamic part.
 #define __shared__ thread_local
+#ifdef AUTOGEMM_LINES
+#define __forceinline__ inline  // each function once, so that what it does is counted once
+#else
 #define __forceinline__ inline __attribute__((always_inline))
+#endif
 #define __noinline__ __attribute__((noinline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
 #define __launch_bounds__(...)

@@ -6,7 +6,7 @@
 
 namespace autogemm_emulator {
 
-constexpr uint32_t kMagic = 0x41474d39;  // "AGM9"
+constexpr uint32_t kMagic = 0x41474d41;  // "AGMA"
 constexpr int kMaxExtras = 8;            // arrays of a family's own
 constexpr int kMaxBuffers = 4 + kMaxExtras;
 constexpr int kMaxArguments = 32;
@@ -158,7 +158,9 @@ struct Exchange {
     uint32_t word_bytes;       // 4; 2 where elements have 16 bits: what accesses are told apart by
     uint32_t stack_fill;       // the byte that a thread's variables begin with, where nothing sets them
     uint32_t reserved;
-    uint64_t first_c_offset;  // C after the first of two passes, in the exchange file
+    uint64_t first_c_offset;   // C after the first of two passes, in the exchange file
+    uint64_t counts_offset;    // of how often lines ran, as gcov stores it, in the exchange file
+    uint64_t counts_capacity;  // in bytes; 0: not asked for
     ArgumentSpec arguments[kMaxArguments];
     BufferSpec buffers[kMaxBuffers];
     LaunchSpec launches[kMaxLaunches];
@@ -169,6 +171,7 @@ struct Exchange {
     uint64_t crash_pc;
     uint64_t num_trace;
     uint64_t num_accesses;
+    uint64_t num_counts;  // bytes that there are; more than the capacity: nothing was kept
     uint64_t static_smem_bytes;
     uint32_t num_findings;
     uint32_t findings_lost;

@@ -13,6 +13,7 @@ from typing import Any
 import click
 import numpy as np
 
+from autogemm.cli.kernels.run.lines import show_lines
 from autogemm.cli.lookup import device_facts, family_and_rung
 from autogemm.cli.output import Form, print_rows, print_table
 from autogemm.cli.progress import watched
@@ -85,6 +86,7 @@ class VerifyCommand:
     places: str
     mode: str
     certify: bool
+    lines: bool
     mutate: str | None
     mutants: int
     each_s: float | None
@@ -104,6 +106,10 @@ class VerifyCommand:
             raise UsageError("--certify is for one stored kernel: add --kernel ID")
         if self.mutate is not None and (self.kernel_key is not None or self.places != "cpu"):
             raise UsageError("--mutate plants bugs on the CPU: leave out --kernel and --on")
+        if self.lines and (self.certify or self.mutate or self.places != "cpu"):
+            raise UsageError(
+                "--lines counts on the CPU and judges nothing: leave out --certify, --mutate, --on"
+            )
 
 
 def run(command: VerifyCommand) -> None:
@@ -116,11 +122,16 @@ def run(command: VerifyCommand) -> None:
         certify_kernel(command.db, command.kernel_key, family, command.form)
         return
     device = device_facts(command.gpu)
+    source = None
     if command.kernel_key is not None:
         kernel = stored_kernel(command.db, command.kernel_key, family)
-        sets = [cases_of_tuned(family, kernel.source.config, device, kernel.problem)]
+        source = kernel.source
+        sets = [cases_of_tuned(family, source.config, device, kernel.problem)]
     else:
         sets = _sets(command, family, device, (climbed,) if climbed else family.seeds)
+    if command.lines:
+        show_lines(family, device, sets, source, command.form)
+        return
     rows = []
     for place in ("cpu", "gpu") if command.places == "both" else (command.places,):
         with checker(family, place, command.mode) as check:
