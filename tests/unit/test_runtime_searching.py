@@ -82,7 +82,6 @@ def test_every_option_reaches_the_request(tmp_path: Path, monkeypatch: pytest.Mo
         "seed": 3,
         "finalists": 4,
         "rounds": 9,
-        "sustained_s": 0.5,
         "l2": "cold",
         "fill": "zeros",
         "prune": False,
