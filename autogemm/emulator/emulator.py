@@ -44,7 +44,7 @@ class RunOptions:
     their 256-byte alignment (a multiple of 4). ``resident_blocks`` run by turns, with a change
     before each atomic; 1 runs one block after the other (clusters are always together).
     ``trace_block`` records the accesses of that block. ``stack_fill`` is the byte that fills the
-    threads' stacks: what variables begin with in Mode.UNSET.
+    threads' stacks: what variables begin with in Mode.UNSET. ``deadline_s`` is time of a processor.
     """
 
     mode: Mode = Mode.CHECK
@@ -88,10 +88,12 @@ class Emulator:
     Each run is a process of its own, so that no kernel can take Python down; calls from several
     threads are fine. Raises CompilerMissingError when g++ is missing, too old, or does not report
     accesses at their full width, UsageError when the cache folder cannot be written.
+    `verify` stops a kernel that takes a processor for longer than ``deadline_s``.
     """
 
-    def __init__(self, cache_dir: Path | None = None) -> None:
+    def __init__(self, cache_dir: Path | None = None, deadline_s: int = 60) -> None:
         self.toolchain = find_toolchain()
+        self.deadline_s = deadline_s
         self.folder = (cache_dir or cache_folder()) / "emulator"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -154,7 +156,9 @@ class Emulator:
         all_odd = problem.lda % 2 and problem.ldb % 2 and problem.ldc % 2
         misalign_bytes = problem.dtype.c.size_bytes if all_odd else 0
         for options in (*VERIFYING_RUNS, *(EXTREME_RUNS if extremes else ())):
-            how = replace(options, mode=mode, misalign_bytes=misalign_bytes)
+            how = replace(
+                options, mode=mode, misalign_bytes=misalign_bytes, deadline_s=self.deadline_s
+            )
             if not plan.workspace_bytes:
                 how = replace(how, resident_blocks=1)
             report = self.run(source, plan, problem, how)
@@ -171,7 +175,8 @@ class Emulator:
         What is found where `verify` found nothing comes of a variable read before it is written.
         """
         for options in UNSET_RUNS:
-            report = self.run(source, plan, problem, options)
+            how = replace(options, deadline_s=self.deadline_s)
+            report = self.run(source, plan, problem, how)
             if not report.ok:
                 break
         return report

@@ -17,7 +17,16 @@ from autogemm.verify.cases import (
 )
 from autogemm.verify.certify import Certifier
 from autogemm.verify.edge_cases import reduced
-from autogemm.verify.mutants import Draw, Fate, MutantResult, mutants_of, run_mutants
+from autogemm.verify.mutants import (
+    Draw,
+    Fate,
+    MutantResult,
+    Planted,
+    draw_mutants,
+    fate_of,
+    mutants_of,
+    run_mutants,
+)
 from autogemm.verify.order import coverage_order
 
 __all__ = [
@@ -29,9 +38,12 @@ __all__ = [
     "Draw",
     "Fate",
     "MutantResult",
+    "Planted",
     "cases_of",
     "cases_of_tuned",
     "coverage_order",
+    "draw_mutants",
+    "fate_of",
     "legal_case",
     "mutants_of",
     "on_cpu",

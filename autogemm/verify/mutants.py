@@ -19,10 +19,9 @@ from autogemm.codegen import render
 from autogemm.emulator import Emulator
 from autogemm.model.config import Config
 from autogemm.model.kernel import KernelSource, LaunchPlan
-from autogemm.model.problem import Problem
 from autogemm.space import Family, launch_plan
 from autogemm.support.errors import KernelCompileError
-from autogemm.verify.cases import CaseSet
+from autogemm.verify.cases import Case, CaseSet, report_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +67,16 @@ RULES: tuple[Rule, ...] = (
     Rule("minus for plus", r" \+ ", " - "),
     Rule("plus for minus", r" - ", " + "),
     Rule("stride dropped", r" \* \w+", ""),
+    Rule("stride one too long", r" \* (\w+)", r" * (\1 + 1)"),
+    Rule("stride one too short", r" \* (\w+)", r" * (\1 - 1)"),
     Rule("division dropped", r" / \w+", ""),
     Rule("remainder dropped", r" % \w+", ""),
     Rule("scale dropped", r"\b(?:with\.)?(?:alpha|beta) \* ", ""),
     Rule("sum not kept", r" \+= ", " = "),
     Rule("index narrowed", r"\(long long\)", "(int)"),
     Rule("index narrowed", r"\blong long\b(?!\))", "int"),
+    Rule("difference unsigned", r"\bint (?=\w+ = [^;]* - (?!1\b))", "unsigned "),
+    Rule("arguments swapped", r"(?<=[( ])(\w+), (\w+)(?=[,)])", r"\2, \1"),
     Rule("operands swapped", r"\blda\b", "ldb"),
     Rule("operands swapped", r"\bldb\b", "lda"),
     Rule("operands swapped", r"\bldc\b", "ldb"),
@@ -146,8 +149,15 @@ class _Run:
 
     source: KernelSource
     plan: LaunchPlan
-    problem: Problem
-    extremes: bool
+    case: Case
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A mutant, and the cases on which it runs until one catches it."""
+
+    mutant: Mutant
+    runs: Sequence[_Run]
 
 
 def mutants_of(config: Config, texts: Sequence[str]) -> list[Mutant]:
@@ -176,7 +186,17 @@ def run_mutants(
     """The fates of mutants drawn at random from the configs of the sets, by turns.
 
     A mutant runs on the config's edge cases, in the order of coverage, until one catches it or its
-    time is over. Rules are drawn with the same chance, however often they apply.
+    time is over.
+    """
+    drawn = draw_mutants(family, sets, draw)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(lambda one: fate_of(emulator, one, draw.each_s), drawn)
+
+
+def draw_mutants(family: Family, sets: Sequence[CaseSet], draw: Draw) -> list[Planted]:
+    """Draw mutants from the configs of the sets, by turns, each once.
+
+    Rules are drawn with the same chance, however often they apply.
     """
     runs = [_runs(family, case_set) for case_set in sets]
     waiting = [
@@ -184,16 +204,16 @@ def run_mutants(
         for one, own in zip(sets, runs, strict=True)
     ]
     rng = np.random.default_rng(draw.seed)
-    drawn: list[tuple[Mutant, list[_Run]]] = []
+    drawn: list[Planted] = []
     for at in itertools.islice(itertools.cycle(range(len(sets))), len(sets) * draw.count):
         rules = waiting[at]
         if rules and len(drawn) < draw.count:
             rule = sorted(rules)[int(rng.integers(len(rules)))]
-            drawn.append((rules[rule].pop(int(rng.integers(len(rules[rule])))), runs[at]))
+            mutant = rules[rule].pop(int(rng.integers(len(rules[rule]))))
+            drawn.append(Planted(mutant, runs[at]))
             if not rules[rule]:
                 del rules[rule]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(lambda one: _fate(emulator, one[0], one[1], draw.each_s), drawn)
+    return drawn
 
 
 def _runs(family: Family, case_set: CaseSet) -> list[_Run]:
@@ -201,8 +221,7 @@ def _runs(family: Family, case_set: CaseSet) -> list[_Run]:
         _Run(
             render(family, case.config, case.problem),
             launch_plan(family, case.config, case.problem, few_blocks=True),
-            case.problem,
-            case.extremes,
+            case,
         )
         for case in case_set.cases
     ]
@@ -215,25 +234,26 @@ def _by_rule(mutants: Sequence[Mutant]) -> dict[str, list[Mutant]]:
     return found
 
 
-def _fate(emulator: Emulator, mutant: Mutant, runs: Sequence[_Run], each_s: float) -> MutantResult:
+def fate_of(emulator: Emulator, planted: Planted, each_s: float) -> MutantResult:
+    """Run a mutant until a case catches it or ``each_s`` are over."""
     start = time.perf_counter()
-    planted: dict[str, str] = {}
+    mutant = planted.mutant
+    texts: dict[str, str] = {}
     try:
-        for run in runs:
+        for run in planted.runs:
             text = mutant.apply(run.source.text)
             if text == run.source.text:
                 continue
-            planted[run.source.text] = text
-            report = emulator.verify(
-                replace(run.source, text=text), run.plan, run.problem, extremes=run.extremes
-            )
+            texts[run.source.text] = text
+            report = report_of(emulator, replace(run.source, text=text), run.plan, run.case)
             seconds = time.perf_counter() - start
             if not report.ok:
                 message = report.message.splitlines()[0]
-                return MutantResult(mutant, Fate.CAUGHT, seconds, run.problem.label, message)
+                label = run.case.problem.label
+                return MutantResult(mutant, Fate.CAUGHT, seconds, label, message)
             if seconds > each_s:
                 break
-        is_same = all(emulator.is_same_program(*texts) for texts in planted.items())
+        is_same = all(emulator.is_same_program(*pair) for pair in texts.items())
     except KernelCompileError:
         return MutantResult(mutant, Fate.NOT_COMPILED, time.perf_counter() - start)
     seconds = time.perf_counter() - start

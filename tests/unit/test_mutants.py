@@ -48,12 +48,20 @@ def test_rules_change_one_thing_in_one_line() -> None:
     }
     assert edits("at = (long long)m * ldc + k;") == {
         "stride dropped": ["at = (long long)m + k;"],
+        "stride one too long": ["at = (long long)m * (ldc + 1) + k;"],
+        "stride one too short": ["at = (long long)m * (ldc - 1) + k;"],
         "minus for plus": ["at = (long long)m * ldc - k;"],
         "index narrowed": ["at = (int)m * ldc + k;"],
         "operands swapped": ["at = (long long)m * ldb + k;"],
     }
     assert edits("__syncthreads();") == {"barrier dropped": [";"]}
-    assert edits("copy_async_16(a, b);") == {"call dropped": [";"]}
+    assert edits("copy_async_16(a, b);") == {
+        "call dropped": [";"],
+        "arguments swapped": ["copy_async_16(b, a);"],
+    }
+    left = "const int left = rows - copied;"
+    unsigned = edits(left, left)["difference unsigned"]
+    assert unsigned == ["const unsigned left = rows - copied;"]
     waits = edits("wait_for_copies<STAGES - 2>();")
     assert waits["wait dropped"] == [";"]
     assert waits["wait weakened"] == ["wait_for_copies<(STAGES - 2) + 1>();"]
@@ -79,10 +87,14 @@ SETS = [cases_of(FAMILY, seed, find_device("h100")) for seed in FAMILY.seeds]
 
 
 class FakeEmulator:
-    """Finds a bug where the text has ``seen``, refuses ``broken``, and cannot tell ``same``."""
+    """Finds a bug where the text has ``seen``, refuses ``broken``, and cannot tell ``same``.
+
+    With variables that begin as garbage it finds ``seen_as_garbage``.
+    """
 
     def __init__(self, seen: str, broken: str = "\0", same: str = "\0") -> None:
         self.seen, self.broken, self.same = seen, broken, same
+        self.seen_as_garbage = ""
         self.num_runs = 0
 
     def verify(self, source: KernelSource, *_: Any, extremes: bool = False) -> Any:
@@ -91,6 +103,10 @@ class FakeEmulator:
             raise KernelCompileError("no such thing")
         is_bad = self.seen in source.text
         return type("Report", (), {"ok": not is_bad, "message": "wrong\nmore" if is_bad else ""})
+
+    def verify_unset(self, source: KernelSource, *_: Any) -> Any:
+        is_bad = bool(self.seen_as_garbage) and self.seen_as_garbage in source.text
+        return type("Report", (), {"ok": not is_bad, "message": "garbage"})
 
     def is_same_program(self, text: str, other: str) -> bool:
         assert text != other
@@ -131,6 +147,12 @@ def test_draws_are_of_the_seed_each_once_and_never_more_than_there_are() -> None
     expected = {mutant for config, own in texts.items() for mutant in mutants_of(config, own)}
     assert len(everything) == len(set(everything))
     assert set(everything) == expected
+
+
+def test_what_begins_as_garbage_is_run_too() -> None:
+    emulator = FakeEmulator("\0")
+    emulator.seen_as_garbage = " "
+    assert any(one.message == "garbage" for one in fates(emulator, Draw(20)))
 
 
 @pytest.mark.parametrize("count", [1, 4])

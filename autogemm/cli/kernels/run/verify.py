@@ -65,6 +65,8 @@ _MUTANT: Paths = {
 }
 # Mutants are drawn from so many configs at most, for each of which all edge cases are rendered.
 MOST_CONFIGS = 12
+# Seconds after which a kernel with a planted bug hangs: a right one takes a few on any edge case.
+HANGS_S = 20
 SUMMARY_COLUMNS = (
     *("on", "dtype", "config", "problems", "adapted", "passed", "failed", "skipped"),
     "error_over_bound",
@@ -154,7 +156,7 @@ def plant(command: VerifyCommand, name: str) -> None:
     chosen = [cases_of(family, sets[i].config, device, dtype=sets[i].dtype) for i in order]
     # Executables of wrong kernels are of no use to later runs.
     with TemporaryDirectory() as folder:
-        found = run_mutants(family, Emulator(Path(folder)), chosen, draw)
+        found = run_mutants(family, Emulator(Path(folder), HANGS_S), chosen, draw)
         results = list(watched(found, draw.count, "mutants"))
     rows = [{**row_of(one, _MUTANT), "config": one.mutant.config.as_dict()} for one in results]
     if command.form is not Form.TABLE:
