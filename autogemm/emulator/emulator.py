@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from autogemm.emulator.analysis import AccessLine, analyse
-from autogemm.emulator.describe import begun_as, describe_all, wrong_value
+from autogemm.emulator.describe import begun_as, describe_all, other_value, wrong_value
 from autogemm.emulator.exchange import (
     Buffer,
     Program,
@@ -19,7 +19,7 @@ from autogemm.emulator.exchange import (
     run_process,
 )
 from autogemm.emulator.findings import EmulatorReport, Finding, source_lines
-from autogemm.emulator.inputs import Comparison, Data, compare, make_inputs
+from autogemm.emulator.inputs import Comparison, Data, changed_between, compare, make_inputs
 from autogemm.emulator.toolchain import (
     Build,
     Mode,
@@ -133,6 +133,9 @@ class Emulator:
         findings = describe_all(raw, built, plan, problem, source.text)
         if raw.state.completed and comparison.is_wrong:
             findings += (wrong_value(comparison, second),)
+        elif raw.state.completed and raw.first_c is not None:
+            changed = changed_between(problem, raw.first_c, raw.c)
+            findings += (other_value(changed),) if changed is not None else ()
         if options.stack_fill:
             findings = tuple(begun_as(options.stack_fill, finding) for finding in findings)
         return _report(raw, built, comparison, findings, time.perf_counter() - start)
