@@ -7,6 +7,7 @@ children, compilers among them.
 """
 
 import argparse
+import itertools
 import os
 import resource
 import subprocess
@@ -16,7 +17,6 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from datetime import date
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -38,7 +38,6 @@ EACH_S = 120.0
 JUDGED = Path(__file__).with_name("mutants_judged.yaml")
 
 
-@cache
 def planted(family_name: str, draw: Draw) -> list[Planted]:
     """The mutants that `autogemm verify --mutate` draws."""
     family, device = load_family(family_name), find_device("h100")
@@ -54,38 +53,21 @@ def cpu_s() -> float:
     return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, kinds))
 
 
-def fate(
-    folder: str, family_name: str, draw: Draw, index: int
-) -> tuple[MutantResult, float] | None:
-    """What became of one mutant, and the seconds of one core; None where not so many are drawn."""
+def fates(folder: str, family_name: str, draw: Draw) -> list[MutantResult]:
+    """What became of each mutant of a family; its seconds are of one core."""
+    emulator = Emulator(Path(folder), HANGS_S)
     drawn = planted(family_name, draw)
-    if index >= len(drawn):
-        return None
-    runner = emulator(folder)
-    before = cpu_s()
-    result = fate_of(runner, drawn[index], draw.each_s)
-    return result, cpu_s() - before
+    return [fate_of(emulator, one, draw.each_s, cpu_s) for one in drawn]
 
 
-@cache
-def emulator(folder: str) -> Emulator:
-    """One for each process; they share executables."""
-    return Emulator(Path(folder), HANGS_S)
-
-
-def results(
-    families: list[str], draw: Draw, jobs: int
-) -> Iterator[tuple[str, MutantResult, float]]:
-    """Each mutant's family, fate and seconds."""
+def results(families: list[str], draw: Draw, jobs: int) -> Iterator[tuple[str, MutantResult]]:
+    """Each mutant's family and fate."""
+    draws = [replace(draw, seed=draw.seed + place) for place in range(len(families))]
     with tempfile.TemporaryDirectory() as folder, ProcessPoolExecutor(jobs) as pool:
-        runs = [
-            (name, pool.submit(fate, folder, name, replace(draw, seed=draw.seed + place), index))
-            for place, name in enumerate(families)
-            for index in range(draw.count)
-        ]
-        for name, run in runs:
-            if (found := run.result()) is not None:
-                yield name, *found
+        found = pool.map(fates, itertools.repeat(folder), families, draws)
+        for name, results_of_family in zip(families, found, strict=True):
+            for one in results_of_family:
+                yield name, one
 
 
 def judged() -> dict[tuple[str, str, str], str]:
@@ -129,12 +111,12 @@ def main() -> int:
     numbers = dict.fromkeys(VERDICTS, 0)
     caught_s = [0.0]
     draw = Draw(arguments.count, arguments.seed, EACH_S)
-    for name, one, seconds in results(arguments.families, draw, arguments.jobs):
+    for name, one in results(arguments.families, draw, arguments.jobs):
         verdict, why = verdict_of(name, one, reasons)
         numbers[verdict] += 1
         if verdict == "caught":
-            caught_s.append(seconds)
-        print(f"{name:20} {verdict:10} {seconds:6.1f} s  {one.mutant.rule}")
+            caught_s.append(one.seconds)
+        print(f"{name:20} {verdict:10} {one.seconds:6.1f} s  {one.mutant.rule}")
         print(f"    - {one.mutant.line}\n    + {one.mutant.new}\n      {why}", flush=True)
     print("\n" + ", ".join(f"{numbers[verdict]} {verdict}" for verdict in VERDICTS))
     real = numbers["caught"] + numbers["missed"]

@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -234,9 +234,14 @@ def _by_rule(mutants: Sequence[Mutant]) -> dict[str, list[Mutant]]:
     return found
 
 
-def fate_of(emulator: Emulator, planted: Planted, each_s: float) -> MutantResult:
-    """Run a mutant until a case catches it or ``each_s`` are over."""
-    start = time.perf_counter()
+def fate_of(
+    emulator: Emulator,
+    planted: Planted,
+    each_s: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> MutantResult:
+    """Run a mutant until a case catches it or ``each_s`` of the clock are over."""
+    start = clock()
     mutant = planted.mutant
     texts: dict[str, str] = {}
     try:
@@ -246,7 +251,7 @@ def fate_of(emulator: Emulator, planted: Planted, each_s: float) -> MutantResult
                 continue
             texts[run.source.text] = text
             report = report_of(emulator, replace(run.source, text=text), run.plan, run.case)
-            seconds = time.perf_counter() - start
+            seconds = clock() - start
             if not report.ok:
                 message = report.message.splitlines()[0]
                 label = run.case.problem.label
@@ -255,7 +260,7 @@ def fate_of(emulator: Emulator, planted: Planted, each_s: float) -> MutantResult
                 break
         is_same = all(emulator.is_same_program(*pair) for pair in texts.items())
     except KernelCompileError:
-        return MutantResult(mutant, Fate.NOT_COMPILED, time.perf_counter() - start)
-    seconds = time.perf_counter() - start
+        return MutantResult(mutant, Fate.NOT_COMPILED, clock() - start)
+    seconds = clock() - start
     fate = Fate.SAME_CODE if is_same else Fate.OUT_OF_TIME if seconds > each_s else Fate.SURVIVED
     return MutantResult(mutant, fate, seconds)
