@@ -3,11 +3,13 @@
 #
 #   gpu_box.sh wheels      where pip works: download what the box lacks into .wheels/
 #   gpu_box.sh setup       on the box: install those, once; prints nothing when all is well
-#   gpu_box.sh test [ARG]  on the box: the GPU tests, or those of the files named; arguments go to pytest
+#   gpu_box.sh test [ARG]  on the box: the GPU tests, or those of the files named; arguments go to pytest;
+#                          first those that may share the GPU, then those marked alone, one by one
 #   gpu_box.sh run CMD...  on the box: any command, with `autogemm` on the PATH
 #
 # The box has Python 3.12 on x86-64 Linux with CuPy, cuda-bindings, NVRTC, nvidia-ml-py, NumPy,
-# scikit-learn, click, rich, jinja2, PyYAML, tqdm, packaging, pytest, pytest-timeout, hypothesis.
+# scikit-learn, click, rich, jinja2, PyYAML, tqdm, packaging, pytest, pytest-timeout, pytest-xdist,
+# pytest-benchmark, hypothesis.
 # AUTOGEMM_SITE: folder to install into, default /tmp/autogemm-site. PYTHON: default python3.
 
 set -euo pipefail
@@ -76,6 +78,53 @@ print(*(name for name in sys.argv[1:] if find_spec(name) is None))' "${modules[@
         die "missing: $missing; run 'benchmarks/gpu_box.sh wheels' where pip works first"
 }
 
+# Whether an argument names tests to run, and is not the value of an option that leaves some out.
+names_tests() {
+    local word before=
+    for word in "$@"; do
+        case $before/$word in
+        --deselect/* | --ignore/* | --ignore-glob/*) ;;
+        */tests/*) return 0 ;;
+        esac
+        before=$word
+    done
+    return 1
+}
+
+# Runs pytest and adds to the summary; leaves its exit code in `code`.
+run_tests() {
+    local log found
+    log=$(mktemp)
+    code=0
+    "$python" -m pytest "${@:2}" | tee "$log" || code=${PIPESTATUS[0]}
+    found=$(grep -E '^(FAILED|ERROR) ' "$log" || true)
+    summary+=${found:+$found$'\n'}$1": "$(tail -n 1 "$log")$'\n'
+    rm -f "$log"
+    # What is wrong with the command (or Ctrl-C) is so with the next run, too.
+    case $code in
+    0 | 1 | "$no_tests") ;;
+    *) exit "$code" ;;
+    esac
+}
+
+# As many tests at a time as the GPU has room for, then those that need it for themselves.
+gpu_tests() {
+    local code summary='' status no_tests=5 together=() one_by_one=()
+    names_tests "$@" || set -- tests/gpu "$@"
+    if "$python" -c 'import xdist' 2>/dev/null; then
+        # Beside xdist pytest-benchmark warns, and a warning is an error here.
+        together=(-n 6 -p no:benchmark) one_by_one=(-n 0)
+    fi
+    run_tests together "${together[@]}" "$@" -m 'gpu and not alone'
+    status=$code
+    run_tests alone "$@" "${one_by_one[@]}" -m 'gpu and alone'
+    printf '\n%s' "$summary"
+    # That there are no such tests is a failure only if there are none of either kind.
+    ((status != no_tests)) || status=$code
+    ((code == 0 || code == no_tests)) || status=$code
+    return "$status"
+}
+
 command=${1:-}
 shift || true
 case $command in
@@ -84,8 +133,7 @@ setup) setup ;;
 test)
     setup
     cd "$repo"
-    [[ " $*" == *" tests/gpu/"* ]] || set -- tests/gpu "$@"
-    exec "$python" -m pytest -m gpu "$@"
+    gpu_tests "$@"
     ;;
 run)
     setup

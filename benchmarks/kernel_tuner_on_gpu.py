@@ -1,12 +1,17 @@
 """Kernel Tuner and autogemm on one GPU, one kernel and one list of configs, in one run.
 
     benchmarks/gpu_box.sh run python3 benchmarks/kernel_tuner_on_gpu.py --candidates 60
+    benchmarks/gpu_box.sh run python3 benchmarks/kernel_tuner_on_gpu.py --candidates 60 --one-core
 
 Kernel Tuner samples at random through its CuPy back end, verifying nothing (its default), seven
 launches a candidate. autogemm verifies and times every candidate: once at random, once with its own
 sampler. The best of each is then timed once more beside cuBLAS, interleaved. The space is one that
 both can launch (Kernel Tuner does not ask for more than 48 KB of shared memory a block), and
-nobody is told of configs known to be good.
+neither is told of configs known to be good.
+
+autogemm compiles in as many processes as there are cores, Kernel Tuner in its own one: most of the
+difference in rate is that. With --one-core everything runs on a single core, autogemm with a single
+compiling process: what is left is due to what is done for a candidate.
 """
 
 import os
@@ -81,8 +86,11 @@ class Job:
 @click.option("--candidates", default=60, show_default=True, help="For each tool.")
 @click.option("--rounds", default=30, show_default=True, help="Of the bests beside cuBLAS.")
 @click.option("--seed", default=0, show_default=True)
-def main(size: str, candidates: int, rounds: int, seed: int) -> None:
+@click.option("--one-core", is_flag=True, help="Both on one core, child processes too.")
+def main(size: str, candidates: int, rounds: int, seed: int, one_core: bool) -> None:
     """Run both and print one table."""
+    if one_core:
+        keep_to_one_core()
     with tempfile.TemporaryDirectory() as folder:
         # From empty caches, both.
         os.environ["CUPY_CACHE_DIR"] = f"{folder}/cupy"
@@ -94,6 +102,7 @@ def main(size: str, candidates: int, rounds: int, seed: int) -> None:
                 f"{job.problem.label} on {target.device.name}: {len(job.space)} configs of "
                 f"{job.family.name}, {candidates} candidates each, seed {seed}"
             )
+            click.echo(shares())
             results = [
                 by_autogemm(job, target, "random"),
                 by_autogemm(job, target, "surrogate"),
@@ -101,6 +110,19 @@ def main(size: str, candidates: int, rounds: int, seed: int) -> None:
             ]
             ratios = beside_cublas(job, target, [one.best for one in results], rounds)
     report(job, results, ratios)
+
+
+def keep_to_one_core() -> None:
+    """Keep this process, and those that it starts from now on, to one of its cores."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
+def shares() -> str:
+    """How many cores there are, and who uses them."""
+    cores = len(os.sched_getaffinity(0))
+    if cores == 1:
+        return "1 core: both tools compile in one process"
+    return f"{cores} cores: autogemm compiles in {cores} processes, Kernel Tuner in one"
 
 
 def job_of(folder: Path, size: str, target: CudaTarget, candidates: int, seed: int) -> Job:
@@ -262,7 +284,9 @@ def report(job: Job, results: list[Result], ratios: dict[str, str]) -> None:
     theirs = results[-1]
     for ours in results[:-1]:
         times = ours.candidates / ours.search_s / (theirs.candidates / theirs.search_s)
-        click.echo(f"{ours.tool}: {times:.1f} times the candidates a second of {theirs.tool}")
+        click.echo(
+            f"{ours.tool}: {times:.1f} times the candidates a second of {theirs.tool} ({shares()})"
+        )
     for one in results:
         click.echo(f"best of {one.tool}: {one.best}")
 

@@ -17,11 +17,11 @@ from multiprocessing.synchronize import Barrier
 
 import click
 
-from autogemm.cli import one_line
 from autogemm.cli.output import print_table
 from autogemm.model.problem import Problem
 from autogemm.space import load_family
 from autogemm.store import BestQuery, Store, open_store
+from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
 from autogemm.targets import choose_target
 from autogemm.tuning import Event, TrialDone, TuneRequest, tune

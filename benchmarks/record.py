@@ -25,7 +25,6 @@ from typing import Any
 import click
 
 from autogemm import __version__
-from autogemm.cli import one_line
 from autogemm.cli.options import family_option, fix_option, problem_options
 from autogemm.compile import Compiler
 from autogemm.formats import Baseline, Recording, RecordingSource, write_recording
@@ -33,6 +32,7 @@ from autogemm.model.results.outcome import CacheState, Finals, Outcome, Status
 from autogemm.search import Proposal
 from autogemm.space import Space, build_space, load_family, parse_fix
 from autogemm.store import RunSpec, RunState, Store, open_store
+from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
 from autogemm.support.interrupt import stop_on_ctrl_c
 from autogemm.targets import MeasureOptions, Target

@@ -1,29 +1,59 @@
 """Tunes and measures a suite of shapes on a GPU, and draws what came out.
 
-`autogemm tune` does it as a person would run it, from an empty database in the folder of results;
-a ratio is that of the finals: paired with cuBLAS, interleaved, in random order. Stopped early, the
-same command goes on with the shapes that are missing.
-
     benchmarks/gpu_box.sh run python3 benchmarks/suite.py --commit COMMIT --out OUT
-    benchmarks/gpu_box.sh run python3 benchmarks/suite.py --dtype bf16 --out OUT
-    benchmarks/gpu_box.sh run python3 benchmarks/suite.py --emulation --out OUT
+    ... suite.py --layouts nn,nt,tn,tt --limit 500 --out OUT     all layouts, as far as 500 s reach
+    ... suite.py --unseen 20 --out OUT                           shapes that nobody tuned for
+    ... suite.py --without-seeds --out OUT                       no config that ships is tried first
+    ... suite.py --dtype bf16 --out OUT
+    ... suite.py --emulation --out OUT
     python benchmarks/suite.py --draw benchmarks/results/suite_h100.json --out docs/img
+
+Each shape is tuned as `autogemm tune` does it, from an empty database and without certification,
+which says nothing of speed; its ratio is that of the finals, paired and interleaved in random order
+with the baseline. One process tunes them all, and counts the configs of the next shape while the
+GPU works on this one.
+
+Each layout has a file of its own, NAME.json, with a table in NAME.txt and every sample of every
+round in NAME.rounds.json.gz, from which anybody can compute the intervals. They are written after
+each shape: stopped at any moment, the same command goes on with the shapes that are missing. It
+also takes rows from the folder --known, by default those that are committed, where the options were
+the same and the winner's text is what its family emits today.
 """
 
+import gzip
+import importlib
 import json
 import math
+import random
+import re
 import shlex
-import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
+from autogemm.cli.options import seconds
+from autogemm.codegen import render
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import CacheState, Finals
+from autogemm.space import Family, Space, build_space, load_family
+from autogemm.support.errors import AutogemmError, EmptySpaceError
 from autogemm.support.files import write_atomically
+from autogemm.tuning import Opened, TuneOptions, TuneRequest, TuneResult, open_run, tune
 
+spaces_of_a_run = importlib.import_module("autogemm.tuning.task.spaces")
+
+RESULTS = Path(__file__).parent / "results"
 SHAPES = (
     *("128", "256", "512", "768", "1024", "1536", "2048", "3072", "4096", "8192"),
     *("1000", "1023", "4095", "4096x256x1024", "16x4096x4096", "64x4096x4096", "4096x4096x64"),
@@ -34,147 +64,535 @@ TENSOR_SHAPES = (
     *("1024", "2048", "4096", "8192"),
     *("8192x1024x8192", "4096x14336x4096", "64x4096x4096"),
 )
-
-
 # Where FP32 made of tensor-core products is compared.
 EMULATED_SHAPES = ("1024", "2048", "4096", "8192")
+# Sizes of unseen shapes; a product of more multiply-adds than 8192 x 8192 x 4096 is drawn again.
+UNSEEN_SIZES = (32, 8192)
+MOST_UNSEEN = 8192 * 8192 * 4096
+LAW = (
+    f"M, N and K each log-uniform from {UNSEEN_SIZES[0]} to {UNSEEN_SIZES[1]}; of three sizes one "
+    "is a multiple of 64, one of 8 and one any number, odd ones too; shapes of the suite and "
+    "products of more than 8192 x 8192 x 4096 multiply-adds are drawn again"
+)
+# What a shape takes beside its search: everything but the finals, then launches of the finals, in
+# which each contestant is timed and compared, at about this speed.
+FIXED_S = 4.0
+FINALS_LAUNCHES = 400
+FLOP_PER_S = {True: 40e12, False: 250e12}
+# Exit code where time ended: the same command goes on.
+GOES_ON = 3
+ROUNDS_FORMAT = "autogemm-rounds"
+RoundsOfRow = dict[str, Any]
+Row = dict[str, Any]
+
+
+def unseen_shapes(count: int, seed: int) -> tuple[str, ...]:
+    """Draw shapes by `LAW`: the same ones for a seed, on every machine."""
+    rng = random.Random(seed)
+    drawn: list[str] = []
+    while len(drawn) < count:
+        m, n, k = _size(rng), _size(rng), _size(rng)
+        label = Problem(m, n, k).size_label
+        if m * n * k <= MOST_UNSEEN and label not in (*SHAPES, *TENSOR_SHAPES, *drawn):
+            drawn.append(label)
+    return tuple(drawn)
+
+
+def _size(rng: random.Random) -> int:
+    low, high = UNSEEN_SIZES
+    size = round(low * math.pow(high / low, rng.random()))
+    step = (1, 8, 64)[int(3 * rng.random())]
+    return max(step, size // step * step)
+
+
+@dataclass(frozen=True)
+class Suite:
+    """What is measured: shapes of one element type, in each layout, with the same options.
+
+    ``name`` is that of the files, without layout and GPU.
+    """
+
+    name: str
+    problems: tuple[Problem, ...]
+    options: TuneOptions
+    law: str = ""
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What must be the same for rows to stand in one table."""
+        named = ("trials", "budget_s", "finalists", "rounds", "max_error", "l2", "seeds", "seed")
+        return {name: getattr(self.options, name) for name in named}
+
+    def of(self, layout: Layout) -> list[Problem]:
+        """The problems of one layout, in order."""
+        return [problem for problem in self.problems if problem.layout is layout]
+
+    def file_name(self, layout: Layout, gpu: str) -> str:
+        """The name of a layout's table: suite_f32_nn_h200."""
+        return f"{self.name.replace('LAYOUT', layout.value)}_{gpu}"
+
+
+def suite_of(options: Mapping[str, Any]) -> Suite:
+    """Return the suite that is asked for. Raises UsageError for what is no size or dtype."""
+    dtype, emulation = DType.parse(options["dtype"]), options["emulation"]
+    own = options["shapes"].split(",") if options["shapes"] else None
+    shapes: Sequence[str] = own or _shapes(dtype, emulation)
+    kind = "emulated" if emulation else dtype.label
+    name, law = f"suite_{kind}_LAYOUT", ""
+    layouts = [Layout(one) for one in options["layouts"].split(",")]
+    if options["unseen"]:
+        shapes = unseen_shapes(options["unseen"], options["seed"])
+        law = f"{options['unseen']} shapes of seed {options['seed']}: {LAW}"
+        name = "unseen" if kind == "f32" else f"unseen_{kind}"
+        # The first layout goes without saying.
+        name += "" if layouts == [Layout.NN] else "_LAYOUT"
+    if options["without_seeds"]:
+        name += "_without_seeds"
+    if options["l2"] != CacheState.WARM:
+        name += f"_{options['l2']}"
+    if options["sustained"]:
+        name += "_sustained"
+    asked = TuneOptions(
+        gpu=options["gpu"],
+        require_gpu=True,
+        family=options["family"],
+        allow_emulation=emulation,
+        trials=options["trials"],
+        budget_s=options["budget"],
+        max_error="cublas" if emulation and not options["max_error"] else options["max_error"],
+        finalists=options["finalists"],
+        rounds=options["rounds"],
+        l2=CacheState(options["l2"]),
+        # Each shape for itself: what was measured does not depend on what was measured before.
+        warm_start=False,
+        **({"sustained_s": options["sustained"]} if options["sustained"] else {}),
+        seeds=not options["without_seeds"],
+        certify=False,
+        fresh=True,
+    )
+    problems = tuple(
+        replace(Problem.of_size(shape, layout), dtype=dtype)
+        for layout in layouts
+        for shape in shapes
+    )
+    return Suite(name, problems, asked, law)
+
+
+def _shapes(dtype: DType, emulation: bool) -> tuple[str, ...]:
+    if emulation:
+        return EMULATED_SHAPES
+    return SHAPES if dtype is DType.F32 else TENSOR_SHAPES
+
+
+@dataclass
+class Table:
+    """The rows of one layout, as far as they are there, and their raw rounds."""
+
+    name: str
+    head: dict[str, Any]
+    problems: list[Problem]
+    rows: dict[str, Row] = field(default_factory=dict)
+    rounds: dict[str, RoundsOfRow] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> list[Problem]:
+        """The problems without a row."""
+        return [problem for problem in self.problems if problem.size_label not in self.rows]
+
+    def take(self, folder: Path) -> None:
+        """Take the rows that an earlier call left there, if they are rows of this table."""
+        path = folder / f"{self.name}.json"
+        if not path.exists():
+            return
+        before = json.loads(path.read_text())
+        if before.get("settings") != self.head["settings"]:
+            return
+        packed = folder / f"{self.name}.rounds.json.gz"
+        rounds = unpacked(packed) if packed.exists() else {}
+        for row in before["rows"]:
+            shape = row["shape"]
+            if shape in rounds and shape not in self.rows and is_emitted_today(row):
+                self.rows[shape], self.rounds[shape] = row, rounds[shape]
+
+    def content(self) -> dict[str, Any]:
+        """The table as it is written, rows in the order of the problems."""
+        order = [problem.size_label for problem in self.problems]
+        # Those of another call, which asked for other shapes, stay behind them.
+        order += [shape for shape in self.rows if shape not in order]
+        rows = [self.rows[shape] for shape in order if shape in self.rows]
+        left = [shape for shape in order if shape not in self.rows]
+        return self.head | summary(rows) | {
+            "not_measured": left,
+            "failed": self.failed,
+            "rows": rows,
+        }  # fmt: skip
+
+    def write(self, folder: Path) -> None:
+        """Write JSON, text and rounds, each whole or not at all."""
+        content = self.content()
+        # Without a time of day in it, the same rounds give the same file.
+        all_rounds = {"format": ROUNDS_FORMAT, "problems": list(self.rounds.values())}
+        packed = gzip.compress(json.dumps(all_rounds).encode(), mtime=0)
+        write_atomically(folder / f"{self.name}.rounds.json.gz", packed)
+        text = json.dumps(content, indent=1) + "\n"
+        write_atomically(folder / f"{self.name}.json", text.encode())
+        write_atomically(folder / f"{self.name}.txt", table(content).encode())
+
+
+def unpacked(path: Path) -> dict[str, RoundsOfRow]:
+    """The rounds in a file, by the shape that they are of."""
+    problems = json.loads(gzip.decompress(path.read_bytes()))["problems"]
+    return {one["size"]: one for one in problems}
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Geometric means by both estimators, and the shapes that are not faster."""
+    if not rows:
+        return {"count": 0}
+    return {
+        "count": len(rows),
+        "geometric_mean": geometric_mean([row["ratio"] for row in rows]),
+        "geometric_mean_of_medians": geometric_mean([row["ratio_of_medians"] for row in rows]),
+        "below_one": [
+            row["shape"] for row in rows if min(row["ratio"], row["ratio_of_medians"]) < 1
+        ],
+        "ties": [row["shape"] for row in rows if row["against_baseline"] == "tied"],
+    }
+
+
+def geometric_mean(ratios: Sequence[float]) -> float:
+    """The mean of ratios."""
+    return math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+
+
+def is_emitted_today(row: Row) -> bool:
+    """Whether the text that a row is of is what its family emits today."""
+    try:
+        return emitted_sha256(row) == row.get("kernel_sha256")
+    except AutogemmError:
+        return False
+
+
+def emitted_sha256(row: Row) -> str:
+    """The sha256 of the text that a row's config gives today. Raises AutogemmError if none."""
+    family = load_family(row["family"])
+    problem = replace(
+        Problem.of_size(row["shape"], Layout(row["layout"])), dtype=DType.parse(row["dtype"])
+    )
+    config = Config.of(family.name, family.current(row["config"]))
+    return render(family, config, problem).sha256
+
+
+class Ahead:
+    """Counts the legal configs of the next problem while the GPU works on this one.
+
+    It takes the place of `build_space` in the runs of this process: seconds a shape.
+    """
+
+    def __init__(self, family_of: Callable[[Problem], Sequence[Family]]) -> None:
+        self._families = family_of
+        self._threads = ThreadPoolExecutor(1)
+        self._begun: dict[tuple[str, Problem], Future[Space]] = {}
+
+    def begin(self, problem: Problem, device: Any) -> None:
+        """Begin with the spaces of a problem."""
+        self._begun = {
+            (family.name, problem): self._threads.submit(build_space, family, problem, device, {})
+            for family in self._families(problem)
+        }
+
+    def __call__(self, family: Family, problem: Problem, device: Any, fix: Any = None) -> Space:
+        """Return what `build_space` returns."""
+        begun = self._begun.pop((family.name, problem), None)
+        return build_space(family, problem, device, fix) if begun is None else begun.result()
+
+
+def expected_s(problem: Problem, options: TuneOptions) -> float:
+    """About how long a shape takes: search, and finals by the product's size."""
+    launch_s = problem.flops / FLOP_PER_S[problem.dtype is DType.F32]
+    sustained_s = 4 * (getattr(options, "sustained_s", None) or 0.0)
+    return (options.budget_s or 60.0) + FIXED_S + FINALS_LAUNCHES * launch_s + sustained_s
+
+
+@dataclass
+class Measuring:
+    """Tunes the problems that are missing, and writes each row as soon as it is there."""
+
+    opened: Opened
+    tables: dict[Layout, Table]
+    folder: Path
+    commit: str
+    ends_at: float
+    options: TuneOptions
+
+    def go(self) -> bool:
+        """Measure all that the time allows; False if it ended before."""
+        problems = [problem for one in self.tables.values() for problem in one.missing]
+        request, device = self.opened.request, self.opened.target.device
+        ahead = Ahead(lambda problem: request.families)
+        setattr(spaces_of_a_run, "build_space", ahead)  # noqa: B010  # it is no part of the face
+        slower = 1.0
+        try:
+            for problem, following in zip(problems, [*problems, None][1:], strict=True):
+                expected = expected_s(problem, self.options) * slower
+                if time.monotonic() + expected > self.ends_at:
+                    click.echo(f"stopped: {problem.label} would not end in time", err=True)
+                    return False
+                if following is not None:
+                    ahead.begin(following, device)
+                began = time.monotonic()
+                if not self._measure(replace(request, problem=problem)):
+                    return False
+                # A machine may be slower than this one was believed to be.
+                took = (time.monotonic() - began) / expected * slower
+                slower = min(3.0, max(1.0, 0.5 * (slower + took)))
+        finally:
+            setattr(spaces_of_a_run, "build_space", build_space)  # noqa: B010
+        return True
+
+    def _measure(self, request: TuneRequest) -> bool:
+        """Tune one; False when Ctrl-C ended it."""
+        opened, problem = self.opened, request.problem
+        own = self.tables[problem.layout]
+        began = time.monotonic()
+        try:
+            result = tune(request, opened.target, opened.compiler, opened.store)
+        except (AutogemmError, EmptySpaceError) as error:
+            own.failed[problem.size_label] = str(error)
+        else:
+            if result.interrupted:
+                return False
+            if result.finals is None:
+                own.failed[problem.size_label] = "no candidate ran correctly"
+            else:
+                own.failed.pop(problem.size_label, None)
+                seconds = time.monotonic() - began
+                row = row_of(result, result.finals, seconds) | self._made()
+                own.rows[problem.size_label] = row
+                own.rounds[problem.size_label] = rounds_of(result, result.finals)
+                click.echo(_line(row)[:120])
+        own.write(self.folder)
+        return True
+
+    def _made(self) -> dict[str, str]:
+        return {"date": f"{datetime.now(UTC):%Y-%m-%d}", "commit": self.commit}
+
+
+def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
+    """A row of the table, from finals."""
+    problem, winner, baseline = result.problem, finals.winner, finals.baseline
+    assert winner.config is not None
+    ends = winner.interval or (None, None)
+    low, high = (end if end is not None else winner.ratio for end in ends)
+    of_medians = baseline.time_us / winner.time_us
+    return {
+        "shape": problem.size_label,
+        "layout": problem.layout.value,
+        "dtype": problem.dtype.label,
+        "epilogue": "none",
+        "ratio": winner.ratio,
+        "ratio_low": low,
+        "ratio_high": high,
+        "ratio_of_medians": of_medians,
+        "against_baseline": against_baseline(low, high, of_medians),
+        "baseline": baseline.name,
+        "error": winner.verification.error if winner.verification else None,
+        "baseline_error": baseline.verification.error if baseline.verification else None,
+        "l2": result_l2(finals, result),
+        "family": winner.config.family,
+        "config": winner.config.as_dict(),
+        "kernel_sha256": winner.kernel_sha256,
+        "time_us": winner.time_us,
+        "tflops": problem.tflops(winner.time_us),
+        "baseline_us": baseline.time_us,
+        "baseline_tflops": problem.tflops(baseline.time_us),
+        "energy_mj": winner.energy_mj,
+        "baseline_energy_mj": baseline.energy_mj,
+        **sustained_of(finals),
+        "rounds": finals.rounds,
+        "num_trials": result.num_trials,
+        "seconds": seconds,
+        "search_s": result.search_s,
+        "finals_s": result.finals_s,
+    }
+
+
+def sustained_of(finals: Finals) -> dict[str, Any]:
+    """The fields of winner and baseline each alone for seconds, none where that was not asked."""
+    sustained = getattr(finals, "sustained", None)
+    return asdict(sustained) | {"sustained_ratio": sustained.sustained_ratio} if sustained else {}
+
+
+def against_baseline(low: float, high: float, of_medians: float) -> str:
+    """A word: faster or slower only where the interval and the ratio of medians agree."""
+    if min(low, of_medians) > 1:
+        return "faster"
+    return "slower" if max(high, of_medians) < 1 else "tied"
+
+
+def result_l2(finals: Finals, result: TuneResult) -> str:
+    """The state of L2 before each launch."""
+    measurement = result.best.measurement if result.best is not None else None
+    return measurement.l2.value if measurement is not None else CacheState.WARM.value
+
+
+def rounds_of(result: TuneResult, finals: Finals) -> RoundsOfRow:
+    """Every sample of every contestant; sample i of all of them is of the same round."""
+    contestants = [contestant("baseline", finals.baseline)]
+    contestants += [contestant("call", one) for one in getattr(finals, "calls", ())]
+    contestants += [contestant("kernel", one) for one in finals.entries]
+    return {
+        "size": result.problem.size_label,
+        "layout": result.problem.layout.value,
+        "dtype": result.problem.dtype.label,
+        "gpu": result.device_name,
+        "rounds": finals.rounds,
+        "method": finals.method,
+        "launches_per_sample": finals.launches_per_sample,
+        "throttled_rounds": finals.throttled_rounds,
+        "telemetry": asdict(finals.telemetry),
+        "baseline": finals.baseline.name,
+        "contestants": contestants,
+    }
+
+
+def contestant(role: str, one: Any) -> dict[str, Any]:
+    """One of the contestants; ``one`` is an entry of the finals, or another call of the library."""
+    config = getattr(one, "config", None)
+    return {
+        "name": one.name,
+        "role": role,
+        "config": config.as_dict() if config is not None else None,
+        "kernel_sha256": getattr(one, "kernel_sha256", ""),
+        "samples_us": [float(f"{sample:.7g}") for sample in one.samples_us],
+        "samples_mj": list(getattr(one, "samples_mj", ())),
+    }
+
+
+def gpu_label(name: str) -> str:
+    """The GPU's name as files have it: h200 of NVIDIA H200."""
+    found = re.search(r"\b[A-Z]+\d+\w*\b", name)
+    return found[0].lower() if found else "gpu"
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--shapes", default="", help="M=N=K or MxNxK, by commas. Default: the suite.")
+@click.option("--layouts", default="nn", help="Of nn, nt, tn, tt, by commas.", show_default=True)
+@click.option("--unseen", default=0, help="So many shapes drawn at random, in the suite's place.")
+@click.option("--seed", default=1, help="Of that draw.", show_default=True)
+@click.option("--without-seeds", is_flag=True, help="Try no config first because it ships.")
 @click.option("--dtype", default="f32", help="As of autogemm tune.")
 @click.option("--emulation", is_flag=True, help="With --allow-emulation, and --max-error cublas.")
-@click.option("--trials", default=150, help="Trials a shape.")
-@click.option("--budget", default="20s", help="Search time a shape.")
-@click.option("--rounds", default=30, help="Rounds of the finals.")
-@click.option("--finalists", default=8, help="Kernels in the finals.")
+@click.option("--trials", default=100, help="Trials a shape.", show_default=True)
+@click.option(
+    "--budget", default="3s", callback=seconds, help="Search time a shape.", show_default=True
+)
+@click.option("--rounds", default=20, help="Rounds of the finals.", show_default=True)
+@click.option("--finalists", default=6, help="Kernels in the finals.", show_default=True)
 @click.option("--max-error", default="", help="As of autogemm tune: a number, or cublas.")
+@click.option("--l2", default="warm", help="As of autogemm tune.", show_default=True)
+@click.option(
+    "--sustained",
+    default="none",
+    callback=seconds,
+    help="Then winner and baseline each alone, hot, twice for this time: 3s.",
+)
+@click.option("--family", multiple=True, help="As of autogemm tune.")
+@click.option("--gpu", default="auto", help="As of autogemm tune.")
+@click.option("--limit", default=math.inf, help="Begin no shape that would not end in so many s.")
+@click.option(
+    "--known",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=RESULTS,
+    help="Folder of earlier results; rows of it that still hold are not measured again.",
+)
+@click.option("--anew", is_flag=True, help="Measure all shapes, also those with a row.")
 @click.option("--commit", default="", help="Which commit this is, for the record.")
 @click.option("--draw", type=click.Path(dir_okay=False, exists=True), help="Only draw this file.")
 @click.option("--out", required=True, type=click.Path(file_okay=False), help="Folder of results.")
-def main(shapes: str, commit: str, draw: str | None, out: str, **options: Any) -> None:
-    """Ratio to cuBLAS over the suite."""
+def main(commit: str, draw: str | None, out: str, **options: Any) -> None:
+    """Ratio to the fastest baseline over the suite."""
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     if draw:
         plot(json.loads(Path(draw).read_text()), folder / f"{Path(draw).stem}.svg")
         return
-    dtype, emulation = options["dtype"], options["emulation"]
-    name = "suite" if dtype == "f32" else f"suite_{dtype}"
-    name = "suite_emulated" if emulation else name
-    wanted = shapes.split(",") if shapes else _shapes(dtype, emulation)
-    if len(wanted) < 2:
-        raise click.BadParameter(
-            "two shapes or more; `autogemm tune` does one", param_hint="--shapes"
+    began = time.monotonic()
+    suite = suite_of(options)
+    with ExitStack() as stack:
+        place = stack.enter_context(tempfile.TemporaryDirectory())
+        opened = open_run(
+            stack,
+            suite.problems[0],
+            suite.options,
+            f"{place}/suite.db",
+            command=_command(out),
+            notify=lambda notice: click.echo(notice, err=True),
         )
-    database = folder / f"{name}.db"
-    rows = _tuned(wanted, database, options)
-    reached = [row["shape"] for row in rows]
-    results = _headed(commit, dtype, out) | {
-        "versions": _versions(database),
-        "not_measured": [shape for shape in wanted if shape not in reached],
-        "rows": rows,
-    }
-    write_atomically(folder / f"{name}.json", (json.dumps(results, indent=1) + "\n").encode())
-    text = table(results)
-    write_atomically(folder / f"{name}.txt", text.encode())
-    click.echo(text)
+        tables = tables_of(suite, opened, commit, out)
+        for one in tables.values():
+            for earlier in () if options["anew"] else (folder, options["known"]):
+                one.take(earlier)
+            one.write(folder)
+        ends_at = began + options["limit"]
+        measuring = Measuring(opened, tables, folder, commit, ends_at, suite.options)
+        went_through = measuring.go()
+    for one in tables.values():
+        click.echo(table(one.content()))
+    if not went_through:
+        sys.exit(GOES_ON)
+    sys.exit(1 if any(one.missing for one in tables.values()) else 0)
 
 
-def _shapes(dtype: str, emulation: bool) -> tuple[str, ...]:
-    if emulation:
-        return EMULATED_SHAPES
-    return SHAPES if dtype == "f32" else TENSOR_SHAPES
-
-
-def _headed(commit: str, dtype: str, out: str) -> dict[str, Any]:
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    gpu = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
-    return {
-        "gpu": gpu.splitlines()[0],
+def tables_of(suite: Suite, opened: Opened, commit: str, out: str) -> dict[Layout, Table]:
+    """An empty table for each layout."""
+    target, compiler = opened.target, opened.compiler
+    environment = target.environment
+    gpu = target.device.name
+    versions = f"{compiler.version if compiler else ''}, cuBLAS {environment.cublas}"
+    head = {
+        "gpu": f"{gpu}, {environment.driver}",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit,
-        "dtype": dtype,
+        "dtype": suite.problems[0].dtype.label,
         "command": _command(out),
+        "versions": versions,
+        "law": suite.law,
+        "settings": suite.settings,
     }
+    layouts = dict.fromkeys(problem.layout for problem in suite.problems)
+    return {
+        layout: Table(
+            suite.file_name(layout, gpu_label(gpu)),
+            head | {"layout": layout.value, "templates": templates(opened.request.families)},
+            suite.of(layout),
+        )
+        for layout in layouts
+    }
+
+
+def templates(families: Sequence[Family]) -> dict[str, str]:
+    """The hash of each family's template, by name."""
+    return {family.name: family.template_sha256 for family in families}
 
 
 def _command(out: str) -> str:
-    # Where the results lay on that machine says nothing.
+    # Where the results lay on that machine says nothing, nor how long this call was given.
     arguments = ["OUT" if argument == out else argument for argument in sys.argv[1:]]
     return shlex.join(["benchmarks/suite.py", *arguments])
 
 
-def _versions(database: Path) -> str:
-    """Return the versions of the compiler and of cuBLAS, as the database has them."""
-    query = "select distinct compiler, cublas from environments"
-    command = [
-        sys.executable,
-        "-m",
-        "autogemm",
-        "db",
-        "sql",
-        query,
-        "--json",
-        "--db",
-        str(database),
-    ]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    return "; ".join(f"{row['compiler']}, cuBLAS {row['cublas']}" for row in json.loads(answer))
-
-
-def _tuned(shapes: Sequence[str], database: Path, options: dict[str, Any]) -> list[dict[str, Any]]:
-    command = [sys.executable, "-m", "autogemm", "tune", "--require-gpu"]
-    for shape in shapes:
-        command += ["--size", shape]
-    command += ["--dtype", options["dtype"], "--trials", str(options["trials"])]
-    command += ["--budget", options["budget"], "--rounds", str(options["rounds"])]
-    command += ["--finalists", str(options["finalists"])]
-    if options["emulation"]:
-        command += ["--allow-emulation", "--max-error", "cublas"]
-    elif options["max_error"]:
-        command += ["--max-error", options["max_error"]]
-    # Certification says nothing of speed: `tune` does it, this need not.
-    command += ["--json", "--no-certify", "--db", str(database)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as tuning:
-        try:
-            text, _ = tuning.communicate()
-        except KeyboardInterrupt:
-            # It was told too, and ends with what there is.
-            text, _ = tuning.communicate()
-    problems = json.loads(text)["problems"] if text else []
-    rows = [_row(shape, one) for shape, one in zip(shapes, problems, strict=False) if one["config"]]
-    if not rows:
-        raise click.ClickException(f"autogemm tune ended with {tuning.returncode} and no winner")
-    return rows
-
-
-def _row(shape: str, tuned: dict[str, Any]) -> dict[str, Any]:
-    baseline_us = tuned["baseline_us"]
-    return {
-        "shape": shape,
-        "family": tuned["family"],
-        "config": tuned["config"],
-        "time_us": tuned["time_us"],
-        "tflops": tuned["tflops"],
-        "ratio": tuned["ratio"],
-        "ratio_low": tuned["ratio_low"],
-        "ratio_high": tuned["ratio_high"],
-        "error": tuned["error"],
-        "baseline_us": baseline_us,
-        "baseline_tflops": tuned["tflops"] * tuned["time_us"] / baseline_us,
-        "baseline_error": tuned["baseline_error"],
-        "num_trials": tuned["num_trials"],
-        "seconds": tuned["seconds"],
-    }
-
-
-def _line(row: dict[str, Any]) -> str:
+def _line(row: Row) -> str:
+    word = row.get("against_baseline", "faster")
+    tie = "" if word == "faster" else f" {word};"
+    of_medians = row.get("ratio_of_medians", row["baseline_us"] / row["time_us"])
     return (
         f"{row['shape']:>14} {row['ratio']:6.3f} {row['ratio_low']:6.3f}..{row['ratio_high']:.3f} "
-        f"{row['time_us']:10.2f} {row['tflops']:6.2f} {row['baseline_us']:10.2f} "
-        f"{row['baseline_tflops']:6.2f} {row['error']:8.1e} {row['baseline_error']:8.1e} "
-        f"{row['num_trials']:>5} {row['seconds']:5.0f}  {row['family']} "
+        f"{of_medians:7.3f} {row['time_us']:10.2f} {row['tflops']:6.2f} "
+        f"{row['baseline_us']:10.2f} {row['baseline_tflops']:6.2f} {row['error'] or 0:8.1e} "
+        f"{row['baseline_error'] or 0:8.1e} {row['num_trials']:>5} {row['seconds']:5.0f}  "
+        f"{row['baseline']};{tie} {row['family']} "
         + " ".join(f"{name}={value}" for name, value in row["config"].items())
     )
 
@@ -182,38 +600,57 @@ def _line(row: dict[str, Any]) -> str:
 def table(results: dict[str, Any]) -> str:
     """The rows, and their geometric mean."""
     rows = results["rows"]
-    mean = math.exp(math.fsum(math.log(row["ratio"]) for row in rows) / len(rows))
-    below = [row["shape"] for row in rows if row["ratio"] < 1]
     head = (
-        f"{'MxNxK':>14} {'ratio':>6} {'95 %':^14} {'us':>10} {'TFLOP':>6} {'cuBLAS us':>10} "
-        f"{'TFLOP':>6} {'error':>8} {'cuBLAS':>8} {'tried':>5} {'s':>5}  winner"
+        f"{'MxNxK':>14} {'ratio':>6} {'95 %':^14} {'medians':>7} {'us':>10} {'TFLOP':>6} "
+        f"{'base us':>10} {'TFLOP':>6} {'error':>8} {'base':>8} {'tried':>5} {'s':>5}  "
+        "baseline; winner"
     )
-    missing = results.get("not_measured", [])
     return "\n".join(
         [
-            f"{results['gpu']}, {results['date']}, commit {results['commit']}",
-            *([results["versions"]] if results.get("versions") else []),
+            f"{results['gpu']}, {results['date']}, commit {results['commit']}, "
+            f"{results['dtype']}, layout {results.get('layout', 'nn')}",
+            results["versions"],
             f"command: {results['command']}",
-            f"ratio: speed over {_baseline(results)}, paired and interleaved; error:",
-            "relative Frobenius against float64; s: search, compilation and finals of the shape",
+            *([results["law"]] if results.get("law") else []),
+            "ratio: the baseline's time over the winner's, median of the paired ratios of",
+            "interleaved rounds; medians: ratio of the two median times; error: relative",
+            "Frobenius against float64; s: search, compilation and finals of the shape",
             "",
             head,
             *map(_line, rows),
             "",
-            f"geometric mean of {len(rows)} ratios: {mean:.3f}",
-            f"below 1: {' '.join(below) or 'none'}",
-            *([f"not measured, the time ended: {' '.join(missing)}"] if missing else []),
+            *_summary(results),
             "",
         ]
     )
 
 
-def _baseline(results: dict[str, Any]) -> str:
-    # Files of before had FP32 alone.
-    dtype = results.get("dtype", "f32")
-    if dtype == "f32":
-        return "cuBLAS SGEMM (FP32, TF32 off)"
-    return f"the fastest of cuBLAS and cuBLASLt in {dtype}"
+def _summary(results: Mapping[str, Any]) -> Iterator[str]:
+    if not results["rows"]:
+        yield "nothing measured"
+    else:
+        yield (
+            f"geometric mean of {results['count']} ratios: {results['geometric_mean']:.3f}, "
+            f"of ratios of medians: {results['geometric_mean_of_medians']:.3f}"
+        )
+        yield f"below 1 by either: {' '.join(results['below_one']) or 'none'}"
+        yield f"ties: {' '.join(results['ties']) or 'none'}"
+    for row in results["rows"]:
+        if row.get("sustained_ratio"):
+            yield _sustained_line(row)
+    if results["not_measured"]:
+        yield f"not measured yet: {' '.join(results['not_measured'])}"
+    for shape, reason in results["failed"].items():
+        yield f"failed: {shape}: {reason}"
+
+
+def _sustained_line(row: Row) -> str:
+    own, other = row["sustained_us"], row["sustained_baseline_us"]
+    line = f"sustained {row['shape']}: {row['sustained_ratio']:.3f} x, {own:.1f} us, {other:.1f} us"
+    if row.get("sustained_mj") and row.get("sustained_baseline_mj"):
+        fewer = row["sustained_baseline_mj"] / row["sustained_mj"]
+        line += f"; {row['sustained_mj']:.4g} mJ a GEMM, {fewer:.2f} times fewer"
+    return line
 
 
 def plot(results: dict[str, Any], path: Path) -> None:
@@ -234,6 +671,16 @@ def plot(results: dict[str, Any], path: Path) -> None:
     axes.margins(x=0.1)
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
+
+
+def _baseline(results: Mapping[str, Any]) -> str:
+    if "settings" in results:
+        return "the fastest baseline of each shape"
+    # Files of before had FP32 alone, and did not say which call it was.
+    dtype = results.get("dtype", "f32")
+    if dtype == "f32":
+        return "cuBLAS SGEMM (FP32, TF32 off)"
+    return f"the fastest of cuBLAS and cuBLASLt in {dtype}"
 
 
 if __name__ == "__main__":

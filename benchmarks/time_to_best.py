@@ -19,7 +19,6 @@ from pathlib import Path
 
 import click
 
-from autogemm.cli import one_line
 from autogemm.cli.output import print_table
 from autogemm.compile import Compiler
 from autogemm.formats import Recording, read_recording
@@ -28,6 +27,7 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, FinalsEntry
 from autogemm.space import Family, broken_constraints, load_family
 from autogemm.store import open_store
+from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
 from autogemm.targets import Target, choose_target
 from autogemm.targets.recorded import recording_folder

@@ -24,6 +24,7 @@ from autogemm.model.results.columns import (
     RATIO,
     RESOURCES,
     SPEED,
+    SUSTAINED,
     TELEMETRY,
     Paths,
     row_of,
@@ -45,10 +46,16 @@ PROBLEM: Columns = tuple(name for name in PROBLEM_FIELDS if name not in PLACE)
 _WHERE: Paths = {**PLACE, "problem": "problem.label", **under("problem", PROBLEM)}
 _ENVIRONMENT = under("environment", ENVIRONMENT)
 
-BEST_TABLE: Columns = (*SHORT_PLACE, *SPEED, *RATIO, "family", "kernel_id", "run_id", "measured_at")
+# Without what no row has.
+BEST_OPTIONAL = ("sustained_ratio", "energy_mj", "baseline_energy_mj")
+BEST_TABLE: Columns = (
+    *(*SHORT_PLACE, *SPEED, *RATIO, "ratio_of_medians", "against_baseline", "baseline"),
+    *(*BEST_OPTIONAL, "family", "kernel_id", "run_id", "measured_at"),
+)
 BEST: Columns = (
-    *(*PLACE, *PROBLEM, "l2", "fill", *SPEED, *RATIO, "family", "config", "kernel_id", "run_id"),
-    "measured_at",
+    *(*PLACE, *PROBLEM, "l2", "fill", *SPEED, *RATIO, "ratio_of_medians", "against_baseline"),
+    *("baseline", "energy_mj", "baseline_energy_mj", *SUSTAINED),
+    *("family", "config", "kernel_id", "run_id", "measured_at"),
 )
 
 RUN_TABLE: Columns = (
@@ -77,13 +84,35 @@ TRIAL: Columns = (
 )
 
 ENTRY: Columns = (
-    *("place", "name", *SPEED, *RATIO, "tied", "spread", "registers", "energy_mj", *ERRORS),
+    *(
+        "place",
+        "name",
+        *SPEED,
+        *RATIO,
+        "ratio_of_medians",
+        "tied",
+        "spread",
+        "registers",
+        "energy_mj",
+        *ERRORS,
+    ),
     *("family", "config", "kernel_sha256"),
 )
 
 # A contestant's name is its config; the baseline has no other.
 ENTRY_TABLE: Columns = (
-    *("place", "config", *SPEED, *RATIO, "tied", "spread", "registers", "energy_mj", "family"),
+    *(
+        "place",
+        "config",
+        *SPEED,
+        *RATIO,
+        "ratio_of_medians",
+        "tied",
+        "spread",
+        "registers",
+        "energy_mj",
+        "family",
+    ),
     "kernel_sha256",
 )
 
@@ -94,7 +123,11 @@ KERNEL: Columns = (
     *("certificate", "certified_at", "checks"),
 )
 
-_BEST: Paths = {**_WHERE, **under("", BEST[BEST.index("l2") :])}
+_BEST: Paths = {
+    **_WHERE,
+    **under("", BEST[BEST.index("l2") :]),
+    **under("sustained", SUSTAINED),
+}
 _SPEC: Paths = {
     **_WHERE,
     **_ENVIRONMENT,
@@ -171,6 +204,7 @@ def entry_row(entry: FinalsEntry, finals: Finals, problem: Problem) -> FlatRow:
         **row_of(entry, _ENTRY),
         **_tflops(problem, entry.time_us),
         **ratio_cells(entry),
+        "ratio_of_medians": finals.ratio_of_medians(entry),
         "spread": finals.spread_of(entry),
     }
 

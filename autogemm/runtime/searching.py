@@ -44,10 +44,12 @@ def tune(  # noqa: PLR0913  # as the command's options
     seed: int = _DEFAULT.seed,
     finalists: int = _DEFAULT.finalists,
     rounds: int = _DEFAULT.rounds,
+    sustained_s: float | None = _DEFAULT.sustained_s,
     l2: str | CacheState = _DEFAULT.l2,
     fill: str | Fill = _DEFAULT.fill,
     prune: bool = _DEFAULT.prune,
     warm_start: bool = _DEFAULT.warm_start,
+    seeds: bool = _DEFAULT.seeds,
     certify: bool = _DEFAULT.certify,
     fresh: bool = _DEFAULT.fresh,
     db: str | None = None,
@@ -71,9 +73,10 @@ def tune(  # noqa: PLR0913  # as the command's options
       the winner, a number or ``cublas``.
     - ``l2``: ``warm``, ``cold`` or ``rotate``. ``fill``: ``uniform``, ``normal``, ``integers`` or
       ``zeros``.
-    - ``sampler``, ``seed``, ``finalists``, ``rounds``: the search and its finals. ``prune``,
-      ``warm_start`` and ``certify`` are the steps that ``--no-prune``, ``--no-warm-start`` and
-      ``--no-certify`` leave out.
+    - ``sampler``, ``seed``, ``finalists``, ``rounds``: the search and its finals;
+      ``sustained_s``: winner and baseline then run each alone. ``prune``, ``warm_start``,
+      ``seeds`` and ``certify`` are the steps that ``--no-prune``, ``--no-warm-start``,
+      ``--no-seeds`` and ``--no-certify`` leave out.
 
     The same call resumes a search that was interrupted, unless it is ``fresh``. Raises UsageError
     for values that are not allowed or do not fit together, and the errors of
@@ -95,10 +98,12 @@ def tune(  # noqa: PLR0913  # as the command's options
         seed=seed,
         finalists=finalists,
         rounds=rounds,
+        sustained_s=sustained_s,
         l2=_choice("l2", CacheState, l2),
         fill=_choice("fill", Fill, fill),
         prune=prune,
         warm_start=warm_start,
+        seeds=seeds,
         certify=certify,
         fresh=fresh,
     )

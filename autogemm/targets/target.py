@@ -20,6 +20,7 @@ from autogemm.model.results.outcome import (
     Outcome,
     Provenance,
     Status,
+    Sustained,
     Telemetry,
     Verification,
 )
@@ -139,6 +140,13 @@ class Target(Protocol):
 
         They are ranked by the objective of the options that the target was prepared with.
         """
+
+    def sustained(self, candidate: Candidate, finals: Finals, seconds: float) -> Sustained | None:
+        """Run the winner of finals and their baseline each alone, twice for ``seconds``, in turn.
+
+        None where kernels do not run.
+        """
+        return None
 
     def close(self) -> None:
         """Free the GPU and end the worker. May be called twice."""

@@ -10,6 +10,7 @@ from autogemm.tuning.task.events import (
     Notice,
     SearchResumed,
     SearchStarted,
+    SustainedStarted,
     TrialDone,
 )
 from autogemm.tuning.task.options import TuneOptions
@@ -30,6 +31,7 @@ __all__ = [
     "SearchStarted",
     "Step",
     "StoredWinner",
+    "SustainedStarted",
     "Sweep",
     "Sweeper",
     "Swept",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from autogemm.model.config import Config
@@ -18,11 +18,17 @@ from autogemm.model.results.outcome import (
     Status,
 )
 from autogemm.store import Store
-from autogemm.support.errors import CertificationError, KernelCompileError
+from autogemm.support.errors import CertificationError, DeviceError, KernelCompileError
 from autogemm.targets import Target
 from autogemm.tuning.task.accuracy import Accuracy
 from autogemm.tuning.task.build import Builder
-from autogemm.tuning.task.events import Certifying, Event, FinalsStarted
+from autogemm.tuning.task.events import (
+    Certifying,
+    Event,
+    FinalsStarted,
+    Notice,
+    SustainedStarted,
+)
 from autogemm.tuning.task.request import TuneRequest, ranked
 from autogemm.verify import Certifier
 
@@ -67,6 +73,23 @@ class FinalsStage:
         finals = self.accuracy.kept(finals, request.seed, request.measure.objective)
         return FinalsResult(finals, tuple(candidates))
 
+    def sustain(self, result: FinalsResult) -> FinalsResult:
+        """Run winner and baseline each alone, if that was asked for.
+
+        Runs that break off are told and take nothing from the finals.
+        """
+        seconds, finals = self.request.sustained_s, result.finals
+        if seconds is None or finals.provenance is not Provenance.MEASURED:
+            return result
+        self.on_event(SustainedStarted(seconds))
+        winner = _candidate_of(result.candidates, finals.winner.kernel_sha256)
+        try:
+            sustained = self.target.sustained(winner, finals, seconds)
+        except DeviceError as error:
+            self.on_event(Notice(f"no sustained times: {error}"))
+            return result
+        return replace(result, finals=replace(finals, sustained=sustained))
+
     def certify(self, result: FinalsResult) -> FinalsResult:
         """Make the first finalist that passes all checks the winner, if that was asked for.
 
@@ -102,7 +125,7 @@ class FinalsStage:
         self, result: FinalsResult, kernel_sha256: str, before: Sequence[Check]
     ) -> Certificate:
         """Check one of the candidates further, and keep what was found."""
-        candidate = next(one for one in result.candidates if one.source.sha256 == kernel_sha256)
+        candidate = _candidate_of(result.candidates, kernel_sha256)
         certifier = Certifier(
             self.builder.family_of(candidate.config),
             self.target,
@@ -117,6 +140,10 @@ class FinalsStage:
         """Write the finals into the store."""
         sources = {one.source.sha256: one.source for one in result.candidates}
         self.store.record_finals(self.run_id, result.finals, sources)
+
+
+def _candidate_of(candidates: Sequence[Candidate], kernel_sha256: str) -> Candidate:
+    return next(one for one in candidates if one.source.sha256 == kernel_sha256)
 
 
 def finalists(

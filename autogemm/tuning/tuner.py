@@ -209,7 +209,7 @@ class _Run:
                     return None, stopped_by
                 is_final = stopped_by is not StopRule.RATIO or rules.confirm(result.finals, best)
                 if is_final:
-                    result = stage.certify(result)
+                    result = stage.certify(stage.sustain(result))
                 stage.record(result)
             except KeyboardInterrupt:
                 return None, StopRule.INTERRUPTED

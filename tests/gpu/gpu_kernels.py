@@ -61,8 +61,8 @@ THIS_LAUNCH = """
     __syncthreads();
 """
 FIRST_LAUNCH_ONLY = f"{THIS_LAUNCH} alpha = launch == 0 ? alpha : 1.001f * alpha;"
-# One launch in ten, at random, but not the two that verify.
-ONE_IN_TEN = "launch > 1 && (launch * 2654435761u >> 16) % 10 == 0"
+# One launch in ten, at random, but not the three that verify.
+ONE_IN_TEN = "launch > 2 && (launch * 2654435761u >> 16) % 10 == 0"
 
 ONE_LAUNCH_IN_TEN = FIRST_LAUNCH_ONLY.replace("launch == 0", "launch % 10 != 7")
 

@@ -38,7 +38,7 @@ from autogemm.targets.cuda import CudaTarget
 from autogemm.targets.cuda.tools.sanitizer import find_sanitizer
 from autogemm.tuning import Certifier
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.alone]
 
 PROBLEM = Problem(150, 131, 77, ldc=140, alpha=1.5, beta=0.5)
 OPTIONS = MeasureOptions(deadline_s=10.0)

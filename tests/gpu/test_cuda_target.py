@@ -181,6 +181,7 @@ def test_tf32_is_rejected_at_a_large_depth_too(target: CudaTarget, build: Build)
         (NO_SUCH_KERNEL, "other_kernel"),
     ],
 )
+@pytest.mark.alone
 def test_a_refused_launch_is_no_crash(
     prepared: CudaTarget, build: Build, fault: Fault, says: str
 ) -> None:
@@ -218,6 +219,7 @@ def test_an_endless_kernel_is_killed_at_its_deadline(target: CudaTarget, build: 
     assert_fine(target.measure(build(PROBLEM, FINE), None))
 
 
+@pytest.mark.alone
 def test_a_kernel_too_slow_to_repeat_says_so(target: CudaTarget, build: Build) -> None:
     target.prepare(PROBLEM, MeasureOptions(deadline_s=3.0))
     outcome = target.measure(build(PROBLEM, sleeping(0.9)), None)
@@ -227,6 +229,7 @@ def test_a_kernel_too_slow_to_repeat_says_so(target: CudaTarget, build: Build) -
     assert outcome.measurement.time_us == pytest.approx(0.9e6, rel=0.1)
 
 
+@pytest.mark.alone
 def test_a_hopeless_candidate_is_timed_once(target: CudaTarget, build: Build) -> None:
     target.prepare(PROBLEM, OPTIONS)
     for seconds in (10e-6, 5e-3):
@@ -237,6 +240,7 @@ def test_a_hopeless_candidate_is_timed_once(target: CudaTarget, build: Build) ->
         assert slow.time_us == pytest.approx(1e6 * seconds, rel=0.9)
 
 
+@pytest.mark.alone
 def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(
     prepared: CudaTarget, build: Build
 ) -> None:
@@ -252,6 +256,7 @@ def test_short_kernels_are_timed_in_a_graph_and_long_ones_by_events(
     assert long.provenance is Provenance.MEASURED
 
 
+@pytest.mark.alone
 def test_a_cache_without_the_inputs_is_slower_than_a_warm_one(
     target: CudaTarget, build: Build
 ) -> None:
@@ -279,6 +284,7 @@ def test_kernels_are_timed_on_the_inputs_asked_for(
     assert wrong.status is Status.WRONG_RESULT
 
 
+@pytest.mark.alone
 def test_finals_of_the_same_kernel_twice_are_a_tie(prepared: CudaTarget, build: Build) -> None:
     fine = build(PROBLEM, FINE)
     finals = prepared.finals([fine, fine], rounds=30, seed=1)
@@ -293,6 +299,7 @@ def test_finals_of_the_same_kernel_twice_are_a_tie(prepared: CudaTarget, build: 
     assert finals.baseline.time_us == pytest.approx(prepared.baseline_us, rel=0.5)
 
 
+@pytest.mark.alone
 def test_finals_order_by_speed_and_leave_out_who_fails(prepared: CudaTarget, build: Build) -> None:
     candidates = [
         build(PROBLEM, sleeping(1e-4)),
@@ -324,6 +331,7 @@ def test_a_kernel_wrong_once_in_ten_launches_is_caught_in_the_finals(
     assert "elements are wrong" in lost.reason
 
 
+@pytest.mark.alone
 def test_energy_of_a_kernel_is_that_of_the_gpu_while_it_runs(
     target: CudaTarget, compiler: Compiler
 ) -> None:
@@ -364,6 +372,7 @@ def test_the_family_that_ships_is_right(
     assert_fine(target.measure(family_candidate(problem, compiler, target.device), None))
 
 
+@pytest.mark.alone
 def test_one_candidate_at_4096_costs_little_and_is_near_cublas(
     target: CudaTarget, compiler: Compiler
 ) -> None:

@@ -45,6 +45,7 @@ def test_libraries_are_right_or_say_why_they_are_not_here(
             assert "install" in entry.reason
 
 
+@pytest.mark.alone
 def test_ceilings_lie_below_the_theory_and_not_far(target: CudaTarget, compiler: Compiler) -> None:
     found = target.ceilings(compiler)
     roof = roof_of(target.device, DType.F32)
@@ -58,6 +59,7 @@ def test_ceilings_lie_below_the_theory_and_not_far(target: CudaTarget, compiler:
 
 
 @pytest.mark.skipif(find_profiler() is None, reason="Nsight Compute is not installed")
+@pytest.mark.alone
 def test_a_rung_is_profiled(tmp_path: Path) -> None:
     db = str(tmp_path / "a.db")
     result = CliRunner().invoke(main, ["profile", "naive_uncoalesced", "--size", "256", "--db", db])

@@ -82,6 +82,7 @@ def test_every_option_reaches_the_request(tmp_path: Path, monkeypatch: pytest.Mo
         "fill": "zeros",
         "prune": False,
         "warm_start": False,
+        "seeds": False,
         "certify": False,
         "fresh": True,
     }

@@ -100,6 +100,86 @@ def test_ci_goes_on_without_a_browser(tmp_path: Path, programs: str, code: int) 
     assert "the browser tests are skipped" in done.stderr.splitlines()[-1]
 
 
+# Stands in for Python on a GPU box: writes down how pytest was called, and ends as it is told to.
+PYTHON = """\
+#!/bin/sh
+case "$*" in
+"-c import xdist") exit {xdist} ;;
+"-m pytest"*) ;;
+*) exit 0 ;;
+esac
+echo "$*" >>"{log}"
+case "$*" in
+*"not alone"*) echo "FAILED tests/gpu/x.py::y"; echo "6 passed"; exit {together} ;;
+*) echo "2 passed"; exit {alone} ;;
+esac
+"""
+
+
+def gpu_tests(
+    folder: Path, *words: str, together: int = 0, alone: int = 0, xdist: int = 0
+) -> tuple[int, list[str], list[str]]:
+    """The exit code of `gpu_box.sh test`, pytest's arguments and the lines printed."""
+    log, python = folder / "log", folder / "python"
+    python.write_text(PYTHON.format(log=log, together=together, alone=alone, xdist=xdist))
+    python.chmod(0o755)
+    done = subprocess.run(
+        [str(ROOT / "benchmarks" / "gpu_box.sh"), "test", *words],
+        env=os.environ | {"PYTHON": str(python), "AUTOGEMM_SITE": str(folder / "site")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    calls = [line.removeprefix("-m pytest ") for line in log.read_text().splitlines()]
+    return done.returncode, calls, done.stdout.splitlines()
+
+
+def test_gpu_tests_that_need_the_gpu_for_themselves_come_last(tmp_path: Path) -> None:
+    code, calls, said = gpu_tests(tmp_path, "-v", together=1)
+    assert code == 1
+    assert calls == [
+        "-n 6 -p no:benchmark tests/gpu -v -m gpu and not alone",
+        "tests/gpu -v -n 0 -m gpu and alone",
+    ]
+    assert said[-3:] == ["FAILED tests/gpu/x.py::y", "together: 6 passed", "alone: 2 passed"]
+
+
+def test_gpu_tests_run_one_by_one_without_xdist(tmp_path: Path) -> None:
+    code, calls, _ = gpu_tests(tmp_path, xdist=1)
+    assert (code, calls) == (0, ["tests/gpu -m gpu and not alone", "tests/gpu -m gpu and alone"])
+
+
+@pytest.mark.parametrize(
+    ("words", "added"),
+    [
+        ("tests/gpu/x.py", ""),
+        ("-k y tests/gpu/x.py::z", ""),
+        ("--deselect tests/gpu/x.py", "tests/gpu "),
+        ("--ignore=tests/gpu/x.py", "tests/gpu "),
+        ("--deselect tests/gpu/x.py tests/gpu/y.py", ""),
+    ],
+)
+def test_gpu_tests_are_those_of_the_files_named(tmp_path: Path, words: str, added: str) -> None:
+    _, calls, _ = gpu_tests(tmp_path, *words.split())
+    assert calls[1] == f"{added}{words} -n 0 -m gpu and alone"
+
+
+@pytest.mark.parametrize(
+    ("together", "alone", "code"),
+    [(5, 0, 0), (0, 5, 0), (5, 5, 5), (1, 5, 1), (5, 1, 1), (0, 1, 1), (1, 1, 1), (0, 2, 2)],
+)
+def test_gpu_tests_fail_if_either_kind_does(
+    tmp_path: Path, together: int, alone: int, code: int
+) -> None:
+    assert gpu_tests(tmp_path, together=together, alone=alone)[0] == code
+
+
+def test_a_wrong_command_is_said_once(tmp_path: Path) -> None:
+    code, calls, _ = gpu_tests(tmp_path, "--nonsense", together=4)
+    assert (code, len(calls)) == (4, 1)
+
+
 def test_a_job_leaves_report_tables_figures_and_database(job: Job) -> None:
     done = job(AUTOGEMM_SIZES="64,128", AUTOGEMM_BUDGET="5s")
     assert done.returncode == 0, done.stderr

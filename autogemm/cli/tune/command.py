@@ -185,6 +185,18 @@ def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
     "near the best that differ from them.",
 )
 @count_option("--rounds", 30, "Rounds of the finals.")
+@time_option(
+    "--sustained",
+    "sustained_s",
+    "none",
+    "Then run winner and baseline each alone, hot, twice for this time, in turn: 3s; none leaves "
+    "it out.",
+)
+@click.option(
+    "--rounds-file",
+    metavar="FILE",
+    help="Also write the time of every contestant in every round: FILE.json or FILE.json.gz.",
+)
 @choice_option(
     "--l2",
     CacheState,
@@ -207,6 +219,9 @@ def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
 @off_option("--no-prune", "Also measure what static facts rule out.")
 @off_option("--no-warm-start", "Do not try the winners of similar stored results first.")
 @off_option(
+    "--no-seeds", "Do not try the configs first that ship because they were good somewhere."
+)
+@off_option(
     "--no-certify",
     "Do not check the winner further: edge cases, compute-sanitizer (some seconds).",
 )
@@ -214,10 +229,11 @@ def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
 @click.option("--fresh", is_flag=True, help="Begin anew where an unfinished run would be resumed.")
 @listing_options
 @click.option("-q", "--quiet", is_flag=True, help="No progress, only the result.")
-def tune(
+def tune(  # noqa: PLR0913  # keywords
     *,
     problems: ProblemsOptions,
     cross: bool,
+    rounds_file: str | None,
     db: str | None,
     quiet: bool,
     form: Form,
@@ -247,6 +263,7 @@ def tune(
       autogemm tune --size 512 --until-ratio 1.5 --budget 10m --trials 5000
       autogemm tune --size 4096 --objective energy
       autogemm tune --size 4096 --max-error cublas
+      autogemm tune --size 8192 --sustained 3s --rounds-file rounds.json.gz
       autogemm tune --preset transformer --budget 20s --cross
       autogemm tune --problems sizes.txt --layout nt --budget 30s
       autogemm tune --gpu recorded --size 1024 --json
@@ -258,4 +275,5 @@ def tune(
     from autogemm.cli.tune.run import TuneCommand, TuneOptions, run
 
     resized = None if problems.sizes else problems.resized
-    run(TuneCommand(asked, resized, TuneOptions(**values), cross, db, quiet, form))
+    options = TuneOptions(**values)
+    run(TuneCommand(asked, resized, options, cross, rounds_file, db, quiet, form))

@@ -8,7 +8,7 @@ from typing import Any
 from autogemm.cli.output import Form, rows_text
 from autogemm.cli.rows import entry_row, for_csv, for_json
 from autogemm.model.results.certificate import Certificate
-from autogemm.model.results.columns import CONFIG, ERRORS, Paths, row_of, under
+from autogemm.model.results.columns import CONFIG, ERRORS, SUSTAINED, Paths, row_of, under
 from autogemm.model.results.outcome import Finals, FinalsEntry, Outcome
 from autogemm.tuning import TuneResult
 
@@ -16,7 +16,8 @@ from autogemm.tuning import TuneResult
 COLUMNS = (
     *("run_id", "problem", "m", "n", "k", "layout", "dtype", "gpu", "provenance", "place"),
     *("name", "family", "config", "kernel_sha256", "time_us", "tflops"),
-    *("ratio", "ratio_low", "ratio_high", "confidence", "tied", "spread", "rounds"),
+    *("ratio", "ratio_low", "ratio_high", "ratio_of_medians", "confidence", "tied", "spread"),
+    "rounds",
     *("registers", "energy_mj", *ERRORS),
 )
 _WHERE: Paths = {
@@ -32,6 +33,7 @@ _SEARCH = under(
         *("num_reused", "num_pruned", "num_legal"),
     ),
 )
+_SUSTAINED = under("", SUSTAINED)
 _SPEEDS = ("search_s", "finals_s", "trials_per_s", "gpu_busy")
 _OUTCOME: Paths = {
     **CONFIG,
@@ -101,8 +103,11 @@ def _finals_as_dict(result: TuneResult, finals: Finals) -> dict[str, Any]:
         "rounds": finals.rounds,
         "confidence": finals.confidence,
         "num_ties": len(finals.ties),
+        "against_baseline": str(finals.against_baseline),
         "baseline": _entry_as_dict(result, finals, finals.baseline),
         "entries": [_entry_as_dict(result, finals, entry) for entry in finals.entries],
+        "calls": [asdict(call) | {"time_us": call.time_us} for call in finals.calls],
+        "sustained": for_json(row_of(finals.sustained, _SUSTAINED)) if finals.sustained else None,
         "disqualified": [
             {"config": lost.config.as_dict(), "reason": lost.reason}
             | {"kernel_sha256": lost.kernel_sha256}
@@ -122,4 +127,5 @@ def _certificate_as_dict(certificate: Certificate | None) -> dict[str, Any] | No
 
 
 def _entry_as_dict(result: TuneResult, finals: Finals, entry: FinalsEntry) -> dict[str, Any]:
-    return for_json(entry_row(entry, finals, result.problem))
+    samples = {"samples_us": entry.samples_us, "samples_mj": entry.samples_mj}
+    return for_json(entry_row(entry, finals, result.problem) | samples)

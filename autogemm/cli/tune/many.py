@@ -12,25 +12,32 @@ import click
 from autogemm.cli.output import Form, print_table, rows_text
 from autogemm.cli.rows import entry_row, for_csv, for_json
 from autogemm.cli.tune.progress import echo_notice, progress_listener
-from autogemm.model.results.columns import HEADS, RATIO, SPEED, Paths, row_of, under
-from autogemm.model.results.outcome import FinalsEntry, Provenance
+from autogemm.model.results.columns import HEADS, RATIO, SPEED, SUSTAINED, Paths, row_of, under
+from autogemm.model.results.outcome import Finals, FinalsEntry, Provenance
 from autogemm.tuning import Event, Step, Sweep, Swept, TuneRequest
 
+SUSTAINED_X = HEADS["sustained_ratio"]
 COLUMNS = (
     *("size", "layout", "dtype", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"]),
+    *(HEADS["ratio_of_medians"], "shown", SUSTAINED_X, "baseline"),
     *("family", "run", "trials"),
 )
 # Named as in the JSON.
 CSV_COLUMNS = (
     *("gpu", "provenance", "size", "layout", "dtype", "run_id", "num_trials", "known", "family"),
-    *("config", *SPEED, *RATIO, "confidence", "error", "baseline_us", "baseline_error"),
-    *("seconds", "reason"),
+    *("config", *SPEED, *RATIO, "ratio_of_medians", "against_baseline", "confidence", "error"),
+    *("energy_mj", "baseline", "baseline_us", "baseline_error", "baseline_energy_mj"),
+    *(*SUSTAINED, "seconds", "reason"),
 )
 _SWEPT: Paths = {
     **under("problem", {"size": "size_label", "layout": "layout", "dtype": "dtype.label"}),
     **under("", ("run_id", "num_trials", "seconds", "reason")),
     "known": "is_known",
     "confidence": "finals.confidence",
+    "against_baseline": "finals.against_baseline",
+    "baseline": "finals.baseline.name",
+    "baseline_energy_mj": "finals.baseline.energy_mj",
+    **under("finals.sustained", SUSTAINED),
     "baseline_us": "finals.baseline.time_us",
     "baseline_error": "finals.baseline.verification.error",
 }
@@ -80,8 +87,10 @@ def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database
     how = " (recorded)" if provenance is Provenance.RECORDED else ""
     if done:
         title = f"{len(done)} problem{'s' * (len(done) > 1)} on {device_name}{how}"
-        rows = [_row(one, winner) for one, winner in done]
-        print_table(rows, COLUMNS, title=title)
+        rows = [_row(one, one.finals, winner) for one, winner in done if one.finals is not None]
+        has_sustained = any(row[SUSTAINED_X] is not None for row in rows)
+        columns = [name for name in COLUMNS if has_sustained or name != SUSTAINED_X]
+        print_table(rows, columns, title=title)
         mean = math.exp(sum(math.log(winner.ratio) for _, winner in done) / len(done))
         click.echo(f"geometric mean: {mean:.3f} x cuBLAS; stored in {database}")
     for one in sweep.problems:
@@ -110,7 +119,7 @@ def sweep_as_csv(sweep: Sweep, device_name: str, provenance: Provenance) -> str:
     return rows_text(rows, CSV_COLUMNS, Form.CSV)
 
 
-def _row(swept: Swept, winner: FinalsEntry) -> dict[str, Any]:
+def _row(swept: Swept, finals: Finals, winner: FinalsEntry) -> dict[str, Any]:
     problem = swept.problem
     return {
         "size": problem.size_label,
@@ -119,6 +128,10 @@ def _row(swept: Swept, winner: FinalsEntry) -> dict[str, Any]:
         HEADS["time_us"]: winner.time_us,
         HEADS["tflops"]: problem.tflops(winner.time_us),
         HEADS["ratio"]: winner.ratio,
+        HEADS["ratio_of_medians"]: finals.ratio_of_medians(winner),
+        "shown": str(finals.against_baseline),
+        SUSTAINED_X: finals.sustained.sustained_ratio if finals.sustained else None,
+        "baseline": finals.baseline.name,
         "family": winner.config.family if winner.config is not None else None,
         "run": swept.run_id,
         "trials": swept.num_trials if not swept.is_known else "known",
@@ -127,7 +140,7 @@ def _row(swept: Swept, winner: FinalsEntry) -> dict[str, Any]:
 
 def _facts(swept: Swept) -> dict[str, Any]:
     """Return the row of a problem, with the names of the JSON of a single one."""
-    facts = row_of(swept, _SWEPT)
+    facts = for_json(row_of(swept, _SWEPT))
     winner: dict[str, Any] = {}
     if swept.finals is not None:
         winner = for_json(entry_row(swept.finals.winner, swept.finals, swept.problem))

@@ -17,6 +17,7 @@ from autogemm.tuning import (
     Notice,
     SearchResumed,
     SearchStarted,
+    SustainedStarted,
     TrialDone,
     TuneRequest,
 )
@@ -107,6 +108,11 @@ class State:
         return f"finals: {event.num_finalists} candidates and cuBLAS, {how}"
 
     @staticmethod
+    def sustained(event: SustainedStarted) -> str:
+        """Return a line on what runs alone, and for how long."""
+        return f"sustained: winner and cuBLAS in turn, {event.seconds:g} s at a time"
+
+    @staticmethod
     def resumed(event: SearchResumed) -> str:
         """Return why the search goes on after finals."""
         return (
@@ -142,6 +148,8 @@ class PlainLines:
                     self._last_line = time.monotonic()
             case FinalsStarted():
                 click.echo(self._state.finals(event), err=True)
+            case SustainedStarted():
+                click.echo(self._state.sustained(event), err=True)
             case SearchResumed():
                 click.echo(self._state.resumed(event), err=True)
             case Certifying(step):
@@ -172,6 +180,8 @@ class LiveLine:
                 )
             case FinalsStarted():
                 self._progress.update(self._task, total=None, description=self._state.finals(event))
+            case SustainedStarted():
+                self._progress.update(self._task, description=self._state.sustained(event))
             case SearchResumed():
                 text = self._state.resumed(event)
                 self._progress.console.print(text, markup=False, highlight=False)

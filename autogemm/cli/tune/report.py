@@ -10,17 +10,30 @@ from autogemm.model.config import label, shared_values
 from autogemm.model.results.columns import HEADS
 from autogemm.model.results.outcome import (
     CONFIDENCE,
+    AgainstBaseline,
+    Call,
     Finals,
     FinalsEntry,
     Outcome,
     Provenance,
+    Status,
+    Sustained,
     Verification,
 )
 from autogemm.tuning import TuneResult
 
+# Calls of cuBLAS that cannot be the baseline; all are in the JSON.
+MOST_NAMED = 3
 COLUMNS = (
     *("#", "family", "config", HEADS["time_us"], HEADS["tflops"], HEADS["ratio"], "interval"),
-    *("spread %", HEADS["energy_mj"], HEADS["error"], "registers", "tie"),
+    *(
+        HEADS["ratio_of_medians"],
+        "spread %",
+        HEADS["energy_mj"],
+        HEADS["error"],
+        "registers",
+        "tie",
+    ),
 )
 
 
@@ -45,6 +58,7 @@ def _print_finals(result: TuneResult, finals: Finals) -> None:
         for place, entry in enumerate(finals.entries, 1)
     ]
     rows.append(_row("", finals.baseline, result, finals, shared) | {"interval": None})
+    rows += [_call_row(call, result, finals) for call in finals.calls if call.time_us is not None]
     how = "recorded" if _is_recorded(result) else f"{finals.rounds} interleaved rounds"
     title = f"{result.problem.label} on {result.device_name}: finals, {how}"
     # Neither takes room where it says nothing.
@@ -78,12 +92,48 @@ def _row(
         HEADS["tflops"]: result.problem.tflops(entry.time_us),
         HEADS["ratio"]: f"{entry.ratio:.3f}",
         "interval": _interval(entry),
+        HEADS["ratio_of_medians"]: f"{finals.ratio_of_medians(entry):.3f}",
         "spread %": None if spread is None else f"{100 * spread:.2f}",
         HEADS["energy_mj"]: entry.energy_mj,
         HEADS["error"]: None if checked is None else f"{checked.error:.2e}",
         "registers": entry.registers,
         "tie": "tied" if entry.tied else None,
     }
+
+
+def _call_row(call: Call, result: TuneResult, finals: Finals) -> dict[str, Any]:
+    """The row of a call that took part and was slower than the baseline."""
+    assert call.time_us is not None
+    return {
+        "config": call.name,
+        HEADS["time_us"]: call.time_us,
+        HEADS["tflops"]: result.problem.tflops(call.time_us),
+        HEADS["ratio_of_medians"]: f"{finals.baseline.time_us / call.time_us:.3f}",
+    }
+
+
+def calls_line(finals: Finals) -> str:
+    """Return which call of cuBLAS is the baseline, and what became of the others."""
+    calls = finals.calls
+    timed = sum(call.time_us is not None for call in calls)
+    slower = sum(call.status is Status.TOO_SLOW for call in calls)
+    wrong = [call for call in calls if call.status not in (Status.OK, Status.TOO_SLOW)]
+    words = [f"baseline: {finals.baseline.name}, the fastest of {timed + 1} in all rounds"]
+    words += [f"{slower} were slower before"] if slower else []
+    words += [f"{call.name}: {call.reason}" for call in wrong[:MOST_NAMED]]
+    words += [f"and {len(wrong) - MOST_NAMED} more"] if len(wrong) > MOST_NAMED else []
+    return "; ".join(words)
+
+
+def sustained_line(sustained: Sustained) -> str:
+    """Return what winner and baseline took each alone."""
+    times = f"{sustained.sustained_us:.4g} us against {sustained.sustained_baseline_us:.4g} us"
+    line = f"sustained, each alone: {sustained.sustained_ratio:.3f} x, {times}"
+    own_mj, baseline_mj = sustained.sustained_mj, sustained.sustained_baseline_mj
+    if own_mj and baseline_mj:
+        fewer = baseline_mj / own_mj
+        line += f"; {own_mj:.4g} mJ against {baseline_mj:.4g} mJ a GEMM ({fewer:.3f} x)"
+    return line
 
 
 def _interval(entry: FinalsEntry) -> str | None:
@@ -104,18 +154,26 @@ def _print_best(result: TuneResult) -> None:
     interval = f" ({_interval(winner)})" if _interval(winner) else ""
     speed = result.problem.tflops(winner.time_us)
     remarks = [
-        f"{winner.time_us:.4g} us, {speed:.4g} TFLOP/s, {winner.ratio:.3f} x cuBLAS{interval}"
+        f"{winner.time_us:.4g} us, {speed:.4g} TFLOP/s, {winner.ratio:.3f} x cuBLAS{interval}",
+        f"ratio of medians {finals.ratio_of_medians(winner):.3f}",
     ]
     if winner.energy_mj is not None and finals.baseline.energy_mj is not None:
         share = winner.energy_mj / finals.baseline.energy_mj
         remarks.append(f"{winner.energy_mj:.4g} mJ, {share:.3f} of cuBLAS's energy")
-    if finals.baseline.tied:
-        remarks.append("no difference to cuBLAS was shown")
+    against = finals.against_baseline
+    if against is not AgainstBaseline.FASTER:
+        remarks.append(
+            f"{'a tie: ' if against is AgainstBaseline.TIED else ''}{against.words} cuBLAS"
+        )
     if _is_recorded(result):
         remarks.append(f"recorded on {result.device_name}")
     family = f"{winner.config.family}: " if len(result.families) > 1 else ""
     click.echo(f"winner: {family}{winner.config}")
     click.echo(f"  {'; '.join(remarks)}")
+    if finals.calls:
+        click.echo(f"  {calls_line(finals)}")
+    if finals.sustained is not None:
+        click.echo(f"  {sustained_line(finals.sustained)}")
     if finals.ties:
         click.echo(f"  {ties_line(finals, _is_recorded(result))}")
     if winner.verification is not None:

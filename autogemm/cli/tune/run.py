@@ -17,6 +17,7 @@ from autogemm.cli.tune.facts import result_as_csv, result_as_json
 from autogemm.cli.tune.many import SweepProgress, print_sweep, sweep_as_csv, sweep_as_json
 from autogemm.cli.tune.progress import progress_listener
 from autogemm.cli.tune.report import print_result
+from autogemm.cli.tune.rounds import Decided, check_rounds_file, write_rounds
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Outcome
 from autogemm.store import database_place
@@ -38,6 +39,7 @@ class TuneCommand:
     resized: Callable[[str], Problem] | None
     options: TuneOptions
     cross: bool
+    rounds_file: str | None
     db: str | None
     quiet: bool
     form: Form
@@ -45,6 +47,7 @@ class TuneCommand:
 
 def run(command: TuneCommand) -> None:
     """Tune and print. Raises AutogemmError where no candidate ran correctly."""
+    check_rounds_file(command.rounds_file)
     with ExitStack() as stack:
         try:
             if len(command.problems) > 1:
@@ -53,6 +56,8 @@ def run(command: TuneCommand) -> None:
             request, result = _tune_one(stack, command)
         except KeyboardInterrupt:
             _exit_interrupted()
+    if result.finals is not None:
+        _keep_rounds(command, result.device_name, [(result.run_id, result.problem, result.finals)])
     _print(command, request, result)
     if result.interrupted:
         _exit_interrupted()
@@ -106,6 +111,8 @@ def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
     sweep = sweeper.run(requests)
     if command.cross and not sweep.interrupted:
         sweep = sweeper.cross(sweep, requests[0])
+    decided = [(one.run_id, one.problem, one.finals) for one in sweep.problems if one.finals]
+    _keep_rounds(command, target.device.name, decided)
     show = (sweep, target.device.name, target.provenance, database_place(command.db))
     if command.form is Form.JSON:
         click.echo(sweep_as_json(*show))
@@ -117,6 +124,17 @@ def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
         _exit_interrupted()
     if not any(one.finals is not None for one in sweep.problems):
         raise AutogemmError("no problem has a result: the lines above say why")
+
+
+def _keep_rounds(command: TuneCommand, gpu: str, found: Sequence[Decided]) -> None:
+    """Write the raw rounds if a file was named. Raises AutogemmError where that fails."""
+    if command.rounds_file is None:
+        return
+    try:
+        write_rounds(command.rounds_file, gpu, found)
+    except OSError as error:
+        why = error.strerror or error
+        raise AutogemmError(f"--rounds-file {command.rounds_file}: {why}") from error
 
 
 def _exit_interrupted() -> NoReturn:

@@ -11,7 +11,7 @@ from typing import Any
 
 from autogemm.model.kernel import Resources
 from autogemm.model.problem import Problem
-from autogemm.model.results.outcome import Environment, Telemetry, Verification
+from autogemm.model.results.outcome import Environment, Sustained, Telemetry, Verification
 
 Row = dict[str, Any]
 # Where the cells of a row lie in a value: name to attributes, by points.
@@ -34,9 +34,17 @@ NUMBERS = (
     Column("ratio", "", "the baseline's time / own time, paired: above 1 is faster", "x cuBLAS"),
     Column("ratio_low", "", "lower end of the interval of ratio"),
     Column("ratio_high", "", "upper end of the interval of ratio"),
+    Column("ratio_of_medians", "", "median of the baseline's times / time_us", "of medians"),
     Column("confidence", "", "how probable it is that the interval holds the true ratio"),
     Column("spread", "", "interquartile range of the paired ratios / their median"),
     Column("energy_mj", "mJ", "median energy of one GEMM, of the whole GPU", "energy mJ"),
+    Column("baseline_energy_mj", "mJ", "energy_mj of the baseline"),
+    Column("sustained_ratio", "", "sustained_baseline_us / sustained_us", "sustained x"),
+    Column("sustained_us", "us", "mean time of one GEMM, alone and back to back, hot"),
+    Column("sustained_baseline_us", "us", "sustained_us of the baseline"),
+    Column("sustained_mj", "mJ", "mean energy of one GEMM meanwhile, of the whole GPU"),
+    Column("sustained_baseline_mj", "mJ", "sustained_mj of the baseline"),
+    Column("sustained_s", "s", "length of each of the two runs of winner and baseline"),
     Column("edp_mj_us", "mJ us", "energy_mj times time_us"),
     Column("error", "", "norm of C - reference / norm of reference (Frobenius)", "error"),
     Column("max_abs_error", "", "largest |C - reference|"),
@@ -73,6 +81,7 @@ TELEMETRY = names_of(Telemetry)
 RESOURCES = tuple(name for name in names_of(Resources) if name != "kernel")
 SPEED = ("time_us", "tflops")
 RATIO = ("ratio", "ratio_low", "ratio_high")
+SUSTAINED = (*names_of(Sustained), "sustained_ratio")
 
 CONFIG: Paths = {"family": "config.family", "config": "config"}
 # Where and what: of values that have a device, a problem and a provenance.

@@ -67,6 +67,15 @@ class PairedRatio:
         return self.low <= 1.0 <= self.high
 
 
+def fastest_call(calls: Sequence[FinalsSamples]) -> FinalsSamples:
+    """The call of a library that is the baseline: that with the least median over the rounds.
+
+    Choosing it in the same rounds that it is compared in favours it: of calls that are as fast as
+    each other the luckiest is the baseline, and no kernel looks faster for that.
+    """
+    return min(calls, key=lambda call: float(np.median(call.samples_us)))
+
+
 def decide(
     baseline: Contestant,
     contestants: Sequence[Contestant],
@@ -103,6 +112,10 @@ def decide(
         for one in (winner, *followers)
     )
     is_tied = compare(baseline, winner).undecided
+    if objective is Objective.TIME:
+        # Where the two estimators are on different sides of 1, nothing was shown.
+        medians = float(np.median(baseline.samples_us) / np.median(winner.samples_us))
+        is_tied = is_tied or (medians - 1.0) * (entries[0].ratio - 1.0) <= 0.0
     return entries, _entry(baseline, PairedRatio(1.0, 1.0, 1.0), tied=is_tied)
 
 
@@ -201,4 +214,6 @@ def without_winner(
     entries, baseline = decide(finals.baseline, others, seed, objective)
     ended = Disqualified(lost.config, lost.kernel_sha256, reason, status)
     disqualified = (*finals.disqualified, ended)
-    return replace(finals, entries=entries, baseline=baseline, disqualified=disqualified)
+    return replace(
+        finals, entries=entries, baseline=baseline, disqualified=disqualified, sustained=None
+    )

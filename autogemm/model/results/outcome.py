@@ -245,6 +245,62 @@ class FinalsEntry:
         return statistics.median(self.samples_mj) if self.samples_mj else None
 
 
+class AgainstBaseline(StrEnum):
+    """What finals show of their winner, by both estimators of its ratio."""
+
+    words: str
+
+    def __new__(cls, value: str, words: str) -> Self:
+        """Return the member; its value alone is stored."""
+        member = str.__new__(cls, value)
+        member._value_, member.words = value, words
+        return member
+
+    FASTER = "faster", "faster than"
+    TIED = "tied", "not shown to be faster than"
+    SLOWER = "slower", "slower than"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Another call of the baseline's library, which is not the baseline.
+
+    ``samples_us[i]`` was taken in round i, beside all others, if its status is OK. TOO_SLOW: it was
+    clearly slower before the rounds; REJECTED: it cannot be called here, or was not timed.
+    """
+
+    name: limits.Line
+    status: Status = Status.OK
+    reason: limits.LongText = ""
+    samples_us: limits.AnySamples = ()
+
+    @property
+    def time_us(self) -> float | None:
+        """Median over the rounds, in microseconds; None if it took no part."""
+        return statistics.median(self.samples_us) if self.samples_us else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sustained:
+    """Winner and baseline each alone, back to back, on a GPU that they have heated up.
+
+    Each ran twice for ``sustained_s`` seconds, in turn, the baseline first; the beginning of each
+    run does not count. Times are means for one GEMM; millijoules for one GEMM, idle power of the
+    GPU included, are None where the driver tells no energy.
+    """
+
+    sustained_s: limits.Amount
+    sustained_us: limits.TimeUs
+    sustained_baseline_us: limits.TimeUs
+    sustained_mj: limits.Amount | None = None
+    sustained_baseline_mj: limits.Amount | None = None
+
+    @property
+    def sustained_ratio(self) -> float:
+        """The baseline's time / the winner's: above 1 is faster."""
+        return self.sustained_baseline_us / self.sustained_us
+
+
 @dataclass(frozen=True, slots=True)
 class Disqualified:
     """A finalist that must not win, and why: wrong, crashed, or not certified.
@@ -258,6 +314,20 @@ class Disqualified:
     status: Status = Status.WRONG_RESULT
 
 
+def against_baseline(
+    ratio: float, interval: tuple[float, float] | None, ratio_of_medians: float
+) -> AgainstBaseline:
+    """What a ratio to the baseline shows: faster or slower only if interval and both estimators
+    say so. Without an interval the estimators decide.
+    """
+    low, high = interval or (ratio, ratio)
+    if low > 1.0 and ratio_of_medians > 1.0:
+        return AgainstBaseline.FASTER
+    if high < 1.0 and ratio_of_medians < 1.0:
+        return AgainstBaseline.SLOWER
+    return AgainstBaseline.TIED
+
+
 @dataclass(frozen=True, slots=True)
 class Finals:
     """Interleaved re-timing of the best candidates and the baseline. ``entries`` are best first.
@@ -265,7 +335,9 @@ class Finals:
     ``method`` and ``launches_per_sample`` are those of :class:`Measurement`, the same for all.
     ``num_checks`` is how many times each entry's result was compared with the reference, over and
     above the search. ``throttled_rounds`` more were run while the GPU was throttled and thrown
-    away. ``disqualified`` finalists took part and are no entries.
+    away. ``disqualified`` finalists took part and are no entries. ``baseline`` is the fastest over
+    the rounds of all calls of its library, ``calls`` are the others. ``sustained`` is of winner and
+    baseline, None if that was not asked for.
     """
 
     entries: Annotated[tuple[FinalsEntry, ...], MinLen(1), MaxLen(999)]
@@ -278,6 +350,8 @@ class Finals:
     throttled_rounds: limits.Count = 0
     num_checks: Annotated[int, limits.NotKept()] = 0
     disqualified: Annotated[tuple[Disqualified, ...], limits.NotKept()] = ()
+    calls: Annotated[tuple[Call, ...], MaxLen(999)] = ()
+    sustained: Sustained | None = None
 
     @property
     def confidence(self) -> float | None:
@@ -288,6 +362,16 @@ class Finals:
     def winner(self) -> FinalsEntry:
         """The first entry."""
         return self.entries[0]
+
+    def ratio_of_medians(self, entry: FinalsEntry) -> float:
+        """The baseline's median time / the entry's: the other estimator of its ratio."""
+        return self.baseline.time_us / entry.time_us
+
+    @property
+    def against_baseline(self) -> AgainstBaseline:
+        """Whether the winner is faster, by its interval and by the ratio of medians."""
+        winner = self.winner
+        return against_baseline(winner.ratio, winner.interval, self.ratio_of_medians(winner))
 
     def spread_of(self, entry: FinalsEntry) -> float | None:
         """Spread of the entry's paired ratios to the baseline, from which drift has gone.

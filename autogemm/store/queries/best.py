@@ -18,7 +18,7 @@ from autogemm.model.results.stored import StoredKernel
 from autogemm.store.queries.benches import kernel_outside_runs
 from autogemm.store.queries.certificates import newest_certificate
 from autogemm.store.queries.timings import GROUP, BestPlace, Timing, best_places, run_of, timings_at
-from autogemm.store.tables.convert import kernel_of, value_of, verification_of
+from autogemm.store.tables.convert import kernel_of, sustained_of, value_of, verification_of
 from autogemm.store.tables.models import (
     DeviceRecord,
     FinalsEntryRecord,
@@ -167,15 +167,22 @@ def _time_us(timing: Timing) -> float | None:
 def _result_rows(session: Session, places: Sequence[BestPlace]) -> list[ResultRow]:
     found = timings_at(session, places)
     finals = {timing.finals_id for timing in found if isinstance(timing, FinalsEntryRecord)}
-    baselines = select(FinalsEntryRecord.finals_id, FinalsEntryRecord.samples_us).where(
-        FinalsEntryRecord.place == 0, FinalsEntryRecord.finals_id.in_(finals)
-    )
-    samples_us = {finals_id: tuple(samples) for finals_id, samples in session.execute(baselines)}
-    return [_result_row(timing, samples_us) for timing in found]
+    entry = FinalsEntryRecord
+    columns = select(entry.finals_id, entry.name, entry.energy_mj, entry.samples_us)
+    rows = session.execute(columns.where(entry.place == 0, entry.finals_id.in_(finals)))
+    baselines = {
+        finals_id: {
+            "baseline": name,
+            "baseline_energy_mj": energy_mj,
+            "baseline_samples_us": tuple(samples_us),
+        }
+        for finals_id, name, energy_mj, samples_us in rows
+    }
+    return [_result_row(timing, baselines) for timing in found]
 
 
-def _result_row(timing: Timing, baselines_us: Mapping[int, tuple[float, ...]]) -> ResultRow:
-    """``baselines_us`` are the baseline's samples, by finals."""
+def _result_row(timing: Timing, baselines: Mapping[int, Mapping[str, Any]]) -> ResultRow:
+    """``baselines`` are the baseline's name, energy and samples, by finals."""
     run, time_us = run_of(timing), _time_us(timing)
     family, config = timing.family, timing.config
     if time_us is None or config is None or family is None:
@@ -190,10 +197,23 @@ def _result_row(timing: Timing, baselines_us: Mapping[int, tuple[float, ...]]) -
         kernel_id=timing.kernel_id,
         template_sha256=timing.kernel.template_sha256 if timing.kernel is not None else None,
         samples_us=_samples_us(timing),
-        baseline_samples_us=(
-            () if isinstance(timing, TrialRecord) else baselines_us.get(timing.finals_id, ())
-        ),
+        **_beside(timing, baselines),
     )
+
+
+def _beside(timing: Timing, baselines: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+    """The baseline of the same finals, and energies; a trial has none."""
+    nothing = dict.fromkeys(("baseline", "energy_mj", "baseline_energy_mj", "sustained"))
+    if isinstance(timing, TrialRecord):
+        return nothing | {"baseline_samples_us": ()}
+    return {
+        **nothing,
+        "baseline_samples_us": (),
+        **baselines.get(timing.finals_id, {}),
+        "energy_mj": timing.energy_mj,
+        # Of the winner alone: a kernel may be known by finals that another one won.
+        "sustained": sustained_of(timing.finals) if timing.place == 1 else None,
+    }
 
 
 def _samples_us(timing: Timing) -> tuple[float, ...]:

@@ -21,11 +21,14 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Check, Verdict
 from autogemm.model.results.columns import ERRORS, names_of
 from autogemm.model.results.outcome import (
+    Call,
     Environment,
     Finals,
     FinalsEntry,
     Measurement,
     Outcome,
+    Status,
+    Sustained,
     Telemetry,
     Verification,
 )
@@ -47,7 +50,7 @@ Kind = TypeVar("Kind")
 Readers = tuple[tuple[str, Callable[[Any], object]], ...]
 
 # Parts of a value whose fields are columns of the same row.
-_PARTS = ("verification", "telemetry", "config")
+_PARTS = ("verification", "telemetry", "config", "sustained")
 _MISSING = object()
 
 
@@ -85,7 +88,7 @@ def _cell(name: str, value: object) -> object:
 def _json(name: str, values: tuple[Any, ...]) -> object:
     if name == "counters":
         return dict(values)
-    if name == "checks":
+    if name in ("checks", "calls"):
         return [{key: _cell(key, cell) for key, cell in asdict(one).items()} for one in values]
     if not all(map(math.isfinite, values)):
         raise ValueError(f"{name} must hold finite numbers of its unit, got {values}")
@@ -231,6 +234,25 @@ def trial_row_of(record: TrialRecord) -> TrialRow:
     return value_of(TrialRow, record.run, trial_id=record.id, outcome=outcome_of(record), **own)
 
 
+def calls_of(record: FinalsRecord) -> tuple[Call, ...]:
+    """The calls of cuBLAS in a row of finals. Raises KeyError, TypeError or ValueError."""
+    return tuple(
+        Call(
+            str(one["name"]),
+            Status(one["status"]),
+            str(one["reason"]),
+            tuple(map(float, one["samples_us"])),
+        )
+        for one in record.calls or ()
+    )
+
+
+def sustained_of(record: FinalsRecord) -> Sustained | None:
+    """What winner and baseline took each alone, None if they did not run so."""
+    is_there = record.sustained_us and record.sustained_baseline_us
+    return value_of(Sustained, record) if is_there else None
+
+
 def entry_columns(entry: FinalsEntry) -> Columns:
     """The columns of ``finals_entries`` that a contestant fills."""
     columns = columns_of(FinalsEntryRecord, entry)
@@ -255,6 +277,8 @@ _OTHERS: dict[Any, Callable[[Any], object]] = {
     Config | None: config_of,
     Verification | None: verification_of,
     Telemetry: lambda record: value_of(Telemetry, record),
+    Sustained | None: sustained_of,
+    tuple[Call, ...]: calls_of,
     Problem: problem_of,
     Device: lambda record: device_of(record.device.facts),
     Environment: lambda record: value_of(Environment, record.environment),

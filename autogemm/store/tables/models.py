@@ -273,8 +273,21 @@ class MeasurementRecord(TelemetryColumns, Base):
     throttled_samples: Mapped[int]
 
 
-class FinalsRecord(TelemetryColumns, Base):
-    """Interleaved re-timing of a run's best kernels and cuBLAS."""
+class SustainedColumns:
+    """Winner and baseline each alone; all NULL if they did not run so."""
+
+    sustained_s: Mapped[float | None]
+    sustained_us: Mapped[float | None]
+    sustained_baseline_us: Mapped[float | None]
+    sustained_mj: Mapped[float | None]
+    sustained_baseline_mj: Mapped[float | None]
+
+
+class FinalsRecord(TelemetryColumns, SustainedColumns, Base):
+    """Interleaved re-timing of a run's best kernels and cuBLAS.
+
+    ``calls`` are those of cuBLAS that are not the baseline: name, samples, and why one has none.
+    """
 
     __tablename__ = "finals"
 
@@ -285,6 +298,7 @@ class FinalsRecord(TelemetryColumns, Base):
     launches_per_sample: Mapped[int]
     provenance: Mapped[str]
     throttled_rounds: Mapped[int]
+    calls: Mapped[list[dict[str, Any]] | None]
     measured_at: Mapped[datetime]
 
     run: Mapped[RunRecord] = relationship(lazy="joined", innerjoin=True)

@@ -1,5 +1,6 @@
 """Frozen values that go into the store and come out of it; no database types."""
 
+import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -16,6 +17,7 @@ from autogemm.model.results.benchmark import Bench
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.change import Rounds
 from autogemm.model.results.outcome import (
+    AgainstBaseline,
     CacheState,
     Environment,
     Fill,
@@ -24,6 +26,8 @@ from autogemm.model.results.outcome import (
     Outcome,
     Provenance,
     StopRule,
+    Sustained,
+    against_baseline,
 )
 from autogemm.model.results.stored import Profile
 from autogemm.support.errors import UsageError
@@ -114,7 +118,8 @@ class ResultRow:
     ``ratio`` is cuBLAS time / own time from the finals (above 1 is faster than cuBLAS) with its
     interval; None for a run that had no finals. ``kernel_id`` is None if its source was not kept,
     and so is ``template_sha256``. ``baseline_samples_us[i]`` was taken in the same round of the
-    finals as ``samples_us[i]``; empty without finals.
+    finals as ``samples_us[i]``; empty without finals. ``baseline`` names the call of cuBLAS,
+    ``sustained`` is None unless this kernel won these finals and ran alone.
     """
 
     device: Device
@@ -136,6 +141,26 @@ class ResultRow:
     template_sha256: str | None
     samples_us: tuple[float, ...]
     baseline_samples_us: tuple[float, ...]
+    baseline: str | None = None
+    energy_mj: float | None = None
+    baseline_energy_mj: float | None = None
+    sustained: Sustained | None = None
+
+    @property
+    def ratio_of_medians(self) -> float | None:
+        """The other estimator of ``ratio``; None without finals."""
+        if not self.baseline_samples_us:
+            return None
+        return statistics.median(self.baseline_samples_us) / self.time_us
+
+    @property
+    def against_baseline(self) -> AgainstBaseline | None:
+        """Whether it is faster than cuBLAS by both estimators; None without finals."""
+        low, high, medians = self.ratio_low, self.ratio_high, self.ratio_of_medians
+        if self.ratio is None or medians is None:
+            return None
+        interval = None if low is None or high is None or low == high else (low, high)
+        return against_baseline(self.ratio, interval, medians)
 
     @property
     def tflops(self) -> float:

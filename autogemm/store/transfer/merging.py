@@ -17,7 +17,6 @@ from sqlalchemy import Connection, Table, select, update
 
 from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import CacheState, Fill, Objective, Provenance, Status
-from autogemm.space import check_outside
 from autogemm.store.tables.bench_models import BenchRecord
 from autogemm.store.tables.convert import SPEC_COLUMNS
 from autogemm.store.tables.records import RunState
@@ -272,6 +271,9 @@ def _check(table: Table, row: Row) -> None:
 
 def _check_configs(rows: Sequence[Row]) -> None:
     """Whatever brings them, they may be rendered later."""
+    # A space imports NumPy, which most questions to a database do without.
+    from autogemm.space import check_outside
+
     for row in rows:
         if row["config"] is not None:
             try:

@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import Candidate, CompiledKernel
 from autogemm.model.problem import Problem
-from autogemm.model.results.outcome import Disqualified, Environment, Finals, Outcome, Status
+from autogemm.model.results.outcome import (
+    Call,
+    Disqualified,
+    Environment,
+    Finals,
+    Outcome,
+    Status,
+    Sustained,
+)
 from autogemm.targets import MeasureOptions
 from autogemm.targets.target import BenchCandidate, BenchTimes
 
@@ -18,11 +26,24 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
+class KnownCalls:
+    """The calls of cuBLAS that a worker found near the fastest, by name, and those it left out."""
+
+    problem: Problem
+    near: tuple[str, ...]
+    left_out: tuple[Call, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Prepare:
-    """Get ready for a problem: inputs, references, baseline. Answer: Prepared."""
+    """Get ready for a problem: inputs, references, baseline. Answer: Prepared.
+
+    ``known`` is what a worker found that has died since: it is not searched for again.
+    """
 
     problem: Problem
     options: MeasureOptions
+    known: KnownCalls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +64,15 @@ class RunFinals:
 
 
 @dataclass(frozen=True, slots=True)
+class RunSustained:
+    """Time a candidate and a call of cuBLAS, by name, each alone. Answer: Sustained."""
+
+    candidate: Candidate
+    baseline: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RunBench:
     """Time candidates that were right and libraries, by name, in turn. Answer: BenchTimes."""
 
@@ -59,7 +89,7 @@ class RunCeilings:
     compiled: CompiledKernel
 
 
-Request = Start | Prepare | Measure | RunFinals | RunBench | RunCeilings
+Request = Start | Prepare | Measure | RunFinals | RunSustained | RunBench | RunCeilings
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +108,7 @@ class Prepared:
 
     baseline_us: float | None
     baseline_error: float | None = None
+    known: KnownCalls | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +135,9 @@ class Broken:
     message: str
 
 
-Reply = Started | Prepared | Measured | Finals | BenchTimes | Ceilings | Refused | Broken
+Reply = (
+    Started | Prepared | Measured | Finals | Sustained | BenchTimes | Ceilings | Refused | Broken
+)
 
 
 def outcome_without_times(candidate: Candidate, status: Status, reason: str) -> Outcome:

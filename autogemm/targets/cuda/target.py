@@ -17,6 +17,7 @@ from autogemm.model.results.outcome import (
     Outcome,
     Provenance,
     Status,
+    Sustained,
 )
 from autogemm.support import errors
 from autogemm.support.child_process import ChildDiedError, ChildError, ChildHungError, ChildProcess
@@ -45,6 +46,8 @@ SLOW_F64_FLOPS_PER_S = 1e11
 LIBRARY_S = 120.0
 # One contestant takes five samples, each ten times as long as it should be.
 ENERGY_FINALS_S = 25.0
+# Of runs of a contestant alone: two, and as much again for the last batches of each.
+SUSTAINED_RUNS = 4
 
 
 class CudaTarget(GpuTarget):
@@ -76,8 +79,9 @@ class CudaTarget(GpuTarget):
         self.baseline_us = self.baseline_error = None
         request = messages.Prepare(problem, options)
         self._ready_worker()
-        self._send_prepare(request)
-        self._prepare = request
+        known = self._send_prepare(request)
+        # A worker that replaces this one need not search for the baseline again.
+        self._prepare = replace(request, known=known)
 
     def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
         """Verify, then time. What the candidate did wrong is the outcome's status."""
@@ -133,6 +137,23 @@ class CudaTarget(GpuTarget):
             if not left:
                 raise DeviceError(f"no finalist ran a second time, the last one: {lost[-1].reason}")
         raise DeviceError(f"the finals broke off {FINALS_ATTEMPTS} times: {failure}") from failure
+
+    def sustained(self, candidate: Candidate, finals: Finals, seconds: float) -> Sustained | None:
+        """Run the winner of finals and their baseline each alone, twice for ``seconds``, in turn.
+
+        Raises DeviceError where that breaks off.
+        """
+        options = self._prepared().options
+        request = messages.RunSustained(candidate, finals.baseline.name, seconds)
+        deadline_s = 2 * options.deadline_s + 2 * SUSTAINED_RUNS * seconds
+        worker = self._ready_worker()
+        try:
+            reply = worker.ask(request, deadline_s, options.host_memory_bytes)
+        except ChildError as error:
+            raise DeviceError(f"the sustained runs broke off: {error}") from error
+        if isinstance(reply, Sustained):
+            return reply
+        raise self._unexpected(reply)
 
     def bench(
         self, candidates: Sequence[BenchCandidate], libraries: Sequence[str], rounds: int, seed: int
@@ -196,10 +217,14 @@ class CudaTarget(GpuTarget):
         options = self._prepared().options
         worker = self._ready_worker()
         sample_s = 0.05 + 10e-6 * (self.baseline_us or 0.0)
-        num_samples = rounds * (len(candidates) + 1)
+        known = self._prepared().known
+        num_calls = len(known.near) if known is not None else 1
+        num_samples = rounds * (len(candidates) + num_calls)
         deadline_s = options.deadline_s * (len(candidates) + 2) + num_samples * sample_s
         if options.objective is not Objective.TIME:
             deadline_s += ENERGY_FINALS_S * (len(candidates) + 1)
+        else:
+            deadline_s += ENERGY_FINALS_S
         reply = worker.ask(
             messages.RunFinals(candidates, rounds, seed), deadline_s, options.host_memory_bytes
         )
@@ -286,7 +311,7 @@ class CudaTarget(GpuTarget):
             raise self._unexpected(reply)
         return reply
 
-    def _send_prepare(self, request: messages.Prepare) -> None:
+    def _send_prepare(self, request: messages.Prepare) -> messages.KnownCalls | None:
         assert self._worker is not None
         deadline_s = PREPARE_DEADLINE_S + 2 * request.problem.flops / SLOW_F64_FLOPS_PER_S
         reply = self._ask_or_fail(request, deadline_s)
@@ -294,6 +319,7 @@ class CudaTarget(GpuTarget):
             raise self._unexpected(reply)
         self.baseline_us = reply.baseline_us
         self.baseline_error = reply.baseline_error
+        return reply.known
 
     def _ask_or_fail(self, request: messages.Request, deadline_s: float) -> Reply:
         """The answer where no candidate can be to blame: failures are the GPU's or ours."""

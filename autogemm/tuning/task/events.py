@@ -58,6 +58,13 @@ class FinalsStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class SustainedStarted:
+    """Winner and baseline run each alone, four runs of that many seconds in all."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class SearchResumed:
     """The finals did not confirm the ratio to stop at, and the limits allow more trials."""
 
@@ -72,4 +79,12 @@ class Certifying:
     step: str
 
 
-Event = Certifying | Notice | SearchStarted | TrialDone | FinalsStarted | SearchResumed
+Event = (
+    Certifying
+    | Notice
+    | SearchStarted
+    | TrialDone
+    | FinalsStarted
+    | SustainedStarted
+    | SearchResumed
+)

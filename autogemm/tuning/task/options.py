@@ -1,7 +1,7 @@
 """Options of a tuning run as a person gives them, and the request that they make."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from autogemm.model.config import Value
@@ -27,7 +27,8 @@ class TuneOptions:
     ``recorded:FILE``; ``require_gpu`` makes it an error if ``auto`` finds no GPU. ``family`` names
     families that ship, or folders of others; without any, every family that fits is searched, and
     with ``allow_emulation`` also those that compute FP32 by tensor-core products. ``fix`` narrows
-    parameters: ``BM=128,256``. The other options are those of
+    parameters: ``BM=128,256``. Without ``seeds`` no config is tried first because it ships as one
+    that was good somewhere. The other options are those of
     :class:`~autogemm.tuning.task.request.TuneRequest` and
     :class:`~autogemm.targets.MeasureOptions`.
     """
@@ -47,10 +48,12 @@ class TuneOptions:
     seed: int = 0
     finalists: int = DEFAULT_FINALISTS
     rounds: int = DEFAULT_ROUNDS
+    sustained_s: float | None = None
     l2: CacheState = CacheState.WARM
     fill: Fill = Fill.UNIFORM
     prune: bool = True
     warm_start: bool = True
+    seeds: bool = True
     certify: bool = True
     fresh: bool = False
 
@@ -81,7 +84,10 @@ def narrowed_families(
             misfits.append(error)
     if not fixed:
         raise misfits[0]
-    return tuple(family for family, _ in fixed), fixed[0][1]
+    kept = tuple(family for family, _ in fixed)
+    if not options.seeds:
+        kept = tuple(replace(family, seeds=(), seed_origins=()) for family in kept)
+    return kept, fixed[0][1]
 
 
 def request_for(

@@ -58,7 +58,9 @@ class TuneRequest:
     what static facts rule out before it meets the GPU. ``warm_start`` tries the winners of the
     most similar stored results first. ``max_error`` is the largest relative Frobenius error against
     float64 that the winner may have: a number, or ``cublas`` for no worse than the baseline on the
-    same inputs; empty sets no such condition. ``certify`` has the winner checked further (some
+    same inputs; empty sets no such condition. With ``sustained_s`` the winner and the baseline then
+    run each alone, twice for so many seconds (`autogemm.model.results.outcome.Sustained`).
+    ``certify`` has the winner checked further (some
     seconds; needs a measuring target).
 
     Raises UsageError for a number out of range, without a family, for two of one name, and for a
@@ -76,6 +78,7 @@ class TuneRequest:
     until_gain: float | None = None
     finalists: int = DEFAULT_FINALISTS
     rounds: int = DEFAULT_ROUNDS
+    sustained_s: float | None = None
     measure: MeasureOptions = field(default_factory=MeasureOptions)
     max_error: str = ""
     fresh: bool = False
@@ -94,6 +97,10 @@ class TuneRequest:
         object.__setattr__(self, "max_error", checked_max_error(self.max_error))
         if self.budget_s is not None and not self.budget_s > 0:
             raise UsageError(f"the budget must be more than 0 seconds, got {self.budget_s:g}")
+        if self.sustained_s is not None and not self.sustained_s > 0:
+            raise UsageError(f"a sustained run takes more than 0 seconds, got {self.sustained_s:g}")
+        if self.sustained_s is not None and self.measure.l2 is CacheState.COLD:
+            raise UsageError("sustained runs are back to back: they do not go with --l2 cold")
         if self.until_ratio is not None and not self.until_ratio > 0:
             raise UsageError(f"the ratio to stop at must be more than 0, got {self.until_ratio:g}")
         if self.until_gain is not None and not 0 < self.until_gain < 1:

@@ -24,7 +24,9 @@ def run_best(query: BestQuery, db: str | None, form: Form) -> None:
         rows = [db_rows.best_row(row) for row in store.best(query)]
     if not rows:
         click.echo("no results match", err=True)
-    print_rows_as(rows, db_rows.BEST, db_rows.BEST_TABLE, form)
+    superfluous = {name for name in db_rows.BEST_OPTIONAL if all(row[name] is None for row in rows)}
+    table = tuple(name for name in db_rows.BEST_TABLE if name not in superfluous)
+    print_rows_as(rows, db_rows.BEST, table, form)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,24 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 from autogemm.model.hardware.device import Ceilings
 from autogemm.model.kernel import Candidate
-from autogemm.model.results.outcome import CacheState, Environment, Fill, Finals, Outcome, Status
+from autogemm.model.results.outcome import (
+    CacheState,
+    Environment,
+    Fill,
+    Finals,
+    Outcome,
+    Status,
+    Sustained,
+)
 from autogemm.support.errors import DeviceError, UsageError
 from autogemm.support.version import __version__
 from autogemm.targets import BenchTimes, MeasureOptions
 from autogemm.targets.cuda.messages import (
+    KnownCalls,
     Measure,
     Measured,
     Prepare,
@@ -21,6 +31,7 @@ from autogemm.targets.cuda.messages import (
     RunBench,
     RunCeilings,
     RunFinals,
+    RunSustained,
     Start,
     Started,
     outcome_without_times,
@@ -39,13 +50,14 @@ from autogemm.targets.cuda.worker.gpu.timing import (
     Sampled,
     Sampling,
 )
-from autogemm.targets.cuda.worker.libraries import fastest_baseline
+from autogemm.targets.cuda.worker.libraries import near_calls
 from autogemm.targets.cuda.worker.problem.prepared import (
     BASELINE_SAMPLES,
     Checked,
     KernelContestant,
     PreparedProblem,
 )
+from autogemm.targets.cuda.worker.sustained import run_sustained
 
 # The baseline is timed again after each new best, and after so many candidates at the latest: the
 # GPU is warm then, and their times are of the same clocks.
@@ -77,8 +89,9 @@ class CudaBackend:
         if self._gpu is None or self._cublas is None:
             raise DeviceError("the worker has no GPU")
         self._prepared_problem = None  # frees the last problem's memory before it is counted
+        find_calls = partial(near_calls, request.known)
         prepared = PreparedProblem(
-            self._gpu, self._cublas, request.problem, request.options, fastest_baseline
+            self._gpu, self._cublas, request.problem, request.options, find_calls
         )
         if not request.options.compares:
             self._prepared_problem, self._baseline_us = prepared, None
@@ -90,7 +103,10 @@ class CudaBackend:
         self._num_since_baseline = 0
         self._baseline_us = prepared.baseline_us()
         error = checked.verification.error if checked.verification else None
-        return Prepared(self._baseline_us, error)
+        calls = prepared.calls
+        near = tuple(one.name for one in calls.near)
+        known = KnownCalls(request.problem, near, calls.left_out)
+        return Prepared(self._baseline_us, error, known)
 
     def measure(self, request: Measure) -> Measured:
         """Verify and time. Raises UsageError before prepare()."""
@@ -125,6 +141,10 @@ class CudaBackend:
     def finals(self, request: RunFinals) -> Finals:
         """Interleaved rounds. Raises DeviceError when no candidate is right any more."""
         return run_finals(self._ready_problem(), request)
+
+    def sustained(self, request: RunSustained) -> Sustained:
+        """Winner and baseline each alone. Raises CandidateError, DeviceError."""
+        return run_sustained(self._ready_problem(), request)
 
     def bench(self, request: RunBench) -> BenchTimes:
         """Interleaved rounds of all that are right."""

@@ -1,18 +1,27 @@
 """The finals on a GPU: contestants timed in interleaved rounds and checked after each of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
-from autogemm.model.results.finals import FinalsSamples, decide
-from autogemm.model.results.outcome import Disqualified, Finals, Provenance, Verification
+from autogemm.model.results.finals import FinalsSamples, decide, fastest_call
+from autogemm.model.results.outcome import (
+    Call,
+    Disqualified,
+    Finals,
+    FinalsEntry,
+    Provenance,
+    Status,
+    Verification,
+)
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.messages import RunFinals, disqualified
+from autogemm.targets.cuda.worker.gpu.energy import EnergyMeter
 from autogemm.targets.cuda.worker.gpu.launching import CandidateError
 from autogemm.targets.cuda.worker.gpu.telemetry import summary
 from autogemm.targets.cuda.worker.gpu.timing import Stopwatch
@@ -31,6 +40,7 @@ MIN_CHECKS = 44
 CHECKS_IN_A_ROW = 22
 # Each takes several tenths of a second.
 ENERGY_ROUNDS = 5
+SPARE_ENERGY_ROUNDS = 2
 
 
 class Rechecks:
@@ -87,6 +97,11 @@ class Finalist:
     samples_us: list[float] = field(default_factory=list)
     samples_mj: list[float] = field(default_factory=list)
 
+    @property
+    def key(self) -> str:
+        """What no other has: two kernels differ in their text, two calls in their names."""
+        return self.kernel_sha256 or self.name
+
     def samples(self) -> FinalsSamples:
         """Its times and energies for the statistics."""
         return FinalsSamples(
@@ -103,40 +118,48 @@ class Finalist:
 def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
     """Time and verify all in rounds. A candidate that is wrong at any time is disqualified.
 
-    Raises DeviceError when none is left, or the baseline is wrong. A crash ends the worker: the
-    parent then asks each candidate by itself.
+    All calls of the library that are near its fastest take part in all rounds; the fastest over the
+    rounds is the baseline. Raises DeviceError when no candidate is left, or no call is right. A
+    crash ends the worker: the parent then asks each candidate by itself.
     """
     with ExitStack() as loaded:
         candidates, lost = right_candidates(prepared, request.candidates, loaded)
-        own = prepared.baseline
-        baseline = Finalist(own.name, None, "", own, prepared.check(own).launch_us)
-        finalists = [baseline, *candidates]
+        calls = [
+            Finalist(one.name, None, "", one, prepared.batch_us(one, 1))
+            for one in prepared.calls.near
+        ]
+        finalists = [*calls, *candidates]
         shortest = min(finalists, key=lambda one: one.launch_us)
         method = prepared.stopwatch_about(
             shortest.runs, shortest.launch_us, INTERLEAVED_SAMPLE_US
         ).method
         stopwatches = prepared.stopwatches([one.runs for one in finalists], method)
+        timed = dict(zip((one.key for one in finalists), stopwatches, strict=True))
+        # Graphs hold on to the kernels that are unloaded behind this.
+        loaded.callback(timed.clear)
+        loaded.callback(stopwatches.clear)
+        used = stopwatches[0].method
         rechecks = Rechecks(prepared, [one.runs for one in candidates], request.rounds)
         rounds = timed_rounds(prepared, finalists, stopwatches, request, rechecks)
-        conclude(prepared, finalists, rechecks)
-        used = stopwatches[0].method
-        measure_energy(prepared, finalists, stopwatches, request)
-        # Graphs hold on to the kernels that are unloaded next.
-        stopwatches.clear()
-    if baseline.complaint:
-        raise DeviceError(f"cuBLAS gives a wrong result here: {baseline.complaint}")
-    lost += [
-        Disqualified(one.config, one.kernel_sha256, one.complaint)
-        for one in candidates
-        if one.complaint and one.config is not None
-    ]
-    timed = [one.samples() for one in candidates if not one.complaint]
-    if not timed:
-        raise DeviceError(
-            f"no finalist gives the right result any more, the last one: {lost[-1].reason}"
-        )
-    objective = prepared.options.objective
-    entries, baseline_entry = decide(baseline.samples(), timed, request.seed, objective)
+        conclude(prepared, calls, candidates, rechecks)
+        baseline = chosen_baseline(calls)
+        measure_energy(prepared, [baseline, *candidates], timed, request)
+        lost += [
+            Disqualified(one.config, one.kernel_sha256, one.complaint)
+            for one in candidates
+            if one.complaint and one.config is not None
+        ]
+        right = [one for one in candidates if not one.complaint]
+        if not right:
+            raise DeviceError(
+                f"no finalist gives the right result any more, the last one: {lost[-1].reason}"
+            )
+        entries, baseline_entry = decided(prepared, baseline, right, request)
+        if prepared.spare_energy is not None:
+            winner = next(one for one in right if one.key == entries[0].kernel_sha256)
+            measure_spare_energy(prepared.spare_energy, [baseline, winner], timed)
+            entries = (replace(entries[0], samples_mj=tuple(winner.samples_mj)), *entries[1:])
+            baseline_entry = replace(baseline_entry, samples_mj=tuple(baseline.samples_mj))
     return Finals(
         entries=entries,
         baseline=baseline_entry,
@@ -148,7 +171,40 @@ def run_finals(prepared: PreparedProblem, request: RunFinals) -> Finals:
         throttled_rounds=rounds.num_thrown,
         num_checks=rechecks.num_checks,
         disqualified=tuple(lost),
+        calls=other_calls(calls, baseline, prepared.calls.left_out),
     )
+
+
+def decided(
+    prepared: PreparedProblem, baseline: Finalist, right: Sequence[Finalist], request: RunFinals
+) -> tuple[tuple[FinalsEntry, ...], FinalsEntry]:
+    """The entries, best first, and the baseline's."""
+    samples = [one.samples() for one in right]
+    return decide(baseline.samples(), samples, request.seed, prepared.options.objective)
+
+
+def chosen_baseline(calls: Sequence[Finalist]) -> Finalist:
+    """The fastest over the rounds of the calls that are right; raises DeviceError without one."""
+    right = [one for one in calls if not one.complaint]
+    if not right:
+        raise DeviceError(f"cuBLAS gives a wrong result here: {calls[0].complaint}")
+    fastest = fastest_call([one.samples() for one in right])
+    return next(one for one in right if one.name == fastest.name)
+
+
+def other_calls(
+    calls: Sequence[Finalist], baseline: Finalist, left_out: Sequence[Call]
+) -> tuple[Call, ...]:
+    """All calls but the baseline: the fastest first, then those without times."""
+    others = [
+        Call(one.name, Status.WRONG_RESULT, one.complaint)
+        if one.complaint
+        else Call(one.name, samples_us=tuple(one.samples_us))
+        for one in calls
+        if one is not baseline
+    ]
+    others.sort(key=lambda call: call.time_us or math.inf)
+    return (*others, *left_out)
 
 
 def right_candidates(
@@ -202,18 +258,24 @@ def timed_rounds(
     return interleave(series, read, request.seed, request.rounds, rechecks.after_round)
 
 
-def conclude(prepared: PreparedProblem, finalists: Sequence[Finalist], rechecks: Rechecks) -> None:
-    """Note the verdict of all checks; the baseline, in front, was not checked between rounds."""
-    for place, finalist in enumerate(finalists):
-        checked = prepared.check(finalist.runs)
-        finalist.complaint = rechecks.complaints.get(place - 1) or checked.complaint
-        finalist.verification = checked.verification
+def conclude(
+    prepared: PreparedProblem,
+    calls: Sequence[Finalist],
+    candidates: Sequence[Finalist],
+    rechecks: Rechecks,
+) -> None:
+    """Note the verdict of all checks; the library's calls were not checked between rounds."""
+    for one in (*calls, *candidates):
+        checked = prepared.check(one.runs)
+        one.complaint, one.verification = checked.complaint, checked.verification
+    for place, complaint in rechecks.complaints.items():
+        candidates[place].complaint = complaint
 
 
 def measure_energy(
     prepared: PreparedProblem,
     finalists: Sequence[Finalist],
-    stopwatches: Sequence[Stopwatch],
+    stopwatches: Mapping[str, Stopwatch],
     request: RunFinals,
 ) -> None:
     """Rounds of their own, because a sample takes far longer than one of time does."""
@@ -221,8 +283,29 @@ def measure_energy(
         return
     generator = np.random.default_rng(request.seed)
     for _ in range(min(ENERGY_ROUNDS, request.rounds)):
-        for index in generator.permutation(len(stopwatches)):
-            finalist, stopwatch = finalists[index], stopwatches[index]
-            if not finalist.complaint:
-                sample_us = finalist.samples_us[0] * stopwatch.method.launches
-                finalist.samples_mj.append(prepared.energy.energy_mj(stopwatch, sample_us))
+        for index in generator.permutation(len(finalists)):
+            if not finalists[index].complaint:
+                _take_energy(prepared.energy, finalists[index], stopwatches)
+
+
+def measure_spare_energy(
+    meter: EnergyMeter, finalists: Sequence[Finalist], stopwatches: Mapping[str, Stopwatch]
+) -> None:
+    """Energy where time is minimised: of baseline and winner, after all times were taken.
+
+    A counter that does not move is no error here: then neither has an energy.
+    """
+    try:
+        for one in list(finalists) * SPARE_ENERGY_ROUNDS:
+            _take_energy(meter, one, stopwatches)
+    except DeviceError:
+        for one in finalists:
+            one.samples_mj.clear()
+
+
+def _take_energy(
+    meter: EnergyMeter, finalist: Finalist, stopwatches: Mapping[str, Stopwatch]
+) -> None:
+    stopwatch = stopwatches[finalist.key]
+    sample_us = finalist.samples_us[0] * stopwatch.method.launches
+    finalist.samples_mj.append(meter.energy_mj(stopwatch, sample_us))

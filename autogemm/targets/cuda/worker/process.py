@@ -53,20 +53,21 @@ def answer(backend: "CudaBackend", request: messages.Request) -> Reply:
         return messages.Broken(f"{type(error).__name__}: {error}")
 
 
+# The backend's method for each request.
+METHODS = {
+    messages.Start: "start",
+    messages.Prepare: "prepare",
+    messages.Measure: "measure",
+    messages.RunFinals: "finals",
+    messages.RunSustained: "sustained",
+    messages.RunBench: "bench",
+    messages.RunCeilings: "ceilings",
+}
+
+
 def _answered(backend: "CudaBackend", request: messages.Request) -> Reply:
-    match request:
-        case messages.Start():
-            return backend.start(request)
-        case messages.Prepare():
-            return backend.prepare(request)
-        case messages.Measure():
-            return backend.measure(request)
-        case messages.RunFinals():
-            return backend.finals(request)
-        case messages.RunBench():
-            return backend.bench(request)
-        case messages.RunCeilings():
-            return backend.ceilings(request)
+    reply: Reply = getattr(backend, METHODS[type(request)])(request)
+    return reply
 
 
 if __name__ == "__main__":

@@ -165,9 +165,13 @@ class Stream:
 waited_s = 0.0
 
 
+def libraries_waited_s() -> float:
+    return sum(ctypes.c_double.in_dll(one, "waited_s").value for one in libraries())
+
+
 class Event:
     def record(self, stream: Stream) -> None:
-        self.time_s = time.thread_time() + waited_s
+        self.time_s = time.thread_time() + waited_s + libraries_waited_s()
 
     def synchronize(self) -> None:
         pass

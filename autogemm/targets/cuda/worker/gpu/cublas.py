@@ -79,18 +79,16 @@ class Cublas:
             parts.append(str(value.value))
         return ".".join(parts)
 
-    def gemm(self, gemm: Gemm, dtype: DType) -> None:
-        """Queue it: FP32 by SGEMM, all others by GemmEx, with sums in FP32."""
-        if dtype.has_fp32_products:
-            self._gemm("cublasSgemm_v2", ctypes.c_float, gemm)
-        else:
-            self._gemm_ex(gemm, dtype)
+    def sgemm(self, gemm: Gemm) -> None:
+        """Queue it in FP32."""
+        self._gemm("cublasSgemm_v2", ctypes.c_float, gemm)
 
     def dgemm(self, gemm: Gemm) -> None:
         """Queue it in float64."""
         self._gemm("cublasDgemm_v2", ctypes.c_double, gemm)
 
-    def _gemm_ex(self, gemm: Gemm, dtype: DType) -> None:
+    def gemm_ex(self, gemm: Gemm, dtype: DType) -> None:
+        """Queue it by GemmEx, with products of the dtype's own kind and sums in FP32."""
         operand, result = (ctypes.c_int(one.cuda_data_type) for one in (dtype.ab, dtype.c))
         self._call(
             "cublasGemmEx",

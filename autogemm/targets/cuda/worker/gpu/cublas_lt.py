@@ -9,13 +9,14 @@ from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.worker.gpu.cublas import (
     OP_N,
     OP_T,
-    WORKSPACE_BYTES,
     Gemm,
     loaded_library,
 )
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu
 
 CUDA_R_32F = 0
+# Twice what cuBLAS recommends for Hopper: no proposal that splits K is kept out.
+WORKSPACE_BYTES = 64 * 2**20
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
 DESC_TRANSA, DESC_TRANSB = 3, 4
 PREF_MAX_WORKSPACE_BYTES, PREF_REDUCTION_SCHEME_MASK = 1, 3

@@ -27,6 +27,21 @@ NO_COUNTER = (
 ReadEnergy = Callable[[], int | None]
 
 
+# When the counter showed a new value, and which.
+Moves = list[tuple[float, int]]
+
+
+def used_between(moves: Moves) -> tuple[float, int] | None:
+    """Seconds from the first move of the counter to the last, and millijoules; None without two.
+
+    Since when the first reading held is not known: it is no move.
+    """
+    if len(moves) < 3:
+        return None
+    (first_s, first_mj), (last_s, last_mj) = moves[1], moves[-1]
+    return last_s - first_s, last_mj - first_mj
+
+
 class EnergyMeter:
     """Measures one GPU, whose counter ``read_mj`` reads. Raises DeviceError if it cannot."""
 
@@ -48,7 +63,7 @@ class EnergyMeter:
         """
         count = max(1, round(BATCH_US / sample_us))
         batch_s = 1e-6 * count * sample_us
-        moves: list[tuple[float, int]] = []
+        moves: Moves = []
         times_us: list[float] = []
         begin = self._clock()
 
@@ -65,15 +80,14 @@ class EnergyMeter:
             len(moves) < 3 and ran_s < 10 * SAMPLE_S
         ):
             times_us += stopwatch.samples(count, poll)
-        if len(moves) < 3:
+        used = used_between(moves)
+        if used is None:
             raise DeviceError("NVML's energy counter does not move: use --objective time")
-        # Since when the first reading held is not known: it is no move.
-        (first_s, first_mj), (last_s, last_mj) = moves[1], moves[-1]
-        power_w = 1e-3 * (last_mj - first_mj) / (last_s - first_s)
-        # W * us = 1e-3 mJ
-        return 1e-3 * power_w * sum(times_us) / len(times_us)
+        seconds, energy_mj = used
+        # mJ / s * us = 1e-6 mJ
+        return 1e-6 * energy_mj / seconds * sum(times_us) / len(times_us)
 
-    def _note(self, moves: list[tuple[float, int]], begin: float) -> None:
+    def _note(self, moves: Moves, begin: float) -> None:
         now = self._clock()
         reading = self._read_mj()
         if (

@@ -1,37 +1,56 @@
-"""The baseline that kernels are compared with: the fastest here of cuBLAS's calls.
+"""The baseline that kernels are compared with: the fastest here of all calls of cuBLAS.
 
-FP32 is SGEMM. For the types of tensor cores `cublasGemmEx` picks one algorithm by a heuristic,
-which is not always the fastest; `cublasLtMatmul` shows the heuristic's other proposals. All that
-are right are timed in turn, and the name says which one is the baseline. Parts of K may be added
-up in C's own type, which for 16 bits can be too coarse: where no proposal is right, those that add
-up in FP32 are asked for.
+`cublasSgemm` and `cublasGemmEx` pick one algorithm by a heuristic, which is not always the fastest:
+`cublasLtMatmul` shows the heuristics' other proposals. All calls are timed once or twice, what is
+clearly slower is left out, and what is near the fastest and right takes part in all rounds of the
+finals, where the fastest is chosen (`autogemm.model.results.finals.fastest_call`).
+
+FP32 calls must be as exact as FP32 is (`autogemm.targets.cuda.worker.problem.precision`). Parts of
+K may be added up in C's own type, which for 16 bits can be too coarse: where no call is right,
+proposals that add up in FP32 are asked for.
 """
 
+import math
 import statistics
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Call, Status
 from autogemm.support.errors import DeviceError
+from autogemm.targets.cuda.messages import KnownCalls
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.cublas_lt import ANY_REDUCTION, FP32_REDUCTION, CublasLt
-from autogemm.targets.cuda.worker.gpu.timing import Stopwatch, warm_up
+from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
-from autogemm.targets.cuda.worker.problem.prepared import Contestant, PreparedProblem
+from autogemm.targets.cuda.worker.problem.prepared import (
+    UNSURE_LAUNCH_US,
+    Contestant,
+    LibraryCalls,
+    PreparedProblem,
+)
+from autogemm.targets.target import rounds_of
 
-MOST_PROPOSALS = 8
-ROUNDS = 5
+MOST_PROPOSALS = 100
+# Of the first pass: so many calls are timed whatever it takes, the others while there is time.
+LEAST_TIMED, FIRST_PASS_S = 10, 2.0
+FIRST_SAMPLE_US, FIRST_SAMPLES = 250.0, 2
+# A first launch may load code, which takes so long at most where it is worth knowing.
+LOADING_US = 20_000.0
+# Multiples of the fastest time: above the first a call is slower wherever it is timed; above the
+# second it is after a few rounds. In finals one was 3 % faster that was as fast as another before.
+CLEARLY_SLOWER, NEAR = 1.15, 1.05
+# Calls that are compared with the reference, and that take part in the finals, at most.
+MOST_CHECKED, MOST_NEAR = 24, 12
+# Rounds in which calls are found near, and in which a bench finds the one that stands for all.
+ROUNDS, NEAR_ROUNDS = 5, 40
 TRIALS = 3
-# Share of the least median up to which calls are near it, and the rounds in which these are timed.
-NEAR, NEAR_ROUNDS = 1.05, 40
 
 
 class NotHereError(Exception):
     """The library is not installed, or cannot do this problem; the message says what to do."""
-
-
-Calls = dict[str, Callable[[Gemm], None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +84,38 @@ class Baseline:
         )
 
 
-def fastest_baseline(prepared: PreparedProblem, cublas: Cublas) -> Baseline:
-    """The fastest of cuBLAS's calls that are right. Raises DeviceError when none is."""
-    problem = prepared.problem
-    dtype = problem.dtype
-    if dtype.has_fp32_products:
-        call = partial(cublas.gemm, dtype=dtype)
-        return Baseline("cuBLAS SGEMM", call, problem, prepared.result.address)
-    lt = CublasLt(prepared.gpu)
-    calls: Calls = {"cuBLAS GemmEx": partial(cublas.gemm, dtype=dtype)}
-    calls |= _proposals(lt, problem, ANY_REDUCTION, "")
-    wrong: list[str] = []
-    found = _fastest_right(prepared, calls, wrong)
-    if found is None:
-        calls = _proposals(lt, problem, FP32_REDUCTION, " (FP32 reduction)")
-        found = _fastest_right(prepared, calls, wrong)
-    if found is None:
-        raise DeviceError(f"cuBLAS gives a wrong result here: {wrong[0]}")
-    return found
+def near_calls(known: KnownCalls | None, prepared: PreparedProblem, cublas: Cublas) -> LibraryCalls:
+    """The calls of cuBLAS that are right and near the fastest here, it first; and all others.
+
+    ``known`` is what a former worker found. Raises DeviceError where no call is right.
+    """
+    library = _Library(prepared, cublas)
+    if known is not None and known.problem == prepared.problem:
+        return _as_before(prepared, library, known)
+    selection = Selection(prepared, library.left_out)
+    near = selection.near(library.calls())
+    if not near and not prepared.problem.dtype.has_fp32_products:
+        near = selection.near(library.proposals(FP32_REDUCTION, " (FP32 reduction)"))
+    if not near:
+        raise DeviceError(f"cuBLAS gives a wrong result here: {library.left_out[0].reason}")
+    return LibraryCalls(tuple(near), tuple(library.left_out))
+
+
+def fastest_near(prepared: PreparedProblem) -> Baseline:
+    """The fastest of the near calls over many rounds: the one that stands for all in a bench.
+
+    There one may be 3 % faster that was as fast as another before the GPU was as warm.
+    """
+    near = prepared.calls.near
+    if len(near) > 1:
+        launch_us = prepared.batch_us(near[0], 1)
+        method = prepared.stopwatch_about(near[0], launch_us).method
+        rounds = rounds_of(launch_us, NEAR_ROUNDS)
+        medians = _medians(prepared.stopwatches(near, method), rounds)
+        near = (near[medians.index(min(medians))],)
+    fastest = near[0]
+    assert isinstance(fastest, Baseline)
+    return fastest
 
 
 def fastest_of(prepared: PreparedProblem, contestants: Sequence[Contestant]) -> int:
@@ -94,61 +127,170 @@ def fastest_of(prepared: PreparedProblem, contestants: Sequence[Contestant]) -> 
     return launches_us.index(min(launches_us))
 
 
-def _proposals(lt: CublasLt, problem: Problem, reduction: int, remark: str) -> Calls:
-    """cuBLASLt's proposals by name, the most promising first."""
-    proposed = lt.algorithms(problem, MOST_PROPOSALS, reduction)
-    return {
-        f"cuBLASLt {number} of {len(proposed)}{remark}": call
-        for number, call in enumerate(proposed, start=1)
-    }
+class _Library:
+    """All calls of cuBLAS for a problem; ``left_out`` has what cannot be called."""
+
+    def __init__(self, prepared: PreparedProblem, cublas: Cublas) -> None:
+        self._prepared_problem, self._cublas = prepared, cublas
+        self.left_out: list[Call] = []
+        self._lt: CublasLt | None = None
+        try:
+            self._lt = CublasLt(prepared.gpu)
+        except DeviceError as error:
+            self.left_out.append(Call("cuBLASLt", Status.REJECTED, str(error)))
+
+    def calls(self) -> list[Baseline]:
+        """The plain ones, then proposals of cuBLASLt, the most promising first."""
+        dtype = self._prepared_problem.problem.dtype
+        gemm_ex = self._named("cuBLAS GemmEx", partial(self._cublas.gemm_ex, dtype=dtype))
+        plain = [gemm_ex]
+        if dtype.has_fp32_products:
+            plain = [self._named("cuBLAS SGEMM", self._cublas.sgemm), gemm_ex]
+        return [*plain, *self.proposals(ANY_REDUCTION)]
+
+    def proposals(self, reduction: int, remark: str = "") -> list[Baseline]:
+        """cuBLASLt's proposals, numbered from 1 in its order."""
+        if self._lt is None:
+            return []
+        problem = self._prepared_problem.problem
+        try:
+            proposed = self._lt.algorithms(problem, MOST_PROPOSALS, reduction)
+        except DeviceError as error:
+            self.left_out.append(Call("cuBLASLt", Status.REJECTED, str(error)))
+            return []
+        return [
+            self._named(f"cuBLASLt proposal {number}{remark}", call)
+            for number, call in enumerate(proposed, start=1)
+        ]
+
+    def _named(self, name: str, call: Callable[[Gemm], None]) -> Baseline:
+        prepared = self._prepared_problem
+        return Baseline(name, call, prepared.problem, prepared.result.address)
 
 
-def _fastest_right(prepared: PreparedProblem, calls: Calls, wrong: list[str]) -> Baseline | None:
-    """The fastest that is right; complaints about the others are added to ``wrong``."""
+class Selection:
+    """Finds the calls that are right and near the fastest; notes why others are left out."""
 
-    def is_right(baseline: Baseline) -> bool:
-        complaint = _complaint(prepared, baseline)
+    def __init__(
+        self,
+        prepared: PreparedProblem,
+        left_out: list[Call],
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._prepared_problem, self._left_out, self._clock = prepared, left_out, clock
+
+    def near(self, calls: Sequence[Baseline]) -> list[Baseline]:
+        """These calls, the fastest first; empty where none is right."""
+        warm = self._warmed_up(calls)
+        if warm is None:
+            return []
+        method, callable_ones = warm
+        right = self._right(callable_ones, method)
+        while right:
+            medians = _medians(self._prepared_problem.stopwatches(right, method), ROUNDS)
+            order = sorted(zip(medians, right, strict=True), key=lambda pair: pair[0])
+            least_us, fastest = order[0]
+            # A call that adds up in a changing order may be right once and wrong then.
+            if not self._is_right(fastest):
+                right.remove(fastest)
+                continue
+            return list(self._kept(order, NEAR * least_us, MOST_NEAR, least_us))
+        return []
+
+    def _warmed_up(self, calls: Sequence[Baseline]) -> tuple[Method, Sequence[Baseline]] | None:
+        """How calls are timed, as fits the first that can be called; it and those behind it."""
+        prepared = self._prepared_problem
+        for place, call in enumerate(calls):
+            try:
+                launch_us = _warm_up(prepared, call)
+            except DeviceError as error:
+                self._leave_out(call, Status.REJECTED, str(error))
+                continue
+            method = prepared.stopwatch_about(call, launch_us, FIRST_SAMPLE_US).method
+            return method, calls[place:]
+        return None
+
+    def _right(self, calls: Sequence[Baseline], method: Method) -> list[Baseline]:
+        """Those that are right and not clearly slower than another, the fastest first."""
+        timed: list[tuple[float, Baseline]] = []
+        checked: list[Baseline] = []
+        fastest_us, begin = math.inf, self._clock()
+        for number, call in enumerate(calls):
+            if number >= LEAST_TIMED and self._clock() - begin > FIRST_PASS_S:
+                reason = f"not timed: {number} calls before it took all the time"
+                self._leave_out(call, Status.REJECTED, reason)
+                continue
+            try:
+                launch_us = self._quick_us(call, method, CLEARLY_SLOWER * fastest_us)
+            except DeviceError as error:
+                self._leave_out(call, Status.REJECTED, str(error))
+                continue
+            # One that is wrong, however fast, must not make others look slow.
+            if launch_us < fastest_us:
+                if not self._is_right(call):
+                    continue
+                fastest_us = launch_us
+                checked.append(call)
+            timed.append((launch_us, call))
+        timed.sort(key=lambda pair: pair[0])
+        kept = self._kept(timed, CLEARLY_SLOWER * fastest_us, MOST_CHECKED, fastest_us)
+        return [call for call in kept if call in checked or self._is_right(call)]
+
+    def _quick_us(self, call: Baseline, method: Method, limit_us: float) -> float:
+        """About how long a GEMM takes; launched no more often than that takes to see."""
+        prepared = self._prepared_problem
+        launch_us = prepared.batch_us(call, 1)
+        if limit_us < launch_us <= limit_us + LOADING_US or launch_us < UNSURE_LAUNCH_US:
+            launch_us = prepared.batch_us(call, 1)
+        if launch_us >= UNSURE_LAUNCH_US:
+            return launch_us
+        # Alone, a short launch looks longer than it is: as long as this process takes for it.
+        return min(prepared.stopwatches([call], method)[0].samples(FIRST_SAMPLES))
+
+    def _kept(
+        self, timed: Sequence[tuple[float, Baseline]], most_us: float, most: int, least_us: float
+    ) -> Iterable[Baseline]:
+        """The first that take no longer; of the others it is noted how much longer they take."""
+        for place, (launch_us, call) in enumerate(timed):
+            if launch_us <= most_us and place < most:
+                yield call
+            else:
+                reason = (
+                    f"{launch_us / least_us:.3f} times as long as the fastest before the finals"
+                )
+                self._leave_out(call, Status.TOO_SLOW, reason)
+
+    def _is_right(self, call: Baseline) -> bool:
+        try:
+            complaint = self._prepared_problem.check(call).complaint
+        except DeviceError as error:
+            complaint = str(error)
         if complaint:
-            wrong.append(complaint)
+            self._leave_out(call, Status.WRONG_RESULT, complaint)
         return not complaint
 
-    named = (
-        Baseline(name, call, prepared.problem, prepared.result.address)
-        for name, call in calls.items()
-    )
-    right = [one for one in named if is_right(one)]
-    # A call that adds up in a changing order may be right once and wrong then.
-    while right:
-        fastest = _fastest(prepared, right)
-        if is_right(fastest):
-            return fastest
-        right.remove(fastest)
-    return None
+    def _leave_out(self, call: Baseline, status: Status, reason: str) -> None:
+        self._left_out.append(Call(call.name, status, reason))
 
 
-def _complaint(prepared: PreparedProblem, baseline: Baseline) -> str:
-    """Return what is wrong with its result; a call that fails is wrong, too."""
-    try:
-        return prepared.check(baseline).complaint
-    except DeviceError as error:
-        return str(error)
+def _as_before(prepared: PreparedProblem, library: _Library, known: KnownCalls) -> LibraryCalls:
+    """The same calls by their names: the heuristics propose the same again."""
+    calls = library.calls()
+    if any("reduction" in name for name in known.near):
+        calls += library.proposals(FP32_REDUCTION, " (FP32 reduction)")
+    by_name = {one.name: one for one in calls}
+    near = tuple(by_name[name] for name in known.near if name in by_name)
+    if not near:
+        raise DeviceError(f"cuBLAS has no call any more that it had before: {known.near[0]}")
+    _warm_up(prepared, near[0])
+    return LibraryCalls(near, known.left_out)
 
 
-def _fastest(prepared: PreparedProblem, baselines: list[Baseline]) -> Baseline:
-    """Timed in turn, a few rounds; those that are near the fastest many more, so that the GPU is
-    as warm as in finals: there one may be 3 % faster that was as fast as another before.
-    """
-    launch_us = warm_up(lambda launches: prepared.batch_us(baselines[0], launches))
-    method = prepared.stopwatch_about(baselines[0], launch_us).method
-    stopwatches = prepared.stopwatches(baselines, method)
-    medians = _medians(stopwatches, ROUNDS)
-    near = [i for i, median in enumerate(medians) if median <= NEAR * min(medians)]
-    if len(near) == 1:
-        return baselines[near[0]]
-    medians = _medians([stopwatches[i] for i in near], NEAR_ROUNDS)
-    return baselines[near[medians.index(min(medians))]]
+def _warm_up(prepared: PreparedProblem, call: Baseline) -> float:
+    return warm_up(lambda launches: prepared.batch_us(call, launches))
 
 
-def _medians(stopwatches: list[Stopwatch], num_rounds: int) -> list[float]:
+def _medians(stopwatches: Sequence[Stopwatch], num_rounds: int) -> list[float]:
+    """Of each, timed in turn."""
     rounds = [[one.samples(1)[0] for one in stopwatches] for _ in range(num_rounds)]
     return [statistics.median(times) for times in zip(*rounds, strict=True)]

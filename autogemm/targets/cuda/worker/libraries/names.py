@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from autogemm.model.dtypes import DType
 from autogemm.model.results.benchmark import baseline_of
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas
-from autogemm.targets.cuda.worker.libraries.baselines import NotHereError
+from autogemm.targets.cuda.worker.libraries.baselines import NotHereError, fastest_near
 from autogemm.targets.cuda.worker.libraries.with_cutlass import fastest_cutlass
 from autogemm.targets.cuda.worker.problem.prepared import Contestant, PreparedProblem
 
@@ -24,7 +24,8 @@ class LibraryKernel:
 
 def cublas_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
     """The fastest of cuBLAS's own calls for the bench's dtype."""
-    return prepared.baseline, f"{prepared.baseline.name} {cublas.version}"
+    fastest = fastest_near(prepared)
+    return fastest, f"{fastest.name} {cublas.version}"
 
 
 def torch_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:

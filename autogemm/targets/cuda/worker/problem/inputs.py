@@ -29,7 +29,7 @@ MAX_ROTATED = 2000
 
 # Edge of the tiles in which float64 references are computed.
 TILE = 4096
-SPARE_BYTES = 64 * 2**20
+SPARE_BYTES = 128 * 2**20
 
 
 class Matrix:

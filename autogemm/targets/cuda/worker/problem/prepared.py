@@ -4,6 +4,7 @@ import functools
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -15,6 +16,7 @@ from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import (
     CacheState,
+    Call,
     Fill,
     Measurement,
     Objective,
@@ -40,7 +42,6 @@ from autogemm.targets.cuda.worker.gpu.timing import (
     Sampled,
     Stopwatch,
     method_for,
-    warm_up,
 )
 from autogemm.targets.cuda.worker.problem.inputs import GUARD, InputSet, num_rotated, require_memory
 from autogemm.targets.cuda.worker.problem.reference import Reference
@@ -77,13 +78,23 @@ class Checked:
     launch_us: float
 
 
-FindBaseline = Callable[["PreparedProblem", Cublas], Baseline]
+@dataclass(frozen=True, slots=True)
+class LibraryCalls:
+    """The calls of a library of which one is the baseline: those that are near the fastest in an
+    order of merit, and those that are left out, with the reason.
+    """
+
+    near: tuple[Baseline, ...]
+    left_out: tuple[Call, ...] = ()
+
+
+FindCalls = Callable[["PreparedProblem", Cublas], LibraryCalls]
 
 
 class PreparedProblem:
     """Buffers of one problem. Raises UsageError when they do not fit, DeviceError otherwise.
 
-    ``find_baseline`` is asked once, when the baseline is needed.
+    ``find_calls`` is asked once, when a baseline is needed, and leaves the GPU warm.
     """
 
     def __init__(  # the GPU, its library, what to prepare on it and how
@@ -92,7 +103,7 @@ class PreparedProblem:
         cublas: Cublas,
         problem: Problem,
         options: MeasureOptions,
-        find_baseline: FindBaseline,
+        find_calls: FindCalls,
     ) -> None:
         num_sets = num_rotated(problem, options.l2, gpu.device.l2_bytes)
         is_verified_on = num_sets == 1 and options.fill in (Fill.INTEGERS, Fill.UNIFORM)
@@ -108,17 +119,34 @@ class PreparedProblem:
         self.flush = self._flusher() if options.l2 is CacheState.COLD else None
         needs_energy = options.objective is not Objective.TIME
         self.energy = EnergyMeter(gpu.telemetry.energy_mj) if needs_energy else None
-        self._cublas, self._find_baseline = cublas, find_baseline
+        self._cublas, self._find_calls = cublas, find_calls
 
     @functools.cached_property
+    def spare_energy(self) -> EnergyMeter | None:
+        """For finals that minimise time, where the driver tells energy.
+
+        None where launches are not back to back.
+        """
+        if self.energy is not None or self.options.l2 is CacheState.COLD:
+            return None
+        with suppress(DeviceError):
+            return EnergyMeter(self.gpu.telemetry.energy_mj)
+        return None
+
+    @functools.cached_property
+    def calls(self) -> LibraryCalls:
+        """The calls of cuBLAS to compare candidates with. Raises DeviceError when all are wrong."""
+        return self._find_calls(self, self._cublas)
+
+    @property
     def baseline(self) -> Baseline:
-        """The contestant to compare candidates with. Raises DeviceError when it is wrong here."""
-        return self._find_baseline(self, self._cublas)
+        """The call that was the fastest at first: provisional, because the finals choose."""
+        return self.calls.near[0]
 
     def in_dtype(self, dtype: DType) -> "PreparedProblem":
         """The same sizes in another dtype. Raises UsageError when they do not fit beside these."""
         problem = replace(self.problem, dtype=dtype)
-        return PreparedProblem(self.gpu, self._cublas, problem, self.options, self._find_baseline)
+        return PreparedProblem(self.gpu, self._cublas, problem, self.options, self._find_calls)
 
     @property
     def input_sets(self) -> tuple[InputSet, ...]:
@@ -216,8 +244,8 @@ class PreparedProblem:
         """Made on a GPU that the baseline has warmed up. Kept, so that following the baseline's
         drift costs only the launches.
         """
-        launch_us = warm_up(lambda launches: self.batch_us(self.baseline, launches))
-        return self.stopwatch_about(self.baseline, launch_us)
+        baseline = self.baseline
+        return self.stopwatch_about(baseline, self.batch_us(baseline, 1))
 
     def baseline_us(self) -> float:
         """A quick, provisional time of the baseline, now."""

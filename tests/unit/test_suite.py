@@ -1,0 +1,192 @@
+"""benchmarks/suite.py on a GPU that is none: what it measures, writes, and leaves as it is."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from fake_target import FakeTarget, tiny_family
+
+import autogemm.tuning.opening
+from autogemm.model.kernel import Candidate
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Outcome
+from autogemm.support.errors import UsageError
+from autogemm.targets import Chosen, MeasureOptions
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+import suite
+
+
+class Counting(FakeTarget):
+    """Notes which problems are prepared, and which configs are measured first."""
+
+    BROKEN = "77x77x76"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.prepared: list[Problem] = []
+        self.first: list[Any] = []
+
+    def prepare(self, problem: Problem, options: MeasureOptions) -> None:
+        super().prepare(problem, options)
+        if problem.size_label == self.BROKEN:
+            raise UsageError("no room for it")
+        self.prepared.append(problem)
+        self._is_first = True
+
+    def measure(self, candidate: Candidate, best_us: float | None) -> Outcome:
+        if self._is_first:
+            self.first.append(candidate.config)
+            self._is_first = False
+        return super().measure(candidate, best_us)
+
+
+class Calls:
+    """Calls of the script with one folder of results; ``known`` has none but what a test puts."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.known = folder / "out", folder / "known"
+        self.family = tiny_family(folder / "tiny")
+        self._place = str(folder / "tiny")
+        self._monkeypatch = monkeypatch
+
+    def __call__(self, *arguments: str, code: int = 0) -> Counting:
+        target = Counting()
+        self._monkeypatch.setattr(
+            autogemm.tuning.opening, "choose_target", lambda *_: Chosen(target)
+        )
+        given = ["--family", self._place, "--out", str(self.folder), "--known", str(self.known)]
+        given += ["--trials", "6", "--rounds", "6", "--finalists", "2"]
+        done = CliRunner().invoke(suite.main, [*given, *arguments])
+        assert done.exit_code == code, done.output
+        return target
+
+    def table(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.folder / f"{name}.json").read_text())
+        return found
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    # A family of a test is known by its folder, not by its name.
+    made = Calls(tmp_path, monkeypatch)
+    monkeypatch.setattr(suite, "load_family", lambda name: made.family)
+    return made
+
+
+def test_every_layout_has_a_table_with_rounds_that_give_its_ratios(calls: Calls) -> None:
+    calls("--shapes", "1024,64x32x512", "--layouts", "nn,tt")
+    for layout in ("nn", "tt"):
+        name = f"suite_f32_{layout}_h100"
+        table = calls.table(name)
+        assert [row["shape"] for row in table["rows"]] == ["1024", "64x32x512"]
+        assert table["not_measured"] == []
+        rounds = suite.unpacked(calls.folder / f"{name}.rounds.json.gz")
+        for row in table["rows"]:
+            fields = "shape layout dtype epilogue ratio ratio_low ratio_high ratio_of_medians"
+            assert not {*fields.split(), "baseline", "error", "baseline_error", "l2"} - {*row}
+            assert row["layout"] == layout
+            contestants = rounds[row["shape"]]["contestants"]
+            by_sha = {one["kernel_sha256"]: one["samples_us"] for one in contestants}
+            pairs = zip(by_sha[""], by_sha[row["kernel_sha256"]], strict=True)
+            assert sorted(a / b for a, b in pairs)[2] == pytest.approx(row["ratio"])
+        assert table["geometric_mean"] == pytest.approx(
+            suite.geometric_mean([row["ratio"] for row in table["rows"]])
+        )
+        assert (
+            f"of 2 ratios: {table['geometric_mean']:.3f}"
+            in (calls.folder / f"{name}.txt").read_text()
+        )
+
+
+def test_the_same_command_goes_on_and_measures_nothing_twice(calls: Calls) -> None:
+    first = calls("--shapes", "1024,512,256", "--limit", "0", code=3)
+    assert first.measured == []
+    assert calls.table("suite_f32_nn_h100")["not_measured"] == ["1024", "512", "256"]
+    calls("--shapes", "512")
+    on = calls("--shapes", "1024,512,256")
+    # The first one prepared opens the run.
+    assert {problem.size_label for problem in on.prepared} == {"1024", "256"}
+    assert [row["shape"] for row in calls.table("suite_f32_nn_h100")["rows"]] == [
+        *("1024", "512", "256")
+    ]
+    assert calls("--shapes", "1024,512,256").measured == []
+    assert len(calls("--shapes", "1024,512", "--trials", "7").measured) > 0
+
+
+def test_committed_rows_hold_while_their_text_is_emitted(calls: Calls) -> None:
+    calls("--shapes", "1024,512")
+    calls.folder.rename(calls.known)
+    assert calls("--shapes", "1024,512").measured == []
+    table = json.loads((calls.known / "suite_f32_nn_h100.json").read_text())
+    table["rows"][1]["kernel_sha256"] = "0" * 64
+    (calls.known / "suite_f32_nn_h100.json").write_text(json.dumps(table))
+    for path in calls.folder.iterdir():
+        path.unlink()
+    again = calls("--shapes", "1024,512")
+    assert {problem.size_label for problem in again.prepared} == {"512"}
+
+
+def test_without_seeds_no_config_that_ships_comes_first(calls: Calls) -> None:
+    (seed,) = calls.family.seeds
+    assert calls("--shapes", "1024").first == [seed]
+    target = calls("--shapes", "1024", "--without-seeds")
+    assert target.first != [seed]
+    assert (calls.folder / "suite_f32_nn_without_seeds_h100.json").exists()
+
+
+def test_a_shape_that_fails_is_named_and_the_others_measured(calls: Calls) -> None:
+    calls("--shapes", f"1024,{Counting.BROKEN},256", code=1)
+    table = calls.table("suite_f32_nn_h100")
+    assert [row["shape"] for row in table["rows"]] == ["1024", "256"]
+    assert table["failed"] == {Counting.BROKEN: "no room for it"}
+    assert table["not_measured"] == [Counting.BROKEN]
+
+
+def test_unseen_shapes_are_the_same_everywhere_and_follow_their_law() -> None:
+    drawn = suite.unseen_shapes(20, 1)
+    assert drawn[:3] == suite.unseen_shapes(3, 1)
+    assert drawn == UNSEEN
+    problems = [Problem.of_size(shape) for shape in suite.unseen_shapes(400, 7)]
+    sizes = [size for one in problems for size in (one.m, one.n, one.k)]
+    assert min(sizes) >= 32 and max(sizes) <= 8192
+    shares = [sum(size % step == 0 for size in sizes) / len(sizes) for step in (2, 8, 64)]
+    assert 0.75 < shares[0] < 0.9 and 0.6 < shares[1] < 0.8 and 0.28 < shares[2] < 0.5
+    # Log-uniform: as many below the geometric mean of the ends as above.
+    assert 0.4 < sum(size < 512 for size in sizes) / len(sizes) < 0.6
+    assert not {one.size_label for one in problems} & {*suite.SHAPES}
+
+
+UNSEEN = (
+    *("64x2211x496", "1152x54x3288", "2192x320x64", "4742x32x5840", "104x38x360"),
+    *("117x104x160", "3328x1127x7808", "63x1728x5752", "3136x168x4224", "520x39x2664"),
+    *("80x1536x256", "512x568x484", "64x7456x284", "512x2288x3775", "512x784x136"),
+    *("6458x2432x4352", "2840x720x64", "755x520x224", "632x952x37", "80x3776x2624"),
+)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "of_medians", "word"),
+    [
+        (1.01, 1.02, 1.01, "faster"),
+        (1.01, 1.02, 0.999, "tied"),
+        (0.99, 1.02, 1.01, "tied"),
+        (0.97, 0.99, 0.98, "slower"),
+        (0.97, 0.99, 1.01, "tied"),
+    ],
+)
+def test_a_ratio_is_faster_only_where_both_estimators_say_so(
+    low: float, high: float, of_medians: float, word: str
+) -> None:
+    assert suite.against_baseline(low, high, of_medians) == word
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100"), ("Tesla", "gpu")],
+)
+def test_a_file_has_the_gpus_name(name: str, label: str) -> None:
+    assert suite.gpu_label(name) == label
