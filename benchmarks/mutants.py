@@ -26,7 +26,16 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.cli.kernels.run.verify import HANGS_S, MOST_CONFIGS, dtypes_of
 from autogemm.emulator import Emulator
 from autogemm.space import load_family
-from autogemm.verify import Draw, Fate, MutantResult, Planted, cases_of, draw_mutants, fate_of
+from autogemm.verify import (
+    CaseSet,
+    Draw,
+    Fate,
+    MutantResult,
+    Planted,
+    draw_mutants,
+    fate_of,
+    planned_cases,
+)
 
 FAMILIES = (
     *("naive", "tiled", "register_blocked", "block_tiled", "sgemm_simt", "sgemm_skinny"),
@@ -43,8 +52,11 @@ def planted(family_name: str, draw: Draw) -> list[Planted]:
     family, device = load_family(family_name), find_device("h100")
     sets = [(seed, dtype) for dtype in dtypes_of(family, None) for seed in family.seeds]
     order = np.random.default_rng(draw.seed).permutation(len(sets))[:MOST_CONFIGS]
-    chosen = [cases_of(family, sets[i][0], device, dtype=sets[i][1]) for i in order]
-    return draw_mutants(family, chosen, draw)
+    chosen = [
+        CaseSet(seed, dtype, planned_cases(family, seed, device, dtype))
+        for seed, dtype in (sets[index] for index in order)
+    ]
+    return draw_mutants(family, device, chosen, draw)
 
 
 def cpu_s() -> float:

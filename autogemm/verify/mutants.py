@@ -18,10 +18,11 @@ import numpy as np
 from autogemm.codegen import render
 from autogemm.emulator import Emulator
 from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, LaunchPlan
 from autogemm.space import Family, launch_plan
 from autogemm.support.errors import KernelCompileError
-from autogemm.verify.cases import Case, CaseSet, report_of
+from autogemm.verify.cases import Case, CaseSet, legal_case, report_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,10 @@ _TWINS_BEGIN, _TWINS_END = "#ifndef AUTOGEMM_EMULATOR", "#endif  // AUTOGEMM_EMU
 _PASSED_OVER = re.compile(r"^\s*(//|#|using\b|template\b|static_assert|$)|constexpr int \w+ = \d+;")
 
 
+# The first cases of a config, whose lines mutants are drawn from.
+SHOWN = 16
+
+
 class Fate(StrEnum):
     """What became of a mutant. SAME_CODE: g++ makes the same program of it, on the CPU at least."""
 
@@ -152,12 +157,35 @@ class _Run:
     case: Case
 
 
+class _Runs:
+    """The cases of a config that are legal, or nearly so; each is made ready when it is needed."""
+
+    def __init__(self, family: Family, device: Device, cases: Sequence[Case]) -> None:
+        self._family, self._device, self._cases = family, device, cases
+        self._ready: dict[int, _Run | None] = {}
+
+    def __iter__(self) -> Iterator[_Run]:
+        for index in range(len(self._cases)):
+            if index not in self._ready:
+                self._ready[index] = self._made(self._cases[index])
+            run = self._ready[index]
+            if run is not None:
+                yield run
+
+    def _made(self, planned: Case) -> _Run | None:
+        case = legal_case(self._family, self._device, planned)
+        if case is None:
+            return None
+        plan = launch_plan(self._family, case.config, case.problem, few_blocks=True)
+        return _Run(render(self._family, case.config, case.problem), plan, case)
+
+
 @dataclass(frozen=True, slots=True)
 class Planted:
     """A mutant, and the cases on which it runs until one catches it."""
 
     mutant: Mutant
-    runs: Sequence[_Run]
+    runs: _Runs
 
 
 def mutants_of(config: Config, texts: Sequence[str]) -> list[Mutant]:
@@ -181,27 +209,35 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def run_mutants(
-    family: Family, emulator: Emulator, sets: Sequence[CaseSet], draw: Draw
+    family: Family, device: Device, emulator: Emulator, sets: Sequence[CaseSet], draw: Draw
 ) -> Iterator[MutantResult]:
-    """The fates of mutants drawn at random from the configs of the sets, by turns.
+    """The fates of mutants drawn at random from the configs of planned cases, by turns.
 
     A mutant runs on the config's edge cases, in the order of coverage, until one catches it or its
     time is over.
     """
-    drawn = draw_mutants(family, sets, draw)
+    drawn = draw_mutants(family, device, sets, draw)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield from pool.map(lambda one: fate_of(emulator, one, draw.each_s), drawn)
 
 
-def draw_mutants(family: Family, sets: Sequence[CaseSet], draw: Draw) -> list[Planted]:
-    """Draw mutants from the configs of the sets, by turns, each once.
+def draw_mutants(
+    family: Family, device: Device, sets: Sequence[CaseSet], draw: Draw
+) -> list[Planted]:
+    """Draw mutants from the configs of planned cases, by turns, each once.
 
-    Rules are drawn with the same chance, however often they apply.
+    Rules are drawn with the same chance, however often they apply. Their lines are those of a
+    config's first cases, in which each shape and each layout has come.
     """
-    runs = [_runs(family, case_set) for case_set in sets]
+    runs = [_Runs(family, device, one.cases) for one in sets]
     waiting = [
-        _by_rule(mutants_of(one.config, [run.source.text for run in own]))
-        for one, own in zip(sets, runs, strict=True)
+        _by_rule(
+            mutants_of(
+                one.config,
+                [run.source.text for run in _Runs(family, device, one.cases[:SHOWN])],
+            )
+        )
+        for one in sets
     ]
     rng = np.random.default_rng(draw.seed)
     drawn: list[Planted] = []
@@ -214,17 +250,6 @@ def draw_mutants(family: Family, sets: Sequence[CaseSet], draw: Draw) -> list[Pl
             if not rules[rule]:
                 del rules[rule]
     return drawn
-
-
-def _runs(family: Family, case_set: CaseSet) -> list[_Run]:
-    return [
-        _Run(
-            render(family, case.config, case.problem),
-            launch_plan(family, case.config, case.problem, few_blocks=True),
-            case,
-        )
-        for case in case_set.cases
-    ]
 
 
 def _by_rule(mutants: Sequence[Mutant]) -> dict[str, list[Mutant]]:

@@ -39,7 +39,6 @@ from autogemm.verify import (
     Check,
     Draw,
     Fate,
-    cases_of,
     cases_of_tuned,
     coverage_order,
     legal_case,
@@ -153,10 +152,10 @@ def plant(command: VerifyCommand, name: str) -> None:
     sets = _sets(command, family, device, family.seeds)
     order = np.random.default_rng(command.seed).permutation(len(sets))[:MOST_CONFIGS]
     draw = Draw(command.mutants, command.seed, command.each_s or math.inf)
-    chosen = [cases_of(family, sets[i].config, device, dtype=sets[i].dtype) for i in order]
+    chosen = [sets[index] for index in order]
     # Executables of wrong kernels are of no use to later runs.
     with TemporaryDirectory() as folder:
-        found = run_mutants(family, Emulator(Path(folder), HANGS_S), chosen, draw)
+        found = run_mutants(family, device, Emulator(Path(folder), HANGS_S), chosen, draw)
         results = list(watched(found, draw.count, "mutants"))
     rows = [{**row_of(one, _MUTANT), "config": one.mutant.config.as_dict()} for one in results]
     if command.form is not Form.TABLE:
