@@ -35,6 +35,7 @@ from autogemm.verify import (
     draw_mutants,
     fate_of,
     planned_cases,
+    verified_by_default,
 )
 
 FAMILIES = (
@@ -50,7 +51,8 @@ JUDGED = Path(__file__).with_name("mutants_judged.yaml")
 def planted(family_name: str, draw: Draw) -> list[Planted]:
     """The mutants that `autogemm verify --mutate` draws."""
     family, device = load_family(family_name), find_device("h100")
-    sets = [(seed, dtype) for dtype in dtypes_of(family, None) for seed in family.seeds]
+    seeds = verified_by_default(family)
+    sets = [(seed, dtype) for dtype in dtypes_of(family, None) for seed in seeds]
     order = np.random.default_rng(draw.seed).permutation(len(sets))[:MOST_CONFIGS]
     chosen = [
         CaseSet(seed, dtype, planned_cases(family, seed, device, dtype))

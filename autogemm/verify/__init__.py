@@ -28,6 +28,7 @@ from autogemm.verify.mutants import (
     run_mutants,
 )
 from autogemm.verify.order import coverage_order
+from autogemm.verify.schedule import verified_by_default
 
 __all__ = [
     "Case",
@@ -54,4 +55,5 @@ __all__ = [
     "run_mutants",
     "sample_configs",
     "smallest_failure",
+    "verified_by_default",
 ]

@@ -22,7 +22,7 @@ from autogemm.verify.edge_cases import (
     has_far_rows,
 )
 from autogemm.verify.order import coverage_order
-from autogemm.verify.schedule import Schedule
+from autogemm.verify.schedule import Schedule, verified_by_default
 
 pytestmark = pytest.mark.emulated
 
@@ -179,6 +179,16 @@ def test_two_heights_stand_in_one_column() -> None:
     still_tall = -(-(m - (rows + 1) * (256 - 24)) // 24)
     assert 0 < still_tall < rows
     assert rows % 2
+
+
+def test_some_config_adds_partial_sums_level_by_level() -> None:
+    *seeds, last = verified_by_default(load_family("sgemm_skinny"))
+    assert tuple(seeds) == load_family("sgemm_skinny").seeds
+    values = last.as_dict()
+    assert (values["SPLIT_K"], values["FAN_IN"]) == (6, 4)
+    assert not broken_constraints(load_family("sgemm_skinny"), last, Problem(67, 72, 641), DEVICE)
+    for name in ("sgemm_simt", "naive", "gemm_wgmma"):
+        assert verified_by_default(load_family(name)) == load_family(name).seeds
 
 
 def test_what_has_new_lines_comes_first() -> None:

@@ -49,6 +49,7 @@ from autogemm.verify import (
     run_mutants,
     sample_configs,
     smallest_failure,
+    verified_by_default,
 )
 
 CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
@@ -121,7 +122,9 @@ def run(command: VerifyCommand) -> None:
         kernel = stored_kernel(command.db, command.kernel_key, family)
         sets = [cases_of_tuned(family, kernel.source.config, device, kernel.problem)]
     else:
-        sets = _sets(command, family, device, (climbed,) if climbed else family.seeds)
+        sets = _sets(
+            command, family, device, (climbed,) if climbed else verified_by_default(family)
+        )
     rows = []
     for place in ("cpu", "gpu") if command.places == "both" else (command.places,):
         with checker(family, place, command.mode) as check:
@@ -149,7 +152,7 @@ def plant(command: VerifyCommand, name: str) -> None:
     """Plant bugs in a family's kernels; print each that survived, and how many were caught."""
     family = load_family(name)
     device = device_facts(command.gpu)
-    sets = _sets(command, family, device, family.seeds)
+    sets = _sets(command, family, device, verified_by_default(family))
     order = np.random.default_rng(command.seed).permutation(len(sets))[:MOST_CONFIGS]
     draw = Draw(command.mutants, command.seed, command.each_s or math.inf)
     chosen = [sets[index] for index in order]
