@@ -16,7 +16,8 @@ class Schedule:
     ``tile`` is BM, BN and the depth of a k_tile. ``group_rows`` of tiles are walked together
     (GROUP_M). A chain of additions ends after ``chain_k`` of K, 0 where there are none (CHAIN_K).
     K is split over ``k_ranges`` (SPLIT_K, and slices with `pipelines` of their own).
-    ``sharing_blocks`` share the tiles of the last wave (STREAM_BLOCKS). Short tiles have ``short_by`` rows less (SHORT_BY).
+    ``sharing_blocks`` share the tiles of the last wave (STREAM_BLOCKS). Short tiles have
+    ``short_by`` rows less (SHORT_BY).
     """
 
     tile: Tile = DEFAULT_TILE
