@@ -15,8 +15,9 @@ class Schedule:
 
     ``tile`` is BM, BN and the depth of a k_tile. ``group_rows`` of tiles are walked together
     (GROUP_M). A chain of additions ends after ``chain_k`` of K, 0 where there are none (CHAIN_K).
-    K is split over ``k_ranges`` (SPLIT_K). ``sharing_blocks`` share the tiles of the last wave
-    (STREAM_BLOCKS). Short tiles have ``short_by`` rows less (SHORT_BY).
+    K is split over ``k_ranges`` (SPLIT_K, and slices with `pipelines` of their own).
+    ``sharing_blocks`` share the tiles of the last wave (STREAM_BLOCKS). Short tiles have
+    ``short_by`` rows less (SHORT_BY).
     """
 
     tile: Tile = DEFAULT_TILE
@@ -73,7 +74,7 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
         _number(values, "GROUP_M", 1) * cluster_rows,
         _number(values, "CHAIN_K", 0) * chains * splits,
         # tile_of() counts the ranges where no less is legal.
-        max(1, splits * own_depth // tile[2]),
+        max(1, splits * _number(values, "pipelines", 1) * own_depth // tile[2]),
         _number(values, "STREAM_BLOCKS", 0),
         _number(values, "SHORT_BY", 0),
     )

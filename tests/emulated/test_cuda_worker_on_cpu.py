@@ -393,6 +393,9 @@ def test_energy_is_measured_of_contenders_and_in_the_finals(
         measurement = target.measure(right, None).measurement
         hopeless = target.measure(slow, best_us=1000.0).measurement
         finals = target.finals([slow, right], rounds=1, seed=1)
+        target.prepare(PROBLEM, OPTIONS)
+        quick = target.finals([slow, right], rounds=2, seed=1)
+        sustained = target.sustained(right, quick, 0.3)
     assert measurement is not None
     # How exactly is tested with a clock of its own: a busy machine times anything.
     assert measurement.energy_mj is not None
@@ -404,6 +407,53 @@ def test_energy_is_measured_of_contenders_and_in_the_finals(
         assert len(entry.samples_mj) == 1
     energies = [entry.energy_mj or 0.0 for entry in finals.entries]
     assert energies == sorted(energies)
+    # Where time is minimised, of winner and baseline alone, behind all times.
+    assert [len(entry.samples_mj) for entry in quick.entries] == [2, 0]
+    assert len(quick.baseline.samples_mj) == 2
+    assert quick.winner.config == right.config
+    assert sustained is not None
+    assert sustained.sustained_mj is not None
+    assert sustained.sustained_baseline_mj is not None
+
+
+def test_the_baseline_is_the_fastest_call_over_the_rounds(target: CudaTarget) -> None:
+    """Where K is 95 SGEMM is far slower, and GemmEx the fastest call only at first."""
+    problem = Problem(8, 4, 95)
+    target.prepare(problem, OPTIONS)
+    right = candidate(problem, BEFORE=waiting(18e-3))
+    finals = target.finals([right], rounds=60, seed=1)
+    assert finals.baseline.name == "cuBLASLt proposal 3"
+    # Beside GemmEx, the fastest before the finals, it would be 1.16, beside SGEMM 2.1.
+    assert finals.winner.ratio == pytest.approx(20 / 18, rel=0.02)
+    by_name = {call.name: call for call in finals.calls}
+    gemm_ex, sgemm = by_name["cuBLAS GemmEx"], by_name["cuBLAS SGEMM"]
+    assert (gemm_ex.status, len(gemm_ex.samples_us)) == (Status.OK, 60)
+    assert min(gemm_ex.samples_us) < finals.baseline.time_us < (gemm_ex.time_us or 0)
+    assert (sgemm.status, sgemm.samples_us) == (Status.TOO_SLOW, ())
+    assert 1.7 < float(sgemm.reason.split()[0]) < 2.1
+    assert by_name["cuBLASLt proposal 1"].status is Status.WRONG_RESULT
+    assert by_name["cuBLASLt proposal 2"].status is Status.TOO_SLOW
+    # Each alone, and by the GPU's own clock.
+    sustained = target.sustained(right, finals, 0.02)
+    assert sustained is not None
+    assert sustained.sustained_ratio == pytest.approx(20 / 18, rel=0.02)
+    assert (sustained.sustained_s, sustained.sustained_mj) == (0.02, None)
+    broken = candidate(problem, BEFORE="return 1;")
+    with pytest.raises(DeviceError, match="illegal memory access"):
+        target.sustained(broken, finals, 0.02)
+    # The worker that replaces it knows the calls.
+    assert target.sustained(right, finals, 0.02) is not None
+
+
+def test_tf32_that_was_left_on_is_no_baseline_of_fp32(target: CudaTarget) -> None:
+    """In the simulated GemmEx it is, where K is 98, and it is the fastest."""
+    problem = Problem(8, 4, 98)
+    target.prepare(problem, OPTIONS)
+    finals = target.finals([candidate(problem)], rounds=2, seed=1)
+    (gemm_ex,) = (call for call in finals.calls if call.name == "cuBLAS GemmEx")
+    assert gemm_ex.status is Status.WRONG_RESULT
+    assert "on real inputs" in gemm_ex.reason
+    assert finals.baseline.name in ("cuBLAS SGEMM", "cuBLASLt proposal 3")
 
 
 def test_energy_without_a_counter_is_one_clear_line(target: CudaTarget) -> None:
@@ -450,7 +500,7 @@ def test_a_rotating_cache_never_sees_the_same_inputs_twice_in_a_row(
     target: CudaTarget, beta: float
 ) -> None:
     # 8 MiB of A: with 50 MiB of L2 it is 14 copies before one comes again.
-    problem = Problem(1024, 4, 2048, beta=beta)
+    problem = Problem(1024, 1, 2048, beta=beta)
     check = """
         static const void *seen[13];
         static const void *last_c = nullptr;

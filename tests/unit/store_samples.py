@@ -14,6 +14,7 @@ from autogemm.model.kernel import KernelSource, Resources
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.certificate import Certificate, Check, Verdict
 from autogemm.model.results.outcome import (
+    Call,
     Environment,
     Finals,
     FinalsEntry,
@@ -21,6 +22,7 @@ from autogemm.model.results.outcome import (
     Outcome,
     Provenance,
     Status,
+    Sustained,
     Telemetry,
     Verification,
 )
@@ -154,6 +156,11 @@ def finals(*entries: FinalsEntry, provenance: Provenance = Provenance.MEASURED) 
         method="graph",
         launches_per_sample=20,
         throttled_rounds=2,
+        calls=(
+            Call("cuBLASLt proposal 3", samples_us=(baseline_us + 1,) * 3),
+            Call("cuBLAS GemmEx", Status.WRONG_RESULT, "4 of 9 elements are wrong"),
+        ),
+        sustained=Sustained(3.0, 1.25 * baseline_us, 1.5 * baseline_us, 700.5, None),
     )
 
 

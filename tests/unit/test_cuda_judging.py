@@ -128,15 +128,15 @@ def test_a_kernel_that_is_wrong_on_one_kind_of_input_is_found_between_rounds(kin
     assert f"wrong on {kind}s" in rechecks.complaints[1]
 
 
-def test_the_baseline_is_compared_once_more_after_the_rounds() -> None:
+def test_calls_of_cublas_are_compared_once_more_after_the_rounds() -> None:
     prepared = Prepared({"cuBLAS": "it became wrong"})
-    finalists = [
+    call, lt, *kernels = finalists = [
         Finalist(name, None, "", name, 1.0)  # type: ignore[arg-type]
-        for name in ("cuBLAS", "x", "y")
+        for name in ("cuBLAS", "Lt", "x", "y")
     ]
     rechecks = Rechecks(prepared, ["x", "y"], 3)  # type: ignore[arg-type]
     rechecks.complaints[1] = "wrong in check 3"
-    conclude(prepared, finalists, rechecks)  # type: ignore[arg-type]
-    assert prepared.checked == ["cuBLAS", "x", "y"]
+    conclude(prepared, [call, lt], kernels, rechecks)  # type: ignore[arg-type]
+    assert prepared.checked == ["cuBLAS", "Lt", "x", "y"]
     complaints = [one.complaint for one in finalists]
-    assert complaints == ["it became wrong", "", "wrong in check 3"]
+    assert complaints == ["it became wrong", "", "", "wrong in check 3"]

@@ -232,7 +232,7 @@ def test_packed_files(tmp_path: Path) -> None:
 
 # Fields that lie in other tables, or in columns of another name.
 ELSEWHERE = {"problem", "device", "environment", "kernel_sha256", "measurement", "resources"}
-ELSEWHERE |= {"verification", "telemetry", "entries", "baseline", "text", "sha256"}
+ELSEWHERE |= {"verification", "telemetry", "entries", "baseline", "sustained", "text", "sha256"}
 # How often finals compared results, and what was thrown out of them, is kept nowhere.
 ELSEWHERE |= {"num_checks", "disqualified"}
 

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from autogemm.model.results.finals import FinalsSamples, decide, paired_ratio
-from autogemm.model.results.outcome import Finals, Objective, Provenance, confidence_of
+from autogemm.model.results.finals import FinalsSamples, decide, fastest_call, paired_ratio
+from autogemm.model.results.outcome import (
+    AgainstBaseline,
+    Finals,
+    Objective,
+    Provenance,
+    against_baseline,
+    confidence_of,
+)
 
 ROUNDS = 30
 
@@ -99,6 +106,64 @@ def test_the_ratio_is_the_median_of_ratios_not_the_ratio_of_medians() -> None:
         FinalsSamples("cuBLAS", None, "", over), [FinalsSamples("x", None, "x", under)], seed=0
     )
     assert entries[0].ratio == 2.0
+
+
+@pytest.mark.parametrize(
+    ("over", "under", "expected"),
+    [
+        ((3.0,) * 8, (2.0,) * 8, AgainstBaseline.FASTER),
+        ((2.0,) * 8, (3.0,) * 8, AgainstBaseline.SLOWER),
+        # Shown by the interval of paired ratios (1.01 in every round), not by the medians.
+        (
+            (1.01, 5.05, 1.01, 5.05, 1.01, 5.05, 1.01),
+            (1.0, 5.0) * 3 + (1.01,),
+            AgainstBaseline.TIED,
+        ),
+        # The medians say 2, every other round says 1/2.
+        ((2.0, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0), (1.0, 2.0) * 3 + (1.0,), AgainstBaseline.TIED),
+        ((1.0,) * 8, (1.0,) * 8, AgainstBaseline.TIED),
+    ],
+)
+def test_faster_needs_the_interval_and_the_ratio_of_medians(
+    over: tuple[float, ...], under: tuple[float, ...], expected: AgainstBaseline
+) -> None:
+    entries, baseline = decide(
+        FinalsSamples("cuBLAS", None, "", over), [FinalsSamples("x", None, "x", under)], seed=0
+    )
+    finals = Finals(entries, baseline, len(over), Provenance.MEASURED)
+    assert finals.against_baseline is expected
+    assert finals.ratio_of_medians(finals.winner) == np.median(over) / np.median(under)
+    assert baseline.tied is (expected is AgainstBaseline.TIED)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "interval", "ratio_of_medians", "expected"),
+    [
+        (1.02, (1.01, 1.03), 1.02, AgainstBaseline.FASTER),
+        (1.02, (1.0, 1.03), 1.02, AgainstBaseline.TIED),
+        (1.02, (1.01, 1.03), 1.0, AgainstBaseline.TIED),
+        (1.02, (1.01, 1.03), 0.994, AgainstBaseline.TIED),
+        (0.98, (0.97, 0.99), 1.001, AgainstBaseline.TIED),
+        (0.98, (0.97, 0.99), 0.98, AgainstBaseline.SLOWER),
+        (1.02, None, 1.02, AgainstBaseline.FASTER),
+        (1.0, None, 1.0, AgainstBaseline.TIED),
+    ],
+)
+def test_at_or_below_one_by_either_estimator_is_a_tie(
+    ratio: float,
+    interval: tuple[float, float] | None,
+    ratio_of_medians: float,
+    expected: AgainstBaseline,
+) -> None:
+    assert against_baseline(ratio, interval, ratio_of_medians) is expected
+
+
+def test_the_fastest_call_makes_no_kernel_look_faster() -> None:
+    """Chosen in the same rounds, it is favoured: against any other call the ratio is no smaller."""
+    calls = [contestant(f"call {i}", 100.0, 10 + i) for i in range(8)]
+    baseline = fastest_call(calls)
+    medians = [float(np.median(one.samples_us)) for one in calls]
+    assert float(np.median(baseline.samples_us)) == min(medians) < max(medians)
 
 
 def test_few_rounds_give_the_extremes() -> None:

@@ -16,7 +16,7 @@ from autogemm.support.errors import NotFoundError
 ALL = rungs(variants=True)
 
 # Libraries beside the ladder.
-MIXED = ("cublas_bf16_f32", "cublas_f16_f32")
+BESIDE = ("cublas_bf16_f32", "cublas_f16_f32", "triton_tf32x3")
 
 
 def config_of(rung: Rung) -> Config:
@@ -95,9 +95,9 @@ def test_names_of_kernels_and_groups() -> None:
     assert [one.name for one in named_kernels(kernels_of("ladder"))] == [
         *(rung.name for rung in rungs()),
         "winner",
-        *(one.name for one in libraries() if one.name not in MIXED),
+        *(one.name for one in libraries() if one.name not in BESIDE),
     ]
-    assert set(MIXED) < {one.name for one in libraries()}
+    assert set(BESIDE) < {one.name for one in libraries()}
     assert kernels_of(None) == ("naive", "pipelined", "winner", "cublas_f32")
     for preset in (None, "ladder"):
         assert kernels_of(preset, DType.BF16_F32) == ("winner", "cublas_bf16_f32")

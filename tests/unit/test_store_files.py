@@ -129,7 +129,7 @@ def test_rows_of_the_first_schema_get_what_was_meant(tmp_path: Path) -> None:
         assert {run.spec.fill for run in store.runs()} == {Fill.UNIFORM}
         assert [row.config for row in store.best()] == [row.config for row in best]
         assert finals is not None
-        assert store.run(1).finals == replace(finals, throttled_rounds=0)
+        assert store.run(1).finals == replace(finals, throttled_rounds=0, calls=(), sustained=None)
     assert [outcome.time_us for outcome in again] == [outcome.time_us for outcome in expected]
     assert {one.measurement.throttled_samples for one in again if one.measurement} == {0}
 

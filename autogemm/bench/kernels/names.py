@@ -20,7 +20,11 @@ from autogemm.support.errors import AutogemmError, NotFoundError, UsageError
 WINNER = "winner"
 """The best kernel that the database has for the size on this GPU."""
 
-_BESIDE_THE_LADDER = {baseline_of(dtype) for dtype in DType if dtype not in DType.one_each()}
+_BESIDE_THE_LADDER = {
+    *(baseline_of(dtype) for dtype in DType if dtype not in DType.one_each()),
+    # FP32 from tensor cores: beside what `tune --allow-emulation` finds.
+    "triton_tf32x3",
+}
 LADDER_KERNELS = (
     *(rung.name for rung in rungs()),
     WINNER,

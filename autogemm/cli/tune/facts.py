@@ -18,7 +18,7 @@ COLUMNS = (
     *("name", "family", "config", "kernel_sha256", "time_us", "tflops"),
     *("ratio", "ratio_low", "ratio_high", "ratio_of_medians", "confidence", "tied", "spread"),
     "rounds",
-    *("registers", "energy_mj", *ERRORS),
+    *("registers", "energy_mj", *ERRORS, "samples_us", "samples_mj"),
 )
 _WHERE: Paths = {
     **under("problem", {"problem": "label", "m": "m", "n": "n", "k": "k", "layout": "layout"}),
@@ -83,8 +83,8 @@ def _rows(result: TuneResult) -> Iterator[dict[str, Any]]:
     if finals is not None:
         shared |= {"rounds": finals.rounds, "confidence": finals.confidence}
         for place, entry in enumerate(finals.entries, 1):
-            yield shared | for_csv(entry_row(entry, finals, result.problem)) | {"place": place}
-        yield shared | for_csv(entry_row(finals.baseline, finals, result.problem))
+            yield shared | for_csv(_entry_as_dict(result, finals, entry)) | {"place": place}
+        yield shared | for_csv(_entry_as_dict(result, finals, finals.baseline))
     elif result.best is not None:
         yield shared | for_csv(_outcome_as_dict(result, result.best)) | {"place": 1}
 

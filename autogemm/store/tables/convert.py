@@ -89,7 +89,9 @@ def _json(name: str, values: tuple[Any, ...]) -> object:
     if name == "counters":
         return dict(values)
     if name in ("checks", "calls"):
-        return [{key: _cell(key, cell) for key, cell in asdict(one).items()} for one in values]
+        cells = [{key: _cell(key, cell) for key, cell in asdict(one).items()} for one in values]
+        # NULL in finals that say nothing of other calls, as in those of before.
+        return cells or (None if name == "calls" else [])
     if not all(map(math.isfinite, values)):
         raise ValueError(f"{name} must hold finite numbers of its unit, got {values}")
     return list(values)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from autogemm.model.dtypes import DType
 from autogemm.model.results.benchmark import baseline_of
@@ -39,8 +40,10 @@ def torch_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contest
     return TorchContestant(prepared), f"PyTorch {torch.__version__}"
 
 
-def triton_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contestant, str]:
-    """A Triton kernel, the fastest of its tiles here."""
+def triton_contestant(
+    prepared: PreparedProblem, cublas: Cublas, *, precision: str
+) -> tuple[Contestant, str]:
+    """A Triton kernel of that input precision, the fastest of its tiles here."""
     try:
         import torch  # noqa: F401  # Triton launches on PyTorch's stream
         import triton
@@ -48,7 +51,7 @@ def triton_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Contes
         raise NotHereError("Triton is not installed: pip install torch triton") from error
     from autogemm.targets.cuda.worker.libraries.with_triton import fastest_triton
 
-    contestant, tile = fastest_triton(prepared)
+    contestant, tile = fastest_triton(prepared, precision)
     return contestant, f"Triton {triton.__version__}, tile {tile}"
 
 
@@ -60,6 +63,7 @@ def cutlass_contestant(prepared: PreparedProblem, cublas: Cublas) -> tuple[Conte
 LIBRARIES = {
     **{baseline_of(dtype): LibraryKernel(dtype, cublas_contestant) for dtype in DType},
     "torch_f32": LibraryKernel(DType.F32, torch_contestant),
-    "triton_f32": LibraryKernel(DType.F32, triton_contestant),
+    "triton_f32": LibraryKernel(DType.F32, partial(triton_contestant, precision="ieee")),
+    "triton_tf32x3": LibraryKernel(DType.F32, partial(triton_contestant, precision="tf32x3")),
     "cutlass_f32": LibraryKernel(DType.F32, cutlass_contestant),
 }

@@ -1,4 +1,4 @@
-"""A GEMM in Triton, in FP32 throughout, on the worker's own stream and matrices."""
+"""A GEMM of FP32 matrices in Triton, on the worker's own stream and matrices."""
 
 from typing import Any
 
@@ -11,17 +11,24 @@ from autogemm.targets.cuda.worker.libraries.with_torch import tensors
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import PreparedProblem
 
-# BM, BN, BK, warps, stages.
-TILES = (
-    *((128, 128, 16, 8, 3), (128, 64, 32, 4, 3), (64, 64, 32, 4, 3)),
-    *((64, 128, 16, 4, 4), (32, 64, 32, 2, 4)),
-)
+# Input precision of `tl.dot`, to BM, BN, BK, warps, stages. FP32 throughout; or three products of
+# TF32 on tensor cores.
+TILES = {
+    "ieee": (
+        *((128, 128, 16, 8, 3), (128, 64, 32, 4, 3), (64, 64, 32, 4, 3)),
+        *((64, 128, 16, 4, 4), (32, 64, 32, 2, 4)),
+    ),
+    "tf32x3": (
+        *((128, 128, 32, 8, 3), (128, 128, 16, 8, 4), (128, 64, 32, 4, 3)),
+        *((64, 128, 32, 4, 3), (64, 64, 32, 4, 3)),
+    ),
+}
 
 
 @triton.jit  # type: ignore[untyped-decorator]
 def gemm_kernel(  # type: ignore[no-untyped-def]  # noqa: ANN201, D103, PLR0913, PLR0917
     a, b, c, M, N, K, am, ak, bk, bn, cm, alpha, beta,  # noqa: ANN001
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     tiles_n = tl.cdiv(N, BN)
     m = tl.program_id(0) // tiles_n * BM + tl.arange(0, BM)
@@ -33,7 +40,7 @@ def gemm_kernel(  # type: ignore[no-untyped-def]  # noqa: ANN201, D103, PLR0913,
     for k0 in range(0, K, BK):
         left = tl.load(a_tile, mask=(m[:, None] < M) & (k0 + k[None, :] < K), other=0.0)
         right = tl.load(b_tile, mask=(k0 + k[:, None] < K) & (n[None, :] < N), other=0.0)
-        sums = tl.dot(left, right, sums, input_precision="ieee")
+        sums = tl.dot(left, right, sums, input_precision=PRECISION)
         a_tile += BK * ak
         b_tile += BK * bk
     c_tile = c + m[:, None] * cm + n[None, :]
@@ -45,10 +52,12 @@ def gemm_kernel(  # type: ignore[no-untyped-def]  # noqa: ANN201, D103, PLR0913,
 
 
 class TritonContestant:
-    """The kernel with one tile."""
+    """The kernel with one tile and one input precision."""
 
-    def __init__(self, prepared: PreparedProblem, tile: tuple[int, int, int, int, int]) -> None:
-        self._problem = prepared.problem
+    def __init__(
+        self, prepared: PreparedProblem, tile: tuple[int, int, int, int, int], precision: str
+    ) -> None:
+        self._problem, self._precision = prepared.problem, precision
         self._tile = tile
         self._stream = torch.cuda.ExternalStream(prepared.gpu.stream.ptr)
         self._tensors = {inputs: tensors(prepared, inputs) for inputs in prepared.input_sets}
@@ -63,14 +72,15 @@ class TritonContestant:
             gemm_kernel[grid](
                 *(a, b, c, problem.m, problem.n, problem.k),
                 *(*a.stride(), *b.stride(), problem.ldc, inputs.alpha, inputs.beta),
-                *(BM, BN, BK),
+                *(BM, BN, BK, self._precision),
                 num_warps=warps,
                 num_stages=stages,
             )
 
 
-def fastest_triton(prepared: PreparedProblem) -> tuple[TritonContestant, str]:
-    """The contestant with the fastest of TILES, and that tile as text."""
-    contestants = [TritonContestant(prepared, tile) for tile in TILES]
+def fastest_triton(prepared: PreparedProblem, precision: str) -> tuple[TritonContestant, str]:
+    """The contestant with the fastest of the precision's TILES, and that tile as text."""
+    tiles = TILES[precision]
+    contestants = [TritonContestant(prepared, tile, precision) for tile in tiles]
     fastest = fastest_of(prepared, contestants)
-    return contestants[fastest], "x".join(map(str, TILES[fastest][:3]))
+    return contestants[fastest], "x".join(map(str, tiles[fastest][:3]))
