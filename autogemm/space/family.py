@@ -202,13 +202,17 @@ class Family:
     launch: tuple[LaunchRule, ...]
     workspace_bytes: Expression
     seeds: tuple[Config, ...]
-    """Configs that are tried first, in this order."""
+    """Configs that are tried first: those that were good at sizes near the problem's, then those
+    of which no size is known, in this order.
+    """
     yaml_path: Path
     template_path: Path | None
     yaml_sha256: str
     template_sha256: str
     seed_origins: tuple[str, ...] = ()
     """For each seed the GPU and the problems that it was good for, as far as is known."""
+    seed_sizes: tuple[tuple[tuple[int, int, int], ...], ...] = ()
+    """For each seed the (m, n, k) that it was good at, as far as is known."""
     searched: Searched = Searched.ALWAYS
     tensor_maps: tuple[TensorMapRule, ...] = ()
     arguments: tuple[ArgumentRule, ...] = ()

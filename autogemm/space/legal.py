@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from autogemm.model.config import Config, Value
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
+from autogemm.model.similarity import distance
 from autogemm.space.expressions.evaluation import Column, Operand
 from autogemm.space.family import Constraint, Family, Parameter, problem_values
 
@@ -158,8 +160,26 @@ class Space:
 
     @cached_property
     def seeds(self) -> list[int]:
-        """Indices of ``warm``, then the family's seeds, each moved to the nearest legal config."""
-        return list(dict.fromkeys(map(self.nearest, (*self.warm, *self.family.seeds))))
+        """Indices of ``warm``, then the family's seeds, each moved to the nearest legal config.
+
+        A search of seconds tries few of them: those come first that were good at sizes like the
+        problem's, then those of which no size is known.
+        """
+        family = self.family
+        sizes = (*family.seed_sizes, *((),) * (len(family.seeds) - len(family.seed_sizes)))
+        nearest = sorted(
+            zip(map(self._doublings, sizes), family.seeds, strict=True), key=itemgetter(0)
+        )
+        seeds = (*self.warm, *(seed for _, seed in nearest))
+        return list(dict.fromkeys(map(self.nearest, seeds)))
+
+    def _doublings(self, sizes: Sequence[tuple[int, int, int]]) -> float:
+        """How far the problem is from the nearest of these sizes; infinite without any."""
+        mine = self.problem
+        others = (Problem(*size, layout=mine.layout, dtype=mine.dtype) for size in sizes)
+        return min(
+            (distance(mine, self.device, one, self.device) for one in others), default=math.inf
+        )
 
     def features(
         self, rows: npt.NDArray[np.intp] | Sequence[int] | None = None

@@ -11,6 +11,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from autogemm.model.config import Config, Value
+from autogemm.model.problem import Problem
 from autogemm.space.checking import family_of
 from autogemm.space.family import Family, Parameter, Searched
 from autogemm.space.schema import MAX_SEEDS, FamilyForm, FamilyLoader, SeedsForm, first_problem
@@ -70,9 +71,11 @@ def load_family(name_or_path: str | Path) -> Family:
     seeds = list(_seeds(family, form, in_file, beside))
     if len(seeds) > MAX_SEEDS:
         raise FamilyError(f"{path}: seeds: at most {MAX_SEEDS} are tried, there are {len(seeds)}")
-    origins = tuple(seed.origin for seed in seeds)
     return replace(
-        family, seeds=tuple(_config(family, seed) for seed in seeds), seed_origins=origins
+        family,
+        seeds=tuple(_config(family, seed) for seed in seeds),
+        seed_origins=tuple(seed.origin for seed in seeds),
+        seed_sizes=tuple(seed.sizes for seed in seeds),
     )
 
 
@@ -164,6 +167,7 @@ class _Seed:
     place: str
     values: Mapping[str, Value]
     origin: str
+    sizes: tuple[tuple[int, int, int], ...] = ()
 
 
 def _seeds(
@@ -184,8 +188,16 @@ def _seeds(
         )
     for i, group in enumerate(beside.seeds, start=1):
         origin = "; ".join(filter(None, (group.gpu, group.problems, group.note)))
+        sizes = tuple(_size(f"{path}: seeds.{i}.problems", one) for one in group.sizes)
         for j, values in enumerate(group.configs, start=1):
-            yield _Seed(f"{path}: seeds.{i}.configs.{j}", values, origin)
+            yield _Seed(f"{path}: seeds.{i}.configs.{j}", values, origin, sizes)
+
+
+def _size(place: str, text: str) -> tuple[int, int, int]:
+    try:
+        return Problem.parse_size(text)
+    except UsageError as error:
+        raise FamilyError(f"{place}: {error}; words go into note") from None
 
 
 def _config(family: Family, seed: _Seed) -> Config:

@@ -183,9 +183,10 @@ class FamilyForm(_Form):
 
 
 class SeedGroupForm(_Form):
-    """``{gpu: H100, problems: 4096 nn f32, note: ..., configs: [{BM: 128, ...}, ...]}``.
+    """``{gpu: H100, problems: "4096, 64x4096x4096", note: ..., configs: [{BM: 128, ...}, ...]}``.
 
-    ``gpu``, ``problems`` and ``note`` say where the configs were good, for people.
+    ``problems`` has the sizes at which the configs were good: near them they are tried first.
+    ``gpu`` and ``note`` are for people.
     """
 
     gpu: Text | None = None
@@ -193,9 +194,14 @@ class SeedGroupForm(_Form):
     note: Text | None = None
     configs: Annotated[list[dict[str, ParameterValue]], Field(min_length=1, max_length=MAX_SEEDS)]
 
+    @property
+    def sizes(self) -> list[str]:
+        """The problems' sizes, one by one."""
+        return self.problems.split(",") if self.problems else []
+
 
 class SeedsForm(_Form):
-    """A whole file ``seeds/NAME.yaml``: what is tried first, in this order."""
+    """A whole file ``seeds/NAME.yaml``: what is tried first, nearest sizes in front."""
 
     family: Identifier
     seeds: Annotated[list[SeedGroupForm], Field(max_length=MAX_SEEDS)]

@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 from space_families import SEEDS, SMALL, write_family
+from store_samples import H100
 
-from autogemm.space import Family, list_families, load_family, seeds_path
+from autogemm.model.problem import Problem
+from autogemm.space import Family, build_space, list_families, load_family, seeds_path
 from autogemm.support.errors import FamilyError
 from autogemm.support.resources import data_folder
 
@@ -28,6 +30,34 @@ def test_they_are_those_of_the_yaml_in_the_same_order(tmp_path: Path) -> None:
     assert inline.seed_origins == ("", "")
 
 
+SIZED = """
+family: mine
+seeds:
+  - configs: [{BM: 64, WM: 64, STAGES: 1, ORDER: rows}]
+  - problems: 8192, 16x4096x4096
+    configs: [{BM: 16, WM: 16, STAGES: 1, ORDER: rows}]
+  - problems: "1024"
+    configs: [{BM: 32, WM: 32, STAGES: 1, ORDER: rows}]
+  - problems: "1023"
+    configs: [{BM: 128, WM: 64, STAGES: 1, ORDER: rows}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("size", "heights"),
+    [
+        ("1024", [32, 128, 16, 64]),
+        # Rows that vectors cannot load are like others of which they cannot.
+        ("1027", [128, 32, 16, 64]),
+        ("16x4096x2048", [16, 32, 128, 64]),
+        ("8192", [16, 32, 128, 64]),
+    ],
+)
+def test_those_of_near_sizes_are_first(tmp_path: Path, size: str, heights: list[int]) -> None:
+    space = build_space(write_seeds(tmp_path / "mine", SIZED), Problem.of_size(size), H100)
+    assert [space.config(index)["BM"] for index in space.seeds] == heights
+
+
 def test_a_family_needs_none(tmp_path: Path) -> None:
     assert load_family(write_family(tmp_path / "mine", WITHOUT)).seeds == ()
     assert write_seeds(tmp_path / "mine", "{family: mine, seeds: []}").seeds == ()
@@ -48,6 +78,7 @@ def test_other_seeds_are_another_search_space(tmp_path: Path) -> None:
         ("BM: 64", "BN: 64", "seeds.2.configs.1: no parameter is named 'BN'; did you mean 'BM'"),
         ("BM: 64", "BM: 1.5", "seeds.2.configs.1.BM: write an integer or a text"),
         ("family: mine", "family: other", "family: these are seeds of mine, got 'other'"),
+        ("512, 1024", "512 and more", "seeds.1.problems: a size is one positive integer"),
         ("gpu: H100", "gpus: H100", "seeds.1.gpus: there is no such field; did you mean 'gpu'"),
         ("seeds:", "seed:", "seed: there is no such field; did you mean 'seeds'"),
         (SEEDS, "[]", "this file is a mapping with the fields family seeds"),

@@ -86,7 +86,7 @@ def narrowed_families(
         raise misfits[0]
     kept = tuple(family for family, _ in fixed)
     if not options.seeds:
-        kept = tuple(replace(family, seeds=(), seed_origins=()) for family in kept)
+        kept = tuple(replace(family, seeds=(), seed_origins=(), seed_sizes=()) for family in kept)
     return kept, fixed[0][1]
 
 
