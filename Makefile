@@ -21,6 +21,7 @@ test: $(VENV)/.installed-dev
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mypy benchmarks
 	$(BIN)/clang-format --dry-run --Werror tests/golden/*.cu
 	$(BIN)/pytest -n auto --maxprocesses 8 -rs
 

@@ -13,7 +13,7 @@ from autogemm.cli.output import print_rows
 from autogemm.codegen import render
 from autogemm.emulator import Emulator, Mode
 from autogemm.emulator.emulator import RunOptions
-from autogemm.emulator.exchange import RawExchange, run_process
+from autogemm.emulator.exchange import Program, RawExchange, run_process
 from autogemm.emulator.inputs import Data, make_inputs
 from autogemm.emulator.toolchain import build
 from autogemm.model.config import Config, Value
@@ -53,9 +53,9 @@ def error(emulator: Emulator, config: Config, k: int) -> float:
     inputs = make_inputs(problem, plan, Data.REALS, RunOptions().seed)
     header = RawExchange(deadline_s=600, resident_blocks=1)
     buffers = inputs.buffers(problem, plan, 0)
-    c = run_process(built.executable, header, plan, problem, buffers).c.reshape(
-        problem.m, problem.n
-    )
+    c = run_process(
+        Program(built.executable, built.confine), header, plan, problem, buffers
+    ).c.reshape(problem.m, problem.n)
     return float(np.linalg.norm(c - inputs.expected) / np.linalg.norm(inputs.expected))
 
 

@@ -56,6 +56,7 @@ TABLE = re.compile(r"<!-- table: (?P<files>.*?)(?P<older>, older)? -->")
 COMPUTED = re.compile(r"<!-- computed: (.*?) -->")
 LINKED = re.compile(r"benchmarks/results/([\w.]+\.(?:txt|csv))")
 ANY_NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
+CODE_SPAN = re.compile(r"`[^`]*`")
 COMMENT = re.compile(r"<!--.*?-->")
 LINK_TARGET = re.compile(r"\]\([^)]*\)")
 # Not a part of a longer number or name; signs and units may stand around it.
@@ -187,14 +188,19 @@ def is_emitted(row: dict[str, Any]) -> bool:
         return False
 
 
+def markers_of(line: str) -> list[re.Match[str]]:
+    """The markers of a line; one in a code span is shown to the reader, and says nothing."""
+    return [*MARKER.finditer(CODE_SPAN.sub("", line))]
+
+
 def faults_of(page: str, text: str) -> Iterator[Fault]:
     """Yield each figure of a page that is not what its result says."""
     lines = text.splitlines()
     for number, line in enumerate(lines, 1):
-        for marker in MARKER.finditer(line):
+        for marker in markers_of(line):
             for what in faults_of_marker(marker, line, section_of(lines, number)):
                 yield Fault(page, number, what)
-        if table := TABLE.search(line):
+        if table := TABLE.search(CODE_SPAN.sub("", line)):
             for what in faults_of_age(table, section_of(lines, number)):
                 yield Fault(page, number, what)
             for place, what in faults_of_table(table["files"].split(", "), lines, number):
@@ -282,7 +288,7 @@ def unfounded(line: str) -> Iterator[str]:
 def spoken_of(line: str) -> set[str]:
     """The numbers of a line that markers in it speak of."""
     computed = (word for found in COMPUTED.findall(line) for word in found.split())
-    return {*(marker["quote"] for marker in MARKER.finditer(line)), *computed}
+    return {*(marker["quote"] for marker in markers_of(line)), *computed}
 
 
 @cache
@@ -327,7 +333,7 @@ def updated(text: str) -> str:
 
 
 def _updated_line(line: str) -> str:
-    for marker in MARKER.finditer(line):
+    for marker in markers_of(line):
         quote = marker["quote"]
         true = rounded(value_of(marker["source"]), quote)
         line = re.sub(rf"(?<![\w.]){re.escape(quote)}(?!\w)(?!\.\d)", true, line)
@@ -346,7 +352,7 @@ def main(update: bool) -> None:
             text = new
             click.echo(f"{page}: written")
         for number, line in enumerate(text.splitlines(), 1):
-            for marker in MARKER.finditer(line):
+            for marker in markers_of(line):
                 click.echo(f"{page}:{number}: {marker['quote']} = {marker['source']}")
             if "<!-- fill:" in line:
                 click.echo(f"TO FILL {page}:{number}: {line[:100]}")

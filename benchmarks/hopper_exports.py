@@ -77,7 +77,7 @@ def main(out: Path, build_only: bool) -> None:
     out.mkdir(parents=True, exist_ok=True)
     begin, every = time.monotonic(), cases()
     with ThreadPoolExecutor() as pool:
-        said = list(pool.map(lambda item: built(item[0], *item[1], out), every.items()))
+        said = list(pool.map(lambda name: built(name, *every[name], folder=out), every))
     click.echo(f"{len(every)} files built in {time.monotonic() - begin:.0f} s")
     for name, complaint in zip(every, said, strict=True):
         if complaint:

@@ -126,7 +126,7 @@ def main(seconds: float, out: Path, dry_run: bool) -> None:
     if not dry_run:
         jobs = [(case, tool) for tool in TOOLS for case in every]
         with ThreadPoolExecutor(10) as pool:
-            for line in pool.map(lambda job: run(*job, compiler, out, end), jobs):
+            for line in pool.map(lambda job: run(job[0], job[1], compiler, out, end), jobs):
                 click.echo(line)
     compiler.close()
 

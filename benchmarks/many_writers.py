@@ -89,6 +89,9 @@ def main(db: str, processes: int, trials: int, sampler: str) -> None:
     sys.exit(1 if faults else 0)
 
 
+start: Barrier
+
+
 def _remember(barrier: Barrier) -> None:
     global start  # noqa: PLW0603  # a barrier reaches a pool's process in no other way
     start = barrier

@@ -34,6 +34,8 @@ ROOT = Path(__file__).resolve().parents[1]
 HERE = ROOT / "benchmarks"
 # Exit code of a part whose time ended: the same command goes on.
 GOES_ON = 3
+# pytest's exit code for it.
+NOTHING_RAN = 5
 # After SIGINT a part has so long to write what it has.
 GRACE_S = 15.0
 # With less time than this no part is begun.
@@ -118,9 +120,13 @@ def gpu_tests(here: Here, seconds: float) -> int:
             break
         log = here.out / f"{file.stem}.log"
         log.unlink(missing_ok=True)
-        command = [here.python, "-m", "pytest", "-m", "gpu", "-q", "--durations=5", name]
+        command = [here.python, "-m", "pytest", "-m", "gpu", "--durations=5", name]
         ended = started(here, command, left, log)
-        ran[name] = counted(log.read_text(errors="replace")) | {
+        found = counted(log.read_text(errors="replace"))
+        if ended == 0 and not found["passed"]:
+            # All were skipped, as where there is no GPU.
+            ended = NOTHING_RAN
+        ran[name] = found | {
             "exit": ended,
             "code": here.code,
             "commit": here.commit,
@@ -152,7 +158,7 @@ def tests_table(here: Here, ran: Mapping[str, Any], files: Sequence[Path]) -> st
     total = {"passed": 0, "failed": 0, "skipped": 0, "errors": 0, "seconds": 0.0}
     for name, one in sorted(ran.items()):
         what = ", ".join(f"{one[word]} {word}" for word in total if one[word] and word != "seconds")
-        ended = " STOPPED BY THE TIME" if one["exit"] == GOES_ON else ""
+        ended = {GOES_ON: " STOPPED BY THE TIME", NOTHING_RAN: " NONE PASSED"}.get(one["exit"], "")
         lines.append(f"{one['seconds']:7.1f} s  {name}: {what or 'nothing'}{ended}")
         lines += [f"           {test}" for test in one["failures"]]
         total = {word: total[word] + one[word] for word in total}

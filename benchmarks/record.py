@@ -20,14 +20,20 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
 from autogemm import __version__
 from autogemm.cli.options import family_option, fix_option, problem_options
 from autogemm.compile import Compiler
-from autogemm.formats import Baseline, Recording, RecordingSource, write_recording
+from autogemm.formats import (
+    SHORT_SHA256,
+    Baseline,
+    Recording,
+    RecordingSource,
+    write_recording,
+)
 from autogemm.model.results.outcome import CacheState, Finals, Outcome, Status
 from autogemm.search import Proposal
 from autogemm.space import Space, build_space, load_family, parse_fix
@@ -39,6 +45,7 @@ from autogemm.targets import MeasureOptions, Target
 from autogemm.targets.cuda import CudaTarget
 from autogemm.tuning import TrialDone, TuneRequest
 from autogemm.tuning.finals import finalists
+from autogemm.tuning.loop.joint import JointSearch
 from autogemm.tuning.loop.ledger import Ledger
 from autogemm.tuning.loop.pipeline import Limits, Pipeline
 from autogemm.tuning.task.build import Builder
@@ -53,11 +60,12 @@ class Everything:
     def __init__(self, space: Space, ledger: Ledger, seed: int) -> None:
         order = list(range(len(space)))
         random.Random(seed).shuffle(order)
+        measured = {outcome.config for outcome in ledger.outcomes}
         self._space = space
         self._left = [
             (number, index)
             for number, index in enumerate(order)
-            if ledger.recorded(space.config(index)) is None
+            if space.config(index) not in measured
         ]
         self._left.reverse()
 
@@ -219,7 +227,7 @@ def measure_all(job: Job) -> None:
     pipeline = Pipeline(
         Builder(request.families, request.problem, job.target.device, job.compiler),
         job.target,
-        Everything(job.space, ledger, request.seed),
+        cast(JointSearch, Everything(job.space, ledger, request.seed)),
         ledger,
         limits=Limits(budget_s=request.budget_s or math.inf, ahead=2 * job.compiler.threads),
         on_trial=Report(num_legal, num_before, job.baseline).on_trial,
@@ -301,6 +309,7 @@ def recording_of(job: Job, finals: Finals) -> Recording:
         **timing_columns(rows),
         **resource_columns(rows),
         **error_columns(rows),
+        kernel_sha256=[row.kernel_sha256[:SHORT_SHA256] for row in rows],
     )
 
 

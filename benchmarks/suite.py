@@ -47,7 +47,8 @@ from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Finals
 from autogemm.space import Family, Space, build_space, load_family
-from autogemm.support.errors import AutogemmError, EmptySpaceError
+from autogemm.support.cells import one_line
+from autogemm.support.errors import AutogemmError
 from autogemm.support.files import write_atomically
 from autogemm.tuning import Opened, TuneOptions, TuneRequest, TuneResult, open_run, tune
 
@@ -77,7 +78,7 @@ LAW = (
 # What a shape takes beside its search: everything but the finals, then launches of the finals, in
 # which each contestant is timed and compared, at about this speed.
 FIXED_S = 4.0
-FINALS_LAUNCHES = 400
+FINALS_LAUNCHES = 500
 FLOP_PER_S = {True: 40e12, False: 250e12}
 # Exit code where time ended: the same command goes on.
 GOES_ON = 3
@@ -165,7 +166,7 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
         l2=CacheState(options["l2"]),
         # Each shape for itself: what was measured does not depend on what was measured before.
         warm_start=False,
-        **({"sustained_s": options["sustained"]} if options["sustained"] else {}),
+        sustained_s=options["sustained"],
         seeds=not options["without_seeds"],
         certify=False,
         fresh=True,
@@ -311,7 +312,7 @@ class Ahead:
 def expected_s(problem: Problem, options: TuneOptions) -> float:
     """About how long a shape takes: search, and finals by the product's size."""
     launch_s = problem.flops / FLOP_PER_S[problem.dtype is DType.F32]
-    sustained_s = 4 * (getattr(options, "sustained_s", None) or 0.0)
+    sustained_s = 4 * (options.sustained_s or 0.0)
     return (options.budget_s or 60.0) + FIXED_S + FINALS_LAUNCHES * launch_s + sustained_s
 
 
@@ -358,7 +359,7 @@ class Measuring:
         began = time.monotonic()
         try:
             result = tune(request, opened.target, opened.compiler, opened.store)
-        except (AutogemmError, EmptySpaceError) as error:
+        except AutogemmError as error:
             own.failed[problem.size_label] = str(error)
         else:
             if result.interrupted:
@@ -385,7 +386,6 @@ def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
     assert winner.config is not None
     ends = winner.interval or (None, None)
     low, high = (end if end is not None else winner.ratio for end in ends)
-    of_medians = baseline.time_us / winner.time_us
     return {
         "shape": problem.size_label,
         "layout": problem.layout.value,
@@ -394,8 +394,8 @@ def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
         "ratio": winner.ratio,
         "ratio_low": low,
         "ratio_high": high,
-        "ratio_of_medians": of_medians,
-        "against_baseline": against_baseline(low, high, of_medians),
+        "ratio_of_medians": finals.ratio_of_medians(winner),
+        "against_baseline": str(finals.against_baseline),
         "baseline": baseline.name,
         "error": winner.verification.error if winner.verification else None,
         "baseline_error": baseline.verification.error if baseline.verification else None,
@@ -420,15 +420,8 @@ def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
 
 def sustained_of(finals: Finals) -> dict[str, Any]:
     """The fields of winner and baseline each alone for seconds, none where that was not asked."""
-    sustained = getattr(finals, "sustained", None)
+    sustained = finals.sustained
     return asdict(sustained) | {"sustained_ratio": sustained.sustained_ratio} if sustained else {}
-
-
-def against_baseline(low: float, high: float, of_medians: float) -> str:
-    """A word: faster or slower only where the interval and the ratio of medians agree."""
-    if min(low, of_medians) > 1:
-        return "faster"
-    return "slower" if max(high, of_medians) < 1 else "tied"
 
 
 def result_l2(finals: Finals, result: TuneResult) -> str:
@@ -440,7 +433,7 @@ def result_l2(finals: Finals, result: TuneResult) -> str:
 def rounds_of(result: TuneResult, finals: Finals) -> RoundsOfRow:
     """Every sample of every contestant; sample i of all of them is of the same round."""
     contestants = [contestant("baseline", finals.baseline)]
-    contestants += [contestant("call", one) for one in getattr(finals, "calls", ())]
+    contestants += [contestant("call", one) for one in finals.calls if one.samples_us]
     contestants += [contestant("kernel", one) for one in finals.entries]
     return {
         "size": result.problem.size_label,
@@ -518,6 +511,14 @@ def main(commit: str, draw: str | None, out: str, **options: Any) -> None:
     if draw:
         plot(json.loads(Path(draw).read_text()), folder / f"{Path(draw).stem}.svg")
         return
+    try:
+        sys.exit(measured(folder, commit, out, options))
+    except AutogemmError as error:
+        raise click.ClickException(one_line(str(error))) from error
+
+
+def measured(folder: Path, commit: str, out: str, options: Mapping[str, Any]) -> int:
+    """Measure what is missing, write and print the tables; the exit code."""
     began = time.monotonic()
     suite = suite_of(options)
     with ExitStack() as stack:
@@ -541,8 +542,8 @@ def main(commit: str, draw: str | None, out: str, **options: Any) -> None:
     for one in tables.values():
         click.echo(table(one.content()))
     if not went_through:
-        sys.exit(GOES_ON)
-    sys.exit(1 if any(one.missing for one in tables.values()) else 0)
+        return GOES_ON
+    return 1 if any(one.missing for one in tables.values()) else 0
 
 
 def tables_of(suite: Suite, opened: Opened, commit: str, out: str) -> dict[Layout, Table]:
@@ -591,10 +592,15 @@ def _line(row: Row) -> str:
         f"{row['shape']:>14} {row['ratio']:6.3f} {row['ratio_low']:6.3f}..{row['ratio_high']:.3f} "
         f"{of_medians:7.3f} {row['time_us']:10.2f} {row['tflops']:6.2f} "
         f"{row['baseline_us']:10.2f} {row['baseline_tflops']:6.2f} {row['error'] or 0:8.1e} "
-        f"{row['baseline_error'] or 0:8.1e} {row['num_trials']:>5} {row['seconds']:5.0f}  "
+        f"{row['baseline_error'] or 0:8.1e} {_amount(row.get('energy_mj'))} "
+        f"{_amount(row.get('baseline_energy_mj'))} {row['num_trials']:>5} {row['seconds']:5.0f}  "
         f"{row['baseline']};{tie} {row['family']} "
         + " ".join(f"{name}={value}" for name, value in row["config"].items())
     )
+
+
+def _amount(value: float | None) -> str:
+    return f"{'-' if value is None else f'{value:.4g}':>8}"
 
 
 def table(results: dict[str, Any]) -> str:
@@ -602,8 +608,8 @@ def table(results: dict[str, Any]) -> str:
     rows = results["rows"]
     head = (
         f"{'MxNxK':>14} {'ratio':>6} {'95 %':^14} {'medians':>7} {'us':>10} {'TFLOP':>6} "
-        f"{'base us':>10} {'TFLOP':>6} {'error':>8} {'base':>8} {'tried':>5} {'s':>5}  "
-        "baseline; winner"
+        f"{'base us':>10} {'TFLOP':>6} {'error':>8} {'base':>8} {'mJ':>8} {'base mJ':>8} "
+        f"{'tried':>5} {'s':>5}  baseline; winner"
     )
     return "\n".join(
         [

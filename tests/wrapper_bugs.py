@@ -148,13 +148,6 @@ BUGS: tuple[Bug, ...] = (
         "st.relaxed.gpu.global.u32 [%1], a; }",
     ),
     Bug("split", "load_acquire", "another word", "[%1]", "[%1+4]"),
-    Bug(
-        "split by hand",
-        "atomic_add_acq_rel",
-        "returns the new count",
-        "return before;",
-        "return before + value;",
-    ),
     # Named barriers.
     Bug("slices", "named_barrier_sync", "does not wait", "barrier.sync", "barrier.arrive"),
     Bug("slices", "named_barrier_sync", "one for all", '"r"(number)', '"r"(1)'),
@@ -349,10 +342,6 @@ BUGS: tuple[Bug, ...] = (
     ),
     Bug("wgmma f16", "wgmma_f16_kk", "read as bf16", ".f16.f16 ", ".bf16.bf16 "),
     exchanged("wgmma tf32", "wgmma_tf32_rk", "registers of A exchanged", '"r"(a[1])', '"r"(a[2])'),
-    Bug("wgmma", "wgmma_wait_0", "no wait", "wgmma.wait_group.sync.aligned 0;", ""),
-    Bug("wgmma split", "wgmma_wait_0", "no wait", "wgmma.wait_group.sync.aligned 0;", ""),
-    Bug("emulated wgmma", "wgmma_wait_1", "no wait", "wgmma.wait_group.sync.aligned 1;", ""),
-    Bug("wgmma alone", "wgmma_wait_1", "no wait", "wgmma.wait_group.sync.aligned 1;", ""),
     Bug("wgmma", "give_up_registers", "none given up", "setmaxnreg.dec.sync.aligned.u32 40;", ""),
     Bug(
         "wgmma",

@@ -69,7 +69,10 @@ def assembled(
 def _findings(
     table: Table, learned: Learned, ruling: Layout, layouts: Sequence[Layout], is_recorded: bool
 ) -> list[str]:
-    recorded = "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings."
+    recorded = (
+        "RECORDED, NOT MEASURED ON THIS MACHINE: all times below are from recordings, of the "
+        "kernels as they were then."
+    )
     lines = [recorded] if is_recorded else []
     lines.append(
         f"Rule: {learned.rule}, from times at {len(table.sizes)} sizes in the layout "

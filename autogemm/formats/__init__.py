@@ -6,6 +6,7 @@ from autogemm.formats.lines import MAX_LINE_CHARS, MAX_UNPACKED_BYTES, fault, li
 from autogemm.formats.listed import LISTED_FORMATS, listed_format, read_listed
 from autogemm.formats.recording import (
     FILE_SUFFIX,
+    SHORT_SHA256,
     Baseline,
     Recording,
     RecordingSource,
@@ -20,6 +21,7 @@ __all__ = [
     "LISTED_FORMATS",
     "MAX_LINE_CHARS",
     "MAX_UNPACKED_BYTES",
+    "SHORT_SHA256",
     "Baseline",
     "Entry",
     "ListedRecording",

@@ -34,6 +34,9 @@ FILE_SUFFIX = ".json.gz"
 # A recording of 10,000 configs unpacks to about 2 MB; a file that claims more than this is none.
 MAX_UNPACKED_BYTES = 64 * 2**20
 
+# Digits of a text's hash that are kept: they do not compress, and 64 bits tell thousands apart.
+SHORT_SHA256 = 16
+ShortSha256 = Annotated[StrictStr, Field(pattern=rf"^[0-9a-f]{{{SHORT_SHA256}}}$")]
 Count = Annotated[int, Field(ge=0, strict=True)]
 Word = Annotated[StrictStr, Field(min_length=1, max_length=200)]
 Integer = Annotated[StrictInt, Field(ge=-(2**62), le=2**62)]
@@ -114,7 +117,8 @@ class Recording(_Part):
 
     ``time_us`` is the median of ``num_samples`` samples with interquartile range ``iqr_us``; all
     three are None where the status is not ok. ``complete`` says that every legal config of the
-    space ``fix`` was measured.
+    space ``fix`` was measured. ``kernel_sha256`` begins as the hash of the text that was timed, and
+    is None in recordings of before.
     """
 
     format: Literal["autogemm-recording"] = "autogemm-recording"
@@ -137,6 +141,7 @@ class Recording(_Part):
     static_smem_bytes: list[Count | None]
     max_error_ratio: list[Amount | None]
     error: Annotated[list[Amount | None], _ERROR]
+    kernel_sha256: list[ShortSha256] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -145,6 +150,8 @@ class Recording(_Part):
             *("static_smem_bytes", "max_error_ratio", "error"),
         )
         columns: dict[str, list[object]] = {name: getattr(self, name) for name in names}
+        if self.kernel_sha256 is not None:
+            columns["kernel_sha256"] = list(self.kernel_sha256)
         columns |= {f"parameters.{name}": list(col) for name, col in self.parameters.items()}
         for name, values in self.parameters.items():
             if len(set(map(type, values))) > 1:

@@ -19,7 +19,7 @@ from autogemm.codegen.export import export_cuda, export_json, export_ptx, extrac
 from autogemm.model.config import Config
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Environment, Provenance
-from autogemm.model.results.stored import StoredKernel
+from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.space import Family, launch_plan, load_family
 from autogemm.support.errors import ExportError
 
@@ -99,6 +99,33 @@ def test_header_says_loudly_what_was_not_measured_here(family: Family) -> None:
     assert "RECORDED, NOT MEASURED ON THIS MACHINE" in text
     assert "timed side by side" not in text
     assert "[1.0111" not in text
+    assert "as every candidate is" not in text
+
+
+@pytest.mark.parametrize(
+    ("on_record", "said", "not_said"),
+    [
+        (None, ["time: not known to be of this text", "this text was not checked"], ["earlier"]),
+        (
+            OnRecord(TimedText.EARLIER, "this text, on the CPU"),
+            ["time: of an earlier version of this kernel, not", "error: of an earlier version"],
+            ["was not checked"],
+        ),
+        (OnRecord(TimedText.THIS), ["time: 2655.00 us", "error: largest"], ["not of this text"]),
+    ],
+)
+def test_a_recorded_time_is_only_given_to_the_text_that_was_timed(
+    family: Family, on_record: OnRecord | None, said: list[str], not_said: list[str]
+) -> None:
+    kernel = stored_kernel(family, SQUARE, provenance=Provenance.RECORDED)
+    whole = export_cuda(kernel, family, "best.cu", TODAY, on_record)
+    text = " ".join(" ".join(header(whole)).replace("//", " ").split())
+    assert all(words in text for words in said), text
+    assert not any(words in text for words in not_said), text
+    timed = json.loads(export_json(kernel, TODAY, on_record))["measurement"]["timed_text"]
+    assert timed == (on_record or OnRecord()).timed
+    measured = stored_kernel(family, SQUARE)
+    assert json.loads(export_json(measured, TODAY))["measurement"]["timed_text"] == "this"
 
 
 def test_header_of_a_kernel_that_never_ran(family: Family) -> None:

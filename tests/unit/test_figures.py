@@ -65,6 +65,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"3.5 times fewer <!-- figure: 3.5 = {SUITE} 2048 sustained_baseline_mj / sustained_mj -->",
         f"2 shapes, none below 1.0 <!-- figure: 2 = {SUITE} count -->"
         f"<!-- figure: 1.0 = {SUITE} lowest -->",
+        "Markers look like `<!-- figure: 7 = a.json count -->` in a page.",
         "185 tests <!-- figure: 185 = planted.txt /^(\\d+) passed/ -->",
         "1 of 1 <!-- figure: 1 = planted.txt count /PASSED/ -->",
         f"An earlier version of the templates: 1.5 <!-- figure: 1.5 = {OLD} 1024 ratio, older -->",

@@ -133,3 +133,15 @@ def test_the_code_that_results_depend_on_has_a_hash() -> None:
         ["git", "ls-files", *measure.CODE], cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert tracked.returncode != 0 or "autogemm/__init__.py" in tracked.stdout
+
+
+def test_a_file_of_which_every_test_is_skipped_is_not_done(
+    here: measure.Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(here: measure.Here, command: list[str], seconds: float, log: Path) -> int:
+        log.write_text("ss\n2 skipped in 0.10s\n")
+        return 0
+
+    monkeypatch.setattr(measure, "started", started)
+    assert measure.gpu_tests(here, 1000.0) == measure.NOTHING_RAN
+    assert "2 skipped NONE PASSED" in (here.out / "gpu_tests_h200.txt").read_text()

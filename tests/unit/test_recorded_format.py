@@ -88,6 +88,8 @@ BROKEN: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
     ("problem of text", lambda f: f["problem"].update(m="big"), "problem"),
     ("no device facts", lambda f: f["source"]["device"].pop("num_sms"), "num_sms"),
     ("empty baseline", lambda f: f["baseline"].update(samples_us=[], after_configs=[]), "samples"),
+    ("bad hash of a kernel", lambda f: f.update(kernel_sha256=["x"] * 32), "kernel_sha256.0"),
+    ("few hashes", lambda f: f.update(kernel_sha256=["0" * 16]), "kernel_sha256 has 1 rows"),
     ("bad hash", lambda f: f.update(template_sha256="abc"), "template_sha256"),
     ("a list", lambda f: f.clear(), "Field required"),
 ]

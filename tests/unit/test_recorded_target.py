@@ -4,18 +4,20 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from export_samples import stored_kernel
 from fake_target import BEST, PROBLEM, time_us, tiny_family, tiny_recording, tiny_space
 
 from autogemm.codegen import render
-from autogemm.formats import RecordingSource, read_recording, write_recording
+from autogemm.formats import SHORT_SHA256, RecordingSource, read_recording, write_recording
 from autogemm.model.config import Config
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Provenance, Status
+from autogemm.model.results.stored import TimedText
 from autogemm.space import Family, launch_plan
 from autogemm.support.errors import NotFoundError, RecordingError, UsageError
 from autogemm.targets import MeasureOptions
-from autogemm.targets.recorded import RecordedTarget, list_recordings
+from autogemm.targets.recorded import RecordedTarget, list_recordings, timed_text
 
 COLUMNS = (
     "status",
@@ -226,6 +228,44 @@ def test_says_so_when_the_template_has_changed_or_configs_are_missing(
     older, incomplete = RecordedTarget(path).caveats(family)
     assert "another version of the template" in older
     assert "incomplete" in incomplete
+
+
+def with_hashes(family: Family) -> list[str]:
+    """The beginning of the hash of each text of `tiny_recording`, in its order."""
+    space = tiny_space(family)
+    texts = [render(family, space.config(index), PROBLEM) for index in range(len(space))]
+    return [source.sha256[:SHORT_SHA256] for source in texts]
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ("hashes", TimedText.THIS),
+        ("other hashes", TimedText.EARLIER),
+        ("other template", TimedText.EARLIER),
+        ("nothing", TimedText.UNKNOWN),
+        ("other problem", TimedText.UNKNOWN),
+    ],
+)
+def test_whether_a_recorded_time_is_of_this_text(
+    tmp_path: Path, family: Family, changes: str, answer: TimedText
+) -> None:
+    how: dict[str, object] = {
+        "hashes": {"kernel_sha256": with_hashes(family), "template_sha256": "0" * 64},
+        "other hashes": {"kernel_sha256": ["0" * SHORT_SHA256] * len(with_hashes(family))},
+        "other template": {"template_sha256": "0" * 64},
+        "nothing": {},
+        "other problem": {"problem": Problem(256, 512, 128), "template_sha256": "0" * 64},
+    }
+    recording = tiny_recording(family, **how[changes])  # type: ignore[arg-type]
+    write_recording(recording, tmp_path / "r.json.gz")
+    config = config_of(family, **BEST, ECHO=0)
+    kernel = replace(
+        stored_kernel(family, PROBLEM, config),
+        provenance=Provenance.RECORDED,
+        device=recording.source.device,
+    )
+    assert timed_text(kernel, family, tmp_path) is answer
 
 
 def test_an_empty_folder_and_a_missing_file(tmp_path: Path) -> None:

@@ -9,13 +9,16 @@ import pytest
 from fake_gpus import attach
 
 import autogemm
+from autogemm.catalogue.gpus import find_device
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Objective, Provenance
 from autogemm.runtime import searching
+from autogemm.space import build_space
 from autogemm.store import open_store
 from autogemm.support.errors import DeviceError, NotFoundError, UsageError
 from autogemm.tuning import TuneOptions
+from autogemm.tuning.task.options import request_for
 
 
 def test_tune_and_best_return_values(tmp_path: Path) -> None:
@@ -73,6 +76,7 @@ def test_every_option_reaches_the_request(tmp_path: Path, monkeypatch: pytest.Mo
         "budget_s": 7.0,
         "until_ratio": 1.5,
         "until_gain": 0.01,
+        "sustained_s": 3.0,
         "objective": "edp",
         "sampler": "random",
         "seed": 3,
@@ -105,6 +109,14 @@ def test_every_option_reaches_the_request(tmp_path: Path, monkeypatch: pytest.Mo
     assert all(getattr(options, field.name) != field.default for field in fields(TuneOptions)), (
         "an option that keeps its default is not tested"
     )
+
+
+def test_without_seeds_no_family_that_ships_tries_any_first() -> None:
+    problem, device = Problem.of_size("128"), find_device("h100")
+    for seeds in (True, False):
+        options = TuneOptions(seeds=seeds, family=("sgemm_skinny", "tiled"))
+        for family in request_for(problem, options, (), "").families:
+            assert bool(build_space(family, problem, device).seeds) is seeds
 
 
 def test_families_and_parameters_are_narrowed(tmp_path: Path) -> None:

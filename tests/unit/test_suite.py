@@ -169,22 +169,6 @@ UNSEEN = (
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "of_medians", "word"),
-    [
-        (1.01, 1.02, 1.01, "faster"),
-        (1.01, 1.02, 0.999, "tied"),
-        (0.99, 1.02, 1.01, "tied"),
-        (0.97, 0.99, 0.98, "slower"),
-        (0.97, 0.99, 1.01, "tied"),
-    ],
-)
-def test_a_ratio_is_faster_only_where_both_estimators_say_so(
-    low: float, high: float, of_medians: float, word: str
-) -> None:
-    assert suite.against_baseline(low, high, of_medians) == word
-
-
-@pytest.mark.parametrize(
     ("name", "label"),
     [("NVIDIA H200", "h200"), ("NVIDIA H100 80GB HBM3", "h100"), ("Tesla", "gpu")],
 )

@@ -25,13 +25,18 @@ from autogemm.emulator import Emulator, Mode
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout
 from autogemm.model.results.outcome import Provenance
-from autogemm.model.results.stored import StoredKernel
+from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, default_families, load_family
 from autogemm.store import BestQuery, DecidedRow
 from autogemm.support.errors import CompilerMissingError, ExportError, NotFoundError, UsageError
+from autogemm.targets.recorded import timed_text
 from autogemm.verify import cases_of_tuned, on_cpu
 
+WHOSE_TIME = {
+    TimedText.EARLIER: "its time is of an earlier version of this kernel, not of this text",
+    TimedText.UNKNOWN: "its time is not known to be of this text: the recording does not say",
+}
 LIBRARY_FORMATS = ("cuda", "torch")
 
 
@@ -73,17 +78,32 @@ def _write_kernel(command: ExportCommand, path: str) -> None:
     # A cubin cannot be told from any other program.
     ours = BEGINNINGS.get(command.file_format)
     require_output(path, force=command.force, ours=ours)
-    content = exported(kernel, family, command.file_format, Path(path).name)
+    # What cannot be written is said before the kernel is run.
+    content = exported(kernel, family, command.file_format, Path(path).name, OnRecord())
     if kernel.provenance is Provenance.RECORDED:
-        click.echo("RECORDED: this kernel's time was not measured on this machine", err=True)
-        if not command.no_verify:
-            click.echo(verified_on_cpu(kernel, family), err=True)
+        on_record = _on_record(kernel, family, command)
+        content = exported(kernel, family, command.file_format, Path(path).name, on_record)
     write_output(path, content, force=command.force, ours=ours)
     if path != "-":
         click.echo(f"{path}: {summary(kernel)}")
 
 
-def exported(kernel: StoredKernel, family: Family, file_format: str, file_name: str) -> bytes:
+def _on_record(kernel: StoredKernel, family: Family, command: ExportCommand) -> OnRecord:
+    """Check a kernel of which the time is recorded, and say what is known of its text."""
+    click.echo("RECORDED: this kernel's time was not measured on this machine", err=True)
+    timed = timed_text(kernel, family)
+    if timed is not TimedText.THIS:
+        click.echo(WHOSE_TIME[timed], err=True)
+    if command.no_verify:
+        return OnRecord(timed)
+    checked = verified_on_cpu(kernel, family)
+    click.echo(checked, err=True)
+    return OnRecord(timed, f"this text, {checked}")
+
+
+def exported(
+    kernel: StoredKernel, family: Family, file_format: str, file_name: str, on_record: OnRecord
+) -> bytes:
     """Return the file's content."""
     today = datetime.now(UTC).date()
     if file_format in ("cubin", "ptx"):
@@ -92,10 +112,10 @@ def exported(kernel: StoredKernel, family: Family, file_format: str, file_name: 
         with closing(Compiler(threads=1)) as compiler:
             return compiler.compile(kernel.source, kernel.device.sm).cubin
     if file_format == "ptx":
-        return export_ptx(kernel, ptx(kernel.source, kernel.device.sm), today).encode()
+        return export_ptx(kernel, ptx(kernel.source, kernel.device.sm), today, on_record).encode()
     if file_format == "json":
-        return export_json(kernel, today).encode()
-    return export_cuda(kernel, family, file_name, today).encode()
+        return export_json(kernel, today, on_record).encode()
+    return export_cuda(kernel, family, file_name, today, on_record).encode()
 
 
 def family_of(kernel: StoredKernel) -> Family:

@@ -15,7 +15,7 @@ from autogemm.model.dtypes import DType, Element
 from autogemm.model.kernel import KernelSource
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
-from autogemm.model.results.stored import StoredKernel
+from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.model.signature import ArgumentType, CNames, ProblemType, extents, factors
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family
@@ -29,8 +29,16 @@ WRITTEN_BY = "// Written by autogemm "
 BEGINNINGS = {"cuda": WRITTEN_BY, "ptx": WRITTEN_BY, "json": '{\n  "autogemm": '}
 
 
-def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: date) -> str:
+def export_cuda(
+    kernel: StoredKernel,
+    family: Family,
+    file_name: str,
+    written: date,
+    on_record: OnRecord | None = None,
+) -> str:
     """The whole CUDA file; ``file_name`` appears in the commands that its header recommends.
+
+    ``on_record`` says what is known of this text where the time is recorded.
 
     Raises ExportError when the family no longer emits this kernel: its launch geometry may then
     have changed too.
@@ -40,7 +48,7 @@ def export_cuda(kernel: StoredKernel, family: Family, file_name: str, written: d
     host = Host(family, source.config, problem)
     usage = _usage(kernel, host.kernels, file_name)
     context = {
-        "header": "\n".join([*_provenance(kernel, written), "//", *usage]),
+        "header": "\n".join([*_provenance(kernel, written, on_record), "//", *usage]),
         "kernel": source.text,
         **kernel_marks(source),
         "trans_a": problem.layout.trans_a,
@@ -92,13 +100,19 @@ def extract_kernel(text: str) -> str:
     return kernel.decode()
 
 
-def export_ptx(kernel: StoredKernel, ptx: str, written: date) -> str:
+def export_ptx(
+    kernel: StoredKernel, ptx: str, written: date, on_record: OnRecord | None = None
+) -> str:
     """The kernel's PTX below a comment that says where it comes from."""
-    return "\n".join([*_provenance(kernel, written), ptx])
+    return "\n".join([*_provenance(kernel, written, on_record), ptx])
 
 
-def export_json(kernel: StoredKernel, written: date) -> str:
-    """Config, problem, device, environment, measurement and source as one JSON object."""
+def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None = None) -> str:
+    """Config, problem, device, environment, measurement and source as one JSON object.
+
+    ``measurement.timed_text`` is ``this`` where the time is of the very source, else ``earlier`` or
+    ``unknown``.
+    """
     source, problem = kernel.source, kernel.problem
     splitting = splitting_of(source.config)
     content = {
@@ -114,6 +128,7 @@ def export_json(kernel: StoredKernel, written: date) -> str:
         "environment": asdict(kernel.environment),
         "measurement": {
             "provenance": str(kernel.provenance),
+            "timed_text": str(_timed(kernel, on_record)),
             "measured_at": kernel.measured_at.isoformat(),
             "time_us": kernel.time_us,
             "tflops": problem.tflops(kernel.time_us) if kernel.time_us else None,
@@ -140,8 +155,25 @@ def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
     }
 
 
-def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:
+def _timed(kernel: StoredKernel, on_record: OnRecord | None) -> TimedText:
+    """Which text the kernel's time is of: where it was measured, this one."""
+    if kernel.provenance is Provenance.MEASURED:
+        return TimedText.THIS
+    return (on_record or OnRecord()).timed
+
+
+# What stands before a recorded time and error: nothing else is known of the text in the file.
+_NOT_OF_THIS = {
+    TimedText.EARLIER: "of an earlier version of this kernel, not of this text: ",
+    TimedText.UNKNOWN: "not known to be of this text: the recording does not say which it is of; ",
+}
+
+
+def _provenance(
+    kernel: StoredKernel, written: date, on_record: OnRecord | None = None
+) -> Iterator[str]:
     problem, device, source = kernel.problem, kernel.device, kernel.source
+    caveat = _NOT_OF_THIS.get(_timed(kernel, on_record), "")
     yield f"{WRITTEN_BY}{__version__} on {written.isoformat()}."
     yield "//"
     if kernel.provenance is Provenance.RECORDED:
@@ -150,8 +182,8 @@ def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:
     for label, value in (
         ("problem", f"C = alpha * op(A) * op(B) + beta * C, {problem.label}, row-major"),
         ("GPU", f"{device.name} ({device.sm})"),
-        ("time", _speed(kernel)),
-        ("error", _error(kernel.verification)),
+        ("time", caveat + _speed(kernel)),
+        ("error", (caveat if kernel.verification else "") + _error(kernel.verification)),
         ("with", _versions(kernel.environment)),
         ("from", f"kernel {kernel.kernel_id}, run {kernel.run_id}, {kernel.measured_at:%Y-%m-%d}"),
         ("family", f"{source.family}, template sha256 {source.template_sha256}"),
@@ -161,7 +193,13 @@ def _provenance(kernel: StoredKernel, written: date) -> Iterator[str]:
         yield from comment(f"{label + ':':9}", value)
     if (splitting := splitting_of(source.config)) is not None:
         yield from comment("made by: ", splitting.words)
-    yield from _certificate(kernel.certificate)
+    if kernel.provenance is Provenance.RECORDED and kernel.certificate is None:
+        checked = (on_record or OnRecord()).checked
+        yield from comment(
+            "checked: ", checked or "this text was not checked before it was written"
+        )
+    else:
+        yield from _certificate(kernel.certificate)
 
 
 def _certificate(certificate: Certificate | None) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated
 
 from autogemm.model.config import Config
@@ -11,6 +12,25 @@ from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
 from autogemm.support.limits import Finite, Line, Mapped, Moment, Sha256
+
+
+class TimedText(StrEnum):
+    """Whether the text that a recorded time is of is the one that the family emits today."""
+
+    THIS = "this"
+    EARLIER = "earlier"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class OnRecord:
+    """What is known of the text of a kernel whose time is recorded.
+
+    ``checked`` says how this very text was checked, empty if it was not.
+    """
+
+    timed: TimedText = TimedText.UNKNOWN
+    checked: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from autogemm.targets.recorded.target import (
     recording_folder,
     recording_paths,
 )
+from autogemm.targets.recorded.timed import timed_text
 
 __all__ = [
     "ListedTarget",
@@ -25,4 +26,5 @@ __all__ = [
     "open_recorded_space",
     "recording_folder",
     "recording_paths",
+    "timed_text",
 ]

@@ -204,6 +204,12 @@ class RecordedTarget(RecordedPlace):
             ),
         )
 
+    def kernel_sha256(self, config: Config) -> str | None:
+        """The beginning of the hash of the text that was timed, None where none is kept."""
+        row = self._rows.get(self._key(config))
+        hashes = self.recording.kernel_sha256
+        return hashes[row] if hashes is not None and row is not None else None
+
     def finals(self, candidates: Sequence[Candidate], rounds: int, seed: int) -> Finals:
         """Best first by recorded medians. No interval is claimed that was not measured.
 
