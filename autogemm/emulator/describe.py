@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from autogemm.emulator.exchange import MAX_MEMORY_BYTES, RawFinding, RawResult, Region, State
 from autogemm.emulator.findings import Finding, FindingKind, Lines, source_lines
-from autogemm.emulator.inputs import Comparison
+from autogemm.emulator.inputs import Changed, Comparison
 from autogemm.emulator.toolchain import Build
 from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
@@ -51,6 +51,7 @@ SEVERITY = (
     FindingKind.READS_C,
     FindingKind.NEVER_WRITTEN,
     FindingKind.WRONG_VALUE,
+    FindingKind.OTHER_VALUE,
 )
 
 
@@ -127,6 +128,14 @@ def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
     detail = f"is {comparison.got:g}, must be {comparison.expected:g}{when}"
     where = f"C[{row},{column}]"
     return Finding(FindingKind.WRONG_VALUE, 0, "", where, detail, comparison.wrong_elements)
+
+
+def other_value(changed: Changed) -> Finding:
+    """The same call gave other bits, both within the bound."""
+    row, column = changed.first_at
+    detail = f"is {changed.second:.9g}, was {changed.first:.9g}: the order of additions changes"
+    where = f"C[{row},{column}]"
+    return Finding(FindingKind.OTHER_VALUE, 0, "", where, detail, changed.num_elements)
 
 
 def begun_as(fill: int, finding: Finding) -> Finding:

@@ -11,7 +11,7 @@ import numpy as np
 
 from autogemm.emulator.analysis import AccessLine, analyse
 from autogemm.emulator.counting import COUNTS_CAPACITY, LineCount, added, counted, find_gcov
-from autogemm.emulator.describe import begun_as, describe_all, wrong_value
+from autogemm.emulator.describe import begun_as, describe_all, other_value, wrong_value
 from autogemm.emulator.exchange import (
     Buffer,
     Program,
@@ -21,7 +21,7 @@ from autogemm.emulator.exchange import (
     run_process,
 )
 from autogemm.emulator.findings import EmulatorReport, Finding, source_lines
-from autogemm.emulator.inputs import Comparison, Data, compare, make_inputs
+from autogemm.emulator.inputs import Comparison, Data, changed_between, compare, make_inputs
 from autogemm.emulator.toolchain import (
     Build,
     Mode,
@@ -46,7 +46,7 @@ class RunOptions:
     their 256-byte alignment (a multiple of 4). ``resident_blocks`` run by turns, with a change
     before each atomic; 1 runs one block after the other (clusters are always together).
     ``trace_block`` records the accesses of that block. ``stack_fill`` is the byte that fills the
-    threads' stacks: what variables begin with in Mode.UNSET.
+    threads' stacks: what variables begin with in Mode.UNSET. ``deadline_s`` is time of a processor.
     """
 
     mode: Mode = Mode.CHECK
@@ -125,10 +125,12 @@ class Emulator:
     Each run is a process of its own, so that no kernel can take Python down; calls from several
     threads are fine. Raises CompilerMissingError when g++ is missing, too old, or does not report
     accesses at their full width, UsageError when the cache folder cannot be written.
+    `verify` stops a kernel that takes a processor for longer than ``deadline_s``.
     """
 
-    def __init__(self, cache_dir: Path | None = None) -> None:
+    def __init__(self, cache_dir: Path | None = None, deadline_s: int = 60) -> None:
         self.toolchain = find_toolchain()
+        self.deadline_s = deadline_s
         self.folder = (cache_dir or cache_folder()) / "emulator"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -168,6 +170,9 @@ class Emulator:
         findings = describe_all(raw, built, plan, problem, source.text)
         if raw.state.completed and comparison.is_wrong:
             findings += (wrong_value(comparison, second),)
+        elif raw.state.completed and raw.first_c is not None:
+            changed = changed_between(problem, raw.first_c, raw.c)
+            findings += (other_value(changed),) if changed is not None else ()
         if options.stack_fill:
             findings = tuple(begun_as(options.stack_fill, finding) for finding in findings)
         return _report(raw, built, comparison, findings, time.perf_counter() - start)
@@ -187,7 +192,8 @@ class Emulator:
         Returns the first report that is not ok, or the last.
         """
         for options, own in Verifying(mode, extremes, both_betas).runs(plan, problem):
-            report = self.run(source, plan, own, options)
+            how = replace(options, deadline_s=self.deadline_s)
+            report = self.run(source, plan, own, how)
             if own.beta != problem.beta:
                 report = replace(report, other_beta=own.beta)
             if not report.ok:
@@ -222,7 +228,8 @@ class Emulator:
         What is found where `verify` found nothing comes of a variable read before it is written.
         """
         for options in UNSET_RUNS:
-            report = self.run(source, plan, problem, options)
+            how = replace(options, deadline_s=self.deadline_s)
+            report = self.run(source, plan, problem, how)
             if not report.ok:
                 break
         return report

@@ -35,6 +35,7 @@ class FindingKind(StrEnum):
     NO_REGISTER_FENCE = "no wgmma_fence before a product"
     # Found outside the emulator process.
     WRONG_VALUE = "wrong value"
+    OTHER_VALUE = "another value at the second call"
     CRASHED = "crashed"
     TIMED_OUT = "timed out"
 

@@ -95,6 +95,16 @@ class Comparison:
         return bool(self.wrong_elements or self.padding_changed)
 
 
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """Elements of C that differ after two calls with the same inputs, and the first of them."""
+
+    num_elements: int
+    first_at: tuple[int, int]
+    first: float
+    second: float
+
+
 def with_near_rows(problem: Problem) -> Problem:
     """The problem as the process is given it: of the padding between far rows, FEW elements.
 
@@ -169,6 +179,20 @@ def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
         float(inputs.expected[row, column]),
         changed,
     )
+
+
+def changed_between(problem: Problem, first: Stored, second: Stored) -> Changed | None:
+    """Elements of C that are not the same after a second call; a NaN is as good as another."""
+    near = with_near_rows(problem)
+    before, after = (
+        loaded(_rows(c, near)[:, : problem.n].copy(), problem.dtype.c) for c in (first, second)
+    )
+    differs = ~((before == after) | (np.isnan(before) & np.isnan(after)))
+    if not differs.any():
+        return None
+    row, column = (int(i) for i in np.argwhere(differs)[0])
+    values = float(before[row, column]), float(after[row, column])
+    return Changed(int(np.count_nonzero(differs)), (row, column), *values)
 
 
 def _same_special(got: Doubles, problem: Problem, inputs: Inputs) -> npt.NDArray[np.bool_]:

@@ -18,8 +18,18 @@ from autogemm.verify.cases import (
 from autogemm.verify.certify import Certifier
 from autogemm.verify.edge_cases import reduced
 from autogemm.verify.lines import CaseLines, Reach, Unreached, counting, reach_of
-from autogemm.verify.mutants import Draw, Fate, MutantResult, mutants_of, run_mutants
+from autogemm.verify.mutants import (
+    Draw,
+    Fate,
+    MutantResult,
+    Planted,
+    draw_mutants,
+    fate_of,
+    mutants_of,
+    run_mutants,
+)
 from autogemm.verify.order import coverage_order
+from autogemm.verify.schedule import verified_by_default
 
 __all__ = [
     "Case",
@@ -31,12 +41,15 @@ __all__ = [
     "Draw",
     "Fate",
     "MutantResult",
+    "Planted",
     "Reach",
     "Unreached",
     "cases_of",
     "cases_of_tuned",
     "counting",
     "coverage_order",
+    "draw_mutants",
+    "fate_of",
     "legal_case",
     "mutants_of",
     "on_cpu",
@@ -48,4 +61,5 @@ __all__ = [
     "run_mutants",
     "sample_configs",
     "smallest_failure",
+    "verified_by_default",
 ]

@@ -12,11 +12,11 @@ import numpy as np
 
 from autogemm.codegen import render
 from autogemm.compile import Compiler
-from autogemm.emulator import Emulator, Mode
+from autogemm.emulator import Emulator, EmulatorReport, Mode
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.hardware.device import Device
-from autogemm.model.kernel import Candidate
+from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Status
 from autogemm.model.splitting import splitting_of
@@ -197,6 +197,18 @@ def emulated(family: Family, emulator: Emulator, mode: Mode, case: Case) -> Case
     start = time.perf_counter()
     source = render(family, case.config, case.problem)
     plan = launch_plan(family, case.config, case.problem, few_blocks=True)
+    report = report_of(emulator, source, plan, case, mode)
+    seconds = time.perf_counter() - start
+    return CaseResult(case, report.ok, report.message, report.max_error_ratio, seconds)
+
+
+def report_of(
+    emulator: Emulator, source: KernelSource, plan: LaunchPlan, case: Case, mode: Mode = Mode.CHECK
+) -> EmulatorReport:
+    """Run a source on a case's problem, with all that the case asks for.
+
+    Returns the first report that is not ok, or the last. Raises as `emulated` does.
+    """
     report = emulator.verify(
         source, plan, case.problem, mode, extremes=case.extremes, both_betas=True
     )
@@ -204,8 +216,7 @@ def emulated(family: Family, emulator: Emulator, mode: Mode, case: Case) -> Case
         # Beta is no part of the source, and 0 takes no NaN away.
         unset = emulator.verify_unset(source, plan, replace(case.problem, beta=0.0))
         report = report if unset.ok else unset
-    seconds = time.perf_counter() - start
-    return CaseResult(case, report.ok, report.message, report.max_error_ratio, seconds)
+    return report
 
 
 def on_cpu(family: Family, emulator: Emulator, mode: Mode) -> Check:

@@ -118,9 +118,9 @@ def edge_shapes(schedule: Schedule) -> tuple[EdgeShape, ...]:
     """Return the shapes for a schedule in the order of coverage.
 
     First what some schedules have alone: shared tiles, tiles of two heights, a second group of
-    rows; then edges everywhere, and whole tiles, for a pipeline that goes round; then each edge by
-    itself. Last come rows that are 2^30 elements apart (`has_far_rows`), for the emulator, which
-    needs no memory for them.
+    rows; then edges everywhere, and whole tiles, for a pipeline that goes round. Then come rows
+    that are 2^30 elements apart (`has_far_rows`), for the emulator, which needs no memory for them:
+    with edges and without, since these are other texts. Last comes each edge by itself.
     """
     bm, bn, bk = schedule.tile
     most = MOST_FLOPS / (2.0 * bm * bn * bk)
@@ -134,8 +134,12 @@ def edge_shapes(schedule: Schedule) -> tuple[EdgeShape, ...]:
     once = {shape.problem(schedule.tile, Layout.NN, DType.F32): shape for shape in fixed}
     for shape in chosen:
         once.pop(shape.problem(schedule.tile, Layout.NN, DType.F32), None)
-    far = EdgeShape("rows 2^30 elements apart", (1, 1), (1, 8), (schedule.stages + 1, 1), FAR)
-    return (*chosen, *once.values(), far)
+    k_tiles = schedule.stages + 1
+    far = (
+        EdgeShape("rows 2^30 elements apart, edges", (1, 1), (1, 8), (k_tiles, 1), FAR),
+        EdgeShape("rows 2^30 elements apart, whole tiles", (1, 0), (1, 0), (k_tiles, 0), FAR),
+    )
+    return (*chosen, *far, *once.values())
 
 
 def _reaching(schedule: Schedule) -> list[EdgeShape]:

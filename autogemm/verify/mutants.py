@@ -8,7 +8,7 @@ import itertools
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -18,11 +18,11 @@ import numpy as np
 from autogemm.codegen import render
 from autogemm.emulator import Emulator
 from autogemm.model.config import Config
+from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import KernelSource, LaunchPlan
-from autogemm.model.problem import Problem
 from autogemm.space import Family, launch_plan
 from autogemm.support.errors import KernelCompileError
-from autogemm.verify.cases import CaseSet
+from autogemm.verify.cases import Case, CaseSet, legal_case, report_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +68,16 @@ RULES: tuple[Rule, ...] = (
     Rule("minus for plus", r" \+ ", " - "),
     Rule("plus for minus", r" - ", " + "),
     Rule("stride dropped", r" \* \w+", ""),
+    Rule("stride one too long", r" \* (\w+)", r" * (\1 + 1)"),
+    Rule("stride one too short", r" \* (\w+)", r" * (\1 - 1)"),
     Rule("division dropped", r" / \w+", ""),
     Rule("remainder dropped", r" % \w+", ""),
     Rule("scale dropped", r"\b(?:with\.)?(?:alpha|beta) \* ", ""),
     Rule("sum not kept", r" \+= ", " = "),
     Rule("index narrowed", r"\(long long\)", "(int)"),
     Rule("index narrowed", r"\blong long\b(?!\))", "int"),
+    Rule("difference unsigned", r"\bint (?=\w+ = [^;]* - (?!1\b))", "unsigned "),
+    Rule("arguments swapped", r"(?<=[( ])(\w+), (\w+)(?=[,)])", r"\2, \1"),
     Rule("operands swapped", r"\blda\b", "ldb"),
     Rule("operands swapped", r"\bldb\b", "lda"),
     Rule("operands swapped", r"\bldc\b", "ldb"),
@@ -89,6 +93,10 @@ RULES: tuple[Rule, ...] = (
 _TWINS_BEGIN, _TWINS_END = "#ifndef AUTOGEMM_EMULATOR", "#endif  // AUTOGEMM_EMULATOR"
 # Lines that say nothing of what is computed, or whose value the launch takes from the config.
 _PASSED_OVER = re.compile(r"^\s*(//|#|using\b|template\b|static_assert|$)|constexpr int \w+ = \d+;")
+
+
+# The first cases of a config, whose lines mutants are drawn from.
+SHOWN = 16
 
 
 class Fate(StrEnum):
@@ -146,8 +154,38 @@ class _Run:
 
     source: KernelSource
     plan: LaunchPlan
-    problem: Problem
-    extremes: bool
+    case: Case
+
+
+class _Runs:
+    """The cases of a config that are legal, or nearly so; each is made ready when it is needed."""
+
+    def __init__(self, family: Family, device: Device, cases: Sequence[Case]) -> None:
+        self._family, self._device, self._cases = family, device, cases
+        self._ready: dict[int, _Run | None] = {}
+
+    def __iter__(self) -> Iterator[_Run]:
+        for index in range(len(self._cases)):
+            if index not in self._ready:
+                self._ready[index] = self._made(self._cases[index])
+            run = self._ready[index]
+            if run is not None:
+                yield run
+
+    def _made(self, planned: Case) -> _Run | None:
+        case = legal_case(self._family, self._device, planned)
+        if case is None:
+            return None
+        plan = launch_plan(self._family, case.config, case.problem, few_blocks=True)
+        return _Run(render(self._family, case.config, case.problem), plan, case)
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """A mutant, and the cases on which it runs until one catches it."""
+
+    mutant: Mutant
+    runs: _Runs
 
 
 def mutants_of(config: Config, texts: Sequence[str]) -> list[Mutant]:
@@ -171,41 +209,47 @@ def _lines(text: str) -> Iterator[str]:
 
 
 def run_mutants(
-    family: Family, emulator: Emulator, sets: Sequence[CaseSet], draw: Draw
+    family: Family, device: Device, emulator: Emulator, sets: Sequence[CaseSet], draw: Draw
 ) -> Iterator[MutantResult]:
-    """The fates of mutants drawn at random from the configs of the sets, by turns.
+    """The fates of mutants drawn at random from the configs of planned cases, by turns.
 
     A mutant runs on the config's edge cases, in the order of coverage, until one catches it or its
-    time is over. Rules are drawn with the same chance, however often they apply.
+    time is over.
     """
-    runs = [_runs(family, case_set) for case_set in sets]
+    drawn = draw_mutants(family, device, sets, draw)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        yield from pool.map(lambda one: fate_of(emulator, one, draw.each_s), drawn)
+
+
+def draw_mutants(
+    family: Family, device: Device, sets: Sequence[CaseSet], draw: Draw
+) -> list[Planted]:
+    """Draw mutants from the configs of planned cases, by turns, each once.
+
+    Rules are drawn with the same chance, however often they apply. Their lines are those of a
+    config's first cases, in which each shape and each layout has come.
+    """
+    runs = [_Runs(family, device, one.cases) for one in sets]
     waiting = [
-        _by_rule(mutants_of(one.config, [run.source.text for run in own]))
-        for one, own in zip(sets, runs, strict=True)
+        _by_rule(
+            mutants_of(
+                one.config,
+                [run.source.text for run in _Runs(family, device, one.cases[:SHOWN])],
+            )
+        )
+        for one in sets
     ]
     rng = np.random.default_rng(draw.seed)
-    drawn: list[tuple[Mutant, list[_Run]]] = []
+    drawn: list[Planted] = []
     for at in itertools.islice(itertools.cycle(range(len(sets))), len(sets) * draw.count):
         rules = waiting[at]
         if rules and len(drawn) < draw.count:
             rule = sorted(rules)[int(rng.integers(len(rules)))]
-            drawn.append((rules[rule].pop(int(rng.integers(len(rules[rule])))), runs[at]))
+            mutant = rules[rule].pop(int(rng.integers(len(rules[rule]))))
+            drawn.append(Planted(mutant, runs[at]))
             if not rules[rule]:
                 del rules[rule]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(lambda one: _fate(emulator, one[0], one[1], draw.each_s), drawn)
-
-
-def _runs(family: Family, case_set: CaseSet) -> list[_Run]:
-    return [
-        _Run(
-            render(family, case.config, case.problem),
-            launch_plan(family, case.config, case.problem, few_blocks=True),
-            case.problem,
-            case.extremes,
-        )
-        for case in case_set.cases
-    ]
+    return drawn
 
 
 def _by_rule(mutants: Sequence[Mutant]) -> dict[str, list[Mutant]]:
@@ -215,27 +259,33 @@ def _by_rule(mutants: Sequence[Mutant]) -> dict[str, list[Mutant]]:
     return found
 
 
-def _fate(emulator: Emulator, mutant: Mutant, runs: Sequence[_Run], each_s: float) -> MutantResult:
-    start = time.perf_counter()
-    planted: dict[str, str] = {}
+def fate_of(
+    emulator: Emulator,
+    planted: Planted,
+    each_s: float,
+    clock: Callable[[], float] = time.perf_counter,
+) -> MutantResult:
+    """Run a mutant until a case catches it or ``each_s`` of the clock are over."""
+    start = clock()
+    mutant = planted.mutant
+    texts: dict[str, str] = {}
     try:
-        for run in runs:
+        for run in planted.runs:
             text = mutant.apply(run.source.text)
             if text == run.source.text:
                 continue
-            planted[run.source.text] = text
-            report = emulator.verify(
-                replace(run.source, text=text), run.plan, run.problem, extremes=run.extremes
-            )
-            seconds = time.perf_counter() - start
+            texts[run.source.text] = text
+            report = report_of(emulator, replace(run.source, text=text), run.plan, run.case)
+            seconds = clock() - start
             if not report.ok:
                 message = report.message.splitlines()[0]
-                return MutantResult(mutant, Fate.CAUGHT, seconds, run.problem.label, message)
+                label = run.case.problem.label
+                return MutantResult(mutant, Fate.CAUGHT, seconds, label, message)
             if seconds > each_s:
                 break
-        is_same = all(emulator.is_same_program(*texts) for texts in planted.items())
+        is_same = all(emulator.is_same_program(*pair) for pair in texts.items())
     except KernelCompileError:
-        return MutantResult(mutant, Fate.NOT_COMPILED, time.perf_counter() - start)
-    seconds = time.perf_counter() - start
+        return MutantResult(mutant, Fate.NOT_COMPILED, clock() - start)
+    seconds = clock() - start
     fate = Fate.SAME_CODE if is_same else Fate.OUT_OF_TIME if seconds > each_s else Fate.SURVIVED
     return MutantResult(mutant, fate, seconds)

@@ -80,6 +80,29 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
     )
 
 
+def verified_by_default(family: Family) -> tuple[Config, ...]:
+    """Return the family's seeds, and one that adds partial sums level by level if none does so.
+
+    Levels are those of FAN_IN: two where K is split over more ranges than it says.
+    """
+    declared = {
+        parameter.name: sorted(value for value in parameter.values if isinstance(value, int))
+        for parameter in family.parameters
+    }
+
+    def num_levels(config: Config) -> int:
+        values = config.as_dict()
+        return 1 + (_number(values, "SPLIT_K", 1) > _number(values, "FAN_IN", 1))
+
+    if "FAN_IN" not in declared or any(num_levels(seed) > 1 for seed in family.seeds):
+        return family.seeds
+    fan_in = declared["FAN_IN"][0]
+    split = next(value for value in declared["SPLIT_K"] if value > fan_in)
+    base = max(family.seeds, key=lambda seed: _number(seed.as_dict(), "SPLIT_K", 1))
+    levels = base.as_dict() | {"SPLIT_K": split, "FAN_IN": fan_in}
+    return (*family.seeds, Config.of(family.name, levels))
+
+
 def _number(values: dict[str, Value], name: str, default: int) -> int:
     value = values.get(name)
     return value if isinstance(value, int) else default

@@ -22,7 +22,7 @@ from autogemm.verify.edge_cases import (
     has_far_rows,
 )
 from autogemm.verify.order import coverage_order
-from autogemm.verify.schedule import Schedule
+from autogemm.verify.schedule import Schedule, verified_by_default
 
 pytestmark = pytest.mark.emulated
 
@@ -65,6 +65,12 @@ SLIPS = (
         S, "tiles counted from the first", "stream_tile = index - whole", "stream_tile = index"
     ),
     Mutation(S, "partial sums overlap", "(owner + stream_tile) * PARTIAL", "owner * PARTIAL"),
+    Mutation(
+        S,
+        "added in the order of arrival",
+        "partials + (long long)from * PARTIAL",
+        "partials + (long long)((from + partial) % num_partials) * PARTIAL",
+    ),
     Mutation(C, "a chain lost", "THREADS] += accum", "THREADS] = accum"),
     Mutation(L, "one level", "stride < SPLIT_K; stride *= ", "stride < FAN_IN; stride *= "),
     Mutation(L, "one counter", "counters + first + stride;", "counters + first + 1;"),
@@ -140,19 +146,23 @@ def test_shapes_follow_the_schedule() -> None:
     near = {3 * 3 * 16, (3 * 4 + 1) * 16 - 1}
     assert near <= {one.k for one in problems}, "about as many k_tiles in a range as stages"
     assert any(one.k > 3 * 8 * 16 for one in problems), "a range in which the pipeline goes round"
-    # A schedule with nothing of its own has no more than the fixed ones, two, and the far one.
-    assert len(edge_shapes(Schedule())) <= len(EDGE_SHAPES) + 3
+    # A schedule with nothing of its own has no more than the fixed ones, two, and two far ones.
+    assert len(edge_shapes(Schedule())) <= len(EDGE_SHAPES) + 4
 
 
-def test_far_rows_come_last_and_read_c_in_two_layouts() -> None:
+def test_far_rows_have_edges_or_none_and_read_c_in_two_layouts() -> None:
     turns = edge_cases(Schedule((64, 64, 16), stages=3))
-    assert [[has_far_rows(one) for one in turn].index(True) for turn in turns] == [
-        len(turn) - 1 for turn in turns
-    ]
-    assert {turn[-1].layout for turn in turns if turn[-1].beta} == {Layout.NN, Layout.TT}
+    for turn in turns:
+        edges, whole = (one for one in turn if has_far_rows(one))
+        assert edges.m % 64 and edges.n % 64 and edges.k % 16
+        assert not (whole.m % 64 or whole.n % 64 or whole.k % 16)
+        # Before the shapes of each edge alone, which most lines do without.
+        assert turn.index(edges) < len(turn) - len(EDGE_SHAPES)
+    far = [one for turn in turns for one in turn if has_far_rows(one) and one.beta]
+    assert sorted(one.layout for one in far) == [Layout.NN, Layout.NN, Layout.TT, Layout.TT]
     cases = planned_cases(*planned(G))
     left = CaseSet(cases[0].config, DType.F32, cases).on_gpu.cases
-    assert [has_far_rows(case.problem) for case in cases].count(True) == len(cases) - len(left) == 4
+    assert [has_far_rows(case.problem) for case in cases].count(True) == len(cases) - len(left) == 8
     assert not any(has_far_rows(case.problem) for case in left)
 
 
@@ -171,6 +181,16 @@ def test_two_heights_stand_in_one_column() -> None:
     still_tall = -(-(m - (rows + 1) * (256 - 24)) // 24)
     assert 0 < still_tall < rows
     assert rows % 2
+
+
+def test_some_config_adds_partial_sums_level_by_level() -> None:
+    *seeds, last = verified_by_default(load_family("sgemm_skinny"))
+    assert tuple(seeds) == load_family("sgemm_skinny").seeds
+    values = last.as_dict()
+    assert (values["SPLIT_K"], values["FAN_IN"]) == (6, 4)
+    assert not broken_constraints(load_family("sgemm_skinny"), last, Problem(67, 72, 641), DEVICE)
+    for name in ("sgemm_simt", "naive", "gemm_wgmma"):
+        assert verified_by_default(load_family(name)) == load_family(name).seeds
 
 
 def test_what_has_new_lines_comes_first() -> None:

@@ -157,6 +157,29 @@ def test_a_wrong_kernel_is_caught(
     assert complaint in outcome.reason
 
 
+LARGEST = "fminf(fmaxf(alpha * sum, -65504.0f), 65504.0f) + (beta"
+
+
+@pytest.mark.parametrize(
+    ("alpha", "changes", "status"),
+    [
+        # Of real inputs most sums are too large for FP16, and some are not.
+        (300_000.0, {}, Status.OK),
+        (300_000.0, {"alpha * sum + (beta": LARGEST}, Status.WRONG_RESULT),
+        (300_000.0, {"alpha * sum": "fabsf(alpha * sum)"}, Status.WRONG_RESULT),
+        (1.0, {"alpha * sum": "1e6f * sum"}, Status.WRONG_RESULT),
+    ],
+    ids=["infinite", "largest", "sign", "finite"],
+)
+def test_a_result_beyond_the_type_is_infinite(
+    target: CudaTarget, alpha: float, changes: dict[str, str], status: Status
+) -> None:
+    problem = Problem(37, 21, 50, dtype=DType.F16, alpha=alpha)
+    outcome = outcome_of(target, problem, **changes)
+    assert outcome.status is status, outcome.reason
+    assert status is not Status.OK or outcome.verification is not None
+
+
 def test_the_baseline_is_the_fastest_right_call_of_cublas(target: CudaTarget) -> None:
     # The simulated library proposes a wrong algorithm, a slow one, and one like GemmEx.
     problem = Problem(64, 64, 64, dtype=DType.BF16)

@@ -8,10 +8,21 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.emulator import Emulator
 from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
 from autogemm.model.kernel import KernelSource
 from autogemm.space import load_family
 from autogemm.support.errors import KernelCompileError
-from autogemm.verify import Draw, Fate, MutantResult, cases_of, mutants_of, run_mutants
+from autogemm.verify import (
+    CaseSet,
+    Draw,
+    Fate,
+    MutantResult,
+    legal_case,
+    mutants_of,
+    planned_cases,
+    run_mutants,
+)
+from autogemm.verify.mutants import SHOWN
 
 CONFIG = Config("tiny", ())
 TEXT = """\
@@ -48,12 +59,20 @@ def test_rules_change_one_thing_in_one_line() -> None:
     }
     assert edits("at = (long long)m * ldc + k;") == {
         "stride dropped": ["at = (long long)m + k;"],
+        "stride one too long": ["at = (long long)m * (ldc + 1) + k;"],
+        "stride one too short": ["at = (long long)m * (ldc - 1) + k;"],
         "minus for plus": ["at = (long long)m * ldc - k;"],
         "index narrowed": ["at = (int)m * ldc + k;"],
         "operands swapped": ["at = (long long)m * ldb + k;"],
     }
     assert edits("__syncthreads();") == {"barrier dropped": [";"]}
-    assert edits("copy_async_16(a, b);") == {"call dropped": [";"]}
+    assert edits("copy_async_16(a, b);") == {
+        "call dropped": [";"],
+        "arguments swapped": ["copy_async_16(b, a);"],
+    }
+    left = "const int left = rows - copied;"
+    unsigned = edits(left, left)["difference unsigned"]
+    assert unsigned == ["const unsigned left = rows - copied;"]
     waits = edits("wait_for_copies<STAGES - 2>();")
     assert waits["wait dropped"] == [";"]
     assert waits["wait weakened"] == ["wait_for_copies<(STAGES - 2) + 1>();"]
@@ -75,22 +94,31 @@ def test_a_line_changes_wherever_it_stands_and_nothing_else_does() -> None:
 
 
 FAMILY = load_family("naive")
-SETS = [cases_of(FAMILY, seed, find_device("h100")) for seed in FAMILY.seeds]
+DEVICE = find_device("h100")
+SETS = [CaseSet(seed, DType.F32, planned_cases(FAMILY, seed, DEVICE)) for seed in FAMILY.seeds]
 
 
 class FakeEmulator:
-    """Finds a bug where the text has ``seen``, refuses ``broken``, and cannot tell ``same``."""
+    """Finds a bug where the text has ``seen``, refuses ``broken``, and cannot tell ``same``.
+
+    With variables that begin as garbage it finds ``seen_as_garbage``.
+    """
 
     def __init__(self, seen: str, broken: str = "\0", same: str = "\0") -> None:
         self.seen, self.broken, self.same = seen, broken, same
+        self.seen_as_garbage = ""
         self.num_runs = 0
 
-    def verify(self, source: KernelSource, *_: Any, extremes: bool = False) -> Any:
+    def verify(self, source: KernelSource, *_: Any, **_how: bool) -> Any:
         self.num_runs += 1
         if self.broken in source.text:
             raise KernelCompileError("no such thing")
         is_bad = self.seen in source.text
         return type("Report", (), {"ok": not is_bad, "message": "wrong\nmore" if is_bad else ""})
+
+    def verify_unset(self, source: KernelSource, *_: Any) -> Any:
+        is_bad = bool(self.seen_as_garbage) and self.seen_as_garbage in source.text
+        return type("Report", (), {"ok": not is_bad, "message": "garbage"})
 
     def is_same_program(self, text: str, other: str) -> bool:
         assert text != other
@@ -98,7 +126,7 @@ class FakeEmulator:
 
 
 def fates(emulator: FakeEmulator, draw: Draw) -> list[MutantResult]:
-    return list(run_mutants(FAMILY, cast("Emulator", emulator), SETS, draw))
+    return list(run_mutants(FAMILY, DEVICE, cast("Emulator", emulator), SETS, draw))
 
 
 def test_each_fate() -> None:
@@ -127,10 +155,19 @@ def test_draws_are_of_the_seed_each_once_and_never_more_than_there_are() -> None
     everything = drawn(Draw(10_000))
     texts = {one.config: [] for one in SETS}  # type: dict[Config, list[str]]
     for one in SETS:
-        texts[one.config] += [render(FAMILY, case.config, case.problem).text for case in one.cases]
+        legal = (legal_case(FAMILY, DEVICE, case) for case in one.cases[:SHOWN])
+        texts[one.config] += [
+            render(FAMILY, case.config, case.problem).text for case in legal if case is not None
+        ]
     expected = {mutant for config, own in texts.items() for mutant in mutants_of(config, own)}
     assert len(everything) == len(set(everything))
     assert set(everything) == expected
+
+
+def test_what_begins_as_garbage_is_run_too() -> None:
+    emulator = FakeEmulator("\0")
+    emulator.seen_as_garbage = " "
+    assert any(one.message == "garbage" for one in fates(emulator, Draw(20)))
 
 
 @pytest.mark.parametrize("count", [1, 4])

@@ -121,7 +121,7 @@ static void end_by_signal(int number, siginfo_t*, void* context) {
 #elif defined(__aarch64__)
     exchange->crash_pc = static_cast<ucontext_t*>(context)->uc_mcontext.pc + 1;
 #endif
-    exchange->state = static_cast<uint32_t>(number == SIGALRM ? State::kTimedOut : State::kCrashed);
+    exchange->state = static_cast<uint32_t>(number == SIGPROF ? State::kTimedOut : State::kCrashed);
     _exit(0);
 }
 
@@ -134,12 +134,12 @@ static void catch_signals() {
     struct sigaction action{};
     action.sa_sigaction = end_by_signal;
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
-    for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM}) {
+    for (int number : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGPROF}) {
         sigaction(number, &action, nullptr);
     }
     itimerval timer{};
     timer.it_value.tv_sec = exchange->deadline_s;
-    setitimer(ITIMER_REAL, &timer, nullptr);
+    setitimer(ITIMER_PROF, &timer, nullptr);
 }
 
 // `__cluster_dims__` of the kernel, as toolchain.py compiled it beside the kernel.

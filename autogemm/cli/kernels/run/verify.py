@@ -40,7 +40,6 @@ from autogemm.verify import (
     Check,
     Draw,
     Fate,
-    cases_of,
     cases_of_tuned,
     coverage_order,
     legal_case,
@@ -51,6 +50,7 @@ from autogemm.verify import (
     run_mutants,
     sample_configs,
     smallest_failure,
+    verified_by_default,
 )
 
 CHECK_COLUMNS = ("name", "verdict", "what", "tool", "seconds")
@@ -66,6 +66,8 @@ _MUTANT: Paths = {
 }
 # Mutants are drawn from so many configs at most, for each of which all edge cases are rendered.
 MOST_CONFIGS = 12
+# Seconds after which a kernel with a planted bug hangs: a right one takes a few on any edge case.
+HANGS_S = 20
 SUMMARY_COLUMNS = (
     *("on", "dtype", "config", "problems", "adapted", "passed", "failed", "skipped"),
     "error_over_bound",
@@ -128,7 +130,9 @@ def run(command: VerifyCommand) -> None:
         source = kernel.source
         sets = [cases_of_tuned(family, source.config, device, kernel.problem)]
     else:
-        sets = _sets(command, family, device, (climbed,) if climbed else family.seeds)
+        sets = _sets(
+            command, family, device, (climbed,) if climbed else verified_by_default(family)
+        )
     if command.lines:
         show_lines(family, device, sets, source, command.form)
         return
@@ -159,13 +163,13 @@ def plant(command: VerifyCommand, name: str) -> None:
     """Plant bugs in a family's kernels; print each that survived, and how many were caught."""
     family = load_family(name)
     device = device_facts(command.gpu)
-    sets = _sets(command, family, device, family.seeds)
+    sets = _sets(command, family, device, verified_by_default(family))
     order = np.random.default_rng(command.seed).permutation(len(sets))[:MOST_CONFIGS]
     draw = Draw(command.mutants, command.seed, command.each_s or math.inf)
-    chosen = [cases_of(family, sets[i].config, device, dtype=sets[i].dtype) for i in order]
+    chosen = [sets[index] for index in order]
     # Executables of wrong kernels are of no use to later runs.
     with TemporaryDirectory() as folder:
-        found = run_mutants(family, Emulator(Path(folder)), chosen, draw)
+        found = run_mutants(family, device, Emulator(Path(folder), HANGS_S), chosen, draw)
         results = list(watched(found, draw.count, "mutants"))
     rows = [{**row_of(one, _MUTANT), "config": one.mutant.config.as_dict()} for one in results]
     if command.form is not Form.TABLE:

@@ -315,6 +315,16 @@ __device__ void write_fields(double* mine, double* fields) {
     }
 }
 
+// Whether an infinite result is right: its type has no number as large as one that is `allowed`
+// from the expected one.
+__device__ bool is_beyond_type(double value, double expected, double allowed, int type) {
+    const double infinity = __longlong_as_double(0x7ff0000000000000ll);
+    const double beyond =
+        ldexp(1.0, bias_of(type) + 1) - ldexp(1.0, bias_of(type) - 1 - fraction_bits(type));
+    return (value == infinity && expected + allowed >= beyond) ||
+           (value == -infinity && expected - allowed <= -beyond);
+}
+
 // Compares C with `exact` (no error allowed) or, where that is null, with `reference` within
 // `bound`.
 extern "C" __global__ void check_result(const void* buffer, int type, int64 total, int64 guard,
@@ -336,7 +346,9 @@ extern "C" __global__ void check_result(const void* buffer, int type, int64 tota
         const int64 place = at / ldc * N + at % ldc;
         const double expected = exact != nullptr ? exact[place] : reference[place];
         const double allowed = exact != nullptr ? 0.0 : bound[place];
-        note_element(mine, place, element(buffer, i, type), expected, allowed, exact != nullptr);
+        const double value = element(buffer, i, type);
+        const bool is_right = is_beyond_type(value, expected, allowed, type);
+        note_element(mine, place, is_right ? expected : value, expected, allowed, exact != nullptr);
     }
     write_fields(mine, fields);
 }
