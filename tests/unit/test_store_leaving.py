@@ -4,10 +4,11 @@ import tracemalloc
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from postgres_server import PostgresServer
-from sqlalchemy import create_engine, insert, select
+from sqlalchemy import create_engine, insert, select, update
 from store_samples import ENVIRONMENT, TELEMETRY, fill, new_store, ok, source
 
 import autogemm.exchange.jsonl.jsonl
@@ -17,7 +18,7 @@ from autogemm.exchange.jsonl.columns import is_plain
 from autogemm.model.kernel import Resources
 from autogemm.model.results.outcome import Outcome, Status
 from autogemm.store import BestQuery, RunState, Store, TrialColumns, open_store
-from autogemm.store.tables.models import MeasurementRecord, ResourcesRecord, TrialRecord
+from autogemm.store.tables.models import Base, MeasurementRecord, TrialRecord
 from autogemm.support.errors import ExchangeError
 
 USED = Resources('gemm, "kernel"', 128, 0, 4, 0, 32768)
@@ -96,7 +97,7 @@ def test_a_server_gives_the_same(store: Store, postgres: PostgresServer) -> None
 def test_what_no_file_may_hold_is_named(store: Store, cell: dict[str, object], said: str) -> None:
     engine = create_engine(store.url)
     with engine.begin() as connection:
-        connection.execute(TrialRecord.__table__.update().where(TrialRecord.id == 3).values(cell))
+        connection.execute(update(TrialRecord).where(TrialRecord.id == 3).values(cell))
     engine.dispose()
     for wanted in (Format.CSV, Format.JSONL):
         with pytest.raises(ExchangeError, match=said):
@@ -108,7 +109,7 @@ def multiplied(store: Store, begin: int, copies: int) -> None:
     engine = create_engine(store.url)
     with engine.begin() as connection:
         for table_of, key in ((TrialRecord, "id"), (MeasurementRecord, "trial_id")):
-            rows = table_of.__table__
+            rows: Any = table_of.__table__
             first = dict(connection.execute(select(rows).where(rows.c[key] == 1)).mappings().one())
             more = [
                 first | {key: begin + number} | ({"number": begin + number} if key == "id" else {})
@@ -121,7 +122,7 @@ def multiplied(store: Store, begin: int, copies: int) -> None:
             | {"static_smem_bytes": 0}
             for number in range(copies)
         ]
-        connection.execute(insert(ResourcesRecord.__table__), parts)
+        connection.execute(insert(Base.metadata.tables["resources"]), parts)
     engine.dispose()
 
 
