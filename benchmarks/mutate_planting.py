@@ -159,7 +159,7 @@ def sampled(places: list[Site], count: int | None, seed: int) -> Iterator[Mutant
             yield mutant
 
 
-class _Finder(cst.CSTVisitor):
+class _Finder(cst.CSTVisitor):  # type: ignore[misc, unused-ignore]
     METADATA_DEPENDENCIES = (PositionProvider,)
 
     def __init__(self, module: str, tree: cst.Module) -> None:

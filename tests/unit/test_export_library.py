@@ -122,7 +122,7 @@ def test_a_config_is_only_chosen_where_its_family_means_it() -> None:
     skinny = [i for i, one in enumerate(library.configs) if one.family == "sgemm_skinny"]
     cases = re.findall(r"case (\d+):\n +return (.*?);", found[0], re.S)
     assert [int(number) for number, _ in cases] == skinny
-    assert all("M <= 128" in text for _, text in cases)
+    assert all("N) <= 128" in text for _, text in cases)
 
 
 RULES: list[Rule] = [
