@@ -144,7 +144,7 @@ def test_a_right_kernel_passes_and_the_certificate_tells_all(family: Family) -> 
     assert certificate.verdict is Verdict.PASSED, certificate
     finals, gpu, emulator, memcheck = certificate.checks
     assert finals is before[0]
-    assert emulator.what.startswith("71 of 71 edge cases, 23 of them with exactly this source")
+    assert emulator.what.startswith("75 of 75 edge cases, 24 of them with exactly this source")
     assert "g++" in emulator.tool
     assert (gpu.name, gpu.verdict) == ("gpu", Verdict.PASSED)
     assert gpu.tool == "NVIDIA H100 80GB HBM3, fake 1.0"

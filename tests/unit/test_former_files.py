@@ -33,7 +33,8 @@ def database(tmp_path: Path) -> Path:
 
 def check_everything(store: Store) -> None:
     """What `fill` and `fill_bench` wrote then, and the run on the recording before it."""
-    tuned, first, recorded, second = sorted(store.runs(), key=lambda run: run.run_id)
+    numbers = sorted(run.run_id for run in store.runs())
+    tuned, first, recorded, second = map(store.run, numbers)
     assert (tuned.spec.families, tuned.num_trials) == (("sgemm_simt",), 6)
     assert tuned.spec.provenance is recorded.spec.provenance is Provenance.RECORDED
     assert tuned.finals is not None

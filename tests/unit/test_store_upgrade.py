@@ -33,7 +33,8 @@ def old(tmp_path: Path) -> str:
 
 def test_a_database_of_the_first_version_is_read_as_it_was_meant(old: str) -> None:
     with open_store(old) as store:
-        (run,) = store.runs()
+        (line,) = store.runs()
+        run = store.run(line.run_id)
         assert run.spec.families == ("sgemm_simt",)
         assert run.spec.objective is Objective.TIME
         assert run.stopped_by is None
