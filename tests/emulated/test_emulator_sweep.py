@@ -1,4 +1,4 @@
-"""A seeded random sweep: legal configs of every family over the matrix of edge cases."""
+"""A seeded random sweep: legal configs of every family over the first edge cases of each."""
 
 import random
 
@@ -30,6 +30,7 @@ SMALL_TILES: dict[str, dict[str, tuple[Value, ...]]] = {
 }
 # TMA wants aligned rows, and with gemm_wgmma TF32 along k: fewer of the edge cases are its own.
 LEAST_CASES = {"gemm_wgmma": 10}
+FIRST_CASES = 24
 RANDOM_CONFIGS = [
     (name, index)
     for name in list_families()
@@ -59,7 +60,7 @@ def failures(emulator: Emulator, family: Family, cases: tuple[Case, ...]) -> lis
 
 
 @pytest.mark.parametrize(("name", "index"), RANDOM_CONFIGS)
-def test_random_configs_pass_on_every_edge_case(
+def test_random_configs_pass_on_the_first_edge_cases(
     emulator: Emulator, device: Device, name: str, index: int
 ) -> None:
     family = load_family(name)
@@ -70,14 +71,8 @@ def test_random_configs_pass_on_every_edge_case(
     found = cases_of(family, config, device, dtype=dtype)
     # Slices of k's are padded: with many stages they may not fit in half of the layouts.
     assert len(found.cases) >= LEAST_CASES.get(name, 20), "the sweep must not shrink unseen"
-    if name in TENSOR_FAMILIES:
-        # Fewest operations first: the lanes of a warp take their time to multiply together.
-        cases = found.cases[:24]
-    elif CONFIGS[family.searched] > 1:
-        # Every shape in two layouts, the next config in the other two.
-        cases = tuple(each for at, each in enumerate(found.cases) if (at // 4 + at + index) % 2)
-    else:
-        cases = found.cases
+    # The order follows what cases reach: the later ones mostly repeat the first.
+    cases = found.cases[:FIRST_CASES]
     assert failures(emulator, family, cases) == []
 
 
