@@ -29,13 +29,13 @@ ATTEMPTS = {
     "network": "socket(AF_INET, SOCK_STREAM, 0) >= 0",
     "local network": "socket(AF_UNIX, SOCK_STREAM, 0) >= 0",
     "shell": 'system("true") == 0',
-    "process": "fork() > 0",
+    "process": "fork() >= 0",
     "signal": "kill(getppid(), 0) == 0",
     "file": 'open("FOLDER/made", O_CREAT | O_WRONLY, 0644) >= 0',
     "own folder": 'open("made", O_CREAT | O_WRONLY, 0644) >= 0',
     "old file": 'open("FOLDER/old", O_WRONLY) >= 0',
     "removal": 'unlink("FOLDER/old") == 0',
-    "environment": 'getenv("HOME") != nullptr',
+    "environment": 'getenv("PATH") != nullptr',
 }
 
 
