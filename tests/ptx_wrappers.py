@@ -111,7 +111,7 @@ def _pattern(text: str, emitted: Emitted) -> str:
     accumulators = re.search(r"float \(&d\)\[(\d+)\]", emitted.text)
     count = int(accumulators[1]) if accumulators else 0
     element = re.search(r"(?:^|_)(bf16|f16|tf32)_", emitted.name)
-    # Of wgmma: whether an operand is stored across k.
+    # Whether an operand of wgmma is stored across k.
     across_a, across_b = (int(major == "m") for major in emitted.name[-2:])
     named = {
         "<type>": element[1] if element else "",

@@ -249,7 +249,7 @@ def _make_extreme(
         op_a[row, k[0]] = np.inf
         op_b[k[1], column] = np.nan
         if row > 0:
-            # Of its products FP32 holds those with numbers below 1. No other number of the row is
+            # FP32 holds its products with numbers below 1. No other number of the row is
             # large, so that no sum overflows on its way to one that does not.
             op_a[row // 2, k[2]] = LARGEST
             op_b[k[2], :column] *= 0.25

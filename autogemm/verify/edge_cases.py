@@ -92,7 +92,7 @@ EDGE_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4, fills=True),
     EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, fills=True),
     EdgeShape("an odd number of tiles", (3, -5), (2, 8), (1, 0), 4, fills=True),
-    # Of an odd number of words, the next even one is no multiple of four.
+    # An odd number of words makes the next even one no multiple of four.
     EdgeShape("rows aligned for 8 bytes only", (1, 1), (1, 1), (4, 1), 2, fills=True),
     EdgeShape("odd rows, even ones along N", (1, -1), (1, -3), (2, -1), more_n=1, fills=True),
     EdgeShape("nothing but beta times C", (1, 1), (1, 3), (1, 0), 4, alpha_is_zero=True),

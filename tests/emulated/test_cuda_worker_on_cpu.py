@@ -195,7 +195,7 @@ def test_a_wrong_kernel_is_found_and_described(
     assert_fine(prepared.measure(candidate(PROBLEM), None))
 
 
-# Of a number and a sum, with fewer bits than FP32 has: to nearest, and products of two BF16 each.
+# Numbers and sums have fewer bits than FP32: rounded to nearest, or made of two BF16 each.
 COARSE = """
 static float to_bits(float value, int num_bits) {
     unsigned bits = __float_as_uint(value), dropped = 24 - num_bits;

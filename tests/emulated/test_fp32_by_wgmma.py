@@ -23,7 +23,7 @@ pytestmark = pytest.mark.emulated
 
 PROBLEM = Problem(128, 64, 256)
 FALLBACK = "store_tile_in_fp32(A, lda, B, ldb, place, M, N, K, with, C, ldc);"
-# Of |A||B|: what splitting may lose, and what sums of 256 products in FP32 may.
+# Shares of |A||B|: what splitting may lose, and what sums of 256 products in FP32 may.
 BOUND = 2.0**-20 + 2.0**-19
 
 

@@ -163,7 +163,7 @@ LARGEST = "fminf(fmaxf(alpha * sum, -65504.0f), 65504.0f) + (beta"
 @pytest.mark.parametrize(
     ("alpha", "changes", "status"),
     [
-        # Of real inputs most sums are too large for FP16, and some are not.
+        # Most sums of real inputs are too large for FP16, and some are not.
         (300_000.0, {}, Status.OK),
         (300_000.0, {"alpha * sum + (beta": LARGEST}, Status.WRONG_RESULT),
         (300_000.0, {"alpha * sum": "fabsf(alpha * sum)"}, Status.WRONG_RESULT),

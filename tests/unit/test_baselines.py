@@ -206,6 +206,6 @@ def test_known_calls_are_found_again_by_name(monkeypatch: pytest.MonkeyPatch) ->
     found = baselines.near_calls(known, prepared, cublas)
     assert ([one.name for one in found.near], found.left_out) == (["c", "b"], left_out)
     assert not gpu.checked
-    # Of another problem nothing is known.
+    # Nothing is known about another problem.
     prepared.problem = Problem(8, 8, 16)
     assert len(baselines.near_calls(known, prepared, cublas).near) == 3

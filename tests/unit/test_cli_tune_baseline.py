@@ -98,7 +98,7 @@ def test_the_baseline_is_named_and_the_other_calls_are_told(
 @pytest.mark.parametrize(
     ("own_us", "says"),
     [
-        # Of FakeTarget the interval is above 1 throughout: the medians say otherwise.
+        # FakeTarget's interval is above 1 throughout: the medians say otherwise.
         ((CUBLAS_US,) * 8, "a tie: not shown to be faster than cuBLAS"),
         ((1.01 * CUBLAS_US,) * 8, "a tie: not shown to be faster than cuBLAS"),
         ((0.9 * CUBLAS_US,) * 8, ""),

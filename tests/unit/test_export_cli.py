@@ -124,7 +124,7 @@ def test_a_recorded_kernel_runs_on_the_cpu_first(folder: Path) -> None:
     result = export("--size", "512", "best.cu")
     assert result.exit_code == 0, result.output
     assert re.search(r"verified on the CPU, every access checked: [1-9]\d* small", result.stderr)
-    # Of another problem than any that ships: nothing is known of the text that was timed.
+    # No recording that ships has this problem: the text that was timed is not known.
     text = " ".join((folder / "best.cu").read_text().replace("//", " ").split())
     assert "time: not known to be of this text" in text
     assert "checked: this text, verified on the CPU, every access checked" in text

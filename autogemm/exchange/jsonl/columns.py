@@ -63,7 +63,7 @@ def is_plain(part: TrialColumns) -> bool:
     cells = part.cells
     if not all(words.issuperset(cells[name]) for name, words in _WORDS.items()):
         return False
-    # Of a trial that was not compared, all errors are missing.
+    # A trial that was not compared has no errors at all.
     if any(len({value is None for value in errors}) > 1 for errors in _errors(cells)):
         return False
     if int in set(map(type, chain.from_iterable(filter(None, part.samples)))):

@@ -211,7 +211,7 @@ def _beside(timing: Timing, baselines: Mapping[int, Mapping[str, Any]]) -> dict[
         "baseline_samples_us": (),
         **baselines.get(timing.finals_id, {}),
         "energy_mj": timing.energy_mj,
-        # Of the winner alone: a kernel may be known by finals that another one won.
+        # Only the winner has them: a kernel may be known by finals that another one won.
         "sustained": sustained_of(timing.finals) if timing.place == 1 else None,
     }
 

@@ -229,7 +229,7 @@ def _standings(session: Session, statement: Select[Any]) -> Iterator[_Standing]:
 
 
 def _best_winners(session: Session, query: BestQuery, groups: Groups) -> Iterator[BestPlace]:
-    """Of each group, of the kernels that won finals, the one with the highest newest ratio.
+    """Return for each group the kernel with the highest newest ratio, among those that won finals.
 
     Paired ratios to the baseline compare across runs, times do not. What counts is the newest ratio
     of each kernel, in whatever place it was: the largest of many is the luckiest.

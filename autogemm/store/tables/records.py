@@ -174,10 +174,10 @@ class ResultRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRow:
-    """One run and what it found. ``finals`` is the newest of its finals.
+class RunFacts:
+    """One run without its finals.
 
-    ``stopped_by`` is what ended the search, None while it goes on or of an older version.
+    ``stopped_by`` is what ended the search, None while it goes on or for an older version.
     """
 
     run_id: int
@@ -189,26 +189,23 @@ class RunRow:
     num_trials: int
     num_ok: int
     time_us: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow(RunFacts):
+    """One run and the newest of its finals."""
+
     finals: Finals | None
 
 
 @dataclass(frozen=True, slots=True)
-class RunLine:
-    """One run as a list shows it: as `RunRow`, and of its newest finals the winner's ratio alone.
+class RunLine(RunFacts):
+    """One run as a list shows it: of its newest finals only the winner's ratio.
 
     ``ratio`` is None for a run that had no finals, NaN where none was measured, the ends of its
     interval None where there is no interval.
     """
 
-    run_id: int
-    spec: RunSpec
-    state: RunState
-    started_at: datetime
-    finished_at: datetime | None
-    stopped_by: StopRule | None
-    num_trials: int
-    num_ok: int
-    time_us: float | None
     ratio: float | None
     ratio_low: float | None
     ratio_high: float | None

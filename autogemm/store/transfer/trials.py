@@ -1,7 +1,7 @@
 """Trials on their way out, some hundred at a time, as columns of plain cells.
 
-An object for each row and each part of it costs ten times what reading the row does. Whoever wants
-values (`TrialCopy`) gets them from the columns.
+Making an object for each row and each of its parts takes ten times as long as reading the row.
+Values (`TrialCopy`) are made from the columns on demand.
 """
 
 import json

@@ -34,7 +34,7 @@ from autogemm.targets.cuda.worker.problem.prepared import (
 from autogemm.targets.target import rounds_of
 
 MOST_PROPOSALS = 100
-# Of the first pass: so many calls are timed whatever it takes, the others while there is time.
+# The first pass times so many calls whatever it takes, the others while there is time.
 LEAST_TIMED, FIRST_PASS_S = 10, 2.0
 FIRST_SAMPLE_US, FIRST_SAMPLES = 250.0, 2
 # A first launch may load code, which takes so long at most where it is worth knowing.
@@ -291,6 +291,6 @@ def _warm_up(prepared: PreparedProblem, call: Baseline) -> float:
 
 
 def _medians(stopwatches: Sequence[Stopwatch], num_rounds: int) -> list[float]:
-    """Of each, timed in turn."""
+    """Return the median time of each in us; they are timed in turn."""
     rounds = [[one.samples(1)[0] for one in stopwatches] for _ in range(num_rounds)]
     return [statistics.median(times) for times in zip(*rounds, strict=True)]
