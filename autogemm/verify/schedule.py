@@ -62,7 +62,7 @@ def schedule_of(family: Family, config: Config, device: Device, dtype: DType) ->
     values = derive_values(family, config, Problem(1, 1, 1, dtype=dtype))
     values |= family.completed(config).as_dict()
     tile = tile_of(family, config, device, dtype)
-    # A cluster's tile has so many blocks below each other, and so have the rows of a group.
+    # A cluster's tile has so many blocks below each other, and so has a group.
     cluster_rows = max(_number(values, "CLUSTER_M", 1), _number(values, "CLUSTER", 1))
     # The slices of a block, and the groups of lanes of a warp, have chains of their own.
     chains = _number(values, "SLICE_K", 1) * _number(values, "lanes_k", 1)

@@ -211,7 +211,7 @@ def test_what_has_new_lines_comes_first() -> None:
 
 @pytest.mark.parametrize("name", [T, W])
 def test_a_splitting_needs_some_products(emulator: Emulator, name: str) -> None:
-    """Splitting leaves out more than FP32 rounds where products are few; from K = 9 on it does not."""
+    """Splitting loses more than FP32 rounds where products are few; from K = 9 on it does not."""
     family_name, values = CONFIGS[name]
     few = {"SPLIT": "bf16x6", "CHUNK": 16} if name == T else {}
     config, family = Config.of(family_name, values | few), load_family(family_name)

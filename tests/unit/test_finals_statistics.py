@@ -213,7 +213,7 @@ def test_among_equals_the_smaller_spread_wins_and_all_ties_are_listed() -> None:
     assert not baseline_entry.tied
     finals = Finals(entries, baseline_entry, ROUNDS, Provenance.MEASURED)
     spreads = [finals.spread_of(entry) for entry in entries]
-    # Both sides have 0.1 % noise, whatever the drift: half of all ratios lie within 1.35 x 1.4 of it.
+    # Both have 0.1 % noise, whatever the drift: half of them lie within 1.35 x 1.4 of it.
     assert spreads[0] == pytest.approx(0.0019, rel=0.5)
     assert spreads[1] == pytest.approx(0.027, rel=0.5)
     assert finals.spread_of(baseline_entry) is None

@@ -86,7 +86,7 @@ def statistic(num_products: int, arithmetic: Sum, num_elements: int) -> float:
     a, b = (rng.integers(0, 2**24, shape).astype(np.float64) * 2.0**-23 - 1 for _ in range(2))
     error = arithmetic(a, b) - (a * b).sum(axis=-1)
     predicted = chain_variance(num_products) * ((a * b) ** 2).sum()
-    # The scalars' part in finish_tile() and check_few() at alpha 1, beta 0: no element has less.
+    # The part of finish_tile() and check_few() at alpha 1, beta 0: no element has less.
     predicted += RMS_ROUNDING**2 * 2 * ((a * b).sum(axis=-1) ** 2).sum()
     return float(np.sqrt((error**2).sum() / predicted))
 

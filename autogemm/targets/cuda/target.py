@@ -46,7 +46,7 @@ SLOW_F64_FLOPS_PER_S = 1e11
 LIBRARY_S = 120.0
 # One contestant takes five samples, each ten times as long as it should be.
 ENERGY_FINALS_S = 25.0
-# A contestant runs alone twice, and as long again may pass for the last batch of each run.
+# A contestant runs alone twice; as long again may pass for the last batches.
 SUSTAINED_RUNS = 4
 
 

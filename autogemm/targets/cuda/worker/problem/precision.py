@@ -32,7 +32,7 @@ from autogemm.model.dtypes import Element
 # The standard deviation of a rounding to nearest, relative to the number.
 RMS_ROUNDING = 0.4247 * Element.F32.unit_roundoff
 FEW_PRODUCTS = 16
-# Limits of the statistic. The second is half of what sums of 20 bits and, at K = 1,000,000, TF32 have;
+# Limits. The second is half of what sums of 20 bits and, at K = 1,000,000, TF32 have;
 # FP32 from tensor cores, which truncate, may drift in long chunks.
 MOST_OF_FEW, MOST_OF_ALL = 3.0, 8.0
 # Chance that rounding alone breaks a limit anywhere, per problem.
