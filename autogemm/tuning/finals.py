@@ -79,7 +79,10 @@ class FinalsStage:
         Runs that break off are told and take nothing from the finals.
         """
         seconds, finals = self.request.sustained_s, result.finals
-        if seconds is None or finals.provenance is not Provenance.MEASURED:
+        if seconds is None:
+            return result
+        if finals.provenance is not Provenance.MEASURED:
+            self.on_event(Notice("no sustained times: nothing runs on a recording"))
             return result
         self.on_event(SustainedStarted(seconds))
         winner = _candidate_of(result.candidates, finals.winner.kernel_sha256)

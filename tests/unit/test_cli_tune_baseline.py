@@ -201,3 +201,11 @@ def test_a_rounds_file_that_cannot_be_is_refused_before_the_search(
     result = tune(monkeypatch, target, *arguments)
     assert (result.exit_code, target.measured) == (2, [])
     assert "--rounds-file" in result.output
+
+
+def test_a_recording_has_no_sustained_times(tmp_path: Path) -> None:
+    words = ["tune", "--gpu", "recorded", "--trials", "2", "--sustained", "2s", "--json"]
+    result = CliRunner().invoke(main, [*words, "--db", str(tmp_path / "a.db")])
+    assert result.exit_code == 0
+    assert "no sustained times: nothing runs on a recording" in result.stderr
+    assert json.loads(result.stdout)["finals"]["sustained"] is None
