@@ -30,7 +30,7 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
@@ -39,6 +39,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from suite_shown import Row, line, plot, table
 
 from autogemm.cli.options import seconds
 from autogemm.codegen import render
@@ -84,7 +85,6 @@ FLOP_PER_S = {True: 40e12, False: 250e12}
 GOES_ON = 3
 ROUNDS_FORMAT = "autogemm-rounds"
 RoundsOfRow = dict[str, Any]
-Row = dict[str, Any]
 
 
 def unseen_shapes(count: int, seed: int) -> tuple[str, ...]:
@@ -372,7 +372,7 @@ class Measuring:
                 row = row_of(result, result.finals, seconds) | self._made()
                 own.rows[problem.size_label] = row
                 own.rounds[problem.size_label] = rounds_of(result, result.finals)
-                click.echo(_line(row)[:120])
+                click.echo(line(row)[:120])
         own.write(self.folder)
         return True
 
@@ -582,111 +582,6 @@ def _command(out: str) -> str:
     # Where the results lay on that machine says nothing, nor how long this call was given.
     arguments = ["OUT" if argument == out else argument for argument in sys.argv[1:]]
     return shlex.join(["benchmarks/suite.py", *arguments])
-
-
-def _line(row: Row) -> str:
-    word = row.get("against_baseline", "faster")
-    tie = "" if word == "faster" else f" {word};"
-    of_medians = row.get("ratio_of_medians", row["baseline_us"] / row["time_us"])
-    return (
-        f"{row['shape']:>14} {row['ratio']:6.3f} {row['ratio_low']:6.3f}..{row['ratio_high']:.3f} "
-        f"{of_medians:7.3f} {row['time_us']:10.2f} {row['tflops']:6.2f} "
-        f"{row['baseline_us']:10.2f} {row['baseline_tflops']:6.2f} {row['error'] or 0:8.1e} "
-        f"{row['baseline_error'] or 0:8.1e} {_amount(row.get('energy_mj'))} "
-        f"{_amount(row.get('baseline_energy_mj'))} {row['num_trials']:>5} {row['seconds']:5.0f}  "
-        f"{row['baseline']};{tie} {row['family']} "
-        + " ".join(f"{name}={value}" for name, value in row["config"].items())
-    )
-
-
-def _amount(value: float | None) -> str:
-    return f"{'-' if value is None else f'{value:.4g}':>8}"
-
-
-def table(results: dict[str, Any]) -> str:
-    """The rows, and their geometric mean."""
-    rows = results["rows"]
-    head = (
-        f"{'MxNxK':>14} {'ratio':>6} {'95 %':^14} {'medians':>7} {'us':>10} {'TFLOP':>6} "
-        f"{'base us':>10} {'TFLOP':>6} {'error':>8} {'base':>8} {'mJ':>8} {'base mJ':>8} "
-        f"{'tried':>5} {'s':>5}  baseline; winner"
-    )
-    return "\n".join(
-        [
-            f"{results['gpu']}, {results['date']}, commit {results['commit']}, "
-            f"{results['dtype']}, layout {results.get('layout', 'nn')}",
-            results["versions"],
-            f"command: {results['command']}",
-            *([results["law"]] if results.get("law") else []),
-            "ratio: the baseline's time over the winner's, median of the paired ratios of",
-            "interleaved rounds; medians: ratio of the two median times; error: relative",
-            "Frobenius against float64; s: search, compilation and finals of the shape",
-            "",
-            head,
-            *map(_line, rows),
-            "",
-            *_summary(results),
-            "",
-        ]
-    )
-
-
-def _summary(results: Mapping[str, Any]) -> Iterator[str]:
-    if not results["rows"]:
-        yield "nothing measured"
-    else:
-        yield (
-            f"geometric mean of {results['count']} ratios: {results['geometric_mean']:.3f}, "
-            f"of ratios of medians: {results['geometric_mean_of_medians']:.3f}"
-        )
-        yield f"below 1 by either: {' '.join(results['below_one']) or 'none'}"
-        yield f"ties: {' '.join(results['ties']) or 'none'}"
-    for row in results["rows"]:
-        if row.get("sustained_ratio"):
-            yield _sustained_line(row)
-    if results["not_measured"]:
-        yield f"not measured yet: {' '.join(results['not_measured'])}"
-    for shape, reason in results["failed"].items():
-        yield f"failed: {shape}: {reason}"
-
-
-def _sustained_line(row: Row) -> str:
-    own, other = row["sustained_us"], row["sustained_baseline_us"]
-    line = f"sustained {row['shape']}: {row['sustained_ratio']:.3f} x, {own:.1f} us, {other:.1f} us"
-    if row.get("sustained_mj") and row.get("sustained_baseline_mj"):
-        fewer = row["sustained_baseline_mj"] / row["sustained_mj"]
-        line += f"; {row['sustained_mj']:.4g} mJ a GEMM, {fewer:.2f} times fewer"
-    return line
-
-
-def plot(results: dict[str, Any], path: Path) -> None:
-    """A bar a shape, the best first; readable without colour."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    rows = sorted(results["rows"], key=lambda row: -row["ratio"])
-    figure, axes = pyplot.subplots(figsize=(8, 0.28 * len(rows) + 1.2))
-    names, ratios = [row["shape"] for row in rows], [row["ratio"] for row in rows]
-    bars = axes.barh(names, ratios, color="0.55", edgecolor="0.2")
-    axes.bar_label(bars, fmt="%.2f", padding=3, fontsize=8)
-    axes.axvline(1.0, color="black", linewidth=1)
-    axes.invert_yaxis()
-    axes.set_xlabel(f"speed over {_baseline(results)}\n{results['gpu']}, {results['date']}")
-    axes.margins(x=0.1)
-    figure.tight_layout()
-    figure.savefig(path, metadata={"Date": None})
-
-
-def _baseline(results: Mapping[str, Any]) -> str:
-    if "settings" in results:
-        return "the fastest baseline of each shape"
-    # Files of before had FP32 alone, and did not say which call it was.
-    dtype = results.get("dtype", "f32")
-    if dtype == "f32":
-        return "cuBLAS SGEMM (FP32, TF32 off)"
-    return f"the fastest of cuBLAS and cuBLASLt in {dtype}"
 
 
 if __name__ == "__main__":
