@@ -187,7 +187,7 @@ def _seeds(
             f"{path}: family: these are seeds of {family.name}, got {beside.family!r}"
         )
     for i, group in enumerate(beside.seeds, start=1):
-        origin = "; ".join(filter(None, (group.gpu, group.problems, group.note)))
+        origin = "; ".join(str(one) for one in (group.gpu, group.problems, group.note) if one)
         sizes = tuple(_size(f"{path}: seeds.{i}.problems", one) for one in group.sizes)
         for j, values in enumerate(group.configs, start=1):
             yield _Seed(f"{path}: seeds.{i}.configs.{j}", values, origin, sizes)

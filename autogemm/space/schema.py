@@ -190,14 +190,14 @@ class SeedGroupForm(_Form):
     """
 
     gpu: Text | None = None
-    problems: Text | None = None
+    problems: Text | int | None = None
     note: Text | None = None
     configs: Annotated[list[dict[str, ParameterValue]], Field(min_length=1, max_length=MAX_SEEDS)]
 
     @property
     def sizes(self) -> list[str]:
         """The problems' sizes, one by one."""
-        return self.problems.split(",") if self.problems else []
+        return str(self.problems).split(",") if self.problems else []
 
 
 class SeedsForm(_Form):

@@ -36,7 +36,7 @@ seeds:
   - configs: [{BM: 64, WM: 64, STAGES: 1, ORDER: rows}]
   - problems: 8192, 16x4096x4096
     configs: [{BM: 16, WM: 16, STAGES: 1, ORDER: rows}]
-  - problems: "1024"
+  - problems: 1024
     configs: [{BM: 32, WM: 32, STAGES: 1, ORDER: rows}]
   - problems: "1023"
     configs: [{BM: 128, WM: 64, STAGES: 1, ORDER: rows}]
