@@ -26,6 +26,8 @@ from autogemm.space.family import (
     problem_values,
 )
 from autogemm.space.held import HeldValues, signature_of, written
+from autogemm.space.inputs import PREFIX as EPILOGUE_PREFIX
+from autogemm.space.inputs import arguments_of
 from autogemm.space.legal import Space
 from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
@@ -44,6 +46,7 @@ from autogemm.space.tensor_maps import ALIGNMENT_BYTES
 __all__ = [
     "ALIGNMENT_BYTES",
     "DEFAULT_TILE",
+    "EPILOGUE_PREFIX",
     "IDENTIFIER",
     "MAX_VALUE",
     "MAX_VALUES",
@@ -63,6 +66,7 @@ __all__ = [
     "TensorMapRule",
     "Text",
     "Tile",
+    "arguments_of",
     "broken_constraints",
     "build_space",
     "check_outside",
