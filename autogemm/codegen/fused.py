@@ -8,7 +8,7 @@ from autogemm.model.epilogue import EpilogueInput
 from autogemm.model.formula import Read, number_text, written
 from autogemm.model.problem import Problem
 from autogemm.space import EPILOGUE_PREFIX
-from autogemm.support.templating import WIDTH
+from autogemm.support.templating import WIDTH, environment
 
 # Functions of the language that C++ has under another name; the others are emitted.
 OF_CPP = {"tanh": "tanhf", "exp": "expf", "abs": "fabsf", "min": "fminf", "max": "fmaxf"}
@@ -19,13 +19,15 @@ _IN_KERNEL = {"acc": "accum", "c": "old_c", "alpha": "with.alpha", "beta": "with
 @dataclass(frozen=True, slots=True)
 class FusedInput:
     """An input: its name, the kernel's argument, its C++ type there, its index in C++, and the
-    function that makes a float of an element (empty: none is needed).
+    function that makes a float of an element (empty: none is needed). ``format_code`` is that of
+    its type.
     """
 
     name: str
     label: str
     argument: str
     c_type: str
+    format_code: int
     is_array: bool
     index: str
     conversion: str
@@ -112,7 +114,19 @@ def _input(one: EpilogueInput, dtype: DType) -> FusedInput:
         label=one.label,
         argument=EPILOGUE_PREFIX + one.name,
         c_type=element.c_name,
+        format_code=element.format_code,
         is_array=bool(one.axes),
         index=indices[one.axes],
         conversion=conversion,
     )
+
+
+def worker_text(problem: Problem) -> str:
+    """Kernels that check and imitate the problem's epilogue on a GPU, to stand behind verify.cu."""
+    context = {
+        "fused": fused_of(problem),
+        "dtype_c": problem.dtype.c.label,
+        "type_c": problem.dtype.c.c_name,
+        "format_c": problem.dtype.c.format_code,
+    }
+    return environment().get_template("export/fused_worker.cu.jinja").render(context)

@@ -1,6 +1,5 @@
 """The reference for a problem with an epilogue: inputs of the user's, the result and its bound."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,15 +11,6 @@ from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
 
 Doubles = npt.NDArray[np.float64]
-
-
-def sum_exponent(k: int) -> int:
-    """About the binary logarithm of a sum of k products of whole numbers from -3 to 3 but 0.
-
-    Their mean square is 14 / 3. Inputs are smaller by so many powers of 2 where an epilogue is
-    verified: sums are about 1, where functions bend; far out sigmoid hides every wrong product.
-    """
-    return round(math.log2(14 / 3 * math.sqrt(k)))
 
 
 def result_and_bound(  # noqa: PLR0913  # a problem, and all that the result is made of

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from autogemm.emulator.exchange import Buffer
-from autogemm.emulator.fused import result_and_bound, sum_exponent
+from autogemm.emulator.fused import result_and_bound
 from autogemm.model.bounded import Bounded
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import (
@@ -19,7 +19,7 @@ from autogemm.model.elements import (
     rounded,
     stored,
 )
-from autogemm.model.epilogue import PLAIN
+from autogemm.model.epilogue import PLAIN, sum_exponent
 from autogemm.model.kernel import Extra, LaunchPlan
 from autogemm.model.problem import Problem
 

@@ -1,5 +1,6 @@
 """The epilogue of a problem: the expression that makes an element of C from its accumulator."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from typing import Self
 
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.formula import Formula, Node, mistake, parsed
-from autogemm.support.errors import UsageError
+from autogemm.support.errors import EpilogueError
 
 # The plain GEMM, which needs no expression.
 PLAIN_TEXT = "alpha * acc + beta * c[m, n]"
@@ -137,6 +138,15 @@ PLAIN = Epilogue()
 """The epilogue of the plain GEMM."""
 
 
+def sum_exponent(k: int) -> int:
+    """About the binary logarithm of a sum of k products of whole numbers from -3 to 3 but 0.
+
+    Their mean square is 14 / 3. Inputs are smaller by so many powers of 2 where an epilogue is
+    verified: sums are about 1, where functions bend; far out sigmoid hides every wrong product.
+    """
+    return round(math.log2(14 / 3 * math.sqrt(k)))
+
+
 @lru_cache(maxsize=256)
 def _checked(text: str) -> Formula:
     """The formula, of which every name is known. Raises UsageError."""
@@ -168,7 +178,7 @@ def _checked(text: str) -> Formula:
     return formula
 
 
-def _wrong(text: str, word: str, rule: str, *, last: bool = False) -> UsageError:
+def _wrong(text: str, word: str, rule: str, *, last: bool = False) -> EpilogueError:
     """An error under the first or last place where the word stands."""
     places = [found.start() for found in re.finditer(rf"\b{re.escape(word)}\b", text)]
     return mistake(text, places[-1 if last else 0], rule)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from autogemm.support.errors import UsageError
+from autogemm.support.errors import EpilogueError, UsageError
 
 MAX_LENGTH = 200
 MAX_DEPTH = 32
@@ -92,10 +92,11 @@ def parsed(text: str) -> Formula:
     return _Parser(text).whole()
 
 
-def mistake(text: str, position: int, rule: str) -> UsageError:
+def mistake(text: str, position: int, rule: str) -> EpilogueError:
     """An error at a position of the text, counted from 0."""
     shown = "".join(letter if letter.isprintable() else " " for letter in text)
-    return UsageError(f"epilogue: {rule}\n    {shown}\n    {' ' * position}^")
+    where = f"epilogue, column {position + 1}"
+    return EpilogueError(f"{where}: {rule}", f"\n    {shown}\n    {' ' * position}^")
 
 
 def number_text(value: float) -> str:
@@ -209,7 +210,7 @@ class _Parser:
         if not self._takes(text):
             raise self._refused(f"expected {text!r}")
 
-    def _refused(self, rule: str) -> UsageError:
+    def _refused(self, rule: str) -> EpilogueError:
         return mistake(self._text, self._next.position, rule)
 
     def _declared(self, read: list[str]) -> tuple[str, str]:

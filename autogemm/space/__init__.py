@@ -27,7 +27,7 @@ from autogemm.space.family import (
 )
 from autogemm.space.held import HeldValues, signature_of, written
 from autogemm.space.inputs import PREFIX as EPILOGUE_PREFIX
-from autogemm.space.inputs import arguments_of
+from autogemm.space.inputs import arguments_of, epilogue_rules
 from autogemm.space.legal import Space
 from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
@@ -73,6 +73,7 @@ __all__ = [
     "default_families",
     "derive_values",
     "device_values",
+    "epilogue_rules",
     "fitted",
     "launch_plan",
     "list_families",

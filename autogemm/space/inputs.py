@@ -18,11 +18,12 @@ def arguments_of(family: Family, problem: Problem) -> tuple[ArgumentRule, ...]:
     No number is neutral for an input. Where kernels are verified and timed, inputs that are one
     value are 0.75, 1.25 and so on, in the order of the text.
     """
-    return (*family.arguments, *(_input_rule(problem, i) for i in range(_num_inputs(problem))))
+    return (*family.arguments, *epilogue_rules(problem))
 
 
-def _num_inputs(problem: Problem) -> int:
-    return len(problem.epilogue.inputs)
+def epilogue_rules(problem: Problem) -> tuple[ArgumentRule, ...]:
+    """The inputs of the problem's epilogue as arguments."""
+    return tuple(_input_rule(problem, index) for index in range(len(problem.epilogue.inputs)))
 
 
 def _input_rule(problem: Problem, index: int) -> ArgumentRule:
