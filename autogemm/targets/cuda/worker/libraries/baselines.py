@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Call, Status
@@ -146,7 +145,6 @@ class _Library:
     def __init__(self, prepared: PreparedProblem, cublas: Cublas) -> None:
         self._prepared_problem, self._cublas = prepared, cublas
         self.left_out: list[Call] = []
-        self._spare: Any = None
         self._pointwise = self._behind()
         self._lt: CublasLt | None = None
         try:
@@ -166,13 +164,9 @@ class _Library:
     def _behind(self) -> Step | None:
         """The pointwise kernel of an epilogue, None for the plain GEMM."""
         prepared = self._prepared_problem
-        problem = prepared.problem
         if prepared.fused is None:
             return None
-        if problem.reads_c:
-            num_bytes = problem.dtype.c.size_bytes * problem.m * problem.ldc
-            self._spare = prepared.gpu.allocate(num_bytes)
-        return pointwise(problem, prepared.fused, self._spare.ptr if self._spare else 0)
+        return pointwise(prepared.problem, prepared.fused, prepared.gpu)
 
     def _fused_proposals(self) -> list[Baseline]:
         """cuBLASLt's proposals with its own epilogue, where it has the problem's."""

@@ -17,7 +17,7 @@ from autogemm.model.problem import Problem
 from autogemm.space import EPILOGUE_PREFIX
 from autogemm.targets.cuda.worker.gpu.cublas import Gemm
 from autogemm.targets.cuda.worker.gpu.cublas_lt import Fusion
-from autogemm.targets.cuda.worker.gpu.gpu import Helpers, pointer
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu, Helpers, pointer
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.reference import epilogue_inputs
 
@@ -33,13 +33,16 @@ class Step:
     queue: Callable[[Callable[[Gemm], None], Gemm, InputSet], None]
 
 
-def pointwise(problem: Problem, helpers: Helpers, spare: int) -> Step:
-    """The product, then a kernel; ``spare`` is where a product goes where C is read."""
+def pointwise(problem: Problem, helpers: Helpers, gpu: Gpu) -> Step:
+    """The product, then a kernel. Where C is read, the product goes to memory of its own."""
+    num_bytes = problem.dtype.c.size_bytes * problem.m * problem.ldc
+    # It lives as long as the function below.
+    spare = gpu.allocate(num_bytes) if problem.reads_c else None
 
     def queue(call: Callable[[Gemm], None], gemm: Gemm, inputs: InputSet) -> None:
         product = replace(gemm, alpha=1.0, beta=0.0)
-        if problem.reads_c:
-            product = replace(product, c=spare)
+        if spare is not None:
+            product = replace(product, c=spare.ptr)
         call(product)
         vector = VECTOR_BYTES // problem.dtype.c.size_bytes
         is_aligned = problem.n % vector == 0 and problem.ldc % vector == 0
