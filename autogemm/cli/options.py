@@ -337,6 +337,7 @@ filter_options = grouped(
     click.option("--size", metavar="SIZE", help="4096 or MxNxK."),
     click.option("--layout", type=click.Choice(LAYOUTS), help="As stored (n) or transposed."),
     click.option("--dtype", type=click.Choice(DTYPES), help="Element type."),
+    click.option("--epilogue", metavar="EXPRESSION", help="Its epilogue, or none."),
     click.option("--family", metavar="NAME", help="Kernel family."),
     click.option("--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Only this run."),
     choice_option(

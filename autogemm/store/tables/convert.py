@@ -72,10 +72,8 @@ def columns_of(model: type[Base], value: object) -> Columns:
 
 def _cell(name: str, value: object) -> object:
     match value:
-        case DType():
-            return value.label
-        case Epilogue():
-            return value.text
+        case DType() | Epilogue():
+            return str(value)
         case StrEnum():
             return value.value
         case Config():
