@@ -123,7 +123,8 @@ def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None 
         "family": source.family,
         "config": source.config.as_dict(),
         "splitting": splitting.label if splitting is not None else None,
-        "problem": asdict(problem) | {"layout": str(problem.layout), "dtype": str(problem.dtype)},
+        "problem": asdict(problem)
+        | {name: str(getattr(problem, name)) for name in ("layout", "dtype", "epilogue")},
         "device": asdict(kernel.device),
         "environment": asdict(kernel.environment),
         "measurement": {
