@@ -7,7 +7,7 @@ from autogemm.model.dtypes import DType, Element
 from autogemm.model.epilogue import EpilogueInput
 from autogemm.model.formula import Read, number_text, written
 from autogemm.model.problem import Problem
-from autogemm.space import EPILOGUE_PREFIX
+from autogemm.space import EPILOGUE_PREFIX, epilogue_rules
 from autogemm.support.templating import WIDTH, environment
 
 # Functions of the language that C++ has under another name; the others are emitted.
@@ -20,7 +20,7 @@ _IN_KERNEL = {"acc": "accum", "c": "old_c", "alpha": "with.alpha", "beta": "with
 class FusedInput:
     """An input: its name, the kernel's argument, its C++ type there, its index in C++, and the
     function that makes a float of an element (empty: none is needed). ``format_code`` is that of
-    its type.
+    its type, ``value`` what stands for one value where kernels are verified.
     """
 
     name: str
@@ -31,6 +31,7 @@ class FusedInput:
     is_array: bool
     index: str
     conversion: str
+    value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,11 @@ def fused_of(problem: Problem) -> Fused | None:
     epilogue = problem.epilogue
     if epilogue.is_plain:
         return None
-    inputs = tuple(_input(one, problem.dtype) for one in epilogue.inputs)
+    rules = epilogue_rules(problem)
+    inputs = tuple(
+        _input(one, problem.dtype, rule.neutral)
+        for one, rule in zip(epilogue.inputs, rules, strict=True)
+    )
     has_matrix = any(one.axes == "m, n" for one in epilogue.inputs)
     emitted = {one.conversion for one in inputs if one.conversion.startswith("input_from_")}
     factors = [name for name in ("alpha", "beta") if epilogue.reads(name)]
@@ -104,7 +109,7 @@ def _float_literal(value: float) -> str:
     return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
 
 
-def _input(one: EpilogueInput, dtype: DType) -> FusedInput:
+def _input(one: EpilogueInput, dtype: DType, value: float) -> FusedInput:
     element = one.element(dtype)
     own = element is dtype.c
     conversion = "" if element is Element.F32 else f"{'float' if own else 'input'}_from_{element}"
@@ -118,6 +123,7 @@ def _input(one: EpilogueInput, dtype: DType) -> FusedInput:
         is_array=bool(one.axes),
         index=indices[one.axes],
         conversion=conversion,
+        value=_float_literal(value),
     )
 
 
