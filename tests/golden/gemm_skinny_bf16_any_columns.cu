@@ -202,9 +202,9 @@ __device__ __forceinline__ void multiply_slice(const SliceA& a, const SliceB& b,
     }
 }
 
-// A tile's floats lie by groups of eight rows of C: all columns of the first eight rows, eight floats
-// each, then those of the next. They are dealt out to the threads of the block in vectors of four: a
-// thread owns those at owned(0), at owned(1) and so on, as far as they lie below TILE.
+// A tile lies by groups of eight rows of C: all columns of the first eight rows, eight floats each,
+// then those of the next. Its floats are dealt out to the threads of the block in vectors of four:
+// a thread owns those at owned(0), at owned(1) and so on, as far as they lie below TILE.
 constexpr int VECTORS = (TILE + 4 * THREADS - 1) / (4 * THREADS);
 __device__ __forceinline__ int owned(int vector) {
     return 4 * (vector * THREADS + (int)threadIdx.x);
