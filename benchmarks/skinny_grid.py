@@ -1,4 +1,4 @@
-"""Times many configs of gemm_skinny on layers with few rows, and shows what each parameter is worth.
+"""Times many configs of gemm_skinny on few rows, and shows what each parameter is worth.
 
     benchmarks/gpu_box.sh run python3 benchmarks/skinny_grid.py --out OUT
     ... skinny_grid.py --rows 1,8 --layers 28672x4096 --count 80 --l2 rotate --out OUT
@@ -84,8 +84,9 @@ def show(rows: list[dict[str, Any]], names: list[str], copy_gb_s: float) -> None
         click.echo(f"  {row['status']}: {row.get('reason')}: {row}")
     for row in ran[:SHOWN]:
         config = " ".join(f"{name}={row[name]}" for name in names)
+        share = row["gb_s"] / copy_gb_s
         click.echo(
-            f"  {row['time_us']:8.2f} us {row['gb_s']:6.0f} GB/s {row['gb_s'] / copy_gb_s:5.3f} of a copy  "
+            f"  {row['time_us']:8.2f} us {row['gb_s']:6.0f} GB/s {share:5.3f} of a copy  "
             f"{config} regs={row['registers']}"
         )
     for name in names:

@@ -80,6 +80,8 @@ DIRECT_MUTATIONS: tuple[Mutation, ...] = (
         "(long long)num_tiles * SPLIT_K * TILE)",
         "(long long)num_tiles * TILE)",
     ),
-    Mutation(C, "partial sums of another tile", "blockIdx.y * gridDim.x + blockIdx.x", "blockIdx.x"),
+    Mutation(
+        C, "partial sums of another tile", "blockIdx.y * gridDim.x + blockIdx.x", "blockIdx.x"
+    ),
     Mutation(R, "C read at beta = 0", "return beta != 0.0f;", "return true;"),
 )
