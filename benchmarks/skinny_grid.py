@@ -90,7 +90,7 @@ def show(rows: list[dict[str, Any]], names: list[str], copy_gb_s: float) -> None
             f"{config} regs={row['registers']}"
         )
     for name in names:
-        best = {}
+        best: dict[Any, float] = {}
         for row in ran:
             best.setdefault(row[name], row["time_us"])
         if len(best) > 1:

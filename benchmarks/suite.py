@@ -39,7 +39,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from suite_shown import Row, line, plot, table
@@ -55,6 +55,9 @@ from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
 from autogemm.support.files import write_atomically
 from autogemm.tuning import Opened, TuneOptions, TuneRequest, TuneResult, open_run, tune
+
+if TYPE_CHECKING:
+    from autogemm.targets import GpuTarget
 
 spaces_of_a_run = importlib.import_module("autogemm.tuning.task.spaces")
 
@@ -594,7 +597,7 @@ def tables_of(suite: Suite, opened: Opened, commit: str, out: str) -> dict[Layou
         "settings": suite.settings,
     }
     if suite.counts_bytes and compiler is not None:
-        head["copy_gb_s"] = target.ceilings(compiler).copy_gb_s
+        head["copy_gb_s"] = cast("GpuTarget", target).ceilings(compiler).copy_gb_s
     layouts = dict.fromkeys(problem.layout for problem in suite.problems)
     return {
         layout: Table(
