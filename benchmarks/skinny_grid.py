@@ -10,7 +10,7 @@ those of A, B and C, each moved once; the share is of the memory copy that the s
 import csv
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import click
 import numpy as np
 
 from autogemm.codegen import render
-from autogemm.model.config import Config
+from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.kernel import Candidate
 from autogemm.model.problem import Layout, Problem
@@ -31,11 +31,18 @@ from autogemm.targets.cuda import CudaTarget
 SHOWN = 8
 
 
-def chosen(family: Family, problem: Problem, device: Any, count: int, seed: int) -> list[Config]:
+def chosen(
+    family: Family, problem: Problem, device: Any, options: Mapping[str, Any]
+) -> list[Config]:
     """The legal seeds, then a random sample of the space."""
     seeds = [one for one in family.seeds if not broken_constraints(family, one, problem, device)]
-    space = build_space(family, problem, device, {})
-    order = np.random.default_rng(seed).permutation(len(space))[:count]
+    fix: dict[str, tuple[Value, ...]] = {}
+    for one in options["fix"]:
+        name, _, values = one.partition("=")
+        fix[name] = tuple(map(int, values.split(",")))
+    space = build_space(family, problem, device, fix)
+    rng = np.random.default_rng(options["seed"])
+    order = rng.permutation(len(space))[: options["count"]]
     return list(dict.fromkeys([*seeds, *(space.config(int(index)) for index in order)]))
 
 
@@ -104,6 +111,7 @@ def show(rows: list[dict[str, Any]], names: list[str], copy_gb_s: float) -> None
 @click.option("--layout", default="nt", show_default=True)
 @click.option("--dtype", default="bf16", show_default=True)
 @click.option("--count", default=100, help="Random configs a shape.", show_default=True)
+@click.option("--fix", multiple=True, help="NAME=V[,V]: a parameter's values; repeatable.")
 @click.option("--seed", default=1, show_default=True)
 @click.option("--l2", default="rotate", help="As of autogemm tune.", show_default=True)
 @click.option("--limit", default=math.inf, help="Begin no shape after so many seconds.")
@@ -131,7 +139,7 @@ def main(out: Path, **options: Any) -> None:
                 target.prepare(
                     problem, MeasureOptions(l2=CacheState(options["l2"]), compares=False)
                 )
-                configs = chosen(family, problem, target.device, options["count"], options["seed"])
+                configs = chosen(family, problem, target.device, options)
                 rows = list(measured(target, compiler, family, problem, configs))
                 show(rows, names, copy_gb_s)
                 every += rows
