@@ -326,14 +326,23 @@ GOLDEN_CASES = (
     GoldenCase(
         "bf16_split",
         Problem(13, 28672, 4104, Layout.NT, DType.BF16),
-        {"BM": 16, "BN": 64, "BK": 512, "SLICE_K": 8, "SPLIT_K": 4, "STAGES": 2, "MIN_BLOCKS": 1},
+        {
+            "BM": 16,
+            "BN": 64,
+            "BK": 512,
+            "WN": 64,
+            "SLICE_K": 8,
+            "SPLIT_K": 4,
+            "STAGES": 2,
+            "MIN_BLOCKS": 1,
+        },
         family="gemm_skinny",
         least_arch=80,
     ),
     GoldenCase(
         "f16_columns",
         Problem(8, 4104, 4096, Layout.NN, DType.F16),
-        {"BN": 64, "BK": 256, "SLICE_K": 8, "SPLIT_K": 24, "STAGES": 2, "PREFETCH_A": 1}
+        {"BN": 128, "BK": 256, "WN": 64, "SLICE_K": 4, "SPLIT_K": 24, "STAGES": 2, "PREFETCH_A": 1}
         | {"MIN_BLOCKS": 1},
         family="gemm_skinny",
         least_arch=80,
@@ -341,14 +350,14 @@ GOLDEN_CASES = (
     GoldenCase(
         "f16_f32_any_size",
         Problem(33, 1001, 1003, Layout.TT, DType.F16_F32),
-        {"BM": 32, "BN": 64, "BK": 256, "SLICE_K": 4, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
+        {"BM": 32, "BN": 64, "BK": 256, "WN": 64, "SLICE_K": 4, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
         family="gemm_skinny",
         least_arch=80,
     ),
     GoldenCase(
         "bf16_f32_columns",
         Problem(1, 4096, 1000, Layout.NN, DType.BF16_F32),
-        {"BN": 32, "BK": 256, "SLICE_K": 8, "STAGES": 2, "PREFETCH_A": 1},
+        {"BN": 32, "BK": 256, "WN": 32, "SLICE_K": 8, "STAGES": 2, "PREFETCH_A": 1},
         family="gemm_skinny",
         least_arch=80,
     ),

@@ -8,7 +8,9 @@ from autogemm.model.config import Value
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Layout, Problem
 
-TILE: dict[str, Value] = {"BM": 8, "BN": 32, "BK": 64, "SLICE_K": 2, "STAGES": 2}
+TILE: dict[str, Value] = {
+    **{"BM": 8, "BN": 32, "BK": 64, "WN": 16, "SLICE_K": 2, "STAGES": 2},
+}
 
 
 def few_rows(problem: Problem) -> tuple[Problem, ...]:
@@ -19,7 +21,7 @@ def few_rows(problem: Problem) -> tuple[Problem, ...]:
 DIRECT_BASES: dict[str, Base] = {
     # Five whole k_tiles and a rest, rows and columns past the edges.
     "rows of weights": Base(
-        TILE | {"BM": 16, "PREFETCH_A": 1},
+        TILE | {"BM": 16, "BN": 64, "WN": 32, "PREFETCH_A": 1},
         few_rows(Problem(11, 67, 344, Layout.NT, DType.BF16, ldc=69)),
         "gemm_skinny",
     ),
@@ -43,7 +45,11 @@ DIRECT_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(R, "k's by the wrong lanes", "lane % 4 * 8;", "lane / 8 * 8;"),
     Mutation(R, "rows of A by the wrong lanes", "i * 8 + lane / 4, M", "i * 8 + lane % 8, M"),
     Mutation(R, "rows of B by the wrong lanes", "j * 8 + lane / 4, N", "j * 8 + lane % 8, N"),
-    Mutation(R, "all warps the same slice", "warp * DEPTH + lane", "lane"),
+    Mutation(R, "all warps the same slice", "warp / WARPS_N * DEPTH + lane", "lane"),
+    Mutation(R, "all warps the same columns", "warp % WARPS_N * WN;", "0;"),
+    Mutation(R, "warps take each other's k's", "warp / WARPS_N * DEPTH", "warp % SLICE_K * DEPTH"),
+    Mutation(R, "tiles of warps side by side", "+ warp / WARPS_N * TILE", "+ warp * TILE"),
+    Mutation(R, "columns of warps overlap", "+ warp_n * 8 +", "+ warp_n +"),
     Mutation(R, "steps overlap", "const int word = half % 2 * 2;", "const int word = 0;"),
     Mutation(R, "registers of B exchanged", "b[step][2 * j + 1][word],", "b[step][2 * j][word],"),
     Mutation(C, "halves of a word exchanged", "0x5410", "0x7632"),

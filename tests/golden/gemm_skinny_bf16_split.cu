@@ -1,4 +1,4 @@
-// autogemm, family gemm_skinny: BM=16 BN=64 BK=512 SLICE_K=8 SPLIT_K=4 STAGES=2 PREFETCH_A=0
+// autogemm, family gemm_skinny: BM=16 BN=64 BK=512 WN=64 SLICE_K=8 SPLIT_K=4 STAGES=2 PREFETCH_A=0
 // L2_PREFETCH=128 MIN_BLOCKS=1
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
@@ -20,19 +20,23 @@
 using Element = unsigned short;
 using Result = unsigned short;
 
-// Tile of C owned by one thread block, and by each of its warps; the depth of one k_tile.
+// Tile of C owned by one thread block, and the depth of one k_tile.
 constexpr int BM = 16;
 constexpr int BN = 64;
 constexpr int BK = 512;
 constexpr int TILE = BM * BN;
-constexpr int TILES_M = BM / 8;
-constexpr int TILES_N = BN / 16;
 
-// Warps of a block; each multiplies its DEPTH of a k_tile, in steps of 32.
+// Columns of one warp, which has all rows of the tile; warps side by side read the same of A.
+constexpr int WN = 64;
+constexpr int WARPS_N = BN / WN;
+constexpr int TILES_M = BM / 8;
+constexpr int TILES_N = WN / 16;
+
+// Warps that share their columns: each multiplies its DEPTH of a k_tile, in steps of 32.
 constexpr int SLICE_K = 8;
 constexpr int DEPTH = BK / SLICE_K;
 constexpr int STEPS = DEPTH / 32;
-constexpr int THREADS = 32 * SLICE_K;
+constexpr int THREADS = 32 * WARPS_N * SLICE_K;
 
 // Slices of a warp that are on their way, in registers; what a lane holds of one: of each 32 k's
 // eight neighbours.
@@ -257,10 +261,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const int num_k_tiles = K / BK;
     const int first_k_tile = (int)((long long)num_k_tiles * partial / SPLIT_K);
     const int end_k_tile = (int)((long long)num_k_tiles * (partial + 1) / SPLIT_K);
-    const int lane_k = warp * DEPTH + lane % 4 * 8;
+    const int lane_k = warp / WARPS_N * DEPTH + lane % 4 * 8;
 
-    // Which rows of A, and which columns. Those past the edges are the last one: what is made of
-    // them is not stored.
+    // Which columns of the tile, and which rows of A. Those past the edges are the last one: what
+    // is made of them is not stored.
+    const int warp_n = warp % WARPS_N * WN;
     const Element* rows_a[TILES_M];
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
@@ -270,7 +275,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     const Element* rows_b[2 * TILES_N];
     #pragma unroll
     for (int j = 0; j < 2 * TILES_N; ++j) {
-        const int n = n0 + j * 8 + lane / 4;
+        const int n = n0 + warp_n + j * 8 + lane / 4;
         rows_b[j] = B + (long long)n * ldb;
     }
 
@@ -312,7 +317,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
 
     // Add up the warps: each puts its tile into shared memory, then each thread adds what it owns.
-    float* const warp_tile = shared + warp * TILE + lane % 4 * 2;
+    float* const warp_tile = shared + warp / WARPS_N * TILE + warp_n * 8 + lane % 4 * 2;
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
         #pragma unroll

@@ -1,4 +1,4 @@
-// autogemm, family gemm_skinny: BM=8 BN=16 BK=256 SLICE_K=8 SPLIT_K=1 STAGES=2 PREFETCH_A=1
+// autogemm, family gemm_skinny: BM=8 BN=16 BK=256 WN=16 SLICE_K=8 SPLIT_K=1 STAGES=2 PREFETCH_A=1
 // L2_PREFETCH=128 MIN_BLOCKS=2
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on tensor cores, row-major.
@@ -20,19 +20,23 @@
 using Element = unsigned short;
 using Result = float;
 
-// Tile of C owned by one thread block, and by each of its warps; the depth of one k_tile.
+// Tile of C owned by one thread block, and the depth of one k_tile.
 constexpr int BM = 8;
 constexpr int BN = 16;
 constexpr int BK = 256;
 constexpr int TILE = BM * BN;
-constexpr int TILES_M = BM / 8;
-constexpr int TILES_N = BN / 16;
 
-// Warps of a block; each multiplies its DEPTH of a k_tile, in steps of 32.
+// Columns of one warp, which has all rows of the tile; warps side by side read the same of A.
+constexpr int WN = 16;
+constexpr int WARPS_N = BN / WN;
+constexpr int TILES_M = BM / 8;
+constexpr int TILES_N = WN / 16;
+
+// Warps that share their columns: each multiplies its DEPTH of a k_tile, in steps of 32.
 constexpr int SLICE_K = 8;
 constexpr int DEPTH = BK / SLICE_K;
 constexpr int STEPS = DEPTH / 32;
-constexpr int THREADS = 32 * SLICE_K;
+constexpr int THREADS = 32 * WARPS_N * SLICE_K;
 
 // Slices of a warp that are on their way, in registers; what a lane holds of one: of each 32 k's
 // eight neighbours in rows of A, and in as many rows of B its columns, two in a word.
@@ -202,17 +206,18 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     const int num_k_tiles = K / BK;
     constexpr int first_k_tile = 0;
     const int end_k_tile = num_k_tiles;
-    const int lane_k = warp * DEPTH + lane % 4 * 8;
+    const int lane_k = warp / WARPS_N * DEPTH + lane % 4 * 8;
 
-    // Which rows of A, and which columns. Those past the edges are the last one: what is made of
-    // them is not stored.
+    // Which columns of the tile, and which rows of A. Those past the edges are the last one: what
+    // is made of them is not stored.
+    const int warp_n = warp % WARPS_N * WN;
     const Element* rows_a[TILES_M];
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
         const int m = min(m0 + i * 8 + lane / 4, M - 1);
         rows_a[i] = A + m;
     }
-    B += min(n0 + lane / 4 * (2 * TILES_N), N - 2 * TILES_N);
+    B += min(n0 + warp_n + lane / 4 * (2 * TILES_N), N - 2 * TILES_N);
 
     // Start: all stages on their way.
     SliceA a[STAGES];
@@ -243,7 +248,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
     }
 
     // Add up the warps: each puts its tile into shared memory, then each thread adds what it owns.
-    float* const warp_tile = shared + warp * TILE + lane % 4 * 2;
+    float* const warp_tile = shared + warp / WARPS_N * TILE + warp_n * 8 + lane % 4 * 2;
     #pragma unroll
     for (int i = 0; i < TILES_M; ++i) {
         #pragma unroll
