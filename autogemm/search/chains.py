@@ -23,7 +23,7 @@ def more_accurate(space: EnumeratedSpace, index: int, excess: float) -> list[int
         return []
     chains = columns[:, names.index(CHAIN)]
     of_near = chains[1:]
-    enough = of_near <= chains[0] - 2.0 * np.log2(excess)
+    enough = of_near <= chains[0] - 2.0 * np.log2(excess) + 1e-9
     if not enough.any():
         shorter = of_near < chains[0]
         if not shorter.any():

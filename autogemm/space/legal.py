@@ -174,8 +174,8 @@ class Space:
         """Indices of ``warm``, then the family's seeds, each moved to the nearest legal config.
 
         A search of seconds tries few of them: those come first that were good at sizes like the
-        problem's, nearest first. The others follow in the family's order, or in that of the times
-        that it expects here, as far as these are not hopeless beside the least.
+        problem's, nearest first. The others follow in this order too, or in that of the times that
+        the family expects here, as far as these are not hopeless beside the least.
         """
         family = self.family
         sizes = (*family.seed_sizes, *((),) * (len(family.seeds) - len(family.seed_sizes)))
