@@ -113,7 +113,7 @@ class Chained(Expecting):
     def features(self, rows: np.ndarray | None = None) -> tuple[list[str], np.ndarray]:
         names, columns = super().features(rows)
         depth = columns[:, names.index("BK")]
-        return [*names, CHAIN], np.column_stack([columns, 2.0 * depth])
+        return [*names, CHAIN], np.column_stack([columns, 2.0 * np.log2(np.exp2(depth) - 1.0)])
 
 
 def changed(index: int, depth: Value) -> Config:
