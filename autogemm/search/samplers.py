@@ -145,9 +145,9 @@ class SurrogateSampler(EnumeratedSampler):
         if num_asked < NUM_INITIAL:
             # Bolder from one to the next: the space may be wrong in what it expects.
             return self._best_expected(2 ** (1 + num_asked // 2), rng)
-        num_seeds = np.count_nonzero(self.history.seen[self.space.seeds])
+        num_seeds = int(np.count_nonzero(self.history.seen[self.space.seeds]))
         if self._surrogate.expects and num_asked - num_seeds < NUM_EXPECTED:
-            return self._best_expected(FEWEST_COMPARED << (num_asked - num_seeds), rng)
+            return self._best_expected(FEWEST_COMPARED * 2 ** (num_asked - num_seeds), rng)
         if self.history.best is None:
             return self.pick_any(rng)
         return self._surrogate.propose(self.history)

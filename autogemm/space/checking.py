@@ -354,8 +354,10 @@ class _Check:
         expression = parse_expression(text, f"{self._yaml_path}: {field}")
         for name in sorted(expression.names.difference(known)):
             if name in DEVICE_NAMES:
-                rule = f"{name} is for constraints and what is expected: kernels and launches are the same on all"
-                raise expression.error(rule)
+                raise expression.error(
+                    f"{name} is for constraints and what is expected: kernels and launches are "
+                    "the same on all"
+                )
             hint = did_you_mean(name, known) or f"; known: {' '.join(sorted(known))}"
             raise expression.error(f"unknown name {name!r}{hint}")
         return expression

@@ -59,7 +59,8 @@ def test_those_of_near_sizes_are_first(tmp_path: Path, size: str, heights: list[
 
 
 EXPECTING = WITHOUT.replace(
-    "launch:", "expected: {expected_time: slower * TIME, TIME: (128 - BM) * 10 + 320, slower: 2}\nlaunch:"
+    "launch:",
+    "expected: {expected_time: slower * TIME, TIME: (128 - BM) * 10 + 320, slower: 2}\nlaunch:",
 )
 
 
