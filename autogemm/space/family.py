@@ -217,8 +217,9 @@ class Family:
     """For each seed the (m, n, k) that it was good at, as far as is known."""
     searched: Searched = Searched.ALWAYS
     expected: Mapping[str, Expression] = field(default_factory=dict)
-    """What the search expects: `EXPECTED_TIME` and, before it, what that reads; ordered as `derive`.
-    They may read the device.
+    """What the search expects: `EXPECTED_TIME` and, before it, what that reads.
+
+    They are ordered as `derive` and may read the device.
     """
     tensor_maps: tuple[TensorMapRule, ...] = ()
     arguments: tuple[ArgumentRule, ...] = ()
