@@ -5,7 +5,9 @@ and scipy over what a fake clock showed.
 import math
 import re
 import shutil
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -201,18 +203,18 @@ def timed(
     times: str,
     *arguments: object,
     size: tuple[int, int, int] = (5, 6, 7),
-    **more: str,
+    variables: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[Run, list[Sample]]:
     """Run a benchmark; its run, and all that it timed."""
     (folder / "times").write_text(times)
-    variables = {"TIMES": str(folder / "times"), **more}
+    variables = {"TIMES": str(folder / "times"), **variables}
     run = run_on_cpu(path, *size, "--rounds", rounds, *arguments, **variables)
     assert run.code == 0, run.output
     return run, run.samples()
 
 
-# The calls of cuBLAS by their names on the fake clock, as they are shown. A proposal that cannot run
-# has no number.
+# The calls of cuBLAS by their names on the fake clock, as they are shown. A proposal that cannot
+# run has no number.
 CALLS = {
     "sgemm": "cuBLAS SGEMM",
     "gemm_ex": "cuBLAS GemmEx",
@@ -232,7 +234,7 @@ def check_finals(
     samples: list[Sample],
     rounds: int,
     near: set[str],
-    wrong: frozenset[str] = frozenset(),
+    wrong: Collection[str] = (),
 ) -> list[Sample]:
     """The last rounds, of the kernel and all ``near`` calls; the printed figures are those of what
     the clock showed in them, the baseline is the fastest right call there.
@@ -242,7 +244,7 @@ def check_finals(
     for begin in range(0, len(finals), len(names)):
         assert {one.name for one in finals[begin : begin + len(names)]} == names
     times = {name: np.array([one.time_us for one in finals if one.name == name]) for name in names}
-    baseline = min(near - wrong, key=lambda name: np.median(times[name]))
+    baseline = min(near.difference(wrong), key=lambda name: np.median(times[name]))
     ours, theirs = times["kernel"], times[baseline]
     assert f"baseline {CALLS[baseline]}, the fastest of " in run.output
     assert f" calls, {len(near)} of them in all rounds\n" in run.output
@@ -263,7 +265,13 @@ def test_the_statistics_are_those_of_the_clock(
     folder: Path, f32: Path, cublas: Path, rounds: int
 ) -> None:
     run, samples = timed(
-        folder, f32, rounds, "kernel 300\n" + SGEMM, "--cublas", cublas, COLD_US="250000"
+        folder,
+        f32,
+        rounds,
+        "kernel 300\n" + SGEMM,
+        "--cublas",
+        cublas,
+        variables={"COLD_US": "250000"},
     )
     check_finals(run, samples, rounds, {"sgemm"})
     # Nothing of the host is timed: each sample is queued behind the same work.
@@ -310,12 +318,13 @@ def test_the_baseline_is_full_fp32_of_the_same_problem(
 ) -> None:
     wanted = {"NVIDIA_TF32_OVERRIDE": "1", "CUBLAS_EMULATE_SINGLE_PRECISION": "1"}
     run, _ = timed(
-        folder, f32, 1, "kernel 300\n" + SGEMM, "--cublas", cublas, "--beta", 3, **wanted
+        folder, f32, 1, "kernel 300\n" + SGEMM, "--cublas", cublas, "--beta", 3, variables=wanted
     )
     assert "NVIDIA_TF32_OVERRIDE=0" in run.trace
     assert "CUBLAS_EMULATE_SINGLE_PRECISION=0" in run.trace
-    # Column-major: C^T[6,5] = B[6,7] A^T[7,5], of which B is transposed. FP32 in and out and between
-    # (cudaDataType_t 0, cublasComputeType_t 68). With alpha 2 and beta -1 the check of whole numbers.
+    # Column-major: C^T[6,5] = B[6,7] A^T[7,5], of which B is transposed. FP32 in and out and
+    # between (cudaDataType_t 0, cublasComputeType_t 68). Whole numbers are checked with alpha 2
+    # and beta -1.
     calls = {line for line in run.trace if line.startswith("call")}
     assert calls == {
         "call sgemm 1 0 6 5 7 1 7 7 3 6",
@@ -356,7 +365,9 @@ def test_the_baseline_is_the_fastest_call_over_the_rounds(  # noqa: PLR0917
     count: int,
 ) -> None:
     path = request.getfixturevalue(dtype)
-    run, samples = timed(folder, path, 30, "kernel 300\n" + times, "--cublas", cublas, **DRIFT)
+    run, samples = timed(
+        folder, path, 30, "kernel 300\n" + times, "--cublas", cublas, variables=DRIFT
+    )
     check_finals(run, samples, 30, near)
     assert f"the fastest of {count} calls, " in run.output
     assert "left out" not in run.output
@@ -380,7 +391,13 @@ def test_the_choice_is_made_in_the_rounds_that_are_shown(
     times = "kernel 300\ngemm_ex 320\nlt1 325\nlt3 400\n"
     # Fast as long as it is only looked at who is near.
     run, samples = timed(
-        folder, bf16, 30, times, "--cublas", cublas, SLOWER="gemm_ex 20 1.04", **DRIFT
+        folder,
+        bf16,
+        30,
+        times,
+        "--cublas",
+        cublas,
+        variables={"SLOWER": "gemm_ex 20 1.04", **DRIFT},
     )
     check_finals(run, samples, 30, {"gemm_ex", "lt1"})
     assert "baseline cuBLASLt proposal 1, " in run.output
@@ -408,7 +425,9 @@ def test_a_wrong_call_is_no_baseline(  # noqa: PLR0917
 ) -> None:
     path = request.getfixturevalue(dtype)
     times = "kernel 300\nsgemm 331\ngemm_ex 335\nlt1 100\nlt3 325\n"
-    run, samples = timed(folder, path, 30, times, "--cublas", cublas, CALL_FAULT=fault, **DRIFT)
+    run, samples = timed(
+        folder, path, 30, times, "--cublas", cublas, variables={"CALL_FAULT": fault, **DRIFT}
+    )
     check_finals(run, samples, 30, near)
     assert ("left out cuBLASLt proposal 1, which is wrong here\n" in run.output) == bool(said)
     assert f"cuBLASLt proposal 1, {said}" in run.output or not said
@@ -419,16 +438,18 @@ def test_a_wrong_call_that_is_the_fastest_in_the_rounds_only_is_no_baseline(
     folder: Path, bf16: Path, cublas: Path
 ) -> None:
     times = "kernel 300\ngemm_ex 320\nlt1 325\nlt3 400\n"
-    more = {"SLOWER": "gemm_ex 20 1.04", "CALL_FAULT": "lt1 double"}
-    run, samples = timed(folder, bf16, 30, times, "--cublas", cublas, **more, **DRIFT)
-    check_finals(run, samples, 30, {"gemm_ex", "lt1"}, frozenset({"lt1"}))
+    faults = {"SLOWER": "gemm_ex 20 1.04", "CALL_FAULT": "lt1 double", **DRIFT}
+    run, samples = timed(folder, bf16, 30, times, "--cublas", cublas, variables=faults)
+    check_finals(run, samples, 30, {"gemm_ex", "lt1"}, {"lt1"})
     assert "baseline cuBLAS GemmEx, " in run.output
 
 
 def test_without_a_right_call_there_is_no_ratio(folder: Path, bf16: Path, cublas: Path) -> None:
     times = "kernel 300\ngemm_ex 320\nlt1 325\nlt3 325\n"
     faults = "gemm_ex double lt1 last lt3 fails"
-    run, _ = timed(folder, bf16, 3, times, "--cublas", cublas, CALL_FAULT=faults, **DRIFT)
+    run, _ = timed(
+        folder, bf16, 3, times, "--cublas", cublas, variables={"CALL_FAULT": faults, **DRIFT}
+    )
     assert run.output.endswith("\ncuBLAS   has no call that is right here, so no ratio\n")
     assert "kernel  " in run.output
     assert "ratio  " not in run.output
@@ -457,7 +478,9 @@ def test_calls_are_looked_at_while_there_is_time(  # noqa: PLR0917
 ) -> None:
     names = ["kernel", "sgemm", "gemm_ex", *(f"lt{i + 1}" for i in range(proposals))]
     times = "".join(f"{name} {time_us}\n" for name in names)
-    run, _ = timed(folder, f32, 2, times, "--cublas", cublas, PROPOSALS=str(proposals), **DRIFT)
+    run, _ = timed(
+        folder, f32, 2, times, "--cublas", cublas, variables={"PROPOSALS": str(proposals), **DRIFT}
+    )
     (found,) = re.findall(r"the fastest of (\d+) calls, (\d+) of them in all", run.output)
     assert [int(one) for one in found] == [timed_calls, near]
 
