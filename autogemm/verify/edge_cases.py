@@ -30,9 +30,9 @@ class EdgeShape:
     many words of 4 bytes above the columns, so that there is padding (1: an odd number of
     elements; FAR: FAR_ROWS). ``why`` says what the shape is hard on. With ``alpha_is_zero`` alpha
     is 0, which would hide what else is wrong elsewhere. ``unset``: the layouts in which it is also
-    run with variables that begin as garbage. ``fills``: K is at least so long that a pipeline is filled and goes on, which
-    a source that no other shape needs would never be seen to do otherwise. ``more_n``: rows along N
-    are so many elements longer than N.
+    run with variables that begin as garbage. ``fills``: K is at least so long that a pipeline is
+    filled and goes on, which a source that no other shape needs would never be seen to do
+    otherwise. ``more_n``: rows along N are so many elements longer than N.
     """
 
     why: str
