@@ -23,6 +23,8 @@ from autogemm.targets import several_gpus
 # How long a running scheduler is waited for.
 CONNECT_S = 20.0
 CLOSE_S = 10.0
+# Nothing outside this machine reaches workers that are started here.
+HOST = "127.0.0.1"
 # Processes that start others may not be daemons in the sense of multiprocessing. A worker that
 # works is given one problem at a time: the next one goes to whoever is free first.
 # Libraries use the threads that they would use without Dask.
@@ -174,6 +176,7 @@ def _local(gpus: Sequence[int]) -> Iterator[Any]:
             gpu: {
                 "cls": Nanny,
                 "options": {
+                    "host": HOST,
                     "nthreads": 1,
                     "memory_limit": 0,
                     "local_directory": folder,
@@ -187,7 +190,7 @@ def _local(gpus: Sequence[int]) -> Iterator[Any]:
             }
             for gpu, own in zip(gpus, cores, strict=True)
         }
-        options = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": None}
+        options = {"host": HOST, "port": 0, "dashboard": False, "dashboard_address": None}
         with _deaf_to_ctrl_c():
             cluster = SpecCluster(  # type: ignore[no-untyped-call]
                 workers, {"cls": Scheduler, "options": options}, silence_logs=logging.CRITICAL
