@@ -10,6 +10,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
+from autogemm.cluster.files import remove
 from autogemm.cluster.history import history_of, parts_folder, recovered
 from autogemm.cluster.messages import Done, Place, Spread, Work
 from autogemm.cluster.request import ClusterRequest
@@ -295,8 +296,6 @@ class _Coordinator:
             self._decided += self._store.decided(BestQuery(run_id=swept.run_id))
         self._tell(done.number, swept, done.worker)
         if self._where.folder is not None:
-            from autogemm.cluster.worker import remove
-
             for path in Path(self._where.folder).glob(f"{done.number}-*.db"):
                 remove(path)
 

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import pairwise
+from multiprocessing import resource_tracker
 from typing import Any
 
 import dask
@@ -216,6 +217,8 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
     """Threads and processes that are started meanwhile never see Ctrl-C, which a terminal sends to
     all of them: it is this process's to answer.
     """
+    # Starting this helper of multiprocessing would open the ears again.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

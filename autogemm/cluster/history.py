@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 
-from autogemm.cluster.worker import take_over
+from autogemm.cluster.files import take_over
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.similarity import distance

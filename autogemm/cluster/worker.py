@@ -17,6 +17,7 @@ from typing import Any
 
 from distributed import get_worker
 
+from autogemm.cluster.files import copy_blank, take_over
 from autogemm.cluster.messages import Done, Place, Work
 from autogemm.compile import Compiler
 from autogemm.store import BestQuery, Copy, Store, open_store
@@ -176,7 +177,7 @@ def _opened_store(work: Work) -> Iterator[tuple[Store, Work]]:
     folder.mkdir(parents=True, exist_ok=True)
     left = sorted(folder.glob(f"{work.number}-*.db"))
     own = folder / f"{work.number}-{uuid.uuid4().hex}.db"
-    shutil.copyfile(_blank(folder), own)
+    copy_blank(own)
     with open_store(str(own)) as store:
         if left:
             work = replace(work, request=replace(work.request, fresh=False))
@@ -185,26 +186,3 @@ def _opened_store(work: Work) -> Iterator[tuple[Store, Work]]:
         else:
             store.import_copies(lambda: work.history)
         yield store, work
-
-
-def take_over(store: Store, path: Path) -> None:
-    """Bring what a worker left in its file into a database. Raises StoreError."""
-    with open_store(str(path), create=False) as source:
-        store.import_copies(source.copies)
-    remove(path)
-
-
-def remove(path: Path) -> None:
-    """Delete a database file with what SQLite keeps beside it."""
-    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
-        path.with_name(name).unlink(missing_ok=True)
-
-
-def _blank(folder: Path) -> Path:
-    """Return an empty database, made once: its migrations take longer than copying it."""
-    blank = folder / "blank"
-    if not blank.exists():
-        made = folder / f"blank-{uuid.uuid4().hex}"
-        open_store(str(made)).close()
-        made.rename(blank)
-    return blank
