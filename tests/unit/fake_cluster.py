@@ -71,7 +71,7 @@ def run() -> None:
 
     folder = Path(sys.argv[1])
     os.environ |= {FOLDER: str(folder), GPUS: sys.argv[2]}
-    os.environ["DASK_DISTRIBUTED__WORKER__PRELOAD"] = "['fake_cluster']"
+    os.environ.setdefault("DASK_DISTRIBUTED__WORKER__PRELOAD", "['fake_cluster']")
     attach()
     tiny_family(folder / "tiny")
     end_as_by_ctrl_c()

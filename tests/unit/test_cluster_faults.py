@@ -11,8 +11,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import fake_cluster
+import pytest
+from click.testing import CliRunner
 from fake_target import NUM_LEGAL
 from waiting import PATIENCE_S, has_ended, wait_until
+
+from autogemm.cli import main
+from autogemm.targets import choose
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -23,16 +29,26 @@ ASKED = [
 ]
 
 
+def environment(folder: Path, gpus: int) -> dict[str, str]:
+    """What makes Dask's workers have fake GPUs."""
+    paths = (ROOT, ROOT / "tests", HERE)
+    return {
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "DASK_DISTRIBUTED__WORKER__PRELOAD": "['fake_cluster']",
+        fake_cluster.FOLDER: str(folder),
+        fake_cluster.GPUS: str(gpus),
+    }
+
+
 class Run:
     """The program in a process group of its own, as a terminal starts it."""
 
     def __init__(self, folder: Path, gpus: int, *arguments: str) -> None:
         self._folder = folder
         words = [str(folder), str(gpus), "--db", str(folder / "t.db"), *ASKED, *arguments]
-        paths = (ROOT, ROOT / "tests", HERE)
         self.process = subprocess.Popen(
             [sys.executable, str(HERE / "fake_cluster.py"), *words],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))},
+            env=os.environ | environment(folder, gpus),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -104,7 +120,9 @@ def test_kill_9_of_a_worker_costs_the_candidate_on_its_gpu(tmp_path: Path) -> No
     assert not (tmp_path / "t.db.parts").exists()
 
 
-def test_ctrl_c_ends_all_and_the_same_command_resumes(tmp_path: Path) -> None:
+def test_ctrl_c_ends_all_and_one_gpu_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "hold-0").write_text("5")
     run = Run(tmp_path, 1, "--gpu", "all")
     worker = run.wait_for(0, 5)
@@ -118,10 +136,41 @@ def test_ctrl_c_ends_all_and_the_same_command_resumes(tmp_path: Path) -> None:
     assert set(kept) == {max(SIZES)}, "the longest is the first"
     assert 5 <= kept[max(SIZES)] < NUM_LEGAL
 
+    # With one GPU, in this process.
     (tmp_path / "hold-0").unlink()
-    code, out, err = Run(tmp_path, 1, "--gpu", "all", "--json").end()
-    assert code == 0, err
+    monkeypatch.setattr(choose, "GPU_TARGETS", {})
+    monkeypatch.setenv(fake_cluster.FOLDER, str(tmp_path))
+    monkeypatch.setenv(fake_cluster.GPUS, "1")
+    fake_cluster.attach()
+    words = ["--no-certify", "--family", str(tmp_path / "tiny"), "--db", str(tmp_path / "t.db")]
+    again = CliRunner().invoke(main, ["tune", *words, *ASKED, "--json"])
+    assert again.exit_code == 0, again.output
     assert stored(tmp_path) == dict.fromkeys(SIZES, NUM_LEGAL)
     assert max(times_begun(tmp_path).values()) == 1, "what was stored was measured again"
     assert begun.keys() < times_begun(tmp_path).keys()
-    assert [one["num_trials"] for one in json.loads(out)["problems"]] == [NUM_LEGAL] * len(SIZES)
+
+
+def test_a_scheduler_that_dies_ends_it_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "hold-0").write_text("5")
+    file = tmp_path / "scheduler.json"
+    shared = os.environ | environment(tmp_path, 1)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
+    command += ["--port", "0", "--host", "127.0.0.1", "--scheduler-file", str(file)]
+    scheduler = subprocess.Popen(command, env=shared, **quiet)  # type: ignore[call-overload]
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny", "--no-dashboard"]
+    command += ["--nthreads", "1", "--scheduler-file", str(file), "--local-directory"]
+    command += [str(tmp_path / "worker")]
+    worker = subprocess.Popen(command, env=shared, **quiet)  # type: ignore[call-overload]
+    try:
+        run = Run(tmp_path, 1, "--scheduler-file", str(file))
+        assert run.wait_for(0, 5) == worker.pid
+        scheduler.kill()
+        code, _, err = run.end()
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+    assert code == 1
+    assert "the scheduler of the workers is gone; 3 problems are left" in err.splitlines()[-1]
+    assert "Traceback" not in err
