@@ -1,5 +1,6 @@
 """Hands problems to workers, keeps what comes back, and goes on where a worker does not."""
 
+import tempfile
 import time
 import uuid
 from collections import Counter, deque
@@ -10,7 +11,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
-from autogemm.cluster.files import remove
+from autogemm.cluster.files import remove, take_run
 from autogemm.cluster.history import history_of, parts_folder, recovered
 from autogemm.cluster.messages import Done, Place, Spread, Work
 from autogemm.cluster.request import ClusterRequest
@@ -31,6 +32,8 @@ END_S = 30.0
 # A worker that fails at so many problems one after the other is given up, and so is a problem at
 # which so many workers fail.
 MOST_STRIKES = 2
+# Problems that a worker holds, the one on its GPU included.
+AHEAD = 2
 MOST_ATTEMPTS = 3
 INSTALL = "tuning on several GPUs needs Dask: pip install 'autogemm[cluster]'"
 
@@ -232,9 +235,9 @@ class _Coordinator:
             raise ClusterError("all workers are gone")
 
     def _hand_out(self) -> None:
-        """Give each free worker a problem."""
+        """Give each worker a problem, and the next one, so that its GPU waits for nothing."""
         state = self._state
-        while state.waiting and len(state.running) < self._num_workers:
+        while state.waiting and len(state.running) < AHEAD * self._num_workers:
             number = state.waiting.popleft()
             state.attempts[number] += 1
             work = Work(
@@ -263,7 +266,7 @@ class _Coordinator:
     def _judge(self, done: Done) -> None:
         """Give up a worker that fails always, and hand a problem that failed to another one."""
         state = self._state
-        if done.swept is not None:
+        if not done.error:
             state.strikes[done.worker] = 0
             if done.place is not None:
                 state.places[done.worker] = done.place
@@ -288,16 +291,23 @@ class _Coordinator:
 
     def _keep(self, done: Done, swept: Swept) -> None:
         """Store what a worker found, and tell it."""
-        if done.copies:
-            taken = self._store.import_copies(lambda: done.copies)
-            assert swept.run_id is not None, "copies are of a run"
-            swept = replace(swept, run_id=taken.run_ids[swept.run_id])
+        if done.file and swept.run_id is not None:
+            swept = replace(swept, run_id=self._taken(done, swept.run_id))
         if swept.run_id is not None and swept.finals is not None:
             self._decided += self._store.decided(BestQuery(run_id=swept.run_id))
         self._tell(done.number, swept, done.worker)
+
+    def _taken(self, done: Done, run_id: int) -> int:
+        """Bring a run from the file of a worker into the database; its number here."""
         if self._where.folder is not None:
-            for path in Path(self._where.folder).glob(f"{done.number}-*.db"):
-                remove(path)
+            path = Path(self._where.folder) / done.file
+            number = take_run(self._store, path, run_id)
+            remove(path)
+            return number
+        with tempfile.TemporaryDirectory(prefix="autogemm-") as folder:
+            path = Path(folder) / done.file
+            path.write_bytes(done.content)
+            return take_run(self._store, path, run_id)
 
     def _tell(self, number: int, swept: Swept, worker: str) -> None:
         self._state.swept[number] = swept

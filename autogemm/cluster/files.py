@@ -4,7 +4,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from autogemm.store import Store, open_store
+from autogemm.store import BestQuery, Store, open_store
 
 
 def copy_blank(path: Path) -> None:
@@ -18,10 +18,26 @@ def copy_blank(path: Path) -> None:
 
 
 def take_over(store: Store, path: Path) -> None:
-    """Bring all that is in such a file into a database, and delete it. Raises StoreError."""
+    """Bring the runs of such a file that have trials into a database, and delete it.
+
+    The others are results of other problems, which the coordinator put there. Raises StoreError.
+    """
     with open_store(str(path), create=False) as source:
-        store.import_copies(source.copies)
+        for line in reversed(source.runs()):
+            if line.num_trials:
+                _take(store, source, line.run_id)
     remove(path)
+
+
+def take_run(store: Store, path: Path, run_id: int) -> int:
+    """Bring one run of such a file into a database; its number there. Raises StoreError."""
+    with open_store(str(path), create=False) as source:
+        return _take(store, source, run_id)
+
+
+def _take(store: Store, source: Store, run_id: int) -> int:
+    query = BestQuery(run_id=run_id)
+    return store.import_copies(lambda: source.copies(query)).run_ids[run_id]
 
 
 def remove(path: Path) -> None:

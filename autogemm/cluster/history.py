@@ -18,7 +18,7 @@ from autogemm.tuning import TuneRequest
 # The newest runs of the problem that a worker is given with their trials, and results of problems
 # like it: a few more than a warm start looks at.
 MOST_RUNS = 20
-MOST_RESULTS = 12
+MOST_RESULTS = 5
 PARTS = ".parts"
 _LOCK = "lock"
 
@@ -38,7 +38,9 @@ def history_of(
         run_id: store.copies(BestQuery(run_id=run_id)) for run_id in own
     }
     if request.warm_start:
-        for row in _nearest(problem, decided, devices):
+        objective = request.measure.objective
+        alike = [row for row in decided if row.spec.objective is objective]
+        for row in _nearest(problem, alike, devices):
             parts.setdefault(row.run_id, _result(row))
     return tuple(chain.from_iterable(parts[run_id] for run_id in sorted(parts)))
 

@@ -38,17 +38,19 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a problem ended at a worker, or the ``error`` that lies with the worker.
+    """How a problem ended at a worker, or the ``error`` that lies with the worker; neither where
+    Ctrl-C came before it was begun.
 
-    ``copies`` are all that its own file holds of the run, and empty where it wrote to a server.
+    Without a server's database the run is in ``file``, in the folder of the work; ``content`` is
+    what the file holds, where the coordinator cannot read it.
     """
 
     number: int
     worker: str
     place: Place | None = None
     swept: Swept | None = None
-    interrupted: bool = False
-    copies: tuple[Copy, ...] = ()
+    file: str = ""
+    content: bytes = b""
     error: str = ""
 
 

@@ -9,7 +9,6 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from distributed import get_worker
 from autogemm.cluster.files import copy_blank, take_over
 from autogemm.cluster.messages import Done, Place, Work
 from autogemm.compile import Compiler
-from autogemm.store import BestQuery, Copy, Store, open_store
+from autogemm.store import Store, open_store
 from autogemm.support.errors import AutogemmError
 from autogemm.support.interrupt import RemoteCtrlC
 from autogemm.targets import Target
@@ -69,12 +68,15 @@ def tune_one(packed: bytes) -> Done:
     work: Work = pickle.loads(packed)
     worker = str(get_worker().name)
     remote = _pressed.setdefault(work.session, RemoteCtrlC())
+    if remote.pressed:
+        return Done(work.number, worker)
     try:
         gpu = _opened()
-        with ExitStack() as stack:
-            stack.enter_context(remote.heeding())
-            store, work = stack.enter_context(_opened_store(work))
-            return _tuned(work, worker, gpu, store)
+        with remote.heeding():
+            if work.database is not None:
+                with open_store(work.database) as store:
+                    return _tuned(work, worker, gpu, store)
+            return _tuned_in_file(work, worker, gpu)
     except AutogemmError as error:
         _close_gpu()
         return Done(work.number, worker, error=str(error))
@@ -89,12 +91,32 @@ def _tuned(work: Work, worker: str, gpu: _Gpu, store: Store) -> Done:
         on_step=lambda step: tell.on_event,
         on_swept=lambda swept: None,
     )
-    sweep = sweeper.run([work.request])
-    (swept,) = sweep.problems
-    copies: tuple[Copy, ...] = ()
-    if work.database is None and swept.run_id is not None:
-        copies = tuple(store.copies(BestQuery(run_id=swept.run_id)))
-    return Done(work.number, worker, gpu.place, swept, sweep.interrupted, copies)
+    (swept,) = sweeper.run([work.request]).problems
+    return Done(work.number, worker, gpu.place, swept)
+
+
+def _tuned_in_file(work: Work, worker: str, gpu: _Gpu) -> Done:
+    """Tune with a database of the problem's own.
+
+    A worker that died at the same problem left its file: the run goes on from there, and is not
+    begun anew.
+    """
+    folder = Path(work.folder) if work.folder is not None else _own_folder(work.session)
+    folder.mkdir(parents=True, exist_ok=True)
+    left = sorted(folder.glob(f"{work.number}-*.db"))
+    own = folder / f"{work.number}-{uuid.uuid4().hex}.db"
+    copy_blank(own)
+    with open_store(str(own)) as store:
+        if left:
+            work = replace(work, request=replace(work.request, fresh=False))
+        store.import_copies(lambda: work.history)
+        for path in left:
+            take_over(store, path)
+        done = _tuned(work, worker, gpu, store)
+    if work.folder is not None:
+        return replace(done, file=own.name)
+    content = own.read_bytes()
+    return replace(done, file=own.name, content=content)
 
 
 class _Telling:
@@ -160,29 +182,3 @@ def _close_gpu() -> None:
 
 def _own_folder(session: str) -> Path:
     return Path(tempfile.gettempdir()) / f"autogemm-{session}"
-
-
-@contextlib.contextmanager
-def _opened_store(work: Work) -> Iterator[tuple[Store, Work]]:
-    """Yield the database that this problem is written to, and the work with what is left of it.
-
-    A worker that died at the same problem left its file: the run goes on from there, and is not
-    begun anew.
-    """
-    if work.database is not None:
-        with open_store(work.database) as store:
-            yield store, work
-        return
-    folder = Path(work.folder) if work.folder is not None else _own_folder(work.session)
-    folder.mkdir(parents=True, exist_ok=True)
-    left = sorted(folder.glob(f"{work.number}-*.db"))
-    own = folder / f"{work.number}-{uuid.uuid4().hex}.db"
-    copy_blank(own)
-    with open_store(str(own)) as store:
-        if left:
-            work = replace(work, request=replace(work.request, fresh=False))
-            for path in left:
-                take_over(store, path)
-        else:
-            store.import_copies(lambda: work.history)
-        yield store, work

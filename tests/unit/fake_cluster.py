@@ -6,11 +6,13 @@ begun: GPU, process, problem, config. What a GPU does then is in files of FOLDER
 
 - ``delay``: the seconds that each config takes;
 - ``broken-GPU``: every config of that GPU fails as a lost GPU does;
+- ``times.log``: gets a line for each problem that is begun or has its finals: GPU, time, which;
 - ``hold-GPU``: a number; the GPU is busy with its config of that number until there is ``go``.
 """
 
 import os
 import sys
+import time
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,9 +22,10 @@ from sized_target import SizedTarget
 from waiting import wait_until
 
 from autogemm.catalogue.gpus import find_device
-from autogemm.model.results.outcome import Outcome
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Finals, Outcome
 from autogemm.support.errors import DeviceError
-from autogemm.targets import choose
+from autogemm.targets import MeasureOptions, choose
 
 FOLDER, GPUS = "FAKE_CLUSTER_FOLDER", "FAKE_CLUSTER_GPUS"
 
@@ -36,6 +39,21 @@ class ClusterTarget(SizedTarget):
         self._holds = folder / f"hold-{number}"
         if (folder / f"absent-{number}").exists():
             raise DeviceError(f"GPU {number} does not answer")
+
+    def prepare(self, problem: Problem, options: MeasureOptions) -> None:
+        super().prepare(problem, options)
+        self._note("begin")
+
+    def finals(self, *arguments: Any) -> Finals:
+        finals = super().finals(*arguments)
+        self._note("end")
+        return finals
+
+    def _note(self, which: str) -> None:
+        times = self._folder / "times.log"
+        if times.exists():
+            with times.open("a") as log:
+                log.write(f"{self._number} {time.time():.6f} {which}\n")
 
     def measure(self, *arguments: Any) -> Outcome:
         (candidate, _) = arguments

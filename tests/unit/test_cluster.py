@@ -23,10 +23,11 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
 from autogemm.cluster import ClusterRequest, Listener, Place, Spread, tune_over
 from autogemm.cluster.crew import shared_cores
+from autogemm.cluster.files import take_run
 from autogemm.cluster.history import history_of, parts_folder, recovered
 from autogemm.cluster.messages import Done, Work
 from autogemm.model.results.outcome import Environment, Provenance, Status
-from autogemm.store import BestQuery, RunState, Store, open_store
+from autogemm.store import RunState, Store, open_store
 from autogemm.support.errors import ClusterError, DeviceError, UsageError
 from autogemm.support.interrupt import RemoteCtrlC, stop_on_ctrl_c
 from autogemm.targets import choose
@@ -47,7 +48,8 @@ class FakeCrew:
         self._fault = fault
         self.given: list[tuple[str, int]] = []
         self.most_at_once = 0
-        self._free = list(names)
+        # Each holds one problem and the next.
+        self._free = list(names) * 2
         self._asked: list[tuple[Any, Callable[[Any], None]]] = []
         self.pressed = False
 
@@ -126,7 +128,7 @@ def test_the_longest_is_first_and_results_are_in_the_order_asked_for(
     spread, notices = spread_over(monkeypatch, store, requests_for(tmp_path, SIZES), crew)
     assert [SIZES[number] for _, number in crew.given] == sorted(SIZES, reverse=True)
     assert tuple(one.problem.m for one in spread.sweep.problems) == SIZES
-    assert crew.most_at_once == 2, "a worker that is busy is given nothing more"
+    assert crew.most_at_once == 4, "each worker holds one problem and the next"
     assert (spread.failure, spread.gpus, notices) == ("", PLACE.device.name, [])
 
 
@@ -134,9 +136,10 @@ def test_a_worker_that_fails_always_is_given_up_and_its_problems_go_to_others(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
     crew = FakeCrew("012", lambda name, _: "the GPU is lost" if name == "1" else None)
-    spread, notices = spread_over(monkeypatch, store, requests_for(tmp_path, SIZES), crew)
+    sizes = range(100, 900, 100)
+    spread, notices = spread_over(monkeypatch, store, requests_for(tmp_path, sizes), crew)
     assert [one.reason for one in spread.sweep.problems if "1" in one.reason] == []
-    assert len(spread.sweep.problems) == len(SIZES)
+    assert len(spread.sweep.problems) == len(sizes)
     assert notices == ["GPU 1 is given up: the GPU is lost"]
     assert [name for name, _ in crew.given].count("1") == 2
 
@@ -188,9 +191,11 @@ def test_a_scheduler_that_goes_away_ends_it_in_one_line(
 ) -> None:
     crew = FakeCrew("01", lambda *_: None)
     answer = crew.result
+    asked: list[int] = []
 
     def result(future: Any, number: int) -> Done:
-        if len(crew.given) > 2:
+        asked.append(number)
+        if len(asked) == 2:
             raise ClusterError("the scheduler of the workers is gone")
         return answer(future, number)
 
@@ -265,9 +270,7 @@ def test_a_worker_goes_on_with_a_run_of_the_coordinators_database(
         assert own.trials(found.run_id)[: len(kept)] == kept
         # Warm starts come from the results of other sizes, of which there are no trials.
         assert {row.spec.problem.m for row in own.decided()} == {300, 512, 4096}
-        copies = list(own.copies(BestQuery(run_id=found.run_id)))
-    taken = store.import_copies(lambda: copies)
-    assert taken.run_ids == {found.run_id: run_id}
+    assert take_run(store, tmp_path / "worker.db", found.run_id) == run_id
     assert store.run(run_id).state is RunState.FINISHED
     assert len(store.trials(run_id)) == found.num_trials
     assert len(store.decided()) == len(others.problems) + 1
@@ -278,11 +281,15 @@ def test_what_workers_left_of_a_killed_program_is_kept(store: Store, tmp_path: P
     database = tmp_path / "t.db"
     with parts_folder(database, "killed") as folder:
         with open_store(str(folder / "0-a.db")) as own:
+            # A result of another size, for a warm start.
+            near, _ = swept(requests_for(tmp_path, [4096]), SizedTarget(), store)
+            own.import_copies(lambda: history_of(store, request, store.decided(), [PLACE.device]))
             num_trials = len(own.trials(interrupted_run(own, request)))
         assert recovered(store, database) == 0, "its program still runs"
-        assert store.runs() == []
+        assert len(store.runs()) == 1
     assert recovered(store, database) == 1
-    (line,) = store.runs()
+    line, other = store.runs()
+    assert other.run_id == near.problems[0].run_id, "it is there once"
     assert len(store.trials(line.run_id)) == num_trials > 0
     assert not (tmp_path / "t.db.parts").exists()
     again, _ = swept([request], SizedTarget(), store)
