@@ -60,11 +60,12 @@ BUGS = {
     "bias behind the last column": ({}, "with.bias[n]", "with.bias[n + 1]", "epilogue_bias[45]"),
     "scale by the column": ({}, "with.scale[m]", "with.scale[n]", "epilogue_scale[33]"),
     "rows of an input as far apart as those of C": (
-        {}, "(long long)m * with.columns + n", "(long long)n * with.columns + m", "epilogue_rest[1485]",
+        {}, "(long long)m * with.columns + n", "(long long)n * with.columns + m",
+        "epilogue_rest[1485]",
     ),
     "applied by each block that splits K": (
-        SPLIT, "epilogue(accum[e], result[e]", "epilogue(epilogue(accum[e], 0.0f, m, n + e, with), result[e]",
-        "is",
+        SPLIT, "epilogue(accum[e], result[e]",
+        "epilogue(epilogue(accum[e], 0.0f, m, n + e, with), result[e]", "is",
     ),
     "the old C read after it was written": (
         {}, "const float old_c = with.reads_c() ? c[e] : 0.0f;",

@@ -1,5 +1,6 @@
 """Expressions of epilogues: their language, their canonical text, the bound on their rounding."""
 
+import math
 from collections.abc import Mapping
 
 import numpy as np
@@ -98,8 +99,7 @@ def f32(value: object) -> np.ndarray:
 IN_FP32: Mapping[str, object] = {
     "relu(acc + x)": lambda acc, x: np.maximum(acc + x, f32(0)),
     "gelu(acc) * x": lambda acc, x: (
-        f32(0.5) * acc * (f32(1) + f32(np.vectorize(__import__("math").erf)(acc * f32(0.707106781))))
-        * x
+        f32(0.5) * acc * (f32(1) + f32(np.vectorize(math.erf)(acc * f32(0.707106781)))) * x
     ),
     "gelu_tanh(acc)": lambda acc, x: acc / (
         f32(1) + np.exp(acc * (f32(-1.59576912) - f32(0.0713548163) * acc * acc))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import Connection, Engine, inspect, text
 
@@ -113,8 +114,8 @@ def _without_references(engine: Engine) -> Iterator[Connection]:
     """
     with writer(engine).connect() as connection:
         # By the driver itself: within a transaction SQLite ignores it.
-        driver = connection.connection.driver_connection
-        is_sqlite = engine.dialect.name == "sqlite" and driver is not None
+        driver: Any = connection.connection.driver_connection
+        is_sqlite = engine.dialect.name == "sqlite"
         if is_sqlite:
             driver.execute("PRAGMA foreign_keys = OFF")
         try:
