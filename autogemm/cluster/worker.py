@@ -130,7 +130,8 @@ class _Telling:
 
     def __init__(self, work: Work, worker: str) -> None:
         self._dask: Any = get_worker()
-        self._topic, self._about = work.session, {"worker": worker, "number": work.number}
+        # Dask adds its own ``worker``, an address.
+        self._topic, self._about = work.session, {"name": worker, "number": work.number}
         self._told_at = 0.0
 
     def on_event(self, event: Event) -> None:
