@@ -6,6 +6,8 @@
     ... suite.py --without-seeds --out OUT                       no config that ships is tried first
     ... suite.py --dtype bf16 --out OUT
     ... suite.py --emulation --out OUT
+    ... suite.py --suite any-size --dtype bf16 --layouts nn,nt --out OUT    no size of 128s
+    ... suite.py --suite layouts --dtype tf32 --layouts nn,nt,tn,tt --out OUT
     python benchmarks/suite.py --draw benchmarks/results/suite_h100.json --out docs/img
 
 Each shape is tuned as `autogemm tune` does it, from an empty database and without certification,
@@ -68,6 +70,16 @@ TENSOR_SHAPES = (
 )
 # Where FP32 made of tensor-core products is compared.
 EMULATED_SHAPES = ("1024", "2048", "4096", "8192")
+# Sizes that 128 does not divide; at 1500, 1023 and 4095 rows are no multiples of 16 bytes.
+ANY_SIZE_SHAPES = (
+    *("1000", "1500", "3000", "5000", "1023", "4095"),
+    *("777x3072x768", "2500x1000x3000"),
+)
+# Shapes and the name of the files, in which KIND is the element type.
+NAMED: dict[str, tuple[str, Sequence[str]]] = {
+    "any-size": ("any_size_KIND_LAYOUT", ANY_SIZE_SHAPES),
+    "layouts": ("KIND_layouts_LAYOUT", ("1024", "2048", "4096", "8192")),
+}
 # Sizes of unseen shapes; a product of more multiply-adds than 8192 x 8192 x 4096 is drawn again.
 UNSEEN_SIZES = (32, 8192)
 MOST_UNSEEN = 8192 * 8192 * 4096
@@ -141,6 +153,9 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
     kind = "emulated" if emulation else dtype.label
     name, law = f"suite_{kind}_LAYOUT", ""
     layouts = [Layout(one) for one in options["layouts"].split(",")]
+    if options["suite"]:
+        name, shapes = NAMED[options["suite"]]
+        name = name.replace("KIND", kind)
     if options["unseen"]:
         shapes = unseen_shapes(options["unseen"], options["seed"])
         law = f"{options['unseen']} shapes of seed {options['seed']}: {LAW}"
@@ -471,6 +486,7 @@ def gpu_label(name: str) -> str:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--shapes", default="", help="M=N=K or MxNxK, by commas. Default: the suite.")
+@click.option("--suite", type=click.Choice(list(NAMED)), help="Another list of shapes.")
 @click.option("--layouts", default="nn", help="Of nn, nt, tn, tt, by commas.", show_default=True)
 @click.option("--unseen", default=0, help="So many shapes drawn at random, in the suite's place.")
 @click.option("--seed", default=1, help="Of that draw.", show_default=True)
