@@ -442,6 +442,21 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_packed_overlapped",
+        Problem(4095, 4095, 4095, Layout.NT, DType.BF16),
+        {"PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed_swapped",
+        tensor(1500, DType.BF16),
+        {"BM": 160, "BN": 128, "WM": 160, "WN": 128, "STAGES": 4, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 16, "SWAP_AB": 1, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "f16_packed_split",
         Problem(1023, 1024, 1024, Layout.TN, DType.F16),
         {"BM": 128, "BN": 128, "WN": 128, "STAGES": 6, "SPLIT_K": 2, "C_BUFFERS": 1}
