@@ -497,8 +497,9 @@ __device__ __forceinline__ void store_accum(unsigned char* boxes, int warpgroup,
                                           four);
             }
             named_barrier_sync(1 + warpgroup, WARPGROUP);
-            write_box(box, BOX_M, warp, 4, output, m0 + BOX_M * block, n0 + 64 * i);
-            write_box(box + BOX_BYTES, BOX_M, warp, 4, output, m0 + BOX_M * block, n0 + 64 * i + 64);
+            const int m = m0 + BOX_M * block;
+            write_box(box, BOX_M, warp, 4, output, m, n0 + 64 * i);
+            write_box(box + BOX_BYTES, BOX_M, warp, 4, output, m, n0 + 64 * i + 64);
             buffer = buffer + 2 == C_BUFFERS ? 0 : buffer + 2;
         }
     }
