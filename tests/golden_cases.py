@@ -451,8 +451,8 @@ GOLDEN_CASES = (
     GoldenCase(
         "bf16_packed_swapped",
         tensor(1500, DType.BF16),
-        {"BM": 160, "BN": 128, "WM": 160, "WN": 128, "STAGES": 4, "SCHEDULE": "pingpong"}
-        | {"BOX_M": 16, "SWAP_AB": 1, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        {"BM": 152, "BN": 128, "WM": 152, "WN": 128, "STAGES": 4, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 8, "SWAP_AB": 1, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
         family="gemm_wgmma",
         least_arch=90,
     ),
