@@ -1,5 +1,5 @@
-// autogemm, family gemm_wgmma: BM=160 BN=128 WM=160 WN=128 STAGES=4 SCHEDULE=pingpong CLUSTER_M=1
-// CLUSTER_N=1 SPLIT_K=1 BOX_M=16 C_BUFFERS=2 GROUP_M=16 BLOCKS=132 EPILOGUE=after K_ORDER=forward
+// autogemm, family gemm_wgmma: BM=152 BN=128 WM=152 WN=128 STAGES=4 SCHEDULE=pingpong CLUSTER_M=1
+// CLUSTER_N=1 SPLIT_K=1 BOX_M=8 C_BUFFERS=2 GROUP_M=16 BLOCKS=132 EPILOGUE=after K_ORDER=forward
 // SWAP_AB=1 SHORT_BY=0 PACK=both STORE_C=threads
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
@@ -24,14 +24,14 @@ using Element = unsigned short;
 using Result = unsigned short;
 
 // Tile of C owned by one thread block, and by one warpgroup (four warps): all of it, in turns.
-constexpr int BM = 160;
+constexpr int BM = 152;
 constexpr int BN = 128;
-constexpr int WM = 160;
+constexpr int WM = 152;
 constexpr int WN = 128;
 // Stages: k tiles of A and B that are in flight or in use.
 constexpr int STAGES = 4;
-// Boxes of C, 16 rows of 128 bytes, that a warpgroup fills while TMA writes others.
-constexpr int BOX_M = 16;
+// Boxes of C, 8 rows of 128 bytes, that a warpgroup fills while TMA writes others.
+constexpr int BOX_M = 8;
 constexpr int C_BUFFERS = 2;
 
 constexpr int WARPGROUP = 128;
@@ -190,32 +190,32 @@ __device__ __forceinline__ void wgmma_wait_1() {
 }
 
 // Called behind a wait: the compiler must not read these accumulators earlier.
-__device__ __forceinline__ void keep_in_place(float (&accum)[80]) {
+__device__ __forceinline__ void keep_in_place(float (&accum)[76]) {
     #pragma unroll
-    for (int i = 0; i < 80; ++i) {
+    for (int i = 0; i < 76; ++i) {
         asm volatile("" : "+f"(accum[i])::"memory");
     }
 }
 
 // Starts d = a * b (+ d if accumulate) for the 128 threads of a warpgroup.
 //   a: 64 x 16, stored across k
-//   b: 16 x 160, stored along k
+//   b: 16 x 152, stored along k
 //   d: of each 8 columns two neighbours in row lane / 4 of a warp's 16, and two in row lane / 4 + 8
-__device__ __forceinline__ void wgmma_bf16_mk(float (&d)[80], unsigned long long a,
+__device__ __forceinline__ void wgmma_bf16_mk(float (&d)[76], unsigned long long a,
                                               unsigned long long b, unsigned accumulate) {
     // clang-format off
     asm volatile(
         "{\n"
         ".reg .pred accumulate;\n"
-        "setp.ne.b32 accumulate, %82, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n160k16.f32.bf16.bf16 "
+        "setp.ne.b32 accumulate, %78, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n152k16.f32.bf16.bf16 "
         "{ %0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, "
         "%14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
         "%28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, "
         "%42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, "
         "%56, %57, %58, %59, %60, %61, %62, %63, %64, %65, %66, %67, %68, %69, "
-        "%70, %71, %72, %73, %74, %75, %76, %77, %78, %79 }, "
-        "%80, %81, accumulate, 1, 1, 1, 0;\n"
+        "%70, %71, %72, %73, %74, %75 }, "
+        "%76, %77, accumulate, 1, 1, 1, 0;\n"
         "}"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]),
           "+f"(d[6]), "+f"(d[7]), "+f"(d[8]), "+f"(d[9]), "+f"(d[10]), "+f"(d[11]),
@@ -229,8 +229,7 @@ __device__ __forceinline__ void wgmma_bf16_mk(float (&d)[80], unsigned long long
           "+f"(d[54]), "+f"(d[55]), "+f"(d[56]), "+f"(d[57]), "+f"(d[58]), "+f"(d[59]),
           "+f"(d[60]), "+f"(d[61]), "+f"(d[62]), "+f"(d[63]), "+f"(d[64]), "+f"(d[65]),
           "+f"(d[66]), "+f"(d[67]), "+f"(d[68]), "+f"(d[69]), "+f"(d[70]), "+f"(d[71]),
-          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75]), "+f"(d[76]), "+f"(d[77]),
-          "+f"(d[78]), "+f"(d[79])
+          "+f"(d[72]), "+f"(d[73]), "+f"(d[74]), "+f"(d[75])
         : "l"(a), "l"(b), "r"(accumulate));
     // clang-format on
 }
