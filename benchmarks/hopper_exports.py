@@ -30,7 +30,7 @@ RUN_LIMIT_S = 30
 def cases() -> dict[str, tuple[Family, Config, Problem]]:
     nn, bf16, tf32 = Layout.NN, DType.BF16, DType.TF32
     wide = seed(BN=256, GROUP_M=4)
-    halves = seed(BM=128, WM=128, WN=64, SPLIT_K=2)
+    halves = seed(BM=128, WM=128, WN=64, SPLIT_K=2, EPILOGUE="after")
     configs = {
         "bf16_4096": (wide, Problem(4096, 4096, 4096, nn, bf16)),
         "bf16_8192_cluster": (
@@ -44,7 +44,7 @@ def cases() -> dict[str, tuple[Family, Config, Problem]]:
         "bf16_64_2_parts": (seed(BM=64, BN=64, SPLIT_K=2), Problem(64, 4096, 4096, nn, bf16)),
         "bf16_64_4_parts": (seed(SPLIT_K=4), Problem(64, 4096, 4096, nn, bf16)),
         "f16_4096_tn": (wide, Problem(4096, 4096, 4096, Layout.TN, DType.F16)),
-        "tf32_4096": (seed(WM=256), Problem(4096, 4096, 4096, nn, tf32)),
+        "tf32_4096": (seed(WM=256, EPILOGUE="after"), Problem(4096, 4096, 4096, nn, tf32)),
         "tf32_1024_2_parts": (halves, Problem(1024, 1024, 1024, nn, tf32)),
     }
     emulated = EMULATED.seeds[0]

@@ -6,6 +6,7 @@
     ... suite.py --without-seeds --out OUT                       no config that ships is tried first
     ... suite.py --dtype bf16 --out OUT
     ... suite.py --emulation --out OUT
+    ... suite.py --suite layers --dtype bf16 --layouts nt --l2 rotate --out OUT    decoding
     ... suite.py --suite any-size --dtype bf16 --layouts nn,nt --out OUT    no size of 128s
     ... suite.py --suite layouts --dtype tf32 --layouts nn,nt,tn,tt --out OUT
     python benchmarks/suite.py --draw benchmarks/results/suite_h100.json --out docs/img
@@ -38,7 +39,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from suite_shown import Row, line, plot, table
@@ -54,6 +55,9 @@ from autogemm.support.cells import one_line
 from autogemm.support.errors import AutogemmError
 from autogemm.support.files import write_atomically
 from autogemm.tuning import Opened, TuneOptions, TuneRequest, TuneResult, open_run, tune
+
+if TYPE_CHECKING:
+    from autogemm.targets import GpuTarget
 
 spaces_of_a_run = importlib.import_module("autogemm.tuning.task.spaces")
 
@@ -75,8 +79,17 @@ ANY_SIZE_SHAPES = (
     *("1000", "1500", "3000", "5000", "1023", "4095"),
     *("777x3072x768", "2500x1000x3000"),
 )
+# Few rows of the linear layers of Llama-3-8B (output, qkv, gate and up, down).
+LAYERS = tuple(
+    f"{m}x{layer}"
+    for layer in ("4096x4096", "6144x4096", "28672x4096", "4096x14336")
+    for m in (1, 2, 4, 8, 16, 32, 64)
+)
+# Up to so many rows a table shows the share of a memory copy.
+MOST_FEW_ROWS = 64
 # Shapes and the name of the files, in which KIND is the element type.
 NAMED: dict[str, tuple[str, Sequence[str]]] = {
+    "layers": ("layers_KIND", LAYERS),
     "any-size": ("any_size_KIND_LAYOUT", ANY_SIZE_SHAPES),
     "layouts": ("KIND_layouts_LAYOUT", ("1024", "2048", "4096", "8192")),
 }
@@ -129,6 +142,11 @@ class Suite:
     problems: tuple[Problem, ...]
     options: TuneOptions
     law: str = ""
+
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether the memory's speed is what counts: few rows of each problem."""
+        return all(problem.m <= MOST_FEW_ROWS for problem in self.problems)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -568,7 +586,7 @@ def tables_of(suite: Suite, opened: Opened, commit: str, out: str) -> dict[Layou
     environment = target.environment
     gpu = target.device.name
     versions = f"{compiler.version if compiler else ''}, cuBLAS {environment.cublas}"
-    head = {
+    head: dict[str, Any] = {
         "gpu": f"{gpu}, {environment.driver}",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit,
@@ -578,6 +596,8 @@ def tables_of(suite: Suite, opened: Opened, commit: str, out: str) -> dict[Layou
         "law": suite.law,
         "settings": suite.settings,
     }
+    if suite.counts_bytes and compiler is not None:
+        head["copy_gb_s"] = cast("GpuTarget", target).ceilings(compiler).copy_gb_s
     layouts = dict.fromkeys(problem.layout for problem in suite.problems)
     return {
         layout: Table(

@@ -83,6 +83,7 @@ def test_a_family_goes_the_whole_way(target: CudaTarget, tmp_path: Path) -> None
         ("gemm_wgmma", "tf32", "1024 tn"),
         ("gemm_mma", "f16", "1024"),
         ("sgemm_emulated_wgmma", "f32", "1024"),
+        ("gemm_skinny", "bf16", "8x1024x4096"),
         ("sgemm_skinny", "f32", "64x1024x1024"),
     ],
 )

@@ -81,5 +81,6 @@ def stored_kernel(
         run_id=3,
         measured_at=datetime(2026, 11, 20, 12, 30, tzinfo=UTC),
         verification=VERIFIED,
+        baseline="cuBLASLt proposal 3",
     )
     return replace(kernel, **facts)

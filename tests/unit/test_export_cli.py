@@ -3,8 +3,10 @@
 import json
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -87,9 +89,23 @@ def test_exports_the_newest_measured_winner(folder: Path) -> None:
     assert result.exit_code == 0, result.output
     assert extract_kernel((folder / "best.cu").read_text()) == source_of(SMALL, 3).text
     assert "1024 nn f32" in result.stdout
-    assert "1.020 times the speed of cuBLAS" in result.stdout
+    assert "1.020 times the speed of cuBLAS\n" in result.stdout
     assert result.stderr == ""
     assert [path.name for path in folder.iterdir()] == ["best.cu"]
+
+
+def test_names_the_call_that_the_ratio_is_to(folder: Path) -> None:
+    # Each in its own finals, and contestants have names too.
+    with closing(sqlite3.connect(folder.parent / "a.db")) as database, database:
+        database.execute(
+            "UPDATE finals_entries SET name = 'cuBLASLt proposal ' || finals_id WHERE place = 0"
+        )
+    words = "times the speed of cuBLASLt proposal 3"
+    assert f"1.020 {words}\n" in export("best.cu").stdout
+    assert f"1.0200 {words} [" in (folder / "best.cu").read_text().replace("\n//          ", " ")
+    export("best.json", "--format", "json")
+    said = json.loads((folder / "best.json").read_text())
+    assert said["measurement"]["baseline"] == "cuBLASLt proposal 3"
 
 
 @pytest.mark.parametrize(

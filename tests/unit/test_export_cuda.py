@@ -75,14 +75,15 @@ def test_a_kernel_of_another_version_of_the_family_is_refused(
 
 
 def test_header_tells_what_was_measured_where(family: Family) -> None:
-    text = "\n".join(header(exported(stored_kernel(family, Problem(4096, 4096, 4096)), family)))
+    lines = header(exported(stored_kernel(family, Problem(4096, 4096, 4096)), family))
+    text = " ".join(line.removeprefix("//").strip() for line in lines)
     for fact in (
         f"Written by autogemm {__version__} on 2026-11-21",
         "4096 nn f32",
         "NVIDIA H100 80GB HBM3 (sm_90)",
         # 2 * 4096^3 / 2655 us
         "2655.00 us, 51.77 TFLOP/s",
-        "1.0123 times the speed of cuBLAS [1.0111, 1.0134]",
+        "1.0123 times the speed of cuBLASLt proposal 3 [1.0111, 1.0134]",
         "driver 580.1, nvrtc 13.0.88, cuBLAS 13.1, autogemm 0.1.0",
         "kernel 12, run 3, 2026-11-20",
         "BM=16 SPLIT=4 VEC=4 SCRATCH=1",
@@ -91,6 +92,16 @@ def test_header_tells_what_was_measured_where(family: Family) -> None:
     ):
         assert fact in text
     assert "RECORDED" not in text
+
+
+def test_header_of_a_ratio_to_a_call_without_a_name(family: Family) -> None:
+    text = "\n".join(header(exported(stored_kernel(family, SQUARE, baseline=None), family)))
+    assert "1.0123 times the speed of cuBLAS [1.0111, 1.0134]" in text
+
+
+def test_the_name_of_a_call_stays_within_its_comment(family: Family) -> None:
+    kernel = stored_kernel(family, SQUARE, baseline="SGEMM */ \\\nint main() {} //")
+    assert all(line.startswith("//") for line in header(exported(kernel, family)))
 
 
 def test_header_says_loudly_what_was_not_measured_here(family: Family) -> None:
@@ -207,6 +218,7 @@ def test_json_holds_everything(family: Family) -> None:
     }
     assert content["measurement"]["provenance"] == "measured"
     assert content["measurement"]["ratio"] == 1.0123
+    assert content["measurement"]["baseline"] == "cuBLASLt proposal 3"
     assert content["device"]["name"] == H100.name
     assert hashlib.sha256(content["source"].encode()).hexdigest() == content["kernel_sha256"]
 

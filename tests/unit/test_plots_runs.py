@@ -1,10 +1,12 @@
 """Pictures of a run: what is drawn, for which run, and what they say of themselves."""
 
+import random
 from dataclasses import replace
 from html import unescape
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
+import optuna
 import pytest
 from click.testing import CliRunner, Result
 from store_samples import H100, SPEC, failed, fill, new_store, ok
@@ -117,6 +119,41 @@ def test_too_few_configs_say_nothing_of_importance() -> None:
     assert parameter_importance(tried) == {}
     assert parameter_importance([*tried, (Config("f", (("BM", 50),)), 1.0)]) == {"BM": 1.0}
     assert parameter_importance([(Config("f", (("BM", 1),)), 1.0)] * 60) == {}
+
+
+@pytest.mark.parametrize(("count", "digits"), [(60, 3), (200, 0), (2500, 3)])
+def test_importance_is_what_optuna_makes_of_it(count: int, digits: int) -> None:
+    """Computed without Optuna, whose imports are half of the time of a report."""
+    chance = random.Random(count)
+    sizes = {"BM": 5, "BN": 3, "PAD": 2, "ORDER": 9}
+    tried = []
+    for _ in range(count):
+        values = {name: chance.randrange(size) for name, size in sizes.items()}
+        cost = 2 * values["BM"] + values["BN"] ** 2 + values["PAD"] + 3 * chance.random()
+        words = values | {"ORDER": f"after {values['ORDER']}"}
+        tried.append((Config("f", tuple(words.items())), round(cost, digits)))
+    study = optuna.create_study()
+    ranked = sorted(tried, key=lambda pair: pair[1])
+    for config, cost in ranked[:: 2 if count > 2000 else 1]:
+        params = dict(config)
+        choices: dict[str, optuna.distributions.BaseDistribution] = {
+            name: optuna.distributions.CategoricalDistribution(
+                sorted({one[name] for one, _ in tried}, key=str)
+            )
+            for name in params
+        }
+        study.add_trial(optuna.create_trial(params=params, distributions=choices, value=cost))
+    expected = optuna.importance.get_param_importances(
+        study, evaluator=optuna.importance.PedAnovaImportanceEvaluator()
+    )
+    shares = parameter_importance(tried)
+    assert shares == pytest.approx(expected, abs=1e-12)
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+
+
+def test_what_is_as_fast_everywhere_has_equal_shares() -> None:
+    tried = [(Config("f", (("BM", i % 3), ("BN", i % 5))), 1.0) for i in range(60)]
+    assert parameter_importance(tried) == {"BM": 0.5, "BN": 0.5}
 
 
 def test_a_heat_map_has_the_best_of_each_pair(store: Store) -> None:

@@ -160,7 +160,7 @@ def summary(kernel: StoredKernel) -> str:
     if kernel.time_us is not None:
         parts.append(f"{kernel.problem.tflops(kernel.time_us):.1f} TFLOP/s")
     if kernel.ratio is not None:
-        parts.append(f"{kernel.ratio:.3f} times the speed of cuBLAS")
+        parts.append(f"{kernel.ratio:.3f} times the speed of {kernel.baseline or 'cuBLAS'}")
     if (splitting := splitting_of(kernel.source.config)) is not None:
         parts.append(splitting.words)
     return ", ".join(parts)

@@ -135,6 +135,7 @@ def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None 
             "ratio": kernel.ratio,
             "ratio_low": kernel.ratio_low,
             "ratio_high": kernel.ratio_high,
+            "baseline": kernel.baseline,
             "verification": asdict(kernel.verification) if kernel.verification else None,
         },
         "certificate": _certificate_dict(kernel.certificate),
@@ -240,7 +241,7 @@ def _speed(kernel: StoredKernel) -> str:
         text += f" with {state} (main below times with a warm one)"
     if kernel.ratio is None:
         return f"{text}; not compared with cuBLAS side by side"
-    text += f"; {kernel.ratio:.4f} times the speed of cuBLAS"
+    text += f"; {kernel.ratio:.4f} times the speed of {kernel.baseline or 'cuBLAS'}"
     if kernel.provenance is Provenance.MEASURED:
         text += f" [{kernel.ratio_low:.4f}, {kernel.ratio_high:.4f}], timed side by side"
     return text

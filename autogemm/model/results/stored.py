@@ -38,7 +38,8 @@ class StoredKernel:
     """One kernel with all that its exported file says of where its time comes from.
 
     ``time_us`` is None for a kernel that never ran correctly; the ratio to cuBLAS (above 1 is
-    faster) and its interval are None for one that was not in the finals. ``certificate`` is the
+    faster) and its interval are None for one that was not in the finals. ``baseline`` is the call
+    of cuBLAS that the ratio is to, None where it is not known. ``certificate`` is the
     newest of this kernel on this device, None if it was never certified there. ``run_id`` is None
     for a kernel that was in no run, only benchmarked or profiled.
     """
@@ -58,6 +59,7 @@ class StoredKernel:
     measured_at: datetime
     verification: Verification | None
     certificate: Certificate | None = None
+    baseline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

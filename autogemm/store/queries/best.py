@@ -233,4 +233,14 @@ def _stored_kernel(session: Session, timing: Timing, kernel: KernelRecord) -> St
         **_found(timing),
         verification=verification_of(timing),
         certificate=newest_certificate(session, kernel.id, run.device_id),
+        baseline=_baseline_of(session, timing),
     )
+
+
+def _baseline_of(session: Session, timing: Timing) -> str | None:
+    """The call of cuBLAS that a ratio is to; a trial has no ratio."""
+    if isinstance(timing, TrialRecord):
+        return None
+    entry = FinalsEntryRecord
+    of_baseline = select(entry.name).where(entry.finals_id == timing.finals_id, entry.place == 0)
+    return session.scalar(of_baseline)

@@ -1,11 +1,20 @@
-// Twin of cuBLAS that only takes its time, on the clock of the program that loads it.
+// Twin of cuBLAS that takes its time on the clock of the program that loads it, and multiplies where
+// it is not captured in a graph.
+//
+// The environment says which calls are wrong and how (CALL_FAULT, "NAME WHAT" again and again) and how
+// many algorithms cuBLASLt proposes (PROPOSALS).
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <map>
+#include <set>
+#include <sstream>
 #include <string>
 
 extern "C" void queue_time(const char* name);
 extern "C" void note(const char* line);
+extern "C" int is_captured();
 
 static std::string variable(const char* name) {
     const char* const value = std::getenv(name);
@@ -27,46 +36,134 @@ extern "C" int cublasGetProperty(int part, int* value) {
     *value = part == 0 ? 13 : part;
     return 0;
 }
-static void call(const char* name, int ta, int tb, int m, int n, int k, const float* alpha, int lda,
-                 int ldb, const float* beta, int ldc, const std::string& types) {
-    char line[200];
-    std::snprintf(line, sizeof line, "call %s %d %d %d %d %d %g %d %d %g %d%s", name, ta, tb, m, n,
-                  k, *alpha, lda, ldb, *beta, ldc, types.c_str());
-    note(line);
+
+// A matrix of FP32 (cudaDataType_t 0) or BF16 (14), column-major, as it is multiplied.
+struct Matrix {
+    void* data;
+    int type;
+    long ld;
+    bool is_transposed;
+
+    float get(long row, long column) const {
+        const long i = is_transposed ? column + row * ld : row + column * ld;
+        if (type == 0) {
+            return static_cast<float*>(data)[i];
+        }
+        const uint32_t wide = (uint32_t)static_cast<uint16_t*>(data)[i] << 16;
+        float value;
+        std::memcpy(&value, &wide, 4);
+        return value;
+    }
+    void set(long row, long column, float value) const {
+        if (type == 0) {
+            static_cast<float*>(data)[row + column * ld] = value;
+            return;
+        }
+        uint32_t bits;
+        std::memcpy(&bits, &value, 4);
+        static_cast<uint16_t*>(data)[row + column * ld] = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    }
+};
+
+// What is wrong with a call: "fails", "double" (all of C), "last" (its last element) or "tf32".
+static std::string fault_of(const char* name) {
+    static std::map<std::string, std::string> faults;
+    if (const char* const text = std::getenv("CALL_FAULT")) {
+        std::istringstream words(text);
+        for (std::string who, what; words >> who >> what;) {
+            faults[who] = what;
+        }
+    }
+    return faults[name];
+}
+
+static float cut(float value, bool is_cut) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    bits &= is_cut ? 0xffffe000u : 0xffffffffu;
+    std::memcpy(&value, &bits, 4);
+    return value;
+}
+
+static int gemm(const char* name, long m, long n, long k, float alpha, Matrix a, Matrix b,
+                float beta, Matrix c) {
+    const std::string fault = fault_of(name);
+    if (fault == "fails") {
+        return 15;
+    }
     queue_time(name);
-}
-extern "C" int cublasSgemm_v2(void*, int ta, int tb, int m, int n, int k, const float* alpha,
-                              const float*, int lda, const float*, int ldb, const float* beta,
-                              float*, int ldc) {
-    call("sgemm", ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, "");
-    return 0;
-}
-extern "C" int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const float* alpha,
-                            const void*, int type_a, int lda, const void*, int type_b, int ldb,
-                            const float* beta, void*, int type_c, int ldc, int compute, int) {
-    char types[60];
-    std::snprintf(types, sizeof types, " %d %d %d %d", type_a, type_b, type_c, compute);
-    call("gemm_ex", ta, tb, m, n, k, alpha, lda, ldb, beta, ldc, types);
+    for (long j = 0; j < n && !is_captured(); ++j) {
+        for (long i = 0; i < m; ++i) {
+            double sum = 0;
+            for (long p = 0; p < k; ++p) {
+                sum += (double)cut(a.get(i, p), fault == "tf32") * cut(b.get(p, j), fault == "tf32");
+            }
+            const bool is_last = i == m - 1 && j == n - 1;
+            sum *= fault == "double" || (fault == "last" && is_last) ? 2 : 1;
+            c.set(i, j, (float)(alpha * sum + (beta != 0 ? (double)beta * c.get(i, j) : 0.0)));
+        }
+    }
     return 0;
 }
 
-// cuBLASLt proposes three algorithms; the second cannot run.
+static void note_call(const char* name, int ta, int tb, int m, int n, int k, float alpha, int lda,
+                      int ldb, float beta, int ldc, const std::string& types) {
+    char line[200];
+    std::snprintf(line, sizeof line, "call %s %d %d %d %d %d %g %d %d %g %d%s", name, ta, tb, m, n,
+                  k, alpha, lda, ldb, beta, ldc, types.c_str());
+    note(line);
+}
+extern "C" int cublasSgemm_v2(void*, int ta, int tb, int m, int n, int k, const float* alpha,
+                              float* A, int lda, float* B, int ldb, const float* beta, float* C,
+                              int ldc) {
+    note_call("sgemm", ta, tb, m, n, k, *alpha, lda, ldb, *beta, ldc, "");
+    return gemm("sgemm", m, n, k, *alpha, {A, 0, lda, ta == 1}, {B, 0, ldb, tb == 1}, *beta,
+                {C, 0, ldc, false});
+}
+extern "C" int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const float* alpha, void* A,
+                            int type_a, int lda, void* B, int type_b, int ldb, const float* beta,
+                            void* C, int type_c, int ldc, int compute, int) {
+    char types[60];
+    std::snprintf(types, sizeof types, " %d %d %d %d", type_a, type_b, type_c, compute);
+    note_call("gemm_ex", ta, tb, m, n, k, *alpha, lda, ldb, *beta, ldc, types);
+    return gemm("gemm_ex", m, n, k, *alpha, {A, type_a, lda, ta == 1}, {B, type_b, ldb, tb == 1},
+                *beta, {C, type_c, ldc, false});
+}
+
+// cuBLASLt, which by default proposes three algorithms; the second cannot run.
+struct Layout {
+    int type;
+    long rows, columns, ld;
+};
+struct Description {
+    int compute, transposed[2];
+};
 extern "C" int cublasLtCreate(void**) {
     return 0;
 }
-extern "C" int cublasLtMatmulDescCreate(void**, int, int) {
+extern "C" int cublasLtMatmulDescCreate(Description** created, int compute, int) {
+    *created = new Description{compute, {0, 0}};
     return 0;
 }
-extern "C" int cublasLtMatmulDescSetAttribute(void*, int, const void*, size_t) {
+extern "C" int cublasLtMatmulDescSetAttribute(Description* description, int attribute,
+                                              const int* value, size_t) {
+    description->transposed[attribute - 3] = *value;
     return 0;
 }
-extern "C" int cublasLtMatrixLayoutCreate(void**, int, uint64_t, uint64_t, int64_t) {
+extern "C" int cublasLtMatrixLayoutCreate(Layout** created, int type, uint64_t rows,
+                                          uint64_t columns, int64_t ld) {
+    *created = new Layout{type, (long)rows, (long)columns, (long)ld};
     return 0;
 }
 extern "C" int cublasLtMatmulPreferenceCreate(void**) {
     return 0;
 }
-extern "C" int cublasLtMatmulPreferenceSetAttribute(void*, int, const void*, size_t) {
+static uint64_t workspace_bytes = 0;
+extern "C" int cublasLtMatmulPreferenceSetAttribute(void*, int attribute, const uint64_t* value,
+                                                    size_t) {
+    if (attribute == 1) {
+        workspace_bytes = *value;
+    }
     return 0;
 }
 struct Proposal {
@@ -76,20 +173,36 @@ struct Proposal {
     float waves;
     int reserved[4];
 };
-extern "C" int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*, int,
-                                              Proposal* found, int* count) {
-    *count = 3;
+extern "C" int cublasLtMatmulAlgoGetHeuristic(void*, void*, void*, void*, void*, void*, void*,
+                                              int most, Proposal* found, int* count) {
+    const char* const wanted = std::getenv("PROPOSALS");
+    const int num_known = wanted != nullptr ? std::atoi(wanted) : 3;
+    *count = num_known < most ? num_known : most;
     for (int i = 0; i < *count; ++i) {
         found[i] = {};
-        found[i].algorithm[0] = i;
+        found[i].algorithm[0] = i + 1;
         found[i].status = i == 1 ? 15 : 0;
     }
     return 0;
 }
-extern "C" int cublasLtMatmul(void*, void*, const float*, const void*, void*, const void*, void*,
-                              const float*, const void*, void*, void*, void*,
-                              const uint64_t* algorithm, void*, size_t, void*) {
-    static const char* const names[] = {"lt1", "lt2", "lt3"};
-    queue_time(names[algorithm[0]]);
-    return 0;
+extern "C" int cublasLtMatmul(void*, Description* multiply, const float* alpha, void* A, Layout* a,
+                              void* B, Layout* b, const float* beta, void* C, Layout* c, void* D,
+                              Layout* d, const uint64_t* algorithm, void*, size_t bytes, void*) {
+    const bool ta = multiply->transposed[0] == 1;
+    const bool tb = multiply->transposed[1] == 1;
+    const long m = ta ? a->columns : a->rows;
+    const long k = ta ? a->rows : a->columns;
+    const long n = tb ? b->rows : b->columns;
+    const long k_of_b = tb ? b->columns : b->rows;
+    // FP32 is computed in FP32 (68) or TF32 (77), 16 bits with sums in FP32.
+    const bool is_known = multiply->compute == 68 || (multiply->compute == 77 && a->type == 0);
+    if (!is_known || m != c->rows || n != c->columns || k != k_of_b || C != D ||
+        c != d || bytes != workspace_bytes) {
+        return 7;  // CUBLAS_STATUS_INVALID_VALUE
+    }
+    // Graphs keep the name.
+    static std::set<std::string> names;
+    const std::string& name = *names.insert("lt" + std::to_string(algorithm[0])).first;
+    return gemm(name.c_str(), m, n, k, *alpha, {A, a->type, a->ld, ta},
+                {B, b->type, b->ld, tb}, *beta, {C, c->type, c->ld, false});
 }

@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -151,7 +152,8 @@ T atomicAdd(T* address, T value) {
 }
 
 // The fake clock. Work takes about what TIMES says for its name, a little more or less each time,
-// and twice as long until COLD_US have gone by; the clock drifts for all work alike.
+// and twice as long until COLD_US have gone by; the clock drifts for all work alike, by DRIFT. SLOWER, "NAME
+// COUNT FACTOR", makes work slower after its first so many times.
 inline std::FILE* trace() {
     static std::FILE* const file =
         std::getenv("TRACE") != nullptr ? std::fopen(std::getenv("TRACE"), "w") : nullptr;
@@ -175,8 +177,17 @@ extern "C" inline __attribute__((used)) void take_time(const char* name) {
     static const double cold_us =
         std::getenv("COLD_US") != nullptr ? std::atof(std::getenv("COLD_US")) : 0.0;
     const double noise = 1.0 + 0.04 * (random() / 4294967296.0);
-    const double drift = 1.0 + 0.3 * std::sin(now_us() / 20000.0);
+    static const double most = std::getenv("DRIFT") != nullptr ? std::atof(std::getenv("DRIFT")) : 0.3;
+    const double drift = 1.0 + most * std::sin(now_us() / 20000.0);
     double us = times.count(name) != 0 ? times[name] * noise * drift : 1.0;
+    static std::map<std::string, int> counts;
+    if (const char* const slower = std::getenv("SLOWER")) {
+        std::string who;
+        int count;
+        double factor;
+        std::istringstream(slower) >> who >> count >> factor;
+        us *= who == name && ++counts[who] > count ? factor : 1.0;
+    }
     if (now_us() < cold_us) {
         us *= 2.0;
     }
@@ -236,6 +247,9 @@ inline void queue(const std::function<void()>& work) {
 extern "C" inline __attribute__((used)) void queue_time(const char* name) {
     queue([name] { take_time(name); });
 }
+extern "C" inline __attribute__((used)) int is_captured() {
+    return captured() != nullptr;
+}
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal };
 inline cudaError_t cudaStreamCreate(cudaStream_t* stream) {
     *stream = nullptr;
@@ -255,6 +269,10 @@ inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGrap
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph) {
     delete graph;
     return cudaSuccess;
 }
