@@ -30,7 +30,7 @@ class _Plans(threading.local):
 _plans = _Plans()
 
 
-def gemm(  # noqa: PLR0913, PLR0917  # as it is known: operands, result, factors
+def gemm(  # noqa: PLR0912, PLR0913, PLR0917  # as it is known: operands, result, factors
     a: Any,
     b: Any,
     out: Any = None,

@@ -189,7 +189,7 @@ class Plan:
                     self._gpu.driver.relaunch(self._gpu.context, call)
 
     def give(self, inputs: Mapping[str, int | float]) -> None:
-        """Set the inputs of the epilogue, by the names of their arguments: addresses and numbers."""
+        """Set inputs of the epilogue by the names of their arguments: addresses and numbers."""
         for name, value in inputs.items():
             self._values[name].value = value
 
