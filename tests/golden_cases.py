@@ -494,6 +494,60 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_packed",
+        tensor(1500, DType.BF16),
+        {"EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed_overlapped",
+        Problem(4095, 4095, 4095, Layout.NT, DType.BF16),
+        {"PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed_swapped",
+        tensor(1500, DType.BF16),
+        {"BM": 152, "BN": 128, "WM": 152, "WN": 128, "STAGES": 4, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 8, "SWAP_AB": 1, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16_packed_split",
+        Problem(1023, 1024, 1024, Layout.TN, DType.F16),
+        {"BM": 128, "BN": 128, "WN": 128, "STAGES": 6, "SPLIT_K": 2, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_transposed",
+        Problem(4096, 4096, 4096, Layout.TN, DType.TF32),
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_packed_pingpong",
+        Problem(1023, 1021, 1022, Layout.NN, DType.TF32),
+        {"BM": 128, "BN": 128, "WM": 128, "WN": 128, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"GROUP_M": 8, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_packed_b",
+        Problem(512, 1024, 512, Layout.NN, DType.TF32, ldb=1025),
+        {"BM": 128, "BN": 128, "WM": 64, "WN": 128, "GROUP_M": 1, "BLOCKS": 0}
+        | {"EPILOGUE": "after", "PACK": "b"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "tf32x3_chunks",
         square(4096, Layout.TT),
         {"CHUNK": 256, "BM": 64, "BN": 64, "WM": 32},
