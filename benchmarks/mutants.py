@@ -40,7 +40,7 @@ from autogemm.verify import (
 
 FAMILIES = (
     *("naive", "tiled", "register_blocked", "block_tiled", "sgemm_simt", "sgemm_skinny"),
-    *("sgemm_emulated", "sgemm_emulated_wgmma", "gemm_mma", "gemm_wgmma"),
+    *("sgemm_emulated", "sgemm_emulated_wgmma", "gemm_mma", "gemm_skinny", "gemm_wgmma"),
 )
 # Seconds of one core after which a mutant is given up: 60 s of two.
 EACH_S = 120.0

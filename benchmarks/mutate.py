@@ -38,13 +38,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A mutant, its tests with their seconds or whole files of them where only child processes run
-    it, and the names under which its verdict is kept.
-    """
+    """A mutant, its tests with their seconds, and the names under which its verdict is kept."""
 
     mutant: Mutant
     tests: dict[str, float]
-    files: tuple[str, ...]
     killed_as: str
     survived_as: str
 
@@ -105,7 +102,7 @@ def tests_of(module: str, settings: dict[str, list[str]]) -> list[str]:
 
 
 def selected(measured: list[trying.Measured], mutant: Mutant, most_s: float) -> dict[str, float]:
-    """The tests that run the mutant's line; all where none is seen to, as a child process may.
+    """The tests that run the mutant's line; all where none is seen to, as in other programs.
 
     The quickest, as many as take ``most_s`` together.
     """
@@ -126,7 +123,6 @@ def planned(arguments: argparse.Namespace, workers: Workers) -> Iterator[Task]:
     with (ROOT / "pyproject.toml").open("rb") as project:
         settings = tomllib.load(project)["tool"]["autogemm"]["mutate"]
     most_s = settings.pop("most_seconds")
-    children = settings.pop("child_processes")
     modules = modules_of(arguments.modules)
     files = {module: tests_of(module, settings) for module in modules}
     places: list[Site] = [site for module in modules for site in sites(ROOT, module)]
@@ -141,15 +137,11 @@ def planned(arguments: argparse.Namespace, workers: Workers) -> Iterator[Task]:
     measured = dict(workers.each(measure, needed))
     for mutant in mutants:
         names = files[mutant.module]
-        known = [measured[name] for name in names]
-        runs = any(one.running(mutant) for one in known)
-        elsewhere = [] if runs else fitting(mutant.module, children)
-        tests = {} if elsewhere else selected(known, mutant, most_s)
+        tests = selected([measured[name] for name in names], mutant, most_s)
         before = (ROOT / "autogemm" / f"{mutant.module}.py").read_text()
         killed_as = trying.digest_of(before, mutant.source)
-        hands = [*(digests[name] for name in names), *digests_of(elsewhere).values()]
-        survived_as = trying.digest_of(killed_as, *hands)
-        yield Task(mutant, tests, tuple(elsewhere), killed_as, survived_as)
+        survived_as = trying.digest_of(killed_as, *(digests[name] for name in names))
+        yield Task(mutant, tests, killed_as, survived_as)
 
 
 def digests_of(tests: Iterable[str]) -> dict[str, str]:
@@ -173,7 +165,7 @@ def _texts(path: Path, seen: set[Path]) -> Iterator[bytes]:
 
 def tried(tree: Path, task: Task) -> tuple[Task, bool]:
     """Whether the tests see the mutant."""
-    return task, trying.is_killed(tree, task.mutant, task.tests, task.files)
+    return task, trying.is_killed(tree, task.mutant, task.tests)
 
 
 def judged() -> dict[tuple[str, str, str], str]:
@@ -247,7 +239,7 @@ def report(results: list[tuple[Task, bool]], reasons: dict[tuple[str, str, str],
         if not killed and not equivalent:
             open_ones.append(task)
     for task in sorted(open_ones, key=lambda task: (task.mutant.module, task.mutant.first_line)):
-        print(f"{task.mutant}\n  {' '.join(task.files) or f'{len(task.tests)} tests'}")
+        print(f"{task.mutant}\n  {len(task.tests)} tests")
     print(f"{'module':44}{'mutants':>8}{'killed':>8}{'equivalent':>12}{'score':>8}")
     total = sum(rows.values(), Counter[str]())
     for module, row in [*sorted(rows.items()), ("all", total)]:

@@ -1,7 +1,8 @@
 """Tests of a mutant: those that run its line, the quickest first, until one fails.
 
 Each worker has a copy of the tree and forks a child for each mutant once the libraries of others
-are imported. One run of each test file under coverage says which test runs which line.
+are imported. One run of each test file under coverage says which test runs which line, those of
+the package's own child processes among them (`mutate_child/`): they read the tree as well.
 """
 
 import hashlib
@@ -10,8 +11,9 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,6 +21,7 @@ from pathlib import Path
 import pytest
 from mutate_planting import Chosen, Mutant
 
+CHILDREN = Path(__file__).with_name("mutate_child")
 COPIED = ("autogemm", "contrib", "db", "search_spaces", "templates", "tests")
 # A line that is run while a file is imported, or a fixture of several tests is made.
 SHARED = "*"
@@ -146,13 +149,9 @@ class Tests:
     plugin: Ordered | None = None
 
 
-def is_killed(
-    tree: Path, mutant: Mutant, tests: dict[str, float], whole: Sequence[str] = ()
-) -> bool:
-    """Whether one of the tests, or of whole files, fails or does not end with it planted."""
+def is_killed(tree: Path, mutant: Mutant, tests: dict[str, float]) -> bool:
+    """Whether one of the tests fails or does not end with it planted."""
     path = tree / "autogemm" / f"{mutant.module}.py"
-    if whole:
-        return _fails(tree, path, mutant.source, Tests(list(whole), 900.0))
     for names in stages(tests):
         files = sorted({name.split("::")[0] for name in names})
         most_seconds = IMPORT_S + 6 * sum(tests[name] for name in names)
@@ -203,10 +202,15 @@ def _fails(tree: Path, path: Path, source: str, tests: Tests) -> bool:
 class Recorder:
     """Notes which test runs which line of the package, and for how long it runs."""
 
-    def __init__(self, tree: Path) -> None:
+    def __init__(self, tree: Path, folder: Path) -> None:
         import coverage
 
-        self.tree = tree
+        self.tree, self.folder = tree, folder
+        (folder / "current").write_text(SHARED)
+        os.environ["AUTOGEMM_MUTATE_CHILDREN"] = str(folder)
+        os.environ["AUTOGEMM_MUTATE_CHILDREN_PACKAGE"] = str(tree / "autogemm")
+        sys.path.insert(0, str(CHILDREN))
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(CHILDREN), os.environ["PYTHONPATH"]])
         self.seconds: dict[str, float] = {}
         self.failed: set[str] = set()
         self.context = SHARED
@@ -220,6 +224,7 @@ class Recorder:
         """Note lines under this name from now on; return the name before."""
         before, self.context = self.context, context
         self.coverage.switch_context(context)
+        (self.folder / "current").write_text(context)
         return before
 
     @pytest.hookimpl(wrapper=True)
@@ -249,8 +254,16 @@ class Recorder:
             self.enter(before)
 
     def measured(self) -> Measured:
+        import coverage
+
         self.coverage.stop()
         data = self.coverage.get_data()
+        for path in self.folder.glob("child.*"):
+            of_child = coverage.CoverageData(str(path))
+            # One that was killed while it wrote has told nothing.
+            with suppress(coverage.CoverageException):
+                of_child.read()
+                data.update(of_child)
         lines = {
             str(Path(file).relative_to(self.tree)): {
                 str(line): names for line, names in data.contexts_by_lineno(file).items()
@@ -269,9 +282,11 @@ def measured(tree: Path, test: str, kept: Path, digest: str) -> Measured:
             return Measured(**value)
 
     def act() -> int:
-        recorder = Recorder(tree)
-        code = _pytest(tree, [test], recorder)
-        path.write_text(json.dumps({"digest": digest, **asdict(recorder.measured())}))
+        with tempfile.TemporaryDirectory() as folder:
+            recorder = Recorder(tree, Path(folder))
+            code = _pytest(tree, [test], recorder)
+            found = recorder.measured()
+        path.write_text(json.dumps({"digest": digest, **asdict(found)}))
         return code
 
     log = tree / "measured.log"

@@ -6,6 +6,9 @@
     ... suite.py --without-seeds --out OUT                       no config that ships is tried first
     ... suite.py --dtype bf16 --out OUT
     ... suite.py --emulation --out OUT
+    ... suite.py --suite layers --dtype bf16 --layouts nt --l2 rotate --out OUT    decoding
+    ... suite.py --suite any-size --dtype bf16 --layouts nn,nt --out OUT    no size of 128s
+    ... suite.py --suite layouts --dtype tf32 --layouts nn,nt,tn,tt --out OUT
     python benchmarks/suite.py --draw benchmarks/results/suite_h100.json --out docs/img
 
 Each shape is tuned as `autogemm tune` does it, from an empty database and without certification,
@@ -36,7 +39,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 from suite_shown import Row, line, plot, table
@@ -53,6 +56,9 @@ from autogemm.support.errors import AutogemmError
 from autogemm.support.files import write_atomically
 from autogemm.tuning import Opened, TuneOptions, TuneRequest, TuneResult, open_run, tune
 
+if TYPE_CHECKING:
+    from autogemm.targets import GpuTarget
+
 spaces_of_a_run = importlib.import_module("autogemm.tuning.task.spaces")
 
 RESULTS = Path(__file__).parent / "results"
@@ -68,6 +74,25 @@ TENSOR_SHAPES = (
 )
 # Where FP32 made of tensor-core products is compared.
 EMULATED_SHAPES = ("1024", "2048", "4096", "8192")
+# Sizes that 128 does not divide; at 1500, 1023 and 4095 rows are no multiples of 16 bytes.
+ANY_SIZE_SHAPES = (
+    *("1000", "1500", "3000", "5000", "1023", "4095"),
+    *("777x3072x768", "2500x1000x3000"),
+)
+# Few rows of the linear layers of Llama-3-8B (output, qkv, gate and up, down).
+LAYERS = tuple(
+    f"{m}x{layer}"
+    for layer in ("4096x4096", "6144x4096", "28672x4096", "4096x14336")
+    for m in (1, 2, 4, 8, 16, 32, 64)
+)
+# Up to so many rows a table shows the share of a memory copy.
+MOST_FEW_ROWS = 64
+# Shapes and the name of the files, in which KIND is the element type.
+NAMED: dict[str, tuple[str, Sequence[str]]] = {
+    "layers": ("layers_KIND", LAYERS),
+    "any-size": ("any_size_KIND_LAYOUT", ANY_SIZE_SHAPES),
+    "layouts": ("KIND_layouts_LAYOUT", ("1024", "2048", "4096", "8192")),
+}
 # Sizes of unseen shapes; a product of more multiply-adds than 8192 x 8192 x 4096 is drawn again.
 UNSEEN_SIZES = (32, 8192)
 MOST_UNSEEN = 8192 * 8192 * 4096
@@ -119,6 +144,11 @@ class Suite:
     law: str = ""
 
     @property
+    def counts_bytes(self) -> bool:
+        """Whether the memory's speed is what counts: few rows of each problem."""
+        return all(problem.m <= MOST_FEW_ROWS for problem in self.problems)
+
+    @property
     def settings(self) -> dict[str, Any]:
         """What must be the same for rows to stand in one table."""
         named = ("trials", "budget_s", "finalists", "rounds", "max_error", "l2", "seeds", "seed")
@@ -141,6 +171,9 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
     kind = "emulated" if emulation else dtype.label
     name, law = f"suite_{kind}_LAYOUT", ""
     layouts = [Layout(one) for one in options["layouts"].split(",")]
+    if options["suite"]:
+        name, shapes = NAMED[options["suite"]]
+        name = name.replace("KIND", kind)
     if options["unseen"]:
         shapes = unseen_shapes(options["unseen"], options["seed"])
         law = f"{options['unseen']} shapes of seed {options['seed']}: {LAW}"
@@ -471,6 +504,7 @@ def gpu_label(name: str) -> str:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--shapes", default="", help="M=N=K or MxNxK, by commas. Default: the suite.")
+@click.option("--suite", type=click.Choice(list(NAMED)), help="Another list of shapes.")
 @click.option("--layouts", default="nn", help="Of nn, nt, tn, tt, by commas.", show_default=True)
 @click.option("--unseen", default=0, help="So many shapes drawn at random, in the suite's place.")
 @click.option("--seed", default=1, help="Of that draw.", show_default=True)
@@ -552,7 +586,7 @@ def tables_of(suite: Suite, opened: Opened, commit: str, out: str) -> dict[Layou
     environment = target.environment
     gpu = target.device.name
     versions = f"{compiler.version if compiler else ''}, cuBLAS {environment.cublas}"
-    head = {
+    head: dict[str, Any] = {
         "gpu": f"{gpu}, {environment.driver}",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "commit": commit,
@@ -562,6 +596,8 @@ def tables_of(suite: Suite, opened: Opened, commit: str, out: str) -> dict[Layou
         "law": suite.law,
         "settings": suite.settings,
     }
+    if suite.counts_bytes and compiler is not None:
+        head["copy_gb_s"] = cast("GpuTarget", target).ceilings(compiler).copy_gb_s
     layouts = dict.fromkeys(problem.layout for problem in suite.problems)
     return {
         layout: Table(

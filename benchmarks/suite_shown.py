@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from autogemm.model.dtypes import DType
+from autogemm.model.problem import Problem
+
 Row = dict[str, Any]
 
 
@@ -68,6 +71,10 @@ def _summary(results: Mapping[str, Any]) -> Iterator[str]:
     for row in results["rows"]:
         if row.get("sustained_ratio"):
             yield _sustained_line(row)
+    if results.get("copy_gb_s"):
+        yield f"bytes of A, B and C, each once; a copy moves {results['copy_gb_s']:.0f} GB/s:"
+        for row in results["rows"]:
+            yield _bytes_line(row, results["copy_gb_s"])
     if results["not_measured"]:
         yield f"not measured yet: {' '.join(results['not_measured'])}"
     for shape, reason in results["failed"].items():
@@ -81,6 +88,22 @@ def _sustained_line(row: Row) -> str:
         fewer = row["sustained_baseline_mj"] / row["sustained_mj"]
         line += f"; {row['sustained_mj']:.4g} mJ a GEMM, {fewer:.2f} times fewer"
     return line
+
+
+def moved_bytes(row: Row) -> int:
+    """A, B and C, each once."""
+    dtype = DType.parse(row["dtype"])
+    problem = Problem.of_size(row["shape"])
+    m, n, k = problem.m, problem.n, problem.k
+    return (m * k + k * n) * dtype.ab.size_bytes + m * n * dtype.c.size_bytes
+
+
+def _bytes_line(row: Row, copy_gb_s: float) -> str:
+    own, other = (moved_bytes(row) / row[time] / 1e3 for time in ("time_us", "baseline_us"))
+    return (
+        f"{row['shape']:>14} {own:6.0f} GB/s, {own / copy_gb_s:.3f} of a copy; the baseline "
+        f"{other:6.0f} GB/s, {other / copy_gb_s:.3f}"
+    )
 
 
 def plot(results: dict[str, Any], path: Path) -> None:

@@ -316,6 +316,65 @@ GOLDEN_CASES = (
         family="gemm_mma",
         least_arch=80,
     ),
+    GoldenCase(
+        "bf16",
+        Problem(8, 4096, 4096, Layout.NT, DType.BF16),
+        {"BK": 512, "SLICE_K": 8, "STAGES": 4, "PREFETCH_A": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "bf16_split",
+        Problem(13, 28672, 4104, Layout.NT, DType.BF16),
+        {
+            "BM": 16,
+            "BN": 64,
+            "BK": 512,
+            "WN": 64,
+            "SLICE_K": 8,
+            "SPLIT_K": 4,
+            "STAGES": 2,
+            "MIN_BLOCKS": 1,
+        },
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "f16_columns",
+        Problem(8, 4104, 4096, Layout.NN, DType.F16),
+        {"BN": 128, "BK": 256, "WN": 64, "SLICE_K": 4, "SPLIT_K": 24, "STAGES": 2, "PREFETCH_A": 1}
+        | {"MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "f16_f32_any_size",
+        Problem(33, 1001, 1003, Layout.TT, DType.F16_F32),
+        {"BM": 32, "BN": 64, "BK": 256, "WN": 64, "SLICE_K": 4, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "bf16_f32_columns",
+        Problem(1, 4096, 1000, Layout.NN, DType.BF16_F32),
+        {"BN": 32, "BK": 256, "WN": 32, "SLICE_K": 8, "STAGES": 2, "PREFETCH_A": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "f16_f32_pairs",
+        Problem(8, 4104, 4096, Layout.TN, DType.F16_F32),
+        {"BK": 256, "SLICE_K": 8, "STAGES": 2, "PREFETCH_A": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "bf16_any_columns",
+        Problem(3, 1001, 1003, Layout.NN, DType.BF16),
+        {"BK": 128, "SLICE_K": 4, "SPLIT_K": 2, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
     GoldenCase("bf16", tensor(4096, DType.BF16), IN_PAIRS, family="gemm_wgmma", least_arch=90),
     GoldenCase(
         "bf16_overlapped",
@@ -431,6 +490,60 @@ GOLDEN_CASES = (
         Problem(64, 4096, 4096, dtype=DType.TF32),
         {"BM": 64, "BN": 128, "WN": 64, "STAGES": 8, "CLUSTER_M": 1, "SPLIT_K": 4, "C_BUFFERS": 1}
         | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed",
+        tensor(1500, DType.BF16),
+        {"EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed_overlapped",
+        Problem(4095, 4095, 4095, Layout.NT, DType.BF16),
+        {"PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed_swapped",
+        tensor(1500, DType.BF16),
+        {"BM": 152, "BN": 128, "WM": 152, "WN": 128, "STAGES": 4, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 8, "SWAP_AB": 1, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16_packed_split",
+        Problem(1023, 1024, 1024, Layout.TN, DType.F16),
+        {"BM": 128, "BN": 128, "WN": 128, "STAGES": 6, "SPLIT_K": 2, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_transposed",
+        Problem(4096, 4096, 4096, Layout.TN, DType.TF32),
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_packed_pingpong",
+        Problem(1023, 1021, 1022, Layout.NN, DType.TF32),
+        {"BM": 128, "BN": 128, "WM": 128, "WN": 128, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"GROUP_M": 8, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_packed_b",
+        Problem(512, 1024, 512, Layout.NN, DType.TF32, ldb=1025),
+        {"BM": 128, "BN": 128, "WM": 64, "WN": 128, "GROUP_M": 1, "BLOCKS": 0}
+        | {"EPILOGUE": "after", "PACK": "b"},
         family="gemm_wgmma",
         least_arch=90,
     ),

@@ -103,6 +103,13 @@ BASES: dict[str, Golden | Handwritten] = {
     "mma f16 twice": Golden("gemm_mma_f16_through_registers", (tensor(256, 256, 512, DType.F16),)),
     "mma tf32": Golden("gemm_mma_tf32", (tensor(256, 256, 512, DType.TF32),)),
     "emulated": Golden("sgemm_emulated_bf16x9", (Problem(128, 128, 256, Layout.NT),)),
+    "few rows": Golden("gemm_skinny_bf16", (tensor(8, 256, 2048, DType.BF16, Layout.NT),)),
+    "few rows by 8 bytes": Golden(
+        "gemm_skinny_bf16_f32_columns", (tensor(1, 256, 1000, DType.BF16_F32),)
+    ),
+    "few rows by 4 bytes": Golden(
+        "gemm_skinny_f16_f32_pairs", (tensor(8, 264, 2048, DType.F16_F32, Layout.TN),)
+    ),
     "wgmma": Golden("gemm_wgmma_bf16", (tensor(512, 512, 512, DType.BF16),)),
     "wgmma alone": Golden(
         "gemm_wgmma_bf16_alone", (tensor(256, 512, 1536, DType.BF16, Layout.TT),)
@@ -167,6 +174,12 @@ BUGS: tuple[Bug, ...] = (
     Bug("wgmma", "bf16_pair", "rounded to zero", "cvt.rn", "cvt.rz"),
     exchanged("wgmma f16", "f16_pair", "exchanged", '"f"(high)', '"f"(low)'),
     Bug("wgmma f16", "f16_pair", "rounded to zero", "cvt.rn", "cvt.rz"),
+    # Loads of weights.
+    exchanged("few rows", "load_streamed_16", "words exchanged", '"=r"(to[1])', '"=r"(to[2])'),
+    exchanged(
+        "few rows by 8 bytes", "load_streamed_8", "words exchanged", '"=r"(to[0])', '"=r"(to[1])'
+    ),
+    Bug("few rows by 4 bytes", "load_streamed_4", "the word behind", "[%1]", "[%1+4]"),
     # Products of a warp.
     exchanged("mma bf16", "mma_bf16_k16", "registers of B exchanged", '"r"(b[0])', '"r"(b[1])'),
     exchanged("mma bf16", "mma_bf16_k16", "registers of A exchanged", '"r"(a[1])', '"r"(a[2])'),

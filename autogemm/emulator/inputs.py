@@ -30,6 +30,9 @@ OVERFLOW = 2.0**128 - 2.0**103
 # Exponents of wide numbers of A; with those of B all products have about the same size. Of the
 # smallest numbers the types of tensor cores hold a few bits only.
 WIDE = (-132, -4, 124)
+# Exponent of numbers beside an infinity: so near that no spread of exponents gives it away, so far
+# that their products have sums.
+BESIDE = 110
 
 
 class Data(StrEnum):
@@ -37,7 +40,8 @@ class Data(StrEnum):
 
     Wide numbers have exponents from -132 to 124 along k, large ones in A where B has small ones, so
     that each product counts. Special ones are reals with an infinity, a NaN and the largest number
-    among them, each in a row or a column of its own.
+    among them, each in a row or a column of its own; for some problems what stands beside the
+    infinity is large as well.
     """
 
     INTEGERS = "integers"
@@ -246,6 +250,8 @@ def _make_extreme(
         op_b[:] = np.ldexp(op_b, WIDE[0] + WIDE[-1] - exponents[:, None])
     elif data is Data.SPECIAL:
         row, column, k = problem.m - 1, problem.n - 1, rng.integers(problem.k, size=3)
+        if rng.integers(2):
+            op_a[row] = np.ldexp(op_a[row], BESIDE)
         op_a[row, k[0]] = np.inf
         op_b[k[1], column] = np.nan
         if row > 0:

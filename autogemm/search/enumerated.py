@@ -17,8 +17,10 @@ Codes = NDArray[Any]
 Indices = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-# The derived quantity by which a family says what it expects.
+# The features by which a space says which times it expects, and how many products an accumulator
+# adds up one after the other.
 EXPECTED_TIME = "expected_time"
+CHAIN = "chain"
 
 
 class EnumeratedSpace(Protocol):
@@ -49,7 +51,8 @@ class EnumeratedSpace(Protocol):
         """Names and columns, of shape [rows, features], on which times vary smoothly.
 
         ``rows`` are indices of legal configs, None for all. A column named `EXPECTED_TIME` is log2
-        of what the times are thought to be proportional to before any is measured.
+        of what the times are thought to be proportional to before any is measured, `CHAIN` log2 of
+        the products that are added up one after the other.
         """
 
 

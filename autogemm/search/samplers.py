@@ -1,6 +1,7 @@
 """Optuna samplers that propose each legal config at most once."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -16,6 +17,10 @@ from autogemm.support.errors import UsageError
 
 # Configs that the surrogate asks for, seeds included, before its model has a say.
 NUM_INITIAL = 10
+# Behind the seeds, where the space expects times: configs that are each the best expected of some,
+# of twice as many from one to the next.
+NUM_EXPECTED = 6
+FEWEST_COMPARED = 64
 
 
 class EnumeratedSampler(BaseSampler):
@@ -29,6 +34,8 @@ class EnumeratedSampler(BaseSampler):
         self.space = space
         self.seed = seed
         self.history = History(space)
+        # Configs that are asked for before all others.
+        self._wanted: list[int] = []
         self.distributions: dict[str, BaseDistribution] = {
             parameter.name: CategoricalDistribution(parameter.values)
             for parameter in space.parameters
@@ -68,9 +75,14 @@ class EnumeratedSampler(BaseSampler):
             f"{param_name!r} is no parameter of this space; ask for the sampler's `distributions`"
         )
 
+    def want(self, indices: Sequence[int]) -> None:
+        """Propose these next, as far as they have not been."""
+        self._wanted += indices
+
     def next_seed(self) -> int | None:
-        """The first seed not yet proposed, None when all are."""
-        return next((seed for seed in self.space.seeds if not self.history.seen[seed]), None)
+        """The first wanted config, or else seed, not yet proposed; None when all are."""
+        first = (*self._wanted, *self.space.seeds)
+        return next((one for one in first if not self.history.seen[one]), None)
 
     @property
     def expected_improvement(self) -> float | None:
@@ -112,7 +124,8 @@ class ExhaustiveSampler(EnumeratedSampler):
 class SurrogateSampler(EnumeratedSampler):
     """Expected improvement by a Gaussian process, after a few configs that are drawn at random.
 
-    Where the space says which times it expects, each of these is the best expected of some.
+    Where the space says which times it expects, each of these is the best expected of some, and a
+    few more of them follow the seeds.
     """
 
     def __init__(self, space: EnumeratedSpace, seed: int) -> None:
@@ -131,8 +144,13 @@ class SurrogateSampler(EnumeratedSampler):
             return self.pick_any(rng)
         if num_asked < NUM_INITIAL:
             # Bolder from one to the next: the space may be wrong in what it expects.
-            some = [self.pick_any(rng) for _ in range(2 ** (1 + num_asked // 2))]
-            return self._surrogate.most_promising(some)
+            return self._best_expected(2 ** (1 + num_asked // 2), rng)
+        num_seeds = int(np.count_nonzero(self.history.seen[self.space.seeds]))
+        if self._surrogate.expects and num_asked - num_seeds < NUM_EXPECTED:
+            return self._best_expected(FEWEST_COMPARED * 2 ** (num_asked - num_seeds), rng)
         if self.history.best is None:
             return self.pick_any(rng)
         return self._surrogate.propose(self.history)
+
+    def _best_expected(self, number: int, rng: np.random.Generator) -> int:
+        return self._surrogate.most_promising([self.pick_any(rng) for _ in range(number)])

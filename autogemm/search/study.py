@@ -10,6 +10,7 @@ from optuna.trial import TrialState, create_trial
 
 from autogemm.model.config import Config
 from autogemm.model.results.outcome import Outcome
+from autogemm.search.chains import more_accurate
 from autogemm.search.enumerated import EnumeratedSpace
 from autogemm.search.making import make_sampler
 from autogemm.search.names import DEFAULT_SAMPLER
@@ -65,6 +66,15 @@ class Search:
         0.01 for 1 %. None while no model is in use, and always for samplers that have none.
         """
         return self._sampler.expected_improvement
+
+    def shorten_chains(self, config: Config, excess: float) -> None:
+        """Ask next for configs like this one that are more accurate.
+
+        ``excess`` is its error as a multiple of the one that is allowed.
+        """
+        index = self._space.index(config)
+        if index is not None:
+            self._sampler.want(more_accurate(self._space, index, excess))
 
     def remember(self, outcome: Outcome, cost: float | None = None) -> None:
         """Learn an outcome of an earlier process, unless its config is known already.

@@ -48,6 +48,11 @@ class Surrogate:
         """All configs look the same: there is nothing to learn from."""
         return len(self._features) == 0
 
+    @property
+    def expects(self) -> bool:
+        """Whether the space says which times it expects."""
+        return bool(self._features.expectation.any())
+
     def most_promising(self, indices: Sequence[int]) -> int:
         """The one that the space expects to be fastest; the first where it expects nothing."""
         expected = self._features(indices) @ self._features.expectation

@@ -14,6 +14,7 @@ from autogemm.space.derived import (
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import (
+    EXPECTED_TIME,
     MAX_VALUE,
     PROBLEM_NAMES,
     Constraint,
@@ -44,6 +45,7 @@ from autogemm.space.tensor_maps import ALIGNMENT_BYTES
 __all__ = [
     "ALIGNMENT_BYTES",
     "DEFAULT_TILE",
+    "EXPECTED_TIME",
     "IDENTIFIER",
     "MAX_VALUE",
     "MAX_VALUES",

@@ -13,6 +13,7 @@ from autogemm.space.expressions.nodes import FUNCTIONS
 from autogemm.space.expressions.parsing import KEYWORDS, parse_expression
 from autogemm.space.family import (
     DEVICE_NAMES,
+    EXPECTED_TIME,
     EXTENT_NAMES,
     PROBLEM_NAMES,
     PROBLEM_TEXTS,
@@ -85,6 +86,7 @@ def family_of(
             ),
         ),
         worth_trying=check.constraints("worth_trying", form.worth_trying),
+        expected=check.expected(),
         launch=tuple(check.launch(i, rule, derive) for i, rule in enumerate(form.launch)),
         workspace_bytes=check.inlined("workspace_bytes", form.workspace_bytes, derive),
         seeds=(),
@@ -195,19 +197,34 @@ class _Check:
 
     def derive(self) -> dict[str, Expression]:
         """Ordered so that each reads earlier ones only."""
-        texts = self._form.derive
+        return self._ordered("derive", self._form.derive, {})
+
+    def expected(self) -> dict[str, Expression]:
+        """Ordered as what is derived, which it may read, and the device."""
+        texts = self._form.expected
+        if texts and EXPECTED_TIME not in texts:
+            raise self._error("expected", f"it has no {EXPECTED_TIME}, for which it is there")
+        # Other parts of the file do not know these names.
+        before = dict(self._kinds)
+        found = self._ordered("expected", texts, dict.fromkeys(DEVICE_NAMES, int))
+        self._kinds = before
+        return found
+
+    def _ordered(
+        self, field: str, texts: Mapping[str, str], beside: Mapping[str, type]
+    ) -> dict[str, Expression]:
         for name in texts:
-            self._check_free(f"derive.{name}", name)
-        known = {*self._kinds, *texts}
-        parsed = {name: self._parsed(f"derive.{name}", texts[name], known) for name in texts}
+            self._check_free(f"{field}.{name}", name)
+        known = {*self._kinds, *texts, *beside}
+        parsed = {name: self._parsed(f"{field}.{name}", texts[name], known) for name in texts}
         needs = {name: sorted(parsed[name].names & texts.keys()) for name in texts}
         try:
             order = list(TopologicalSorter(needs).static_order())
         except CycleError as error:
             cycle = " needs ".join(reversed(error.args[1]))
-            raise self._error("derive", f"a cycle: {cycle}; break it") from None
+            raise self._error(field, f"a cycle: {cycle}; break it") from None
         for name in order:
-            self._kinds[name] = parsed[name].kind(self._kinds)
+            self._kinds[name] = parsed[name].kind({**self._kinds, **beside})
         return {name: parsed[name] for name in order}
 
     def architectures(self) -> tuple[Constraint, ...]:
@@ -256,7 +273,9 @@ class _Check:
         for i, form in enumerate(self._form.tensor_maps):
             field = f"tensor_maps.{i + 1}"
             self._check_free(f"{field}.name", form.name)
-            if form.name in (*self._form.derive, *(earlier.name for earlier in forms)):
+            # Maps of one name are maps of one argument: at most one of them is there.
+            others = (one.name for one in forms if "1" in {one.when, form.when})
+            if form.name in (*self._form.derive, *others):
                 raise self._error(f"{field}.name", f"the name {form.name!r} is taken already")
             try:
                 element_of(form)
@@ -337,8 +356,10 @@ class _Check:
         expression = parse_expression(text, f"{self._yaml_path}: {field}")
         for name in sorted(expression.names.difference(known)):
             if name in DEVICE_NAMES:
-                rule = f"{name} is for constraints only: kernels and launches are the same on all"
-                raise expression.error(rule)
+                raise expression.error(
+                    f"{name} is for constraints and what is expected: kernels and launches are "
+                    "the same on all"
+                )
             hint = did_you_mean(name, known) or f"; known: {' '.join(sorted(known))}"
             raise expression.error(f"unknown name {name!r}{hint}")
         return expression

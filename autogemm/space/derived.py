@@ -127,6 +127,10 @@ def launch_plan(
         for rule in family.tensor_maps
         if number(rule.when, 0)
     )
+    names = [one.name for one in tensor_maps]
+    if len(set(names)) < len(names):
+        twice = max(names, key=names.count)
+        raise FamilyError(f"{family.yaml_path}: tensor_maps: two are named {twice} for {config}")
     extras = tuple(
         Extra(rule.argument, None if rule.extent is None else number(rule.extent, 1), rule.neutral)
         for rule in family.arguments

@@ -32,6 +32,8 @@ PROBLEM_NAMES = (
 )
 PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c"})
 DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
+# log2 of it is a feature of that name: what times are thought to be proportional to.
+EXPECTED_TIME = "expected_time"
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +216,11 @@ class Family:
     seed_sizes: tuple[tuple[tuple[int, int, int], ...], ...] = ()
     """For each seed the (m, n, k) that it was good at, as far as is known."""
     searched: Searched = Searched.ALWAYS
+    expected: Mapping[str, Expression] = field(default_factory=dict)
+    """What the search expects: `EXPECTED_TIME` and, before it, what that reads.
+
+    They are ordered as `derive` and may read the device.
+    """
     tensor_maps: tuple[TensorMapRule, ...] = ()
     arguments: tuple[ArgumentRule, ...] = ()
     """The arguments that its kernels take beside those of a GEMM."""

@@ -14,13 +14,24 @@ from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Problem
 from autogemm.model.similarity import distance
 from autogemm.space.expressions.evaluation import Column, Operand
-from autogemm.space.family import Constraint, Family, Parameter, problem_values
+from autogemm.space.family import (
+    EXPECTED_TIME,
+    Constraint,
+    Family,
+    Parameter,
+    device_values,
+    problem_values,
+)
 
 Keys = npt.NDArray[np.int64]
 
 # Configs looked at to see which features vary at all.
 FEATURE_SAMPLE = 20_000
 FEATURE_BLOCK = 2**13
+# Up to so many doublings between two sizes, what was good at one is tried first at the other.
+NEAR = 1.0
+# A seed that is expected to take so many times the least that is expected of one is not tried.
+HOPELESS = 1.5
 
 
 class Radix:
@@ -163,15 +174,30 @@ class Space:
         """Indices of ``warm``, then the family's seeds, each moved to the nearest legal config.
 
         A search of seconds tries few of them: those come first that were good at sizes like the
-        problem's, then those of which no size is known.
+        problem's, nearest first. The others follow in this order too, or in that of the times that
+        the family expects here, as far as these are not hopeless beside the least.
         """
         family = self.family
         sizes = (*family.seed_sizes, *((),) * (len(family.seeds) - len(family.seed_sizes)))
-        nearest = sorted(
+        by_distance = sorted(
             zip(map(self._doublings, sizes), family.seeds, strict=True), key=itemgetter(0)
         )
-        seeds = (*self.warm, *(seed for _, seed in nearest))
-        return list(dict.fromkeys(map(self.nearest, seeds)))
+        near = [seed for steps, seed in by_distance if steps <= NEAR]
+        far = [seed for steps, seed in by_distance if steps > NEAR]
+        first = [self.nearest(seed) for seed in (*self.warm, *near)]
+        others = [self.nearest(seed) for seed in far]
+        return list(dict.fromkeys([*first, *self._not_hopeless(first, others)]))
+
+    def _not_hopeless(self, first: Sequence[int], others: Sequence[int]) -> list[int]:
+        """The others by the times that the family expects of them; all of them if it does not."""
+        names, columns = self.features([*first, *others])
+        if EXPECTED_TIME not in names:
+            return list(others)
+        expected = columns[:, names.index(EXPECTED_TIME)]
+        worst = expected.min() + math.log2(HOPELESS)
+        of_others = expected[len(first) :]
+        order = np.argsort(of_others, kind="stable")
+        return [others[i] for i in order if of_others[i] <= worst]
 
     def _doublings(self, sizes: Sequence[tuple[int, int, int]]) -> float:
         """How far the problem is from the nearest of these sizes; infinite without any."""
@@ -227,6 +253,12 @@ class Space:
             if values.dtype.kind in "bi":
                 # One number where a choice falls the same way for all of these rows.
                 yield name, np.broadcast_to(_log2(values), keys.shape)
+        if self.family.expected:
+            given |= device_values(self.device)
+            for name, expression in self.family.expected.items():
+                given[name] = expression.evaluate(given)
+            expected = np.asarray(given[EXPECTED_TIME])
+            yield EXPECTED_TIME, np.broadcast_to(_log2(expected), keys.shape)
 
 
 def _log2(column: Column) -> npt.NDArray[np.float64]:

@@ -175,6 +175,7 @@ class FamilyForm(_Form):
     derive: Annotated[dict[Identifier, ExpressionText], Field(max_length=500)] = {}
     constraints: Annotated[list[ConstraintForm], Field(max_length=500)] = []
     worth_trying: Annotated[list[ConstraintForm], Field(max_length=500)] = []
+    expected: Annotated[dict[Identifier, ExpressionText], Field(max_length=100)] = {}
     launch: Annotated[list[LaunchForm], Field(min_length=1, max_length=16)]
     workspace_bytes: ExpressionText = "0"
     tensor_maps: Annotated[list[TensorMapForm], Field(max_length=8)] = []

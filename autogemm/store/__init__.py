@@ -9,8 +9,11 @@ if TYPE_CHECKING:
     from autogemm.store.store import Store
     from autogemm.store.tables.records import (
         BestQuery,
+        CertificateCopy,
         Copy,
         DecidedRow,
+        FinalsCopy,
+        KernelCopy,
         ResultRow,
         RunCopy,
         RunLine,
@@ -26,8 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BestQuery",
+    "CertificateCopy",
     "Copy",
     "DecidedRow",
+    "FinalsCopy",
+    "KernelCopy",
     "Leaving",
     "ResultRow",
     "RunCopy",

@@ -12,6 +12,7 @@
     │   ├── CompileTimeoutError  the compiler did not end in time and was killed
     │   └── CompilerDiedError    the compiler crashed, or took too much memory
     ├── DeviceError              no usable GPU or driver, or the GPU is out of memory
+    ├── ClusterError             the workers of several GPUs cannot be started, or are gone
     ├── RecordingError           a recording file is broken
     ├── ProfileError             a profiler's output cannot be understood
     ├── StoreError               the database cannot be opened, read or written
@@ -74,6 +75,10 @@ class CompilerDiedError(KernelCompileError):
 
 class DeviceError(AutogemmError):
     """No usable GPU or driver, or the GPU is out of memory."""
+
+
+class ClusterError(AutogemmError):
+    """The workers of several GPUs, or their scheduler, cannot be reached or are gone."""
 
 
 class RecordingError(AutogemmError):

@@ -4,6 +4,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 
 # A job scheduler, a service manager or a closing terminal sends them.
@@ -39,23 +40,76 @@ class StopRequest(threading.Event):
 
     by_user = False
 
+    def set_by_user(self) -> None:
+        """Set it as Ctrl-C does."""
+        self.by_user = True
+        self.set()
+
+
+class RemoteCtrlC:
+    """Ctrl-C for what works in another thread than the main one, or in another process.
+
+    `press` sets every stop request that is made under `heeding`, now and later.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: set[StopRequest] = set()
+        self.pressed = False
+
+    def press(self) -> None:
+        """Ask all to stop. May be called twice, from any thread."""
+        with self._lock:
+            self.pressed = True
+            for request in self._requests:
+                request.set_by_user()
+
+    @contextmanager
+    def heeding(self) -> Iterator[None]:
+        """Let this thread's stop requests heed it."""
+        token = _remote.set(self)
+        try:
+            yield
+        finally:
+            _remote.reset(token)
+
+    @contextmanager
+    def watching(self, request: StopRequest) -> Iterator[None]:
+        """Let one request heed it."""
+        with self._lock:
+            self._requests.add(request)
+            if self.pressed:
+                request.set_by_user()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._requests.remove(request)
+
+
+_remote: ContextVar[RemoteCtrlC | None] = ContextVar("remote Ctrl-C", default=None)
+
 
 @contextmanager
 def stop_on_ctrl_c() -> Iterator[StopRequest]:
     """A stop request that the first Ctrl-C sets; the second raises KeyboardInterrupt at once.
 
-    Outside the main thread Ctrl-C belongs to other code: the request stays unset.
+    Outside the main thread Ctrl-C belongs to other code: there a `RemoteCtrlC` sets it, or nothing.
     """
     request = StopRequest()
     if not _is_ours():
-        yield request
+        remote = _remote.get()
+        if remote is None:
+            yield request
+            return
+        with remote.watching(request):
+            yield request
         return
 
     def on_interrupt(signum: int, frame: FrameType | None) -> None:
         if request.by_user:
             raise KeyboardInterrupt
-        request.by_user = True
-        request.set()
+        request.set_by_user()
 
     before = signal.signal(signal.SIGINT, on_interrupt)
     try:

@@ -10,7 +10,9 @@ from autogemm.targets.choose import (
     attached_gpus,
     choose_target,
     is_file,
+    names_several,
     open_gpu,
+    several_gpus,
     why_no_gpu,
 )
 from autogemm.targets.target import (
@@ -36,6 +38,8 @@ __all__ = [
     "attached_gpus",
     "choose_target",
     "is_file",
+    "names_several",
     "open_gpu",
+    "several_gpus",
     "why_no_gpu",
 ]

@@ -18,6 +18,8 @@ GPU_TARGETS = {"cuda": "autogemm.targets.cuda:CudaTarget"}
 # ``module:function`` that opens a file or folder of recorded times.
 RECORDINGS = "autogemm.targets.recorded:open_recorded"
 RECORDED = "recorded"
+# ``--gpu all``: every attached GPU.
+ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,33 @@ def is_file(gpu: str) -> bool:
     return kind == RECORDED and bool(place)
 
 
+def names_several(gpu: str) -> bool:
+    """Whether ``--gpu`` names several GPUs: ``all``, or numbers with commas between them."""
+    return gpu == ALL or "," in gpu
+
+
+def several_gpus(gpu: str) -> tuple[int, ...]:
+    """Return the numbers of the attached GPUs that ``all`` or ``0,2`` names, each once.
+
+    Raises DeviceError where there is no GPU, NotFoundError for a number that none has.
+    """
+    attached = attached_gpus()
+    if not attached:
+        raise DeviceError(f"no GPU: {why_no_gpu()}")
+    if gpu == ALL:
+        return tuple(range(len(attached)))
+    numbers = tuple(dict.fromkeys(text.strip() for text in gpu.split(",") if text.strip()))
+    for number in numbers:
+        if not number.isdecimal() or int(number) >= len(attached):
+            raise NotFoundError(
+                f"--gpu {gpu}: no attached GPU has the number {number!r}; attached: "
+                f"{_listed(attached)}"
+            )
+    if not numbers:
+        raise UsageError(f"--gpu {gpu!r} names no GPU: write numbers, as in 0,2, or {ALL}")
+    return tuple(map(int, numbers))
+
+
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """A target and the remark that the choice needs (empty if none)."""
@@ -139,6 +168,11 @@ def _named(gpu: str, attached: list[AttachedGpu]) -> AttachedGpu:
         for one in attached:
             if gpu.strip().lower() in one.device.name.lower():
                 return one
-    names = ", ".join(f"{index} {one.device.name}" for index, one in enumerate(attached)) or "none"
+    names = _listed(attached)
     hint = "" if attached else f" ({why_no_gpu()}; `--gpu {RECORDED}` replays a recording)"
     raise NotFoundError(f"no attached GPU is {gpu!r}; attached: {names}{hint}")
+
+
+def _listed(attached: list[AttachedGpu]) -> str:
+    names = (f"{index} {one.device.name}" for index, one in enumerate(attached))
+    return ", ".join(names) or "none"

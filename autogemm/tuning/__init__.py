@@ -2,7 +2,7 @@
 
 from autogemm.tuning.opening import Opened, open_run, open_target
 from autogemm.tuning.recheck import Rechecked, Rechecker, StoredWinner
-from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept
+from autogemm.tuning.sweep import Step, Sweep, Sweeper, Swept, known_row
 from autogemm.tuning.task.events import (
     Certifying,
     Event,
@@ -13,9 +13,9 @@ from autogemm.tuning.task.events import (
     SustainedStarted,
     TrialDone,
 )
-from autogemm.tuning.task.options import TuneOptions
+from autogemm.tuning.task.options import TuneOptions, request_for
 from autogemm.tuning.task.request import TuneRequest, TuneResult
-from autogemm.tuning.tuner import tune
+from autogemm.tuning.tuner import environment_of, tune
 from autogemm.verify import Certifier
 
 __all__ = [
@@ -39,7 +39,10 @@ __all__ = [
     "TuneOptions",
     "TuneRequest",
     "TuneResult",
+    "environment_of",
+    "known_row",
     "open_run",
     "open_target",
+    "request_for",
     "tune",
 ]

@@ -30,7 +30,7 @@ from autogemm.tuning.loop.static_checks import why_not_launchable
 from autogemm.tuning.task.build import Builder, Building
 from autogemm.tuning.task.events import Event
 from autogemm.tuning.task.request import TuneRequest
-from autogemm.tuning.tuner import families_sha256, run_spec, tune
+from autogemm.tuning.tuner import Placed, families_sha256, run_spec, tune
 
 # Winners that every problem of a sweep is timed with.
 MAX_CROSSED = 12
@@ -93,7 +93,9 @@ class Sweeper:
         known = self.store.decided()
         for number, request in enumerate(requests, 1):
             on_event = self.on_step(Step("tuning", number, len(requests), request.problem))
-            row = None if request.fresh else self._row_of(request, known)
+            row = None
+            if not request.fresh:
+                row = known_row(request, self.target, self.compiler, known)
             if row is not None:
                 swept = Swept(request.problem, row.run_id, row.finals, is_known=True)
             else:
@@ -147,28 +149,31 @@ class Sweeper:
         swept = Swept(request.problem, *found, result.num_trials, seconds, reason=failure)
         return swept, result.interrupted
 
-    def _row_of(self, request: TuneRequest, known: Sequence[DecidedRow]) -> DecidedRow | None:
-        """The newest result of the same request in the same place."""
-        target, families = self.target, request.families
-        asked = run_spec(request, target, self.compiler, families, request.fix)
-        asked = replace(asked, fix=tuple(sorted(asked.fix)))
-        for row in reversed(known):
-            spec = row.spec
-            there = [family for family in families if family.name in spec.families]
-            # The GPU goes by its name. A run leaves out families without a legal config.
-            wanted = replace(
-                asked,
-                device=spec.device,
-                command=spec.command,
-                families=spec.families,
-                family_sha256=families_sha256(there),
-            )
-            if target.provenance is Provenance.RECORDED:
-                # Each recording has an environment and a restriction of its own.
-                wanted = replace(wanted, environment=spec.environment, fix=spec.fix)
-            if wanted == spec and spec.device.name == target.device.name:
-                return row
-        return None
+
+def known_row(
+    request: TuneRequest, place: Placed, compiler: Compiler | None, known: Sequence[DecidedRow]
+) -> DecidedRow | None:
+    """Return the newest result of the same request in the same place, None if there is none."""
+    families = request.families
+    asked = run_spec(request, place, compiler, families, request.fix)
+    asked = replace(asked, fix=tuple(sorted(asked.fix)))
+    for row in reversed(known):
+        spec = row.spec
+        there = [family for family in families if family.name in spec.families]
+        # The GPU goes by its name. A run leaves out families without a legal config.
+        wanted = replace(
+            asked,
+            device=spec.device,
+            command=spec.command,
+            families=spec.families,
+            family_sha256=families_sha256(there),
+        )
+        if place.provenance is Provenance.RECORDED:
+            # Each recording has an environment and a restriction of its own.
+            wanted = replace(wanted, environment=spec.environment, fix=spec.fix)
+        if wanted == spec and spec.device.name == place.device.name:
+            return row
+    return None
 
 
 class _Crossing:

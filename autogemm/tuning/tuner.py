@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from autogemm.compile import Compiler
 from autogemm.model.config import Value
+from autogemm.model.hardware.device import Device
 from autogemm.model.results.outcome import Environment, Objective, Provenance, StopRule
 from autogemm.search import Search
 from autogemm.space import Family
@@ -29,6 +31,22 @@ from autogemm.tuning.task.request import TuneRequest, TuneResult
 from autogemm.tuning.task.spaces import Spaces, spaces_for
 
 Listener = Callable[[Event], None]
+
+
+class Placed(Protocol):
+    """A place that results belong to: a target, or what is known of one elsewhere."""
+
+    @property
+    def device(self) -> Device:
+        """The GPU."""
+
+    @property
+    def environment(self) -> Environment:
+        """Driver and libraries; of a target without the compiler."""
+
+    @property
+    def provenance(self) -> Provenance:
+        """Whether its times are measured there."""
 
 
 def tune(
@@ -82,7 +100,7 @@ def tune(
 
 def run_spec(
     request: TuneRequest,
-    target: Target,
+    target: Placed,
     compiler: Compiler | None,
     families: Sequence[Family],
     fix: Mapping[str, Sequence[Value]],
@@ -112,7 +130,7 @@ def families_sha256(families: Sequence[Family]) -> str:
     return hashlib.sha256(files.encode()).hexdigest()
 
 
-def environment_of(target: Target, compiler: Compiler | None) -> Environment:
+def environment_of(target: Placed, compiler: Compiler | None) -> Environment:
     """Return the environment of a run on that target.
 
     Recorded times belong to the compiler of the recording, measured ones to this one.

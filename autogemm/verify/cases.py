@@ -33,9 +33,9 @@ from autogemm.targets import MeasureOptions, Target
 from autogemm.verify.edge_cases import edge_cases, has_far_rows, reduced, unset_cases
 from autogemm.verify.schedule import schedule_of
 
-# Random configs are drawn from these: sizes and alignment that leave most of a space legal. A
-# family for few rows has no config for the first.
-ROOMY_PROBLEMS = (Problem(4096, 4096, 4096), Problem(64, 4096, 4096))
+# Random configs are drawn from the first of these for which there are any: sizes and alignment that
+# leave most of a space legal. Families for few rows have none for the first.
+ROOMY_PROBLEMS = (Problem(4096, 4096, 4096), Problem(64, 4096, 4096), Problem(8, 4096, 4096))
 # Extremes are for problems of so many operations at most: plain FP32 is slow.
 EXTREME_FLOPS = 10_000_000
 
@@ -113,12 +113,13 @@ def sample_configs(  # noqa: PLR0913, PLR0917  # what a space is of, and what of
 def _roomy_space(
     family: Family, device: Device, fix: dict[str, tuple[Value, ...]] | None, dtype: DType
 ) -> Space:
-    square, few_rows = (replace(problem, dtype=dtype) for problem in ROOMY_PROBLEMS)
+    square, *few_rows = (replace(problem, dtype=dtype) for problem in ROOMY_PROBLEMS)
     try:
         return build_space(family, square, device, fix)
     except EmptySpaceError:
-        with suppress(EmptySpaceError):
-            return build_space(family, few_rows, device, fix)
+        for problem in few_rows:
+            with suppress(EmptySpaceError):
+                return build_space(family, problem, device, fix)
         raise
 
 

@@ -29,10 +29,10 @@ class EdgeShape:
     ``row_multiple`` 0 keeps rows packed; otherwise leading dimensions are the next multiple of so
     many words of 4 bytes above the columns, so that there is padding (1: an odd number of
     elements; FAR: FAR_ROWS). ``why`` says what the shape is hard on. With ``alpha_is_zero`` alpha
-    is 0, which would hide what else is wrong elsewhere. ``unset``: also run with variables that
-    begin as garbage. ``fills``: K is at least so long that a pipeline is filled and goes on, which
-    a source that no other shape needs would never be seen to do otherwise. ``more_n``: rows along N
-    are so many elements longer than N.
+    is 0, which would hide what else is wrong elsewhere. ``unset``: the layouts in which it is also
+    run with variables that begin as garbage. ``fills``: K is at least so long that a pipeline is
+    filled and goes on, which a source that no other shape needs would never be seen to do
+    otherwise. ``more_n``: rows along N are so many elements longer than N.
     """
 
     why: str
@@ -41,7 +41,7 @@ class EdgeShape:
     k: tuple[int, int]
     row_multiple: int = 0
     alpha_is_zero: bool = False
-    unset: bool = False
+    unset: tuple[Layout, ...] = ()
     fills: bool = False
     more_n: int = 0
 
@@ -80,14 +80,17 @@ class EdgeShape:
         return (columns // multiple + 1) * multiple
 
 
+# Two layouts in which A and B are each stored in both ways, and the other two.
+ALIKE, MIXED = (Layout.NN, Layout.TT), (Layout.NT, Layout.TN)
+
 # (times, rest): times * side of the block tile + rest elements.
 EDGE_SHAPES: tuple[EdgeShape, ...] = (
     EdgeShape("one element", (0, 1), (0, 1), (0, 1)),
     EdgeShape("less than one tile, K < BK", (1, -1), (1, -2), (1, -1)),
     EdgeShape("exactly one tile", (1, 0), (1, 0), (1, 0)),
     EdgeShape("edges, N of whole vectors", (1, 1), (1, 8), (2, 1), 4),
-    EdgeShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4, unset=True),
-    EdgeShape("odd rows, unaligned", (2, 3), (1, 1), (3, 1), 1, fills=True),
+    EdgeShape("N % 4 = 3 with aligned rows, odd K", (1, 1), (2, 3), (2, 1), 4, unset=ALIKE),
+    EdgeShape("odd rows, unaligned", (2, 3), (1, 1), (3, 1), 1, fills=True, unset=MIXED),
     EdgeShape("only M has an edge", (0, 3), (2, 0), (5, 0), fills=True),
     EdgeShape("only K has an edge", (1, 0), (1, 0), (6, -3), 4, fills=True),
     EdgeShape("only N has an edge, padded rows", (2, 0), (1, 1), (3, 0), 4, fills=True),
@@ -158,7 +161,8 @@ def _reaching(schedule: Schedule) -> list[EdgeShape]:
     shapes += [
         EdgeShape("edges, a pipeline that goes round twice", (1, 3), (1, 8), (deep, -3), 4),
         EdgeShape(
-            "whole tiles, a pipeline that goes round twice", (2, 0), (2, 0), (deep, 0), unset=True
+            *("whole tiles, a pipeline that goes round twice", (2, 0), (2, 0), (deep, 0)),
+            unset=tuple(Layout),
         ),
     ]
     if group > 1:
@@ -219,14 +223,14 @@ def edge_cases(
 def unset_cases(schedule: Schedule, dtype: DType) -> frozenset[Problem]:
     """Return those of `edge_cases` that also run with variables that begin as garbage.
 
-    They have many k_tiles, with edges and without.
+    They have many k_tiles, with edges and without; rows with edges are aligned or not.
     """
     shapes = edge_shapes(schedule)
     return frozenset(
         problem
         for turn in edge_cases(schedule, dtype=dtype)
         for shape, problem in zip(shapes, turn, strict=True)
-        if shape.unset
+        if problem.layout in shape.unset
     )
 
 

@@ -84,6 +84,10 @@ SAMPLED_PROBLEMS = {
         Problem(1000, 1000, 72, Layout.TT, DType.F16),
         Problem(1024, 1024, 1024, dtype=DType.TF32),
     ),
+    "gemm_skinny": (
+        Problem(15, 1000, 777, Layout.TT, DType.F16),
+        Problem(64, 1024, 1024, Layout.NT, DType.BF16_F32),
+    ),
     "sgemm_skinny": (Problem(15, 1000, 777, layout=Layout.TT), Problem(64, 1024, 1024)),
 }
 ANY_PROBLEM = (Problem(1023, 1000, 77, layout=Layout.TN), Problem(1024, 1024, 1024))

@@ -166,12 +166,19 @@ def test_far_rows_have_edges_or_none_and_read_c_in_two_layouts() -> None:
     assert not any(has_far_rows(case.problem) for case in left)
 
 
-def test_two_shapes_begin_as_garbage_in_all_layouts() -> None:
+def test_edges_and_whole_tiles_begin_as_garbage_in_all_layouts() -> None:
+    """With edges, each way to store A and B comes with aligned rows and with rows that are not."""
     for name in (G, T):
         problems = [case.problem for case in planned_cases(*planned(name)) if case.unset]
         assert len(problems) == 8
         assert {one.layout for one in problems} == set(Layout)
-        assert len({(one.m, one.n, one.k) for one in problems}) == 2
+        bm, bn = (planned(name)[1][side] for side in ("BM", "BN"))
+        whole = [one for one in problems if one.m % bm == one.n % bn == 0]
+        edges = [one for one in problems if one.m % bm and one.n % bn]
+        assert len(whole) == len(edges) == 4
+        for aligned in (True, False):
+            kind = [one.layout for one in edges if (one.lda % 4 == 0) is aligned]
+            assert {one.trans_a for one in kind} == {one.trans_b for one in kind} == {0, 1}
 
 
 def test_two_heights_stand_in_one_column() -> None:

@@ -21,9 +21,13 @@ CONFIGS = {Searched.ALWAYS: 3, Searched.WITH_EMULATION: 1, Searched.BY_NAME: 1}
 # Cases for all seeds of a family together.
 SEED_CASES = {Searched.ALWAYS: 30, Searched.WITH_EMULATION: 6, Searched.BY_NAME: 6}
 # 32 lanes take their time to multiply together.
-TENSOR_FAMILIES = ("gemm_mma", "gemm_wgmma", "sgemm_emulated", "sgemm_emulated_wgmma")
+TENSOR_FAMILIES = (
+    *("gemm_mma", "gemm_skinny", "gemm_wgmma"),
+    *("sgemm_emulated", "sgemm_emulated_wgmma"),
+)
 SMALL_TILES: dict[str, dict[str, tuple[Value, ...]]] = {
     "gemm_mma": {"BM": (32, 64), "BN": (32, 64), "BK": (16, 32)},
+    "gemm_skinny": {"BM": (8, 16), "BK": (64, 128, 256)},
     "gemm_wgmma": {"BM": (64, 128), "BN": (64, 128), "SPLIT_K": (1,)},
     "sgemm_emulated": {"BM": (32, 64), "BN": (32, 64), "BK": (16, 32)},
     "sgemm_emulated_wgmma": {"BN": (64,)},

@@ -86,6 +86,21 @@ def test_infinity_and_nan_come_out_as_ieee_has_them(run: Runner, value: float) -
     assert np.isnan(run(a, b, without_fallback)).all()
 
 
+def test_an_infinity_among_large_numbers_is_no_number_to_be_split(run: Runner) -> None:
+    """No spread of exponents tells: the check of the line's largest alone does."""
+    a, b = run.normal()
+    a[3] = np.ldexp(a[3], 110)
+    a[3, 7] = np.inf
+
+    def unchecked(text: str) -> str:
+        check = "if (most >= 0x7f800000u) {"
+        assert check in text
+        return text.replace(check, "if (false) {")
+
+    assert np.array_equal(run(a, b)[3], np.where(b[7] > 0, np.inf, -np.inf))
+    assert np.isnan(run(a, b, unchecked)[3]).all()
+
+
 def test_infinity_times_zero_is_nan(run: Runner) -> None:
     a, b = run.normal()
     a[0, 0], b[:, :] = np.inf, 0.0

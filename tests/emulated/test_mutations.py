@@ -5,7 +5,9 @@ from collections.abc import Iterator
 import pytest
 from mutations import BASES, MUTATIONS, Mutation
 from mutations_chains import CHAIN_BASES, CHAIN_MUTATIONS
+from mutations_direct import DIRECT_BASES, DIRECT_MUTATIONS
 from mutations_edges import EDGE_BASES, EDGE_MUTATIONS
+from mutations_packing import PACKING_BASES, PACKING_MUTATIONS
 from mutations_shared import SHARED_BASES, SHARED_MUTATIONS
 from mutations_skinny import SKINNY_BASES, SKINNY_MUTATIONS
 from mutations_split import SPLIT_BASES, SPLIT_MUTATIONS
@@ -18,11 +20,12 @@ from autogemm.emulator import Emulator, EmulatorReport
 pytestmark = pytest.mark.emulated
 
 ALL_BASES = BASES | EDGE_BASES | SHARED_BASES | SKINNY_BASES | SPLIT_BASES
-ALL_BASES |= TENSOR_BASES | WGMMA_BASES | CHAIN_BASES
+ALL_BASES |= TENSOR_BASES | WGMMA_BASES | CHAIN_BASES | DIRECT_BASES
+ALL_BASES |= PACKING_BASES
 ALL_MUTATIONS = (
     *(*MUTATIONS, *EDGE_MUTATIONS, *SHARED_MUTATIONS, *SKINNY_MUTATIONS),
     *(*SPLIT_MUTATIONS, *TENSOR_MUTATIONS, *WGMMA_MUTATIONS),
-    *CHAIN_MUTATIONS,
+    *(*CHAIN_MUTATIONS, *DIRECT_MUTATIONS, *PACKING_MUTATIONS),
 )
 
 

@@ -25,6 +25,7 @@ BASES = {
     **{name: ALL_BASES[name] for name in ("pipeline", "bf16", "half warps", "wgmma", "f16x3")},
     **{name: ALL_BASES[name] for name in ("split", "inward stream K")},
     "block tiled": BLOCK_TILED,
+    "splitting, odd rows": replace(ALL_BASES["tf32x3"], problems=ragged(Layout.NN, 7)),
 }
 
 
@@ -123,6 +124,11 @@ UNSET_SLIPS = (
         "old C times a beta of 0",
         ("float old_c[2] = {};", "float old_c[2];"),
         ("with.beta == 0.0f ? with.alpha * accum : fmaf(", "fmaf("),
+    ),
+    slip(
+        "splitting, odd rows",
+        "the first element of a vector",
+        ("for (int i = 0; i < VECTOR; ++i) {", "for (int i = 1; i < VECTOR; ++i) {"),
     ),
 )
 

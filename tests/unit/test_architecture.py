@@ -44,7 +44,7 @@ ROOMS = (
     "tuning.task",
     "tuning.loop",
     "tuning",
-    "bench.kernels bench.strategies dispatch exchange.jsonl",
+    "bench.kernels bench.strategies cluster dispatch exchange.jsonl",
     "exchange",
     "insight.analysis insight.explain insight.profiling",
     "insight.plots insight.report",
@@ -84,6 +84,8 @@ OWNERS = {
     "kernel_tuner": "bench.strategies",
     "constraint": "bench.strategies",
     "matplotlib": "insight.plots",
+    "dask": "cluster",
+    "distributed": "cluster",
     "click": "cli",
     "rich": "cli",
 }

@@ -27,7 +27,15 @@ from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
 from autogemm.model.elements import rounded
 from autogemm.model.problem import Layout, Problem
-from autogemm.model.results.outcome import CacheState, Fill, Objective
+from autogemm.model.results.outcome import (
+    CacheState,
+    Call,
+    Fill,
+    Objective,
+    Provenance,
+    Status,
+    Telemetry,
+)
 from autogemm.support.errors import DeviceError
 from autogemm.targets.cuda.messages import RunFinals
 from autogemm.targets.cuda.worker.finals import run_finals
@@ -45,6 +53,7 @@ pytestmark = [
 ]
 
 U = 2.0**-24
+LEFT_OUT = (Call("cuBLAS GemmEx", Status.TOO_SLOW, "1.200 times as long"),)
 Floats = npt.NDArray[Any]
 
 
@@ -314,6 +323,18 @@ def test_a_stopwatch_fits_the_kernel_not_its_first_launch(
     assert stopwatch.samples(2) == pytest.approx([time_us] * 2)
 
 
+@pytest.mark.parametrize(
+    ("l2", "method"),
+    [(CacheState.WARM, Method("graph", 100)), (CacheState.COLD, Method("events", 1))],
+)
+def test_with_a_cold_l2_short_launches_are_timed_alone(
+    gpu: SimulatedGpu, l2: CacheState, method: Method
+) -> None:
+    """A graph would run all but the first with a warm one."""
+    prepared = prepared_problem(gpu, sized(), l2=l2)
+    assert prepared.stopwatch_about(Kernel(prepared, 10.0), 10.0).method == method
+
+
 def test_where_a_graph_is_refused_all_are_timed_by_events(gpu: SimulatedGpu) -> None:
     prepared = prepared_problem(gpu, sized())
     kernels = [Kernel(prepared, 5.0), Kernel(prepared, 8.0)]
@@ -418,5 +439,36 @@ def test_what_becomes_wrong_in_the_finals_does_not_count(
         assert finals.winner.ratio == pytest.approx(300.0 / (270.0 if aging else 250.0))
         assert len(finals.winner.samples_us) == finals.rounds == 30
         assert finals.num_checks >= 44
+        # As fits the shortest, whose samples are those of two milliseconds.
+        assert (finals.method, finals.launches_per_sample) == ("events", 1)
     # The memory of machine code is given back whatever happens.
     assert not any(one.is_loaded for one in runs.values())
+
+
+def test_finals_say_how_all_were_timed_and_what_the_gpu_did(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One method for all, which fits the shortest; readings of the rounds, energy of two."""
+    prepared = prepared_problem(gpu, sized(), baseline_us=90.0)
+    prepared.baseline.left_out = LEFT_OUT  # type: ignore[attr-defined]
+    config = Config.of("tiny", {"BM": 16})
+    used = SimpleNamespace(resources=[SimpleNamespace(registers=n) for n in (40, 96, 8)])
+    source = SimpleNamespace(sha256="16")
+    candidate: Any = SimpleNamespace(config=config, source=source, compiled=used)
+    monkeypatch.setattr(prepared, "contestant", lambda one: Kernel(prepared, 40.0))
+    readings = itertools.cycle([Telemetry(1500, power_w=300.0), Telemetry(1700, power_w=500.0)])
+    gpu.telemetry.read = lambda: next(readings)
+    spare = SimpleNamespace(energy_mj=lambda stopwatch, sample_us: 1e-3 * sample_us)
+    prepared.spare_energy = spare  # type: ignore[assignment]
+    finals = run_finals(prepared, RunFinals((candidate,), 10, 0))
+    assert (finals.method, finals.launches_per_sample) == ("graph", 50)
+    assert (finals.telemetry.sm_clock_mhz, finals.telemetry.power_w) == (1600, 400.0)
+    assert (finals.throttled_rounds, finals.provenance) == (0, Provenance.MEASURED)
+    assert finals.winner.ratio == pytest.approx(90.0 / 40.0)
+    assert finals.winner.registers == 96
+    assert finals.winner.verification is not None
+    assert finals.baseline.verification is not None
+    assert finals.calls == LEFT_OUT
+    # Of a sample: 50 launches.
+    assert finals.winner.samples_mj == pytest.approx((2.0, 2.0))
+    assert finals.baseline.samples_mj == pytest.approx((4.5, 4.5))

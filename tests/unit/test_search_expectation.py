@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 from fake_search_space import GridSpace, failed, ok, tiles, tiles_time_us
 
-from autogemm.model.config import Config
+from autogemm.model.config import Config, Value
 from autogemm.search import Search
-from autogemm.search.enumerated import EXPECTED_TIME, UnitFeatures
+from autogemm.search.chains import more_accurate
+from autogemm.search.enumerated import CHAIN, EXPECTED_TIME, UnitFeatures
 from autogemm.search.model import fitted_slope
+from autogemm.search.samplers import NUM_EXPECTED, NUM_INITIAL
 
 TILES = tiles()
 TIMES_US = np.array([tiles_time_us(TILES.config(i)) for i in range(len(TILES))])
@@ -92,6 +94,57 @@ def test_the_first_configs_are_the_best_expected_of_more_and_more() -> None:
     share = np.median(first, axis=0) / len(TILES)
     assert share[:2].mean() > 0.15
     assert share[-2:].mean() < 0.05
+
+
+def test_a_few_of_the_best_expected_follow_the_seeds() -> None:
+    space = rough(1.0)
+    rank = np.argsort(np.argsort(space.features()[1][:, -1]))
+    space.seeds = [int(one) for one in np.flatnonzero(rank > 0.9 * len(TILES))[:NUM_INITIAL]]
+    search = Search(space, "surrogate", 0)
+    asked = [search.ask() for _ in range(NUM_INITIAL + NUM_EXPECTED)]
+    indices = [one.index for one in asked if one is not None]
+    assert indices[:NUM_INITIAL] == space.seeds
+    assert max(rank[indices[NUM_INITIAL:]]) < 0.06 * len(TILES)
+
+
+class Chained(Expecting):
+    """Also says how many products are added up one after the other: more in a deeper tile."""
+
+    def features(self, rows: np.ndarray | None = None) -> tuple[list[str], np.ndarray]:
+        names, columns = super().features(rows)
+        depth = columns[:, names.index("BK")]
+        return [*names, CHAIN], np.column_stack([columns, 2.0 * np.log2(np.exp2(depth) - 1.0)])
+
+
+def changed(index: int, depth: Value) -> Config:
+    config = TILES.config(index)
+    return Config.of(config.family, config.as_dict() | {"BK": depth})
+
+
+def test_what_is_fast_and_not_accurate_is_tried_with_shorter_chains() -> None:
+    space = Chained(np.log2(TIMES_US))
+    depths = next(one.values for one in TILES.parameters if one.name == "BK")
+    index = next(
+        one
+        for one in range(len(TILES))
+        if all(TILES.index(changed(one, depth)) is not None for depth in depths)
+        and TILES.config(one)["BK"] == depths[-1]
+    )
+    # A chain grows with the square of BK: half of BK is a quarter of the chain, and of the square
+    # of an error.
+    for excess, found in ((1.01, depths[:-1]), (2.0, depths[:-1]), (2.01, depths[:-2])):
+        configs = [TILES.config(one) for one in more_accurate(space, index, excess)]
+        assert {one["BK"] for one in configs} == {*found}, excess
+        times = [tiles_time_us(one) for one in configs]
+        assert times == sorted(times), "the fastest first"
+    hopeless = [TILES.config(one)["BK"] for one in more_accurate(space, index, 1e9)]
+    assert hopeless == [depths[0]], "the shortest, where none is short enough"
+    assert more_accurate(rough(1.0), index, 2.0) == [], "it does not say how long chains are"
+    search = Search(space, "surrogate", 0)
+    search.shorten_chains(TILES.config(index), 2.0)
+    proposal = search.ask()
+    assert proposal is not None
+    assert proposal.index == more_accurate(space, index, 2.0)[0]
 
 
 def test_failures_alone_are_no_trouble() -> None:

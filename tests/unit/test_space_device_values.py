@@ -178,7 +178,7 @@ def test_the_same_configs_are_legal_as_when_all_gpus_numbers_are_listed(
     wanted, found = (
         build_space(one, Problem(size, size, size), device, fix) for one in (listed, family)
     )
-    assert len(found) == len(wanted) > 500
+    assert len(found) == len(wanted) > 400
     for i in range(len(found.parameters)):
         same = found.radix.values(found.keys, i) == wanted.radix.values(wanted.keys, i)
         assert same.all()

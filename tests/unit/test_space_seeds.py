@@ -58,6 +58,23 @@ def test_those_of_near_sizes_are_first(tmp_path: Path, size: str, heights: list[
     assert [space.config(index)["BM"] for index in space.seeds] == heights
 
 
+EXPECTING = WITHOUT.replace(
+    "launch:",
+    "expected: {expected_time: slower * TIME, TIME: (128 - BM) * 10 + 320, slower: 2}\nlaunch:",
+)
+
+
+def test_the_others_come_by_the_times_that_are_expected(tmp_path: Path) -> None:
+    family = write_seeds(tmp_path / "mine", SIZED, EXPECTING)
+    space = build_space(family, Problem.of_size("1024"), H100)
+    heights = [space.config(index)["BM"] for index in space.seeds]
+    assert heights == [32, 128], "16 takes 4.5 times as long as 128, 64 three times"
+    nearer = EXPECTING.replace("* 10", "")
+    family = write_seeds(tmp_path / "mine", SIZED, nearer)
+    space = build_space(family, Problem.of_size("1024"), H100)
+    assert [space.config(index)["BM"] for index in space.seeds] == [32, 128, 64, 16]
+
+
 def test_a_family_needs_none(tmp_path: Path) -> None:
     assert load_family(write_family(tmp_path / "mine", WITHOUT)).seeds == ()
     assert write_seeds(tmp_path / "mine", "{family: mine, seeds: []}").seeds == ()

@@ -32,6 +32,13 @@ def started(
     folder: Path, hold: int, db: str, limit: Limit | None = None
 ) -> "subprocess.Popen[str]":
     """A run of the tuner that holds its GPU at the ``hold``th config, at none if 0."""
+
+    def begin() -> None:
+        # Tests that were started by nohup would hand down that it is ignored.
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        if limit is not None:
+            limit()
+
     command = [sys.executable, str(HERE / "fake_tune.py"), str(folder), str(hold), *TUNE]
     return subprocess.Popen(
         [*command, "--db", db],
@@ -39,7 +46,7 @@ def started(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=limit,  # noqa: PLW1509
+        preexec_fn=begin,  # noqa: PLW1509
     )
 
 

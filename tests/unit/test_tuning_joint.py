@@ -3,13 +3,20 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
 
 from autogemm.model.config import Config
-from autogemm.model.results.outcome import Measurement, Objective, Outcome, Provenance, Status
+from autogemm.model.results.outcome import (
+    Measurement,
+    Objective,
+    Outcome,
+    Provenance,
+    Status,
+    Verification,
+)
 from autogemm.search import Proposal
 from autogemm.tuning.loop.joint import (
     HOPELESS_RATIO,
@@ -18,6 +25,7 @@ from autogemm.tuning.loop.joint import (
     JointSearch,
     opening_for,
 )
+from autogemm.tuning.task.accuracy import Accuracy
 
 
 @dataclass
@@ -30,6 +38,7 @@ class Scripted:
     size: int = 1000
     told: list[float | None] = field(default_factory=list)
     num_proposed: int = 0
+    mended: list[tuple[Config, float]] = field(default_factory=list)
 
     @property
     def num_told(self) -> int:
@@ -43,6 +52,9 @@ class Scripted:
     def remember(self, outcome: Outcome, cost: float | None = None) -> None:
         assert outcome.config.family == self.name
         self.told.append(cost)
+
+    def shorten_chains(self, config: Config, excess: float) -> None:
+        self.mended.append((config, excess))
 
     def ask(self) -> Proposal | None:
         if self.num_proposed == self.size:
@@ -187,3 +199,20 @@ def test_energy_of_earlier_calls_serves_for_those_not_measured() -> None:
     assert proposal is not None
     joint.tell(proposal, ok(proposal.config, 20.0))
     assert search.told == [50.0, 100.0]
+
+
+def test_what_would_be_fastest_is_tried_with_shorter_sums() -> None:
+    search = Scripted("one", 5.0)
+    joint = joint_of(search, accuracy=Accuracy(2e-7))
+    ends = [(10.0, 1e-7), (9.0, 4e-7), (11.0, 4e-7), (10.0, 3e-7), (8.0, 2e-7), (8.5, 3e-7)]
+    for time_us, error in ends:
+        proposal = joint.ask()
+        assert proposal is not None
+        outcome = ok(proposal.config, time_us)
+        outcome = replace(outcome, verification=Verification(None, 0.1, error))
+        joint.tell(proposal, Accuracy(2e-7).judged(outcome))
+    # Each but one that is slower than the best that is accurate, as that was then.
+    assert [(config["TILE"], excess) for config, excess in search.mended] == [
+        (1, pytest.approx(2.0)),
+        (3, pytest.approx(1.5)),
+    ]

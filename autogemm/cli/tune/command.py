@@ -121,11 +121,19 @@ def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
 @click.command(short_help="Find the fastest kernel for a problem on a GPU.")
 @click.option(
     "--gpu",
-    metavar="auto|INDEX|NAME|recorded[:FILE]",
+    metavar="auto|INDEX|NAME|all|recorded[:FILE]",
     default="auto",
     show_default=True,
     help="An attached GPU, or a recording: this project's or a cache file of Kernel Tuner. auto: "
-    "the first GPU, without one a shipped recording.",
+    "the first GPU, without one a shipped recording. all, or 0,2: many problems over these GPUs.",
+)
+@click.option(
+    "--scheduler",
+    metavar="ADDRESS",
+    help="Many problems over the workers of a Dask scheduler that runs: tcp://host:8786.",
+)
+@click.option(
+    "--scheduler-file", metavar="FILE", help="The same, by the file that the scheduler wrote."
 )
 @click.option("--require-gpu", is_flag=True, help="Fail where auto would use a recording.")
 @problems_options
@@ -232,6 +240,8 @@ def _lines(place: str, layout: Layout) -> list[tuple[str, Layout]]:
 def tune(  # noqa: PLR0913  # keywords
     *,
     problems: ProblemsOptions,
+    scheduler: str | None,
+    scheduler_file: str | None,
     cross: bool,
     rounds_file: str | None,
     db: str | None,
@@ -249,7 +259,8 @@ def tune(  # noqa: PLR0913  # keywords
 
     Several sizes, a preset or a file of problems are tuned one after the other, sharing what is
     compiled, and end in one table; problems that have a result of the same request are not tuned
-    again.
+    again. With --gpu all, or --scheduler, they are spread over several GPUs, each problem tuned by
+    one of them (needs the extra "cluster").
 
     --json has everything but the single trials; --csv has a row for each finalist and for cuBLAS,
     or for many problems one row each.
@@ -266,14 +277,17 @@ def tune(  # noqa: PLR0913  # keywords
       autogemm tune --size 8192 --sustained 3s --rounds-file rounds.json.gz
       autogemm tune --preset transformer --budget 20s --cross
       autogemm tune --problems sizes.txt --layout nt --budget 30s
+      autogemm tune --gpu all --problems sizes.txt --budget 30s
+      autogemm tune --scheduler tcp://node1:8786 --preset transformer --budget 30s
       autogemm tune --gpu recorded --size 1024 --json
       autogemm tune --gpu recorded --size 1024 --csv > finals.csv
       autogemm tune --gpu recorded:cache.json.gz --size 4096
     """
     # A mistake in the problems is shown before what takes a second to import.
     asked = problems.values
-    from autogemm.cli.tune.run import TuneCommand, TuneOptions, run
+    from autogemm.cli.tune.run import ClusterRequest, TuneCommand, TuneOptions, run
 
     resized = None if problems.sizes else problems.resized
     options = TuneOptions(**values)
-    run(TuneCommand(asked, resized, options, cross, rounds_file, db, quiet, form))
+    cluster = ClusterRequest(options.gpu, scheduler, scheduler_file)
+    run(TuneCommand(asked, resized, options, cluster, cross, rounds_file, db, quiet, form))

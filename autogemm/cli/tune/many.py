@@ -69,10 +69,11 @@ class SweepProgress:
         if not self.quiet and self._step is not None:
             step = self._step
             place = f"{step.doing} {step.number}/{step.count}"
-            click.echo(f"{place} {swept.problem.label}: {_outcome(swept)}", err=True)
+            click.echo(f"{place} {swept.problem.label}: {outcome_text(swept)}", err=True)
 
 
-def _outcome(swept: Swept) -> str:
+def outcome_text(swept: Swept) -> str:
+    """Return how a problem ended, in one line."""
     if swept.finals is None:
         return swept.reason or "no finals"
     winner = swept.finals.winner
@@ -95,7 +96,7 @@ def print_sweep(sweep: Sweep, device_name: str, provenance: Provenance, database
         click.echo(f"geometric mean: {mean:.3f} x cuBLAS; stored in {database}")
     for one in sweep.problems:
         if one.finals is None:
-            click.echo(f"{one.problem.label}: {_outcome(one)}")
+            click.echo(f"{one.problem.label}: {outcome_text(one)}")
 
 
 def sweep_as_json(sweep: Sweep, device_name: str, provenance: Provenance, database: str) -> str:

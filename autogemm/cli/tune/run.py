@@ -14,19 +14,21 @@ from autogemm.cli import command_line
 from autogemm.cli.options import is_typed
 from autogemm.cli.output import Form
 from autogemm.cli.tune.facts import result_as_csv, result_as_json
+from autogemm.cli.tune.gpus import first_gpu, tune_on_gpus
 from autogemm.cli.tune.many import SweepProgress, print_sweep, sweep_as_csv, sweep_as_json
 from autogemm.cli.tune.progress import progress_listener
 from autogemm.cli.tune.report import print_result
 from autogemm.cli.tune.rounds import Decided, check_rounds_file, write_rounds
+from autogemm.cluster import ClusterRequest, Place, Spread
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Outcome
 from autogemm.store import database_place
-from autogemm.support.errors import AutogemmError, UsageError
+from autogemm.support.errors import AutogemmError, ClusterError, UsageError
 from autogemm.support.interrupt import interrupted_code
 from autogemm.tuning import Opened, Sweeper, TuneOptions, TuneRequest, TuneResult, open_run
 from autogemm.tuning import tune as run_tuner
 
-__all__ = ["TuneCommand", "TuneOptions", "run"]
+__all__ = ["ClusterRequest", "TuneCommand", "TuneOptions", "run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class TuneCommand:
     problems: tuple[Problem, ...]
     resized: Callable[[str], Problem] | None
     options: TuneOptions
+    cluster: ClusterRequest
     cross: bool
     rounds_file: str | None
     db: str | None
@@ -51,9 +54,12 @@ def run(command: TuneCommand) -> None:
     check_rounds_file(command.rounds_file)
     with ExitStack() as stack:
         try:
-            if len(command.problems) > 1:
+            if command.cluster.is_running or len(command.problems) > 1:
                 _tune_many(stack, command)
                 return
+            if command.cluster.is_wanted:
+                one = first_gpu(command.options.gpu)
+                command = replace(command, options=replace(command.options, gpu=one))
             request, result = _tune_one(stack, command)
         except KeyboardInterrupt:
             _exit_interrupted()
@@ -99,6 +105,41 @@ def _print(command: TuneCommand, request: TuneRequest, result: TuneResult) -> No
 
 
 def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
+    spread = _tuned_over(command) if command.cluster.is_wanted else _tuned_in_turn(stack, command)
+    sweep = spread.sweep
+    decided = [(one.run_id, one.problem, one.finals) for one in sweep.problems if one.finals]
+    _keep_rounds(command, spread.gpus, decided)
+    show = (sweep, spread.gpus, spread.places[0].provenance, database_place(command.db))
+    if command.form is Form.JSON:
+        click.echo(sweep_as_json(*show))
+    elif command.form is Form.CSV:
+        click.echo(sweep_as_csv(*show[:3]), nl=False)
+    else:
+        print_sweep(*show)
+    if sweep.interrupted:
+        _exit_interrupted()
+    if spread.failure:
+        raise ClusterError(spread.failure)
+    if not any(one.finals is not None for one in sweep.problems):
+        raise AutogemmError("no problem has a result: the lines above say why")
+
+
+def _tuned_over(command: TuneCommand) -> Spread:
+    if command.cross:
+        raise UsageError(
+            "--cross compares kernels on one GPU: tune with several, then cross with one of them"
+        )
+    return tune_on_gpus(
+        command.problems,
+        command.options,
+        command.cluster,
+        command.db,
+        command_line(),
+        quiet=command.quiet,
+    )
+
+
+def _tuned_in_turn(stack: ExitStack, command: TuneCommand) -> Spread:
     parts = _opened(stack, command)
     target = parts.target
     requests = [replace(parts.request, problem=problem) for problem in command.problems]
@@ -112,19 +153,7 @@ def _tune_many(stack: ExitStack, command: TuneCommand) -> None:
     sweep = sweeper.run(requests)
     if command.cross and not sweep.interrupted:
         sweep = sweeper.cross(sweep, requests[0])
-    decided = [(one.run_id, one.problem, one.finals) for one in sweep.problems if one.finals]
-    _keep_rounds(command, target.device.name, decided)
-    show = (sweep, target.device.name, target.provenance, database_place(command.db))
-    if command.form is Form.JSON:
-        click.echo(sweep_as_json(*show))
-    elif command.form is Form.CSV:
-        click.echo(sweep_as_csv(*show[:3]), nl=False)
-    else:
-        print_sweep(*show)
-    if sweep.interrupted:
-        _exit_interrupted()
-    if not any(one.finals is not None for one in sweep.problems):
-        raise AutogemmError("no problem has a result: the lines above say why")
+    return Spread(sweep, (Place(target.device, target.environment, target.provenance),))
 
 
 def _keep_rounds(command: TuneCommand, gpu: str, found: Sequence[Decided]) -> None:

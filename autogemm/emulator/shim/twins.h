@@ -46,6 +46,23 @@ __forceinline__ float* in_register(const float* shared) {
     return const_cast<float*>(shared);
 }
 
+// Twins of templates/parts/ptx/streamed_load.cu.jinja.
+#define AUTOGEMM_STREAMED(bytes)                                                   \
+    __forceinline__ void load_streamed_##bytes(const void* from,                   \
+                                               unsigned (&to)[bytes / 4]) {         \
+        struct alignas(bytes) Words {                                              \
+            unsigned words[bytes / 4];                                             \
+        };                                                                         \
+        const Words read = *static_cast<const Words*>(from);                       \
+        for (int i = 0; i < bytes / 4; ++i) {                                      \
+            to[i] = read.words[i];                                                 \
+        }                                                                          \
+    }
+AUTOGEMM_STREAMED(4)
+AUTOGEMM_STREAMED(8)
+AUTOGEMM_STREAMED(16)
+#undef AUTOGEMM_STREAMED
+
 // Twins of templates/parts/ptx/cluster.cu.jinja.
 __forceinline__ unsigned cluster_rank() {
     return autogemm_emulator::rank_in_cluster();

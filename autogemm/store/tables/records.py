@@ -352,10 +352,14 @@ Copy = (
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How many values of each kind an import found new here, and how many there already."""
+    """How many values of each kind an import found new here, and how many there already.
+
+    ``run_ids`` are the numbers that its runs have here, by those where they come from.
+    """
 
     new: Mapping[str, int]
     known: Mapping[str, int]
+    run_ids: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def num_new(self) -> int:

@@ -102,12 +102,15 @@ class _Incoming:
         self._num_rows = 0
 
     def taken(self) -> records.Taken:
-        """How many values were new, how many there, in the database or earlier in the file."""
+        """How many values were new, how many there, in the database or earlier in the file; and
+        the runs' numbers.
+        """
         merged, grown = self._merging.merged, Counter(benches=len(self._merging.merged.grown))
         new, known = merged.added + grown, merged.known + self._repeated - grown
         return records.Taken(
             {kind: new[table] for table, kind in _KINDS.items() if new[table]},
             {kind: known[table] for table, kind in _KINDS.items() if known[table]},
+            {number: self._merging.ids["runs"][one] for number, one in self._run_ids.items()},
         )
 
     def _add(self, model: type[models.Base], **columns: Any) -> tuple[int, bool]:

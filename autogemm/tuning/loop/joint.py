@@ -70,6 +70,8 @@ class JointSearch:
         for outcome in before:
             searches[outcome.config.family].remember(*self._lesson(outcome))
         self._families = [_Family(search, search.num_told) for search in searches.values()]
+        for outcome in before:
+            self._mend(searches[outcome.config.family], outcome)
 
     @property
     def expected_improvement(self) -> float | None:
@@ -104,6 +106,15 @@ class JointSearch:
         """Learn what became of it."""
         family, own = self._asked.pop(proposal.number)
         family.search.tell(own, *self._lesson(outcome))
+        self._mend(family.search, outcome)
+
+    def _mend(self, search: Search, outcome: Outcome) -> None:
+        """Let what would be fastest, were it accurate enough, be tried with shorter sums."""
+        told, excess = self._accuracy.lesson(outcome)
+        figure = self._cost(told) if excess > 1.0 else None
+        best = min((one.best for one in self._families if one.best is not None), default=math.inf)
+        if figure is not None and figure <= best:
+            search.shorten_chains(outcome.config, excess)
 
     def _next(self, waiting: list[_Family]) -> _Family:
         if len(waiting) == 1:

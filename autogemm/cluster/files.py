@@ -1,0 +1,46 @@
+"""The database file of one problem at a worker that does not write to the common one."""
+
+import shutil
+import uuid
+from pathlib import Path
+
+from autogemm.store import BestQuery, Store, open_store
+
+
+def copy_blank(path: Path) -> None:
+    """Make an empty database, as a copy of one in its folder: migrations take longer."""
+    blank = path.with_name("blank")
+    if not blank.exists():
+        made = path.with_name(f"blank-{uuid.uuid4().hex}")
+        open_store(str(made)).close()
+        made.rename(blank)
+    shutil.copyfile(blank, path)
+
+
+def take_over(store: Store, path: Path) -> None:
+    """Bring the runs of such a file that have trials into a database, and delete it.
+
+    The others are results of other problems, which the coordinator put there. Raises StoreError.
+    """
+    with open_store(str(path), create=False) as source:
+        for line in reversed(source.runs()):
+            if line.num_trials:
+                _take(store, source, line.run_id)
+    remove(path)
+
+
+def take_run(store: Store, path: Path, run_id: int) -> int:
+    """Bring one run of such a file into a database; its number there. Raises StoreError."""
+    with open_store(str(path), create=False) as source:
+        return _take(store, source, run_id)
+
+
+def _take(store: Store, source: Store, run_id: int) -> int:
+    query = BestQuery(run_id=run_id)
+    return store.import_copies(lambda: source.copies(query)).run_ids[run_id]
+
+
+def remove(path: Path) -> None:
+    """Delete a database file with what SQLite keeps beside it."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        path.with_name(name).unlink(missing_ok=True)

@@ -1,0 +1,98 @@
+"""What a worker without the database begins with, and what comes back from those that died."""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import chain
+from pathlib import Path
+
+from autogemm.cluster.files import take_over
+from autogemm.model.hardware.device import Device
+from autogemm.model.problem import Problem
+from autogemm.model.similarity import distance
+from autogemm.store import BestQuery, Copy, DecidedRow, FinalsCopy, RunCopy, RunState, Store
+from autogemm.tuning import TuneRequest
+
+# The newest runs of the problem that a worker is given with their trials, and results of problems
+# like it: a few more than a warm start looks at.
+MOST_RUNS = 20
+MOST_RESULTS = 5
+PARTS = ".parts"
+_LOCK = "lock"
+
+
+def history_of(
+    store: Store, request: TuneRequest, decided: Sequence[DecidedRow], devices: Sequence[Device]
+) -> tuple[Copy, ...]:
+    """Return the runs of the problem, to be gone on with, and the results nearest to it, without
+    their trials; in the order of their numbers, which a warm start goes by.
+    """
+    problem = request.problem
+    query = BestQuery(
+        size=problem.size_label, layout=problem.layout.value, dtype=problem.dtype.label
+    )
+    own = [row.run_id for row in store.runs(query, MOST_RUNS)]
+    parts: dict[int, Iterator[Copy]] = {
+        run_id: store.copies(BestQuery(run_id=run_id)) for run_id in own
+    }
+    if request.warm_start:
+        objective = request.measure.objective
+        alike = [row for row in decided if row.spec.objective is objective]
+        for row in _nearest(problem, alike, devices):
+            parts.setdefault(row.run_id, _result(row))
+    return tuple(chain.from_iterable(parts[run_id] for run_id in sorted(parts)))
+
+
+def _nearest(
+    problem: Problem, decided: Sequence[DecidedRow], devices: Sequence[Device]
+) -> list[DecidedRow]:
+    newest = {(row.spec.problem, row.spec.device.name): row for row in decided}
+
+    def steps(row: DecidedRow) -> float:
+        spec = row.spec
+        return min(distance(problem, one, spec.problem, spec.device) for one in devices)
+
+    return sorted(newest.values(), key=steps)[:MOST_RESULTS] if devices else []
+
+
+def _result(row: DecidedRow) -> Iterator[Copy]:
+    yield RunCopy(row.run_id, row.spec, RunState.FINISHED)
+    yield FinalsCopy(row.run_id, row.finals, row.measured_at)
+
+
+@contextmanager
+def parts_folder(database: Path, session: str) -> Iterator[Path]:
+    """Yield a folder beside a database, for what workers of this machine write.
+
+    It is this process's as long as it lives. What lies there at the end, or was left by a process
+    that was killed, is brought into the database by `recovered`.
+    """
+    folder = database.with_name(database.name + PARTS) / session
+    folder.mkdir(parents=True)
+    with (folder / _LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield folder
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+
+
+def recovered(store: Store, database: Path) -> int:
+    """Bring what workers left beside a database into it; how many runs went on there."""
+    count = 0
+    parts = database.with_name(database.name + PARTS)
+    for folder in sorted(parts.glob("*")) if parts.is_dir() else ():
+        with suppress(FileNotFoundError), (folder / _LOCK).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            for path in sorted(folder.glob("*.db")):
+                take_over(store, path)
+                count += 1
+            shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        os.rmdir(parts)  # noqa: PTH106  # only if it is empty
+    return count

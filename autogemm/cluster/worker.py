@@ -1,0 +1,191 @@
+"""What runs in a worker process: one problem after the other, on one GPU."""
+
+import asyncio
+import contextlib
+import os
+import pickle
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from distributed import get_worker
+
+from autogemm.cluster.files import copy_blank, take_over
+from autogemm.cluster.messages import Done, Place, Work
+from autogemm.compile import Compiler
+from autogemm.store import Store, open_store
+from autogemm.support.errors import AutogemmError
+from autogemm.support.interrupt import RemoteCtrlC
+from autogemm.targets import Target
+from autogemm.tuning import Event, Sweeper, TrialDone, environment_of, open_target
+
+# Set for worker processes of this machine: the GPU's number, and cores as 0,1,2.
+GPU_VARIABLE = "AUTOGEMM_WORKER_GPU"
+CORES_VARIABLE = "AUTOGEMM_WORKER_CORES"
+# Seconds between two trials that are told.
+TELL_EVERY_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Gpu:
+    """The open target of this process; it serves all problems."""
+
+    target: Target
+    compiler: Compiler | None
+    stack: ExitStack
+    place: Place
+
+
+_lock = threading.Lock()
+# One problem at a time, however many threads the worker has.
+_at_work = threading.Lock()
+_gpu: _Gpu | None = None
+_pressed: dict[str, RemoteCtrlC] = {}
+
+
+async def describe() -> Place | str:
+    """Return the place of this worker, or in one line why it cannot work."""
+    return await asyncio.to_thread(_described)
+
+
+def press_ctrl_c(session: str) -> None:
+    """End the search that goes on for a session after the candidate on the GPU."""
+    _pressed.setdefault(session, RemoteCtrlC()).press()
+
+
+def forget(session: str) -> None:
+    """Delete what this machine holds of a session that is over."""
+    _pressed.pop(session, None)
+    shutil.rmtree(_own_folder(session), ignore_errors=True)
+
+
+def tune_one(packed: bytes) -> Done:
+    """Tune the problem of a pickled `Work`. What is wrong with this worker is in the answer."""
+    with _at_work:
+        return _answer(pickle.loads(packed))
+
+
+def _answer(work: Work) -> Done:
+    worker = str(get_worker().name)
+    remote = _pressed.setdefault(work.session, RemoteCtrlC())
+    if remote.pressed:
+        return Done(work.number, worker)
+    try:
+        gpu = _opened()
+        with remote.heeding():
+            if work.database is not None:
+                with open_store(work.database) as store:
+                    return _tuned(work, worker, gpu, store)
+            return _tuned_in_file(work, worker, gpu)
+    except AutogemmError as error:
+        _close_gpu()
+        return Done(work.number, worker, error=str(error))
+
+
+def _tuned(work: Work, worker: str, gpu: _Gpu, store: Store) -> Done:
+    tell = _Telling(work, worker)
+    sweeper = Sweeper(
+        gpu.target,
+        gpu.compiler,
+        store,
+        on_step=lambda step: tell.on_event,
+        on_swept=lambda swept: None,
+    )
+    (swept,) = sweeper.run([work.request]).problems
+    return Done(work.number, worker, gpu.place, swept)
+
+
+def _tuned_in_file(work: Work, worker: str, gpu: _Gpu) -> Done:
+    """Tune with a database of the problem's own.
+
+    A worker that died at the same problem left its file: the run goes on from there, and is not
+    begun anew.
+    """
+    folder = Path(work.folder) if work.folder is not None else _own_folder(work.session)
+    folder.mkdir(parents=True, exist_ok=True)
+    left = sorted(folder.glob(f"{work.number}-*.db"))
+    own = folder / f"{work.number}-{uuid.uuid4().hex}.db"
+    copy_blank(own)
+    with open_store(str(own)) as store:
+        if left:
+            work = replace(work, request=replace(work.request, fresh=False))
+        store.import_copies(lambda: work.history)
+        for path in left:
+            take_over(store, path)
+        done = _tuned(work, worker, gpu, store)
+    if work.folder is not None:
+        return replace(done, file=own.name)
+    content = own.read_bytes()
+    return replace(done, file=own.name, content=content)
+
+
+class _Telling:
+    """Sends events of a search to the coordinator, of trials only some."""
+
+    def __init__(self, work: Work, worker: str) -> None:
+        self._dask: Any = get_worker()
+        # Dask adds its own ``worker``, an address.
+        self._topic, self._about = work.session, {"name": worker, "number": work.number}
+        self._told_at = 0.0
+
+    def on_event(self, event: Event) -> None:
+        now = time.monotonic()
+        if isinstance(event, TrialDone):
+            if now - self._told_at < TELL_EVERY_S:
+                return
+            self._told_at = now
+        self._dask.log_event(self._topic, {**self._about, "event": pickle.dumps(event)})
+
+
+def _described() -> Place | str:
+    try:
+        return _opened().place
+    except AutogemmError as error:
+        return str(error)
+
+
+def _opened() -> _Gpu:
+    """Open the GPU, once. Raises what `open_target` raises."""
+    global _gpu  # noqa: PLW0603  # one GPU for each process
+    with _lock:
+        if _gpu is None:
+            if cores := os.environ.get(CORES_VARIABLE):
+                _stay_on([int(core) for core in cores.split(",")])
+            with ExitStack() as stack:
+                # Nothing is said of an attached GPU, and no recording stands in for one.
+                gpu = os.environ.get(GPU_VARIABLE, "auto")
+                chosen, compiler = open_target(stack, gpu, (), True, notify=lambda notice: None)
+                target = chosen.target
+                environment = environment_of(target, compiler)
+                place = Place(target.device, environment, target.provenance)
+                _gpu = _Gpu(target, compiler, stack.pop_all(), place)
+        return _gpu
+
+
+def _stay_on(cores: list[int]) -> None:
+    """Have all threads of this process, and those and processes that they start, on these cores.
+
+    The compiler starts as many processes as it may use cores.
+    """
+    for thread in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            os.sched_setaffinity(int(thread.name), cores)
+
+
+def _close_gpu() -> None:
+    """Close the GPU: the next problem opens it anew."""
+    global _gpu  # noqa: PLW0603
+    with _lock, contextlib.suppress(AutogemmError):
+        if _gpu is not None:
+            _gpu.stack.close()
+        _gpu = None
+
+
+def _own_folder(session: str) -> Path:
+    return Path(tempfile.gettempdir()) / f"autogemm-{session}"

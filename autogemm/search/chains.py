@@ -1,0 +1,35 @@
+"""More accurate neighbours of a config whose sums are not accurate enough."""
+
+import numpy as np
+
+from autogemm.search.enumerated import CHAIN, EXPECTED_TIME, EnumeratedSpace, neighbours
+
+# So many of them are worth a trial.
+MOST = 3
+
+
+def more_accurate(space: EnumeratedSpace, index: int, excess: float) -> list[int]:
+    """Return legal configs that differ in one parameter and add up shorter chains of products.
+
+    ``excess`` is the error as a multiple of the one that is allowed. An error grows with the square
+    root of a chain's length (Higham and Mary, A New Approach to Probabilistic Rounding Error
+    Analysis, SIAM J. Sci. Comput. 41, 2019): chains have to be shorter by its square. Those come
+    first that are expected to be fastest; where none is short enough, those with the shortest.
+    Empty where the space does not say how long chains are.
+    """
+    near = neighbours(space, index)
+    names, columns = space.features(np.array([index, *near], dtype=np.int64))
+    if CHAIN not in names or not near:
+        return []
+    chains = columns[:, names.index(CHAIN)]
+    of_near = chains[1:]
+    enough = of_near <= chains[0] - 2.0 * np.log2(excess) + 1e-9
+    if not enough.any():
+        shorter = of_near < chains[0]
+        if not shorter.any():
+            return []
+        enough = of_near == of_near[shorter].min()
+    kept = np.flatnonzero(enough)
+    figures = -of_near if EXPECTED_TIME not in names else columns[1:, names.index(EXPECTED_TIME)]
+    order = kept[np.argsort(figures[kept], kind="stable")]
+    return [near[i] for i in order[:MOST]]

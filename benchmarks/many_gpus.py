@@ -1,0 +1,186 @@
+"""Tunes twelve shapes with one GPU, then with all, and compares time and winners.
+
+    benchmarks/gpu_box.sh run python3 benchmarks/many_gpus.py --out OUT --seconds 560
+
+Both have databases and caches of their own, and the same seconds of search for each problem.
+OUT/many_gpus_h200.json has the figures, OUT/*.err what was shown meanwhile, OUT/*.db all trials.
+"""
+
+import argparse
+import json
+import math
+import os
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+# Small and large, square, tall, deep; rows of 16 bytes and not.
+SHAPES = (
+    *("512", "1000", "1024", "2048", "4096", "8192", "128x4096x4096", "2048x14336x4096"),
+    *("16x4096x4096", "8192x1024x1024", "1024x1024x16384", "1500"),
+)
+DTYPES = ("bf16", "f32")
+# Finals and getting ready, for each problem.
+BESIDE_SEARCH_S = 3.0
+START_S = 12.0
+WITHIN = 0.01
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--seconds", type=float, default=560.0, help="for all of it")
+    parser.add_argument("--gpus", default="all", help="as --gpu of tune")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--shapes", default=",".join(SHAPES))
+    parser.add_argument("--name", default="many_gpus_h200.json")
+    parser.add_argument("--program", default=f"{shlex.quote(sys.executable)} -m autogemm tune")
+    asked = parser.parse_args()
+    asked.out.mkdir(parents=True, exist_ok=True)
+    shapes, dtypes = asked.shapes.split(","), asked.dtypes.split(",")
+    ends_at = time.monotonic() + asked.seconds
+    (asked.out / "shapes.txt").write_text("\n".join(shapes) + "\n")
+    # One GPU takes all problems in turn; two take half the time, more take less.
+    count = len(shapes) * len(dtypes)
+    each_s = (asked.seconds - 2 * len(dtypes) * START_S) / (1.5 * count) - BESIDE_SEARCH_S
+    budget_s = max(1.0, math.floor(2 * each_s) / 2)
+    runs: list[dict[str, Any]] = []
+    for gpu in ("0", asked.gpus):
+        for dtype in dtypes:
+            left_s = ends_at - time.monotonic()
+            runs.append(one_run(asked, gpu, dtype, budget_s, left_s))
+    report = compared(runs, dtypes, budget_s, asked.gpus)
+    (asked.out / asked.name).write_text(json.dumps(report, indent=1) + "\n")
+    shown(report)
+
+
+def one_run(
+    asked: argparse.Namespace, gpu: str, dtype: str, budget_s: float, left_s: float
+) -> dict[str, Any]:
+    """One call of the program, which is ended as by Ctrl-C where it takes too long."""
+    name = f"gpu_{gpu.replace(',', '_')}_{dtype}"
+    command = [
+        *shlex.split(asked.program),
+        *("--gpu", gpu, "--problems", str(asked.out / "shapes.txt"), "--dtype", dtype),
+        *("--budget", f"{budget_s:g}s", "--trials", "100000", "--no-certify", "--json"),
+        *("--db", str(asked.out / f"{name}.db")),
+    ]
+    environment = os.environ | {"AUTOGEMM_CACHE": str(asked.out.absolute() / f"cache_{name}")}
+    begin = time.monotonic()
+    with (asked.out / f"{name}.err").open("w") as err:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=err, env=environment)
+        try:
+            out, _ = process.communicate(timeout=max(1.0, left_s))
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            out, _ = process.communicate()
+    seconds = time.monotonic() - begin
+    problems = json.loads(out)["problems"] if out.strip() else []
+    return {"gpu": gpu, "dtype": dtype, "seconds": seconds, "problems": problems} | {
+        "exit": process.returncode,
+        "command": shlex.join(command[command.index("--gpu") :]),
+    }
+
+
+def compared(
+    runs: list[dict[str, Any]], dtypes: list[str], budget_s: float, gpus: str
+) -> dict[str, Any]:
+    """Time and problems a minute of one GPU and of all, and each winner beside the other's."""
+    sides = {}
+    for gpu in ("0", gpus):
+        own = [run for run in runs if run["gpu"] == gpu]
+        seconds = sum(run["seconds"] for run in own)
+        count = sum(one["ratio"] is not None for run in own for one in run["problems"])
+        searched_s = sum(one["seconds"] for run in own for one in run["problems"])
+        sides[gpu] = {
+            "problems": count,
+            "seconds": round(seconds, 2),
+            "seconds_of_problems": round(searched_s, 2),
+            "mean_problem_s": round(searched_s / count, 3) if count else None,
+            "problems_per_minute": round(60 * count / seconds, 3) if seconds else None,
+            "exits": [run["exit"] for run in own],
+            "commands": [run["command"] for run in own],
+        }
+    winners = []
+    for dtype in dtypes:
+        ratios = [
+            {
+                one["size"]: one
+                for run in runs
+                if run["gpu"] == gpu and run["dtype"] == dtype
+                for one in run["problems"]
+                if one["ratio"] is not None
+            }
+            for gpu in ("0", gpus)
+        ]
+        for size in ratios[0].keys() & ratios[1].keys():
+            alone, spread = ratios[0][size], ratios[1][size]
+            winners.append(
+                {
+                    "size": size,
+                    "dtype": dtype,
+                    "ratio_one": alone["ratio"],
+                    "ratio_all": spread["ratio"],
+                    "all_over_one": spread["ratio"] / alone["ratio"],
+                    "trials_one": alone["num_trials"],
+                    "trials_all": spread["num_trials"],
+                }
+            )
+    winners.sort(key=lambda one: (one["dtype"], one["size"]))
+    changes = [one["all_over_one"] - 1 for one in winners]
+    alone, spread = sides["0"], sides[gpus]
+    rate, rate_one = spread["problems_per_minute"], alone["problems_per_minute"]
+    return {
+        "gpus": count_gpus(),
+        "cores": len(os.sched_getaffinity(0)),
+        "budget_s": budget_s,
+        "one_gpu": alone,
+        "all_gpus": spread,
+        "times_as_many_problems_per_minute": round(rate / rate_one, 3)
+        if rate and rate_one
+        else None,
+        "share_within_1_percent": share(abs(change) <= WITHIN for change in changes),
+        "share_not_1_percent_worse": share(change >= -WITHIN for change in changes),
+        "winners": winners,
+    }
+
+
+def share(truths: Any) -> float | None:
+    kept = list(truths)
+    return round(sum(kept) / len(kept), 3) if kept else None
+
+
+def count_gpus() -> int:
+    """As the program counts them, which makes no context here."""
+    from autogemm.targets import attached_gpus
+
+    return len(attached_gpus())
+
+
+def shown(report: dict[str, Any]) -> None:
+    print(f"{'dtype':6}{'size':>18}{'one GPU':>10}{'all':>10}{'all/one':>10}{'trials':>14}")
+    for one in report["winners"]:
+        trials = f"{one['trials_one']} {one['trials_all']}"
+        print(
+            f"{one['dtype']:6}{one['size']:>18}{one['ratio_one']:>10.3f}{one['ratio_all']:>10.3f}"
+            f"{one['all_over_one']:>10.3f}{trials:>14}"
+        )
+    for name in ("one_gpu", "all_gpus"):
+        side = report[name]
+        print(
+            f"{name}: {side['problems']} problems in {side['seconds']:.1f} s, "
+            f"{side['problems_per_minute']} a minute, exit codes {side['exits']}"
+        )
+    print(
+        f"{report['gpus']} GPUs, {report['cores']} cores: "
+        f"{report['times_as_many_problems_per_minute']} times as many problems a minute; "
+        f"{report['share_within_1_percent']} of the winners within 1 %, "
+        f"{report['share_not_1_percent_worse']} not more than 1 % worse"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""tune --gpu all with real worker processes and fake GPUs: results, and deaths in the middle."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import fake_cluster
+import pytest
+from click.testing import CliRunner
+from fake_target import NUM_KERNELS, NUM_LEGAL
+from waiting import PATIENCE_S, has_ended, wait_until
+
+from autogemm.cli import main
+from autogemm.targets import choose
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SIZES = (128, 512, 2048)
+ASKED = [
+    *("--sampler", "exhaustive", "--budget", "none", "--rounds", "2"),
+    *(word for size in SIZES for word in ("--size", f"{size}x512x256")),
+]
+
+
+def environment(folder: Path, gpus: int) -> dict[str, str]:
+    """What makes Dask's workers have fake GPUs."""
+    paths = (ROOT, ROOT / "tests", HERE)
+    return {
+        "PYTHONPATH": os.pathsep.join(map(str, paths)),
+        "DASK_DISTRIBUTED__WORKER__PRELOAD": "['fake_cluster']",
+        fake_cluster.FOLDER: str(folder),
+        fake_cluster.GPUS: str(gpus),
+    }
+
+
+class Run:
+    """The program in a process group of its own, as a terminal starts it."""
+
+    def __init__(self, folder: Path, gpus: int, *arguments: str) -> None:
+        self._folder = folder
+        words = [str(folder), str(gpus), "--db", str(folder / "t.db"), *ASKED, *arguments]
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "fake_cluster.py"), *words],
+            env=os.environ | environment(folder, gpus),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def wait_for(self, gpu: int, count: int) -> int:
+        """Wait until a GPU has begun its config of that number; the process that did."""
+        wait_until(
+            lambda: self.process.poll() is not None or len(self._of(gpu)) >= count,
+            f"GPU {gpu} begins {count} configs",
+        )
+        assert self.process.poll() is None, self.process.communicate()
+        return int(self._of(gpu)[-1].split()[1])
+
+    def interrupt(self) -> None:
+        """Send what Ctrl-C at a terminal sends: to the program and to all that it started."""
+        os.killpg(self.process.pid, signal.SIGINT)
+
+    def end(self) -> tuple[int, str, str]:
+        """The exit code and what was printed."""
+        try:
+            out, err = self.process.communicate(timeout=PATIENCE_S)
+        finally:
+            if self.process.poll() is None:
+                os.killpg(self.process.pid, signal.SIGKILL)
+        return self.process.returncode, out, err
+
+    def _of(self, gpu: int) -> list[str]:
+        return [line for line in measured(self._folder) if line.startswith(f"{gpu} ")]
+
+
+def measured(folder: Path) -> list[str]:
+    """Each config that was begun: GPU, process, problem, config."""
+    log = folder / "measured.log"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+def stored(folder: Path) -> Counter[int]:
+    """How many trials each problem has, by M."""
+    asked = (
+        "SELECT p.m FROM run_trials t JOIN runs r ON r.id = t.run_id "
+        "JOIN problems p ON p.id = r.problem_id"
+    )
+    with closing(sqlite3.connect(folder / "t.db")) as connection:
+        return Counter(m for (m,) in connection.execute(asked))
+
+
+def times_begun(folder: Path) -> Counter[str]:
+    """How many times each kernel of a problem was begun."""
+    return Counter(" ".join(line.split()[2:]) for line in measured(folder))
+
+
+def test_kill_9_of_a_worker_costs_the_candidate_on_its_gpu(tmp_path: Path) -> None:
+    (tmp_path / "hold-0").write_text("9")
+    run = Run(tmp_path, 2, "--gpu", "all", "--json")
+    worker = run.wait_for(0, 9)
+    os.kill(worker, signal.SIGKILL)
+    (tmp_path / "go").touch()
+    code, out, err = run.end()
+    assert code == 0, err
+    found: dict[str, Any] = json.loads(out)
+    assert [one["size"] for one in found["problems"]] == [f"{m}x512x256" for m in SIZES]
+    assert all(one["ratio"] for one in found["problems"])
+    assert stored(tmp_path) == dict.fromkeys(SIZES, NUM_LEGAL)
+    assert sum(times_begun(tmp_path).values()) - len(times_begun(tmp_path)) <= 1
+    assert err.count("tuning ") == len(SIZES)
+    assert "Traceback" not in err
+    assert not (tmp_path / "t.db.parts").exists()
+
+
+def test_ctrl_c_ends_all_and_one_gpu_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "hold-0").write_text("5")
+    run = Run(tmp_path, 1, "--gpu", "all")
+    worker = run.wait_for(0, 5)
+    run.interrupt()
+    (tmp_path / "go").touch()
+    code, _, err = run.end()
+    assert "Traceback" not in err
+    assert (code, err.strip().splitlines()[-1]) == (130, "interrupted; the same command resumes")
+    assert has_ended(worker)
+    begun, kept = times_begun(tmp_path), stored(tmp_path)
+    assert set(kept) == {max(SIZES)}, "the longest is the first"
+    assert 5 <= kept[max(SIZES)] < NUM_LEGAL
+
+    # With one GPU, in this process.
+    (tmp_path / "hold-0").unlink()
+    monkeypatch.setattr(choose, "GPU_TARGETS", {})
+    monkeypatch.setenv(fake_cluster.FOLDER, str(tmp_path))
+    monkeypatch.setenv(fake_cluster.GPUS, "1")
+    fake_cluster.attach()
+    words = ["--no-certify", "--family", str(tmp_path / "tiny"), "--db", str(tmp_path / "t.db")]
+    again = CliRunner().invoke(main, ["tune", *words, *ASKED, "--json"])
+    assert again.exit_code == 0, again.output
+    assert stored(tmp_path) == dict.fromkeys(SIZES, NUM_LEGAL)
+    assert max(times_begun(tmp_path).values()) == 1, "what was stored was measured again"
+    assert begun.keys() < times_begun(tmp_path).keys()
+
+
+def test_a_scheduler_that_dies_ends_it_in_one_line(tmp_path: Path) -> None:
+    # In its second problem.
+    hold = NUM_KERNELS + 8
+    (tmp_path / "hold-0").write_text(str(hold))
+    file = tmp_path / "scheduler.json"
+    shared = os.environ | environment(tmp_path, 1)
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
+    command += ["--port", "0", "--host", "127.0.0.1", "--scheduler-file", str(file)]
+    scheduler = subprocess.Popen(command, env=shared, **quiet)  # type: ignore[call-overload]
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", "--no-nanny", "--no-dashboard"]
+    command += ["--nthreads", "1", "--scheduler-file", str(file), "--local-directory"]
+    command += [str(tmp_path / "worker")]
+    worker = subprocess.Popen(command, env=shared, **quiet)  # type: ignore[call-overload]
+    try:
+        run = Run(tmp_path, 1, "--scheduler-file", str(file))
+        assert run.wait_for(0, hold) == worker.pid
+        wait_until(lambda: stored(tmp_path), "the first problem is stored")
+        scheduler.kill()
+        code, _, err = run.end()
+    finally:
+        for process in (scheduler, worker):
+            process.kill()
+            process.wait()
+    assert code == 1
+    assert "the scheduler of the workers is gone; 2 problems are left" in err.splitlines()[-1]
+    assert stored(tmp_path) == {max(SIZES): NUM_LEGAL}
+    assert "Traceback" not in err
