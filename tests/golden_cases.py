@@ -657,4 +657,11 @@ GOLDEN_CASES = (
         family="gemm_wgmma",
         least_arch=90,
     ),
+    GoldenCase(
+        "tf32_fused",
+        fused(tensor(4096, DType.TF32), "relu(acc + bias[n])"),
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_N": 2, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
 )
