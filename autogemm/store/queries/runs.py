@@ -67,6 +67,7 @@ def conditions(query: records.BestQuery) -> list[Condition]:
     run = {"id": query.run_id, "provenance": query.provenance}
     wanted = [
         *(RunRecord.problem.has(**{name: value}) for name, value in problem.items() if value),
+        *(RunRecord.problem.has(epilogue=one) for one in [query.epilogue_text] if one is not None),
         *(getattr(RunRecord, name) == value for name, value in run.items() if value is not None),
     ]
     if query.family is not None:
