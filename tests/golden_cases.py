@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 
@@ -44,6 +45,10 @@ def square(size: int, layout: Layout = Layout.NN) -> Problem:
 
 def tensor(size: int, dtype: DType) -> Problem:
     return Problem(size, size, size, dtype=dtype)
+
+
+def fused(problem: Problem, epilogue: str) -> Problem:
+    return problem.with_epilogue(Epilogue(epilogue))
 
 
 TILE_32: dict[str, Value] = {
@@ -494,6 +499,60 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
+        "bf16_packed",
+        tensor(1500, DType.BF16),
+        {"EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed_overlapped",
+        Problem(4095, 4095, 4095, Layout.NT, DType.BF16),
+        {"PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "bf16_packed_swapped",
+        tensor(1500, DType.BF16),
+        {"BM": 152, "BN": 128, "WM": 152, "WN": 128, "STAGES": 4, "SCHEDULE": "pingpong"}
+        | {"BOX_M": 8, "SWAP_AB": 1, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "f16_packed_split",
+        Problem(1023, 1024, 1024, Layout.TN, DType.F16),
+        {"BM": 128, "BN": 128, "WN": 128, "STAGES": 6, "SPLIT_K": 2, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_transposed",
+        Problem(4096, 4096, 4096, Layout.TN, DType.TF32),
+        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "GROUP_M": 8, "EPILOGUE": "after"}
+        | {"PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_packed_pingpong",
+        Problem(1023, 1021, 1022, Layout.NN, DType.TF32),
+        {"BM": 128, "BN": 128, "WM": 128, "WN": 128, "SCHEDULE": "pingpong", "BOX_M": 16}
+        | {"GROUP_M": 8, "EPILOGUE": "after", "PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "tf32_packed_b",
+        Problem(512, 1024, 512, Layout.NN, DType.TF32, ldb=1025),
+        {"BM": 128, "BN": 128, "WM": 64, "WN": 128, "GROUP_M": 1, "BLOCKS": 0}
+        | {"EPILOGUE": "after", "PACK": "b"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
         "tf32x3_chunks",
         square(4096, Layout.TT),
         {"CHUNK": 256, "BM": 64, "BN": 64, "WM": 32},
@@ -575,4 +634,27 @@ GOLDEN_CASES = (
         family="block_tiled",
     ),
     GoldenCase("any_size", square(1001, Layout.TT), {"PAD_A": 1}, family="block_tiled"),
+    # Epilogues: each function, each index and type of an input, the old C read in each way.
+    GoldenCase(
+        "fused",
+        fused(square(1023), "clamp(gelu(alpha * acc + bias[n]), low, 6) + rest[m, n]; bias: f16"),
+        {"VEC_LOAD": 1, "VEC_STORE": 1},
+    ),
+    GoldenCase(
+        "fused",
+        fused(square(1001), "sigmoid(acc) * scale[m] + beta * c[m, n]; scale: bf16"),
+        family="naive",
+    ),
+    GoldenCase(
+        "fused",
+        fused(tensor(4096, DType.F16), "relu(silu(acc + bias[n]) + c[m, n])"),
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "fused",
+        fused(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "gelu_tanh(acc + bias[n])"),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
 )

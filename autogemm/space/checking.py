@@ -273,7 +273,9 @@ class _Check:
         for i, form in enumerate(self._form.tensor_maps):
             field = f"tensor_maps.{i + 1}"
             self._check_free(f"{field}.name", form.name)
-            if form.name in (*self._form.derive, *(earlier.name for earlier in forms)):
+            # Maps of one name are maps of one argument: at most one of them is there.
+            others = (one.name for one in forms if "1" in {one.when, form.when})
+            if form.name in (*self._form.derive, *others):
                 raise self._error(f"{field}.name", f"the name {form.name!r} is taken already")
             try:
                 element_of(form)

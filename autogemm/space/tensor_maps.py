@@ -1,6 +1,7 @@
 """Tensor maps in a family's YAML: what need not be written, and the rules that TMA has for them."""
 
 from autogemm.model.dtypes import Element
+from autogemm.model.signature import ProblemType
 from autogemm.space.schema import ConstraintForm, TensorMapForm
 from autogemm.support.errors import FamilyError
 
@@ -14,6 +15,8 @@ _STORED = {
 # (CUDA driver API, cuTensorMapEncodeTiled).
 ALIGNMENT_BYTES = 16
 MAX_BOX = 256
+# The element type of A and B, whichever it is.
+_OF_OPERANDS = ProblemType.AB.value
 
 
 def completed(form: TensorMapForm) -> TensorMapForm:
@@ -36,8 +39,13 @@ def completed(form: TensorMapForm) -> TensorMapForm:
 
 
 def element_of(form: TensorMapForm) -> Element | None:
-    """The type that was written, if one was. Raises FamilyError for an unknown one."""
+    """The type that was written; None where it is that of the problem's matrix, or of A and B.
+
+    Raises FamilyError for an unknown one.
+    """
     known = {element.label: element for element in Element}
+    if form.element == _OF_OPERANDS and form.matrix != "C":
+        return None
     if form.element is not None and form.element not in known:
         raise FamilyError(f"unknown element type {form.element!r}; known: {', '.join(known)}")
     return known[form.element] if form.element is not None else None

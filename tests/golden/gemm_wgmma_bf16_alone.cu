@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=128 BN=64 WM=64 WN=64 STAGES=8 SCHEDULE=cooperative CLUSTER_M=1
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=16 C_BUFFERS=1 GROUP_M=1 BLOCKS=0 EPILOGUE=after K_ORDER=forward
-// SWAP_AB=0 SHORT_BY=0
+// SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=tma
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B bf16, C bf16, accumulators FP32.

@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=200 BN=128 WM=200 WN=128 STAGES=5 SCHEDULE=pingpong CLUSTER_M=1
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=40 C_BUFFERS=2 GROUP_M=1 BLOCKS=132 EPILOGUE=after K_ORDER=forward
-// SWAP_AB=1 SHORT_BY=8
+// SWAP_AB=1 SHORT_BY=8 PACK=none STORE_C=tma
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B f16, C f16, accumulators FP32.

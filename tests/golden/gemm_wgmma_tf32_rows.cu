@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=128 BN=256 WM=64 WN=256 STAGES=4 SCHEDULE=cooperative CLUSTER_M=2
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=8 BLOCKS=132 EPILOGUE=after K_ORDER=forward
-// SWAP_AB=0 SHORT_BY=0
+// SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=tma
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B tf32, C f32, accumulators FP32.

@@ -77,7 +77,10 @@ def test_a_family_goes_the_whole_way(target: CudaTarget, tmp_path: Path) -> None
     ("family", "dtype", "size"),
     [
         ("gemm_wgmma", "bf16", "1024"),
+        ("gemm_wgmma", "bf16", "1023"),
+        ("gemm_wgmma", "f16", "1500 nt"),
         ("gemm_wgmma", "tf32", "1024"),
+        ("gemm_wgmma", "tf32", "1024 tn"),
         ("gemm_mma", "f16", "1024"),
         ("sgemm_emulated_wgmma", "f32", "1024"),
         ("gemm_skinny", "bf16", "8x1024x4096"),
@@ -87,8 +90,10 @@ def test_a_family_goes_the_whole_way(target: CudaTarget, tmp_path: Path) -> None
 def test_winners_of_families_that_ship_are_certified(
     target: CudaTarget, tmp_path: Path, family: str, dtype: str, size: str
 ) -> None:
+    size, _, layout = size.partition(" ")
     command = [sys.executable, "-m", "autogemm", "tune", "--require-gpu", "--size", size]
-    command += ["--family", family, "--dtype", dtype, "--trials", "2", "--rounds", "6"]
+    command += ["--layout", layout or "nn", "--family", family, "--dtype", dtype]
+    command += ["--trials", "2", "--rounds", "6"]
     command += ["--db", str(tmp_path / "a.db"), *(["--allow-emulation"] * (dtype == "f32"))]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
