@@ -658,9 +658,9 @@ GOLDEN_CASES = (
         least_arch=90,
     ),
     GoldenCase(
-        "tf32_fused",
-        fused(tensor(4096, DType.TF32), "relu(acc + bias[n])"),
-        {"BM": 256, "BN": 128, "WM": 256, "WN": 64, "CLUSTER_N": 2, "EPILOGUE": "after"},
+        "fused_swapped",
+        fused(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "silu(acc) * gate[m, n]"),
+        TWO_HEIGHTS,
         family="gemm_wgmma",
         least_arch=90,
     ),

@@ -431,8 +431,8 @@ struct Output {
 };
 
 // Accumulators become elements of C where they are. The four of a thread in each 8 columns of an
-// instruction are two neighbours in two rows: those of all row tiles follow each
-// other, so that what they read in common is loaded once.
+// instruction are two neighbours in two rows. All row tiles take theirs at the same time,
+// so that what they read in common is loaded once.
 __device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int n0,
                                                float (&accum)[ROW_TILES][NUM_ACCUM]) {
     const int warp = threadIdx.x % WARPGROUP / 32;
