@@ -13,6 +13,7 @@ of handing out. The last lines are what the coordinator does for each problem wi
 import argparse
 import json
 import os
+import pickle
 import subprocess
 import sys
 import tempfile
@@ -27,17 +28,19 @@ from statistics import median
 from typing import Any
 
 from autogemm.catalogue.gpus import find_device
-from autogemm.cluster.files import take_run
+from autogemm.cluster.files import copy_blank, take_run
 from autogemm.cluster.history import history_of
+from autogemm.cluster.messages import Work
 from autogemm.codegen import render
 from autogemm.model.problem import Problem
 from autogemm.space import build_space, load_family
 from autogemm.store import RunState, Store, open_store
-from autogemm.tuning import TuneRequest
+from autogemm.tuning import TuneOptions, TuneRequest, request_for
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "unit")]
 store_samples: Any = import_module("store_samples")
+sized_target: Any = import_module("sized_target")
 
 DEFAULT_TRIALS = 300
 
@@ -137,7 +140,33 @@ def of_the_coordinator() -> Iterator[str]:
         f"a problem of {DEFAULT_TRIALS} trials, {size_mib:.1f} MiB: the coordinator stores it in "
         f"{1000 * stored_s:.0f} ms, or {60 / stored_s:.0f} a minute"
     )
+    yield from of_a_worker()
     yield f"its history, where a worker goes on with it: {1000 * history_s:.0f} ms"
+
+
+def of_a_worker() -> Iterator[str]:
+    """Processor time of a worker for each problem before its search begins, after the first one."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        with open_store(str(folder / "t.db")) as store:
+            asked = sized_target.requests_for(folder, range(100, 1100, 100))
+            sized_target.swept(asked, sized_target.SizedTarget(), store)
+            decided = store.decided()
+            history = history_of(store, request(), decided, [find_device("h100")])
+        every = request_for(Problem(4096, 4096, 4096), TuneOptions(), (), "autogemm tune")
+        packed = pickle.dumps(Work("session", 0, every, None, None, history))
+        pickle.loads(packed)
+        copy_blank(folder / "first.db")
+        begin = time.process_time()
+        work = pickle.loads(packed)
+        copy_blank(folder / "own.db")
+        with open_store(str(folder / "own.db")) as own:
+            own.import_copies(lambda: work.history)
+            ready_s = time.process_time() - begin
+    yield (
+        f"a worker takes {1000 * ready_s:.0f} ms of processor time to begin with a problem "
+        f"({len(packed) / 2**10:.0f} KiB, {len(history)} values of results like it)"
+    )
 
 
 def request() -> TuneRequest:

@@ -48,6 +48,7 @@ from autogemm.cli.options import seconds
 from autogemm.codegen import render
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import CacheState, Finals
 from autogemm.space import Family, Space, build_space, load_family
@@ -186,6 +187,11 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
         name += f"_{options['l2']}"
     if options["sustained"]:
         name += "_sustained"
+    epilogue = Epilogue.parse(options["epilogue"])
+    if not epilogue.is_plain:
+        # Words of the expression: suite_bf16_relu_acc_bias_n_nt.
+        words = "_".join(re.findall(r"[a-z0-9]+", epilogue.text.lower()))
+        name = f"{name.removesuffix('_LAYOUT')}_{words}_LAYOUT"
     asked = TuneOptions(
         gpu=options["gpu"],
         require_gpu=True,
@@ -205,7 +211,7 @@ def suite_of(options: Mapping[str, Any]) -> Suite:
         fresh=True,
     )
     problems = tuple(
-        replace(Problem.of_size(shape, layout), dtype=dtype)
+        Problem(*Problem.parse_size(shape), layout, dtype, epilogue=epilogue)
         for layout in layouts
         for shape in shapes
     )
@@ -311,8 +317,12 @@ def is_emitted_today(row: Row) -> bool:
 def emitted_sha256(row: Row) -> str:
     """The sha256 of the text that a row's config gives today. Raises AutogemmError if none."""
     family = load_family(row["family"])
-    problem = replace(
-        Problem.of_size(row["shape"], Layout(row["layout"])), dtype=DType.parse(row["dtype"])
+    text = row.get("epilogue", "none")
+    problem = Problem(
+        *Problem.parse_size(row["shape"]),
+        Layout(row["layout"]),
+        DType.parse(row["dtype"]),
+        epilogue=Epilogue.parse("" if text == "none" else text),
     )
     config = Config.of(family.name, family.current(row["config"]))
     return render(family, config, problem).sha256
@@ -423,7 +433,7 @@ def row_of(result: TuneResult, finals: Finals, seconds: float) -> Row:
         "shape": problem.size_label,
         "layout": problem.layout.value,
         "dtype": problem.dtype.label,
-        "epilogue": "none",
+        "epilogue": problem.epilogue.text or "none",
         "ratio": winner.ratio,
         "ratio_low": low,
         "ratio_high": high,
@@ -510,6 +520,7 @@ def gpu_label(name: str) -> str:
 @click.option("--seed", default=1, help="Of that draw.", show_default=True)
 @click.option("--without-seeds", is_flag=True, help="Try no config first because it ships.")
 @click.option("--dtype", default="f32", help="As of autogemm tune.")
+@click.option("--epilogue", default="", help="As of autogemm tune.")
 @click.option("--emulation", is_flag=True, help="With --allow-emulation, and --max-error cublas.")
 @click.option("--trials", default=100, help="Trials a shape.", show_default=True)
 @click.option(

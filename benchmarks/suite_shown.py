@@ -41,7 +41,8 @@ def table(results: dict[str, Any]) -> str:
     return "\n".join(
         [
             f"{results['gpu']}, {results['date']}, commit {results['commit']}, "
-            f"{results['dtype']}, layout {results.get('layout', 'nn')}",
+            f"{results['dtype']}, layout {results.get('layout', 'nn')}"
+            + _epilogue(results["rows"]),
             results["versions"],
             f"command: {results['command']}",
             *([results["law"]] if results.get("law") else []),
@@ -56,6 +57,12 @@ def table(results: dict[str, Any]) -> str:
             "",
         ]
     )
+
+
+def _epilogue(rows: list[Row]) -> str:
+    """The epilogue of all rows, which the file's name cannot show as it is written."""
+    texts = {row.get("epilogue", "none") for row in rows} - {"none"}
+    return "".join(f", C[m][n] = {text}" for text in texts)
 
 
 def _summary(results: Mapping[str, Any]) -> Iterator[str]:

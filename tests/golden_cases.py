@@ -8,6 +8,7 @@ from pathlib import Path
 
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import load_family
 
@@ -44,6 +45,10 @@ def square(size: int, layout: Layout = Layout.NN) -> Problem:
 
 def tensor(size: int, dtype: DType) -> Problem:
     return Problem(size, size, size, dtype=dtype)
+
+
+def fused(problem: Problem, epilogue: str) -> Problem:
+    return problem.with_epilogue(Epilogue(epilogue))
 
 
 TILE_32: dict[str, Value] = {
@@ -629,4 +634,27 @@ GOLDEN_CASES = (
         family="block_tiled",
     ),
     GoldenCase("any_size", square(1001, Layout.TT), {"PAD_A": 1}, family="block_tiled"),
+    # Epilogues: each function, each index and type of an input, the old C read in each way.
+    GoldenCase(
+        "fused",
+        fused(square(1023), "clamp(gelu(alpha * acc + bias[n]), low, 6) + rest[m, n]; bias: f16"),
+        {"VEC_LOAD": 1, "VEC_STORE": 1},
+    ),
+    GoldenCase(
+        "fused",
+        fused(square(1001), "sigmoid(acc) * scale[m] + beta * c[m, n]; scale: bf16"),
+        family="naive",
+    ),
+    GoldenCase(
+        "fused",
+        fused(tensor(4096, DType.F16), "relu(silu(acc + bias[n]) + c[m, n])"),
+        family="gemm_mma",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "fused",
+        fused(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "gelu_tanh(acc + bias[n])"),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from autogemm.support.errors import AutogemmError, UsageError
+from autogemm.support.errors import AutogemmError, EpilogueError, UsageError
 from autogemm.support.interrupt import interrupted_code
 from autogemm.support.messages import masked, message
 from autogemm.support.naming import did_you_mean
@@ -111,10 +111,10 @@ _IS_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class OneLine(click.ClickException):
-    """An error as one line, with its own exit code."""
+    """An error as one line, with its own exit code; ``place`` shows below it where it lies."""
 
-    def __init__(self, text: str, exit_code: int) -> None:
-        super().__init__(message(text))
+    def __init__(self, text: str, exit_code: int, place: str = "") -> None:
+        super().__init__(message(text) + place)
         self.exit_code = exit_code  # type: ignore[misc]  # click declares a class variable
 
 
@@ -123,6 +123,8 @@ def _one_line_errors() -> Iterator[None]:
     """Turn errors into one line, except that a call without arguments prints the help."""
     try:
         yield
+    except EpilogueError as error:
+        raise OneLine(str(error), error.exit_code, error.place) from error
     except AutogemmError as error:
         raise OneLine(str(error), error.exit_code) from error
     except click.UsageError as error:

@@ -12,6 +12,7 @@ import click
 
 from autogemm.cli.output import listing_options
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Provenance, Status
 from autogemm.store import BestQuery
@@ -67,6 +68,7 @@ class MatrixOptions:
     ldc: int
     alpha: float
     beta: float
+    epilogue: str
 
     def problem(self, size: str, layout: Layout | None = None) -> Problem:
         """Return the problem of that size. Raises UsageError for values that are not allowed."""
@@ -78,6 +80,7 @@ class MatrixOptions:
             *(layout or self.layout, DType.parse(self.dtype)),
             *(self.lda, self.ldb, self.ldc),
             *(self.alpha, self.beta),
+            Epilogue.parse(self.epilogue),
         )
 
 
@@ -137,6 +140,12 @@ MATRIX_OPTIONS = (
     click.option("--ldc", default=0, help="Leading dimension of C; 0 is packed."),
     click.option("--alpha", default=1.0, show_default=True, help="Factor of op(A) op(B)."),
     click.option("--beta", default=0.0, show_default=True, help="Factor of the old C."),
+    click.option(
+        "--epilogue",
+        metavar="EXPRESSION",
+        default="",
+        help="What becomes of each sum, as in relu(acc + bias[n]); default: alpha and beta.",
+    ),
 )
 
 
@@ -328,6 +337,7 @@ filter_options = grouped(
     click.option("--size", metavar="SIZE", help="4096 or MxNxK."),
     click.option("--layout", type=click.Choice(LAYOUTS), help="As stored (n) or transposed."),
     click.option("--dtype", type=click.Choice(DTYPES), help="Element type."),
+    click.option("--epilogue", metavar="EXPRESSION", help="Its epilogue, or none."),
     click.option("--family", metavar="NAME", help="Kernel family."),
     click.option("--run", "run_id", type=click.IntRange(1, MAX_NUMBER), help="Only this run."),
     choice_option(

@@ -52,7 +52,7 @@ class Crew:
 
         def on_message(told: tuple[float, dict[str, Any]]) -> None:
             about = told[1]
-            on_event(str(about["worker"]), about["number"], pickle.loads(about["event"]))
+            on_event(about["name"], about["number"], pickle.loads(about["event"]))
 
         self._client.subscribe_topic(self._session, on_message)
 

@@ -43,6 +43,8 @@ class _Gpu:
 
 
 _lock = threading.Lock()
+# One problem at a time, however many threads the worker has.
+_at_work = threading.Lock()
 _gpu: _Gpu | None = None
 _pressed: dict[str, RemoteCtrlC] = {}
 
@@ -65,7 +67,11 @@ def forget(session: str) -> None:
 
 def tune_one(packed: bytes) -> Done:
     """Tune the problem of a pickled `Work`. What is wrong with this worker is in the answer."""
-    work: Work = pickle.loads(packed)
+    with _at_work:
+        return _answer(pickle.loads(packed))
+
+
+def _answer(work: Work) -> Done:
     worker = str(get_worker().name)
     remote = _pressed.setdefault(work.session, RemoteCtrlC())
     if remote.pressed:
@@ -124,7 +130,8 @@ class _Telling:
 
     def __init__(self, work: Work, worker: str) -> None:
         self._dask: Any = get_worker()
-        self._topic, self._about = work.session, {"worker": worker, "number": work.number}
+        # Dask adds its own ``worker``, an address.
+        self._topic, self._about = work.session, {"name": worker, "number": work.number}
         self._told_at = 0.0
 
     def on_event(self, event: Event) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from autogemm.codegen.fused import fused_of
 from autogemm.model.config import Config, Value
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
@@ -14,7 +15,7 @@ from autogemm.support.templating import environment, rendered
 CONTEXT_NAMES = frozenset(
     {
         *("family", "config", "derived", "layout", "trans_a", "trans_b"),
-        *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature"),
+        *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature", "fused"),
     }
 )
 
@@ -38,6 +39,7 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
         "type_ab": problem.dtype.ab.c_name,
         "type_c": problem.dtype.c.c_name,
         "signature": signature_of(family, config, problem),
+        "fused": fused_of(problem),
     }
 
 
@@ -57,9 +59,16 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
     text = rendered(path, context)
     text = _provenance(family, context) + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
+    if not problem.epilogue.is_plain and f"= {problem.epilogue} " not in _as_one_line(text):
+        raise FamilyError(f"template {path}: it knows no epilogue but alpha * acc + beta * c[m, n]")
     if family.needs_sm_90a and not source.arch_suffix:
         raise FamilyError(f"template {path}: a family for 90a includes parts/ptx/sm_90a.cu.jinja")
     return source
+
+
+def _as_one_line(text: str) -> str:
+    """The text without line breaks and marks of comments, in which a long comment is found."""
+    return " ".join(text.replace("//", " ").split())
 
 
 class _Read(dict[str, Value]):

@@ -78,7 +78,10 @@ class Chooser:
             yield config, "nothing tuned: a seed of the family"
 
     def _own(self, problem: Problem) -> TunedSize | None:
-        return next((size for size in self._sizes if _same(size.problem, problem)), None)
+        sizes = self._sizes
+        if not problem.epilogue.is_plain:
+            sizes = tuned_sizes(self._runs, self._device, epilogue=problem.epilogue)
+        return next((size for size in sizes if _same(size.problem, problem)), None)
 
     def _learned(self, dtype: DType, layout: Layout) -> tuple[Rule, tuple[Config, ...]] | None:
         """Return the rule for a layout and its kernels by number, from all layouts if it has few

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from autogemm.dispatch.legal import NearestLegal
 from autogemm.model.config import Config
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.hardware.device import Device
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.outcome import Objective, Provenance
@@ -47,8 +48,10 @@ def tuned_sizes(
     device: Device,
     dtype: DType | None = None,
     layout: Layout | None = None,
+    epilogue: Epilogue = PLAIN,
 ) -> tuple[TunedSize, ...]:
-    """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given.
+    """The problems tuned on that GPU, smallest first, of that dtype and layout if these are given,
+    with that epilogue.
 
     Measured results; where there are none, recorded ones.
     """
@@ -59,6 +62,7 @@ def tuned_sizes(
         and run.spec.objective is Objective.TIME
         and dtype in (None, run.spec.problem.dtype)
         and layout in (None, run.spec.problem.layout)
+        and run.spec.problem.epilogue == epilogue
     ]
     measured = [run for run in fitting if run.spec.provenance is Provenance.MEASURED]
     chosen: dict[Problem, TunedSize] = {}

@@ -1,5 +1,6 @@
 """Inputs for a run, what C must be, and how far off it is."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -7,17 +8,19 @@ import numpy as np
 import numpy.typing as npt
 
 from autogemm.emulator.exchange import Buffer
-from autogemm.model.dtypes import Element
+from autogemm.emulator.fused import result_and_bound
+from autogemm.model.bounded import Bounded
+from autogemm.model.dtypes import DType, Element
 from autogemm.model.elements import (
     Floats,
     Stored,
     loaded,
-    neutral_array,
     not_a_number,
     rounded,
     stored,
 )
-from autogemm.model.kernel import LaunchPlan
+from autogemm.model.epilogue import PLAIN, sum_exponent
+from autogemm.model.kernel import Extra, LaunchPlan
 from autogemm.model.problem import Problem
 
 Doubles = npt.NDArray[np.float64]
@@ -56,7 +59,8 @@ class Inputs:
 
     Buffers end with the last element: nothing lies behind it, not even the padding of the last row.
     Padding between rows is NaN, and so is C when beta = 0. ``bound`` [M, N] is the largest error
-    that rounding can explain. ``extras`` are a family's own arrays, in the order of the plan.
+    that rounding can explain. ``extras`` are the arrays beside the matrices, in the order of the
+    plan: a family's own, and inputs of the epilogue.
     """
 
     a: Stored
@@ -71,7 +75,7 @@ class Inputs:
         at its allocation.
         """
         workspace = np.zeros(-(-plan.workspace_bytes // 4), np.float32)
-        has_old_c = problem.beta != 0.0
+        has_old_c = problem.reads_c
         near = with_near_rows(problem)
         return [
             Buffer(self.a, problem.a_shape[1], near.lda, True, misalign_bytes, problem.lda),
@@ -125,7 +129,7 @@ def with_near_rows(problem: Problem) -> Problem:
 
 def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> Inputs:
     """Random matrices and the reference for them, from float64; a family's own arrays hold what is
-    neutral.
+    neutral, inputs of the epilogue are random.
     """
     rng = np.random.default_rng([seed, problem.m, problem.n, problem.k])
     dtype = problem.dtype
@@ -136,28 +140,85 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     _make_extreme(
         rng, problem, data, _op(a, problem.layout.trans_a), _op(b, problem.layout.trans_b)
     )
-    expected, magnitude = _product(problem, a, b, c)
-    exact = data is Data.INTEGERS and _is_exact(problem, float(magnitude.max()))
-    finite = np.isfinite(expected)
-    # K products and sums, alpha, beta and the last sum, each rounding once: Higham, Accuracy and
-    # Stability of Numerical Algorithms, 2002, section 3.1, whatever the order of the sums.
-    bound = np.where(finite, (problem.k + 3) * 2.0**-24 * magnitude, 0.0)
-    if dtype.c.size_bytes < 4:
-        # C is rounded once more; subnormal numbers by half their distance.
-        size = np.where(finite, np.abs(expected), 0.0)
-        bound += dtype.c.unit_roundoff * (size + bound) + dtype.c.half_step
-    if exact:
-        expected, bound = rounded(expected, dtype.c).astype(np.float64), np.zeros_like(expected)
-    before = c if problem.beta != 0.0 else np.full_like(c, np.nan)
+    extras = [_extra(rng, extra, dtype, data) for extra in plan.arrays]
+    if problem.epilogue.is_plain:
+        expected, bound = _plain(problem, Given(a, b, c), data)
+    else:
+        if data is Data.INTEGERS:
+            a = np.ldexp(a, -sum_exponent(problem.k))
+        expected, bound = _fused(problem, Given(a, b, c), plan, extras, data)
+    before = c if problem.reads_c else np.full_like(c, np.nan)
     near = with_near_rows(problem)
     return Inputs(
         _stored(a, near.lda, dtype.ab),
         _stored(b, near.ldb, dtype.ab),
         _stored(before, near.ldc, dtype.c),
-        tuple(neutral_array(extra, dtype) for extra in plan.arrays),
+        tuple(
+            stored(values, _element(extra, dtype))
+            for extra, values in zip(plan.arrays, extras, strict=True)
+        ),
         expected,
         bound,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A and B as stored, and the old C."""
+
+    a: Floats
+    b: Floats
+    c: Floats
+
+
+def _plain(problem: Problem, given: Given, data: Data) -> tuple[Doubles, Doubles]:
+    """C of the plain GEMM, and the largest error of an element."""
+    element = problem.dtype.c
+    expected, magnitude = _product(problem, given.a, given.b, given.c)
+    exact = data is Data.INTEGERS and _is_exact(problem, float(magnitude.max()))
+    bound = _rounding_of_sums(problem, expected, magnitude)
+    if element.size_bytes < 4:
+        # C is rounded once more; subnormal numbers by half their distance.
+        size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
+        bound += element.unit_roundoff * (size + bound) + element.half_step
+    if exact:
+        expected, bound = rounded(expected, element).astype(np.float64), np.zeros_like(expected)
+    return expected, bound
+
+
+def _fused(
+    problem: Problem, given: Given, plan: LaunchPlan, extras: Sequence[Floats], data: Data
+) -> tuple[Doubles, Doubles]:
+    """C with an epilogue, and the largest error of an element."""
+    of_sums = replace(problem, alpha=1.0, beta=0.0, epilogue=PLAIN)
+    sums, magnitude = _product(of_sums, given.a, given.b, given.c)
+    steps = 2.0 ** sum_exponent(problem.k)
+    exact = data is Data.INTEGERS and float(magnitude.max()) * steps < 2**24
+    error = np.zeros_like(sums) if exact else _rounding_of_sums(problem, sums, magnitude)
+    acc = Bounded(sums, error)
+    return result_and_bound(problem, plan, extras, given.c, acc, is_exact=exact)
+
+
+def _rounding_of_sums(problem: Problem, expected: Doubles, magnitude: Doubles) -> Doubles:
+    """K products and sums, alpha, beta and the last sum, each rounding once: Higham, Accuracy and
+    Stability of Numerical Algorithms, 2002, section 3.1, whatever the order of the sums.
+    """
+    return np.where(np.isfinite(expected), (problem.k + 3) * 2.0**-24 * magnitude, 0.0)
+
+
+def _extra(rng: np.random.Generator, extra: Extra, dtype: DType, data: Data) -> Floats:
+    """An array beside the matrices."""
+    assert extra.count is not None, "an array"
+    if not extra.is_input:
+        return np.full(extra.count, extra.neutral, np.float32)
+    values = _matrix(rng, (extra.count, 1), data, _element(extra, dtype)).reshape(-1)
+    return values * np.float32(0.25) if data is Data.INTEGERS else values
+
+
+def _element(extra: Extra, dtype: DType) -> Element:
+    element = extra.argument.element(dtype)
+    assert element is not None, "an array"
+    return element
 
 
 def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:

@@ -69,10 +69,12 @@ COLUMNS: tuple[str, ...] = (
 )
 # What is there for people, and follows from the rest.
 _FOLLOWS = frozenset({"size", *SPEED, *RESOURCES})
-_NEEDED = tuple(name for name in COLUMNS if name not in _FOLLOWS)
+_NEEDED = tuple(name for name in COLUMNS if name not in _FOLLOWS | {"epilogue"})
 _AS_JSON = frozenset({"config", "samples_us", "fix", "families", "device_facts", "resources"})
 _TEXTS = frozenset({"reason", "kernel_sha256", "command", "family_sha256", "sampler", "max_error"})
-_TEXTS |= frozenset(ENVIRONMENT)
+_TEXTS |= frozenset((*ENVIRONMENT, "epilogue"))
+# Columns that tables of before do not have.
+_LATER = {"epilogue": ""}
 
 # What the first line of every such file begins with.
 MARK = ",".join(COLUMNS[:6]).encode()
@@ -187,7 +189,7 @@ def read_csv(path: Path) -> Iterator[Copy]:
                 continue
             if len(cells) != len(header):
                 raise ValueError(f"{len(cells)} cells, the header has {len(header)}")
-            row = dict(zip(header, cells, strict=True))
+            row = _LATER | dict(zip(header, cells, strict=True))
             of_run = tuple(row[name] for name in _RUN)
             if row["run_id"] not in runs:
                 yield _copy(_run_fields(row))

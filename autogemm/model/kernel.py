@@ -63,12 +63,15 @@ class Extra:
     """An argument that a family's kernels take beside the GEMM's: one value, or an array.
 
     ``count`` is the number of elements of an array and None for one value. With ``neutral`` in all
-    of them the kernels compute the plain GEMM, which is what is tuned and verified.
+    of them the kernels compute the plain GEMM, which is what is tuned and verified. An input of the
+    problem's epilogue (``is_input``) has values of its own instead: one value is ``neutral``,
+    arrays are random.
     """
 
     argument: Argument
     count: int | None
     neutral: float
+    is_input: bool = False
 
 
 @dataclass(frozen=True, slots=True)

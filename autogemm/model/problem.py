@@ -1,11 +1,12 @@
 """The GEMM to be solved: sizes, layout, leading dimensions, scalars."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Self
 
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.support.errors import UsageError
 from autogemm.support.limits import Finite, Named
 
@@ -36,8 +37,10 @@ class Layout(StrEnum):
 class Problem:
     """C[M,N] = alpha * op(A)[M,K] @ op(B)[K,N] + beta * C, row-major. Sizes in elements.
 
+    With an ``epilogue`` C is what its expression makes of op(A) @ op(B) instead.
     A leading dimension of 0 means packed and is replaced by the number of columns stored.
-    Raises UsageError for a size below 1, or a leading dimension below its number of columns.
+    Raises UsageError for a size below 1, a leading dimension below its number of columns, and an
+    alpha or beta that the epilogue does not read.
     """
 
     m: int
@@ -50,6 +53,7 @@ class Problem:
     ldc: int = 0
     alpha: Finite = 1.0
     beta: Finite = 0.0
+    epilogue: Annotated[Epilogue, Named(Epilogue.parse)] = PLAIN
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
@@ -65,6 +69,35 @@ class Problem:
                     f"got {stride}"
                 )
             object.__setattr__(self, name, stride)
+        if not self.epilogue.is_plain:
+            self._check_epilogue()
+
+    def _check_epilogue(self) -> None:
+        for name, neutral in (("alpha", 1.0), ("beta", 0.0)):
+            if getattr(self, name) != neutral and not self.epilogue.reads(name):
+                raise UsageError(
+                    f"{name}={getattr(self, name):g} has no effect: the epilogue {self.epilogue} "
+                    f"does not read {name}"
+                )
+        object.__setattr__(self, "epilogue", self.epilogue.in_dtype(self.dtype))
+
+    @property
+    def reads_c(self) -> bool:
+        """Whether the old C is read; never where a beta that the epilogue reads is 0."""
+        scaled = not self.epilogue.reads("beta") or self.beta != 0.0
+        return self.epilogue.reads("c") and scaled
+
+    def with_epilogue(self, epilogue: Epilogue) -> Self:
+        """The problem with that epilogue, without a factor that it does not read."""
+        alpha = self.alpha if epilogue.reads("alpha") else 1.0
+        beta = self.beta if epilogue.reads("beta") else 0.0
+        return replace(self, epilogue=epilogue, alpha=alpha, beta=beta)
+
+    def with_factors(self, alpha: float, beta: float) -> Self:
+        """The problem with these factors, as far as its epilogue reads them."""
+        alpha = alpha if self.epilogue.reads("alpha") else self.alpha
+        beta = beta if self.epilogue.reads("beta") else self.beta
+        return replace(self, alpha=alpha, beta=beta)
 
     @property
     def a_shape(self) -> tuple[int, int]:
@@ -89,9 +122,12 @@ class Problem:
 
     @property
     def moved_bytes(self) -> int:
-        """Bytes that must move at least: A and B read, C written, each element once."""
+        """Bytes that must move at least: A, B and inputs of the epilogue read, C written, each
+        element once.
+        """
         inputs = self.k * (self.m + self.n)
-        return inputs * self.dtype.ab.size_bytes + self.m * self.n * self.dtype.c.size_bytes
+        own = self.epilogue.input_bytes(self.m, self.n, self.dtype)
+        return inputs * self.dtype.ab.size_bytes + self.m * self.n * self.dtype.c.size_bytes + own
 
     @property
     def flop_per_byte(self) -> float:
@@ -119,6 +155,8 @@ class Problem:
             parts.append(f"alpha={self.alpha:g}")
         if self.beta != 0.0:
             parts.append(f"beta={self.beta:g}")
+        if not self.epilogue.is_plain:
+            parts.append(f"epilogue={self.epilogue}")
         return " ".join(parts)
 
     def tflops(self, time_us: float) -> float:

@@ -3,6 +3,7 @@
 import ctypes
 import logging
 import math
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
@@ -157,8 +158,10 @@ class Plan:
         self._a, self._b, self._c = (self._values[name] for name in ("A", "B", "C"))
         self._workspace = self._values.get("workspace", ctypes.c_void_p())
         self._maps = [_PlacedMap(one, self._values[one.name]) for one in kernel.plan.tensor_maps]
-        # What a family takes beside a GEMM's arguments is neutral: a plain GEMM was asked for.
+        # What a family takes beside a GEMM's arguments is neutral. Inputs of an epilogue are given.
         for extra in kernel.plan.arrays:
+            if extra.is_input:
+                continue
             content = neutral_array(extra, problem.dtype).tobytes()
             address = gpu.driver.copy(gpu.context, content)
             self._extras.append(address)
@@ -184,6 +187,11 @@ class Plan:
                 # Refused where the thread has another context: then it costs a little more.
                 if self._launch(*call):
                     self._gpu.driver.relaunch(self._gpu.context, call)
+
+    def give(self, inputs: Mapping[str, int | float]) -> None:
+        """Set inputs of the epilogue by the names of their arguments: addresses and numbers."""
+        for name, value in inputs.items():
+            self._values[name].value = value
 
     def _place_maps(self) -> None:
         places = {"A": self._a, "B": self._b, "C": self._c, "workspace": self._workspace}

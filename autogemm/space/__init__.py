@@ -27,6 +27,8 @@ from autogemm.space.family import (
     problem_values,
 )
 from autogemm.space.held import HeldValues, signature_of, written
+from autogemm.space.inputs import PREFIX as EPILOGUE_PREFIX
+from autogemm.space.inputs import arguments_of, epilogue_rules
 from autogemm.space.legal import Space
 from autogemm.space.loading import default_families, list_families, load_family, seeds_path
 from autogemm.space.narrowing import parse_fix
@@ -45,6 +47,7 @@ from autogemm.space.tensor_maps import ALIGNMENT_BYTES
 __all__ = [
     "ALIGNMENT_BYTES",
     "DEFAULT_TILE",
+    "EPILOGUE_PREFIX",
     "EXPECTED_TIME",
     "IDENTIFIER",
     "MAX_VALUE",
@@ -65,12 +68,14 @@ __all__ = [
     "TensorMapRule",
     "Text",
     "Tile",
+    "arguments_of",
     "broken_constraints",
     "build_space",
     "check_outside",
     "default_families",
     "derive_values",
     "device_values",
+    "epilogue_rules",
     "fitted",
     "launch_plan",
     "list_families",

@@ -10,6 +10,7 @@ from autogemm.model.problem import Problem
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.family import Constraint, Family, LaunchRule, device_values, problem_values
+from autogemm.space.inputs import arguments_of
 from autogemm.support.errors import FamilyError
 
 
@@ -132,8 +133,13 @@ def launch_plan(
         twice = max(names, key=names.count)
         raise FamilyError(f"{family.yaml_path}: tensor_maps: two are named {twice} for {config}")
     extras = tuple(
-        Extra(rule.argument, None if rule.extent is None else number(rule.extent, 1), rule.neutral)
-        for rule in family.arguments
+        Extra(
+            rule.argument,
+            None if rule.extent is None else number(rule.extent, 1),
+            rule.neutral,
+            rule.is_input,
+        )
+        for rule in arguments_of(family, problem)
     )
     return LaunchPlan(launches, number(family.workspace_bytes, 0), tensor_maps, extras)
 

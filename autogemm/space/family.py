@@ -162,6 +162,8 @@ class ArgumentRule:
     extent: Expression | None
     neutral: float
     doc: str
+    is_input: bool = False
+    """Whether it is an input of the problem's epilogue, for which no number is neutral."""
 
     @property
     def argument(self) -> Argument:

@@ -7,6 +7,7 @@ from autogemm.space.derived import derive_values, given_values
 from autogemm.space.expressions.expression import Expression
 from autogemm.space.expressions.parsing import parse_expression
 from autogemm.space.family import Family, specialised_values
+from autogemm.space.inputs import arguments_of
 
 
 class HeldValues:
@@ -64,7 +65,7 @@ def signature_of(family: Family, config: Config, problem: Problem) -> Signature:
             "sizes or for none"
         )
     return gemm_signature(
-        [rule.argument for rule in family.arguments],
+        [rule.argument for rule in arguments_of(family, problem)],
         workspace=bool(needed),
         tensor_maps=[rule.name for rule in family.tensor_maps if family.value_of(rule.when, given)],
     )

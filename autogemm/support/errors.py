@@ -4,7 +4,8 @@
 
     AutogemmError                exit code 1: the request was fine, it could not be carried out
     ├── UsageError               exit code 2: the request is wrong (name, size, option)
-    │   └── NotFoundError        exit code 2: a GPU, family, run or recording that does not exist
+    │   ├── NotFoundError        exit code 2: a GPU, family, run or recording that does not exist
+    │   └── EpilogueError        exit code 2: an expression that is none; shows the place
     ├── FamilyError              a search space YAML or a template is broken
     ├── EmptySpaceError          no config of the family is legal for this problem and device
     ├── CompilerMissingError     NVRTC (or g++ for the emulator) is not installed
@@ -42,6 +43,14 @@ class UsageError(AutogemmError):
 
 class NotFoundError(UsageError):
     """A GPU, family, run, trial or recording that does not exist. Exit code 2."""
+
+
+class EpilogueError(UsageError):
+    """The expression of an epilogue is none. ``place`` is its text, a caret under the place."""
+
+    def __init__(self, message: str, place: str = "") -> None:
+        super().__init__(message)
+        self.place = place
 
 
 class FamilyError(AutogemmError):

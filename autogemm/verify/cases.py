@@ -15,6 +15,8 @@ from autogemm.compile import Compiler
 from autogemm.emulator import Emulator, EmulatorReport, Mode
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import PLAIN as PLAIN_GEMM
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate, KernelSource, LaunchPlan
 from autogemm.model.problem import Problem
@@ -131,41 +133,43 @@ def cases_of(  # noqa: PLR0913  # a config, and what it is to be run on
     adapt: bool = True,
     dtype: DType = DType.F32,
     tuned_for: tuple[Problem, ...] = (),
+    epilogue: Epilogue = PLAIN_GEMM,
 ) -> CaseSet:
     """The edge cases for a config's schedule, in the order of coverage: see `planned_cases`.
 
     Where the config is not legal for a problem (a vector width, a padding), the nearest legal one
     with the same tiles stands in if ``adapt``; else the problem is skipped.
     """
-    planned = planned_cases(family, config, device, dtype, tuned_for)
+    planned = planned_cases(family, config, device, dtype, tuned_for, epilogue)
     found = [legal_case(family, device, case, adapt=adapt) for case in planned]
     cases = tuple(case for case in found if case is not None)
     return CaseSet(config, dtype, cases, len(planned) - len(cases))
 
 
-def planned_cases(
+def planned_cases(  # noqa: PLR0913, PLR0917  # a config, and what it is to be run on
     family: Family,
     config: Config,
     device: Device,
     dtype: DType = DType.F32,
     tuned_for: tuple[Problem, ...] = (),
+    epilogue: Epilogue = PLAIN_GEMM,
 ) -> tuple[Case, ...]:
     """Return a config with each of its edge cases, legal for it or not, in the order of coverage.
 
     Each shape comes once before any comes again in another layout, and begins with a layout for
     which the config is legal. ``tuned_for`` are problems to be added in front, cut down in size to
-    what needs the same source; all have ``dtype``.
+    what needs the same source; all have ``dtype`` and ``epilogue``.
     """
     schedule = schedule_of(family, config, device, dtype)
     splits = splitting_of(config) is not None
     shapes = [
         # Stable: layouts keep their order otherwise.
         sorted(turns, key=lambda one: bool(broken_constraints(family, config, one, device)))
-        for turns in zip(*edge_cases(schedule, dtype=dtype), strict=True)
+        for turns in zip(*edge_cases(schedule, dtype=dtype, epilogue=epilogue), strict=True)
     ]
     tuned = tuple(reduced(problem, schedule.tile, schedule.rounds) for problem in tuned_for)
     first, *others = zip(*shapes, strict=True)
-    unset = unset_cases(schedule, dtype)
+    unset = unset_cases(schedule, dtype, epilogue)
     return (
         *(Case(config, problem, unset=True, extremes=splits) for problem in tuned),
         *(
@@ -189,8 +193,14 @@ def legal_case(family: Family, device: Device, case: Case, *, adapt: bool = True
 
 def cases_of_tuned(family: Family, config: Config, device: Device, *tuned_for: Problem) -> CaseSet:
     """Return the cases of a config as it was tuned: `cases_of` with no other in its stead."""
-    dtype = tuned_for[0].dtype
-    return cases_of(family, config, device, adapt=False, dtype=dtype, tuned_for=tuned_for)
+    dtype, epilogue = tuned_for[0].dtype, tuned_for[0].epilogue
+    return cases_of(
+        *(family, config, device),
+        adapt=False,
+        dtype=dtype,
+        tuned_for=tuned_for,
+        epilogue=epilogue,
+    )
 
 
 def emulated(family: Family, emulator: Emulator, mode: Mode, case: Case) -> CaseResult:

@@ -198,7 +198,8 @@ def few_tiles(problem: Problem, tile: Tile, stages: int) -> Iterator[Problem]:
             for name in ("lda", "ldb", "ldc")
         )
         alpha, beta = (-1.25, 0.5) if number % 2 else (problem.alpha, problem.beta)
-        yield replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
+        found = replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=alpha, beta=beta)
+        yield found.with_epilogue(problem.epilogue)
 
 
 def _is_same(family: Family, case: Case, source: KernelSource) -> bool:

@@ -6,6 +6,8 @@ Their order is that of coverage: `edge_shapes` begins with the few that reach mo
 from dataclasses import dataclass, replace
 
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import PLAIN as PLAIN_GEMM
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.problem import Layout, Problem
 from autogemm.space import Tile
 from autogemm.verify.schedule import Schedule
@@ -199,11 +201,12 @@ def edge_cases(
     schedule: Schedule = PLAIN,
     layouts: tuple[Layout, ...] = tuple(Layout),
     dtype: DType = DType.F32,
+    epilogue: Epilogue = PLAIN_GEMM,
 ) -> tuple[tuple[Problem, ...], ...]:
     """Each edge shape in each layout for a schedule, in turns: a shape once in each turn.
 
     The layouts of a shape begin with another one than those of the shape before, its alpha and
-    beta as well.
+    beta as well, as far as the epilogue reads them.
     """
     shapes = edge_shapes(schedule)
     return tuple(
@@ -213,14 +216,16 @@ def edge_cases(
                 layouts[(place + turn) % len(layouts)],
                 dtype,
                 SCALARS[(place + 3 * turn) % len(SCALARS)],
-            )
+            ).with_epilogue(epilogue)
             for place, shape in enumerate(shapes)
         )
         for turn in range(len(layouts))
     )
 
 
-def unset_cases(schedule: Schedule, dtype: DType) -> frozenset[Problem]:
+def unset_cases(
+    schedule: Schedule, dtype: DType, epilogue: Epilogue = PLAIN_GEMM
+) -> frozenset[Problem]:
     """Return those of `edge_cases` that also run with variables that begin as garbage.
 
     They have many k_tiles, with edges and without; rows with edges are aligned or not.
@@ -228,7 +233,7 @@ def unset_cases(schedule: Schedule, dtype: DType) -> frozenset[Problem]:
     shapes = edge_shapes(schedule)
     return frozenset(
         problem
-        for turn in edge_cases(schedule, dtype=dtype)
+        for turn in edge_cases(schedule, dtype=dtype, epilogue=epilogue)
         for shape, problem in zip(shapes, turn, strict=True)
         if problem.layout in shape.unset
     )
@@ -254,4 +259,5 @@ def reduced(problem: Problem, tile: Tile, k_tiles: int = MOST_K_TILES) -> Proble
     lda, ldb, ldc = (
         least + (stride - least) % vector for least, stride in zip(columns, strides, strict=True)
     )
-    return replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=problem.alpha, beta=problem.beta)
+    found = replace(packed, lda=lda, ldb=ldb, ldc=ldc, alpha=problem.alpha, beta=problem.beta)
+    return found.with_epilogue(problem.epilogue)

@@ -43,7 +43,8 @@ def _count(folder: Path, package: str) -> None:
         send(self, reply)
 
     follow()
-    Connection.recv, Connection.send = received, sent  # type: ignore[method-assign]
+    for name, function in (("recv", received), ("send", sent)):
+        setattr(Connection, name, function)
 
 
 def _is_ours() -> bool:

@@ -4,11 +4,13 @@ import csv
 import json
 import multiprocessing
 import random
+import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Generator, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ from autogemm.bench.strategies.replaying import replay
 from autogemm.cli import main
 from autogemm.formats import write_recording
 from autogemm.search import SAMPLERS, Search
+from autogemm.support.child_process import child_environment
 from autogemm.support.errors import AutogemmError, UsageError
 from autogemm.targets.recorded import RecordedSpace, open_recorded_space, recording_folder
 
@@ -222,6 +225,9 @@ def test_medians_over_seeds_then_over_spaces() -> None:
 def test_marks_stop_at_the_number_of_evaluations() -> None:
     plan = Plan((Path("a.json"),), ("random",), seeds=1, evaluations=60)
     assert summarise(plan, made_up(plan, [[1.0] * 60])).marks == (25, 50, 60)
+    plan = replace(plan, evaluations=1000)
+    marks = (25, 50, 100, 200, 400, 800, 1000)
+    assert summarise(plan, made_up(plan, [[1.0] * 1000])).marks == marks
 
 
 def test_fractions_over_seconds() -> None:
@@ -262,6 +268,18 @@ def test_processes_do_not_change_the_result(path: Path) -> None:
     ]
     assert by_process[0] == by_process[1]
     assert list(by_process[0]) == [0, 1, 2, 3]
+
+
+def test_a_process_is_deaf_to_ctrl_c_and_keeps_to_one_core() -> None:
+    """The parent decides what Ctrl-C ends; threads of others would fight over the cores."""
+    code = (
+        "import signal, threadpoolctl, numpy\n"
+        "from autogemm.bench.strategies.replaying import _prepare_worker\n"
+        "_prepare_worker()\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN\n"
+        "assert all(one['num_threads'] == 1 for one in threadpoolctl.threadpool_info())\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, env=child_environment())
 
 
 def test_stopping_early_leaves_no_process_and_waits_for_none() -> None:

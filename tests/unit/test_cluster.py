@@ -5,7 +5,9 @@ The workers here answer at once, in this process; `test_cluster_faults` has real
 
 import dataclasses
 import importlib
+import io
 import os
+import pickle
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -15,23 +17,36 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from fake_target import FakeCompiler, tiny_family
+from fake_target import FakeCompiler, tiny_family, tiny_space
+from rich.console import Console
+from rich.progress import Progress, TextColumn
 from sized_target import SizedTarget, requests_for, swept
 
 import autogemm.cluster.crew
 from autogemm.catalogue.gpus import find_device
 from autogemm.cli import main
+from autogemm.cli.tune.gpus import GpuLines
 from autogemm.cluster import ClusterRequest, Listener, Place, Spread, tune_over
-from autogemm.cluster.crew import shared_cores
+from autogemm.cluster.crew import Crew, shared_cores
 from autogemm.cluster.files import take_run
 from autogemm.cluster.history import history_of, parts_folder, recovered
 from autogemm.cluster.messages import Done, Work
-from autogemm.model.results.outcome import Environment, Provenance, Status
+from autogemm.model.results.outcome import Environment, Measurement, Outcome, Provenance, Status
 from autogemm.store import RunState, Store, open_store
 from autogemm.support.errors import ClusterError, DeviceError, UsageError
 from autogemm.support.interrupt import RemoteCtrlC, stop_on_ctrl_c
 from autogemm.targets import choose
-from autogemm.tuning import Sweeper, Swept, TuneRequest, tune
+from autogemm.tuning import (
+    Event,
+    FinalsStarted,
+    Notice,
+    SearchStarted,
+    Sweeper,
+    Swept,
+    TrialDone,
+    TuneRequest,
+    tune,
+)
 
 SIZES = (300, 4096, 128, 2048)
 PLACE = Place(find_device("h100"), Environment(driver="1"), Provenance.MEASURED)
@@ -130,11 +145,11 @@ def spread_over(
 def test_the_longest_is_first_and_results_are_in_the_order_asked_for(
     monkeypatch: pytest.MonkeyPatch, store: Store, tmp_path: Path
 ) -> None:
-    crew = FakeCrew("01", lambda *_: None)
+    crew = FakeCrew("0", lambda *_: None)
     spread, notices = spread_over(monkeypatch, store, requests_for(tmp_path, SIZES), crew)
     assert [SIZES[number] for _, number in crew.given] == sorted(SIZES, reverse=True)
     assert tuple(one.problem.m for one in spread.sweep.problems) == SIZES
-    assert crew.most_at_once == 4, "each worker holds one problem and the next"
+    assert crew.most_at_once == 2, "a worker holds one problem and the next"
     assert (spread.failure, spread.gpus, notices) == ("", PLACE.device.name, [])
 
 
@@ -323,6 +338,41 @@ def test_ctrl_c_from_elsewhere_stops_searches_now_and_later() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(searches).result() == [False, True, True, True, False]
+
+
+def test_a_terminal_has_a_line_for_each_gpu(tmp_path: Path) -> None:
+    requests = requests_for(tmp_path, (128, 4096))
+    bars = Progress(TextColumn("{task.description}"), console=Console(file=io.StringIO()))
+    lines = GpuLines(requests, False, bars)
+    # As an event comes from Dask.
+    client: Any = SimpleNamespace(subscribe_topic=lambda topic, heard: handlers.append(heard))
+    handlers: list[Callable[[object], None]] = []
+    Crew(client, "a session").listen(
+        lambda name, number, event: lines.on_event(name, requests[number].problem, event)
+    )
+
+    def happens(worker: str, number: int, event: Event) -> list[str]:
+        told = {"worker": "tcp://10.0.0.1:5", "name": worker, "number": number}
+        handlers[0]((0.0, told | {"event": pickle.dumps(event)}))
+        return [task.description for task in bars.tasks]
+
+    config = tiny_space(requests[0].families[0]).config(0)
+    best = Outcome(config, Status.OK, measurement=Measurement((50.0,), Provenance.MEASURED))
+    happens("0", 1, SearchStarted(7, 0, (), (), 100.0, None))
+    happens("1", 0, FinalsStarted(3, 30))
+    first, second = happens("0", 1, TrialDone(4, best, best, True, False, 5, 2.0, 100.0))
+    assert first.startswith("GPU 0: 4096x512x256 nn f32: 5 trials, 2.5/s, best 50 us")
+    assert "2.000 x cuBLAS" in first
+    assert second == "GPU 1: 128x512x256 nn f32: finals: 3 candidates and cuBLAS, 30 rounds"
+    happens("1", 0, Notice("a caveat"))
+    happens("0", 1, Notice("a caveat"))
+    lines.on_swept(Swept(requests[0].problem, reason="no room"), "1", 1)
+    assert [task.description for task in bars.tasks][1] == "GPU 1: waiting"
+    printed = bars.console.file.getvalue()  # type: ignore[attr-defined]
+    assert printed.splitlines() == [
+        "a caveat",
+        "tuning 1/2 128x512x256 nn f32 on GPU 1: no room",
+    ]
 
 
 def test_cores_are_shared_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import fake_cluster
 import pytest
 from click.testing import CliRunner
-from fake_target import NUM_LEGAL
+from fake_target import NUM_KERNELS, NUM_LEGAL
 from waiting import PATIENCE_S, has_ended, wait_until
 
 from autogemm.cli import main
@@ -58,11 +58,16 @@ class Run:
     def wait_for(self, gpu: int, count: int) -> int:
         """Wait until a GPU has begun its config of that number; the process that did."""
         wait_until(
-            lambda: self.process.poll() is not None or len(self._of(gpu)) >= count,
+            lambda: self.has_ended or len(self._of(gpu)) >= count,
             f"GPU {gpu} begins {count} configs",
         )
-        assert self.process.poll() is None, self.process.communicate()
+        assert not self.has_ended, self.process.communicate()
         return int(self._of(gpu)[-1].split()[1])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the program has ended."""
+        return self.process.poll() is not None
 
     def interrupt(self) -> None:
         """Send what Ctrl-C at a terminal sends: to the program and to all that it started."""
@@ -127,6 +132,7 @@ def test_ctrl_c_ends_all_and_one_gpu_goes_on_with_it(
     run = Run(tmp_path, 1, "--gpu", "all")
     worker = run.wait_for(0, 5)
     run.interrupt()
+    wait_until(lambda: run.has_ended or (tmp_path / "pressed").exists(), "the worker is told")
     (tmp_path / "go").touch()
     code, _, err = run.end()
     assert "Traceback" not in err
@@ -151,7 +157,9 @@ def test_ctrl_c_ends_all_and_one_gpu_goes_on_with_it(
 
 
 def test_a_scheduler_that_dies_ends_it_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / "hold-0").write_text("5")
+    # In its second problem.
+    hold = NUM_KERNELS + 8
+    (tmp_path / "hold-0").write_text(str(hold))
     file = tmp_path / "scheduler.json"
     shared = os.environ | environment(tmp_path, 1)
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -164,7 +172,8 @@ def test_a_scheduler_that_dies_ends_it_in_one_line(tmp_path: Path) -> None:
     worker = subprocess.Popen(command, env=shared, **quiet)  # type: ignore[call-overload]
     try:
         run = Run(tmp_path, 1, "--scheduler-file", str(file))
-        assert run.wait_for(0, 5) == worker.pid
+        assert run.wait_for(0, hold) == worker.pid
+        wait_until(lambda: stored(tmp_path), "the first problem is stored")
         scheduler.kill()
         code, _, err = run.end()
     finally:
@@ -172,5 +181,6 @@ def test_a_scheduler_that_dies_ends_it_in_one_line(tmp_path: Path) -> None:
             process.kill()
             process.wait()
     assert code == 1
-    assert "the scheduler of the workers is gone; 3 problems are left" in err.splitlines()[-1]
+    assert "the scheduler of the workers is gone; 2 problems are left" in err.splitlines()[-1]
+    assert stored(tmp_path) == {max(SIZES): NUM_LEGAL}
     assert "Traceback" not in err

@@ -323,6 +323,18 @@ def test_a_stopwatch_fits_the_kernel_not_its_first_launch(
     assert stopwatch.samples(2) == pytest.approx([time_us] * 2)
 
 
+@pytest.mark.parametrize(
+    ("l2", "method"),
+    [(CacheState.WARM, Method("graph", 100)), (CacheState.COLD, Method("events", 1))],
+)
+def test_with_a_cold_l2_short_launches_are_timed_alone(
+    gpu: SimulatedGpu, l2: CacheState, method: Method
+) -> None:
+    """A graph would run all but the first with a warm one."""
+    prepared = prepared_problem(gpu, sized(), l2=l2)
+    assert prepared.stopwatch_about(Kernel(prepared, 10.0), 10.0).method == method
+
+
 def test_where_a_graph_is_refused_all_are_timed_by_events(gpu: SimulatedGpu) -> None:
     prepared = prepared_problem(gpu, sized())
     kernels = [Kernel(prepared, 5.0), Kernel(prepared, 8.0)]

@@ -233,7 +233,9 @@ def test_exported_files_are_fixed_points_of_clang_format(tmp_path: Path, family:
     formatter = Path(sys.executable).parent / "clang-format"
     if not formatter.exists():
         pytest.skip("clang-format is not installed in this environment")
-    texts = [exported(kernel, load_family(kernel.source.family)) for kernel in FORMATTED]
+    # With an epilogue lists of arguments may be of any length: clang-format breaks them otherwise.
+    plain = [kernel for kernel in FORMATTED if kernel.problem.epilogue.is_plain]
+    texts = [exported(kernel, load_family(kernel.source.family)) for kernel in plain]
     # With a workspace. Its kernels are not formatted, but for their closing lines.
     texts.append(exported(stored_kernel(family, SQUARE), family))
     for number, text in enumerate(texts):

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.codegen import render
 from autogemm.codegen.rendering import CONTEXT_NAMES, template_context
 from autogemm.model.config import Config
+from autogemm.model.kernel import KernelSource
 from autogemm.space import broken_constraints, launch_plan, load_family
 from autogemm.support.resources import data_folder
 from autogemm.support.templating import environment
@@ -30,7 +32,14 @@ def by_name(case: GoldenCase) -> str:
 
 
 def emitted(case: GoldenCase) -> str:
-    return render(load_family(case.family), case.config, case.problem).text
+    return _source_of(case.path).text
+
+
+@cache
+def _source_of(path: Path) -> KernelSource:
+    """Rendered once for all tests of a process: a config is no key."""
+    case = next(one for one in GOLDEN_CASES if one.path == path)
+    return render(load_family(case.family), case.config, case.problem)
 
 
 @pytest.mark.parametrize("case", GOLDEN_CASES, ids=by_name)
@@ -55,7 +64,7 @@ def test_no_golden_file_is_left_over() -> None:
 
 @pytest.mark.parametrize("case", GOLDEN_CASES, ids=by_name)
 def test_a_head_names_family_and_config(case: GoldenCase) -> None:
-    source = render(load_family(case.family), case.config, case.problem)
+    source = _source_of(case.path)
     head = source.text.removesuffix(source.code)
     assert head.endswith("\n\n")
     assert {line[:3] for line in head.rstrip().splitlines()} == {"// "}

@@ -90,6 +90,7 @@ class GpuLines:
     _by_problem: dict[Problem, TuneRequest] = field(init=False)
     _states: dict[tuple[str, Problem], State] = field(default_factory=dict)
     _tasks: dict[str, TaskID] = field(default_factory=dict)
+    _problems: dict[str, Problem] = field(default_factory=dict)
     _noticed: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -105,6 +106,7 @@ class GpuLines:
                 return
             if worker not in self._tasks:
                 self._tasks[worker] = self.bars.add_task(label(worker), total=1.0)
+            self._problems[worker] = problem
             self._redraw(self.bars, worker, problem, event)
 
     def on_swept(self, swept: Swept, worker: str, num_done: int) -> None:
@@ -113,6 +115,10 @@ class GpuLines:
             return
         place = f"tuning {num_done}/{len(self.requests)}"
         by = f" on {label(worker)}" if worker else ""
+        with self._lock:
+            if self.bars is not None and self._problems.get(worker) == swept.problem:
+                task, text = self._tasks[worker], f"{label(worker)}: waiting"
+                self.bars.update(task, completed=0.0, description=text)
         self._say(f"{place} {swept.problem.label}{by}: {outcome_text(swept)}")
 
     def on_notice(self, text: str) -> None:

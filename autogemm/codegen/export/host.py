@@ -15,6 +15,7 @@ from autogemm.space import (
     HeldValues,
     LaunchRule,
     TensorMapRule,
+    arguments_of,
     device_values,
     signature_of,
     written,
@@ -38,7 +39,8 @@ class Host:
         self._held = HeldValues(family, config, problem)
         self._special, self._constants = self._held.specialised, self._held.constants
         self.signature = signature_of(family, config, problem)
-        own = [rule.argument for rule in family.arguments]
+        self._arguments = arguments_of(family, problem)
+        own = [rule.argument for rule in self._arguments]
         self.exported = gemm_signature(own, workspace=True)
         self._columns = {
             "lda": "M" if problem.layout.trans_a else "K",
@@ -164,7 +166,7 @@ class Host:
 
     def extras(self, names: CNames) -> list[dict[str, object]]:
         """The family's own arguments: name, meaning, C++ type, number of elements and what this is
-        computed of (of one value none), what is neutral.
+        computed of (of one value none), what is neutral or stands for an input of the epilogue.
         """
         return [
             {
@@ -174,8 +176,9 @@ class Host:
                 "elements": "" if rule.extent is None else self._c_text(rule.extent),
                 "quantities": [] if rule.extent is None else self.quantities(rule.extent),
                 "neutral": float_literal(rule.neutral),
+                "is_input": rule.is_input,
             }
-            for rule in self._family.arguments
+            for rule in self._arguments
         ]
 
     def workspace_bytes(self) -> str:

@@ -10,15 +10,17 @@ from datetime import date
 from typing import Any
 
 from autogemm.codegen.export.host import Host, float_literal
+from autogemm.codegen.fused import fused_of
 from autogemm.codegen.rendering import render
 from autogemm.model.dtypes import DType, Element
 from autogemm.model.kernel import KernelSource
+from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
 from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
 from autogemm.model.signature import ArgumentType, CNames, ProblemType, extents, factors
 from autogemm.model.splitting import splitting_of
-from autogemm.space import Family
+from autogemm.space import Family, arguments_of
 from autogemm.support.errors import ExportError
 from autogemm.support.templating import WIDTH, environment
 from autogemm.support.version import __version__
@@ -56,8 +58,9 @@ def export_cuda(
         "layout": str(problem.layout),
         **_types(problem.dtype),
         **host.context(host_names(problem.dtype)),
-        "headers": headers_of(family, problem.dtype),
-        "test_call": host.exported.in_call(_in_test(family), "p."),
+        "headers": headers_of(family, problem),
+        "test_call": host.exported.in_call(_in_test(family, problem), "p."),
+        "fused": fused_of(problem),
         "problem": [
             *((name, str(value)) for name, value in extents(problem).items()),
             *((name, float_literal(value)) for name, value in factors(problem).items()),
@@ -123,7 +126,7 @@ def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None 
         "family": source.family,
         "config": source.config.as_dict(),
         "splitting": splitting.label if splitting is not None else None,
-        "problem": asdict(problem) | {"layout": str(problem.layout), "dtype": str(problem.dtype)},
+        "problem": _problem_dict(problem),
         "device": asdict(kernel.device),
         "environment": asdict(kernel.environment),
         "measurement": {
@@ -144,6 +147,14 @@ def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None 
         "source": source.text,
     }
     return json.dumps(content, indent=2) + "\n"
+
+
+def _problem_dict(problem: Problem) -> dict[str, Any]:
+    """The fields of the problem; a plain product says nothing of an epilogue."""
+    names = ("layout", "dtype") if problem.epilogue.is_plain else ("layout", "dtype", "epilogue")
+    fields = asdict(problem)
+    del fields["epilogue"]
+    return fields | {name: str(getattr(problem, name)) for name in names}
 
 
 def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
@@ -181,7 +192,7 @@ def _provenance(
         yield "// RECORDED, NOT MEASURED ON THIS MACHINE: the time below was read from a recording."
         yield "//"
     for label, value in (
-        ("problem", f"C = alpha * op(A) * op(B) + beta * C, {problem.label}, row-major"),
+        ("problem", f"C = {_formula(problem)}, {problem.label}, row-major"),
         ("GPU", f"{device.name} ({device.sm})"),
         ("time", caveat + _speed(kernel)),
         ("error", (caveat if kernel.verification else "") + _error(kernel.verification)),
@@ -314,18 +325,26 @@ def host_names(dtype: DType) -> CNames:
     return {**known, ProblemType.AB: known[dtype.ab], ProblemType.C: known[dtype.c]}
 
 
-def headers_of(family: Family, dtype: DType) -> list[str]:
+def _formula(problem: Problem) -> str:
+    """What C is made of, in words of the header."""
+    if problem.epilogue.is_plain:
+        return "alpha * op(A) * op(B) + beta * C"
+    return "its epilogue of acc = op(A) * op(B)"
+
+
+def headers_of(family: Family, problem: Problem) -> list[str]:
     """The headers in which the C types of an exported function are declared."""
-    own = (rule.argument.element(dtype) for rule in family.arguments)
+    dtype = problem.dtype
+    own = (rule.argument.element(dtype) for rule in arguments_of(family, problem))
     elements = (dtype.ab, dtype.c, *(element for element in own if element is not None))
     return list(dict.fromkeys(one.host_header for one in elements if one.host_header))
 
 
-def _in_test(family: Family) -> dict[str, str]:
+def _in_test(family: Family, problem: Problem) -> dict[str, str]:
     """Arguments other than sizes that the exported program passes to the exported function."""
     own = {
         rule.name: float_literal(rule.neutral) if rule.extent is None else f"x.{rule.name}.data"
-        for rule in family.arguments
+        for rule in arguments_of(family, problem)
     }
     matrices = {"A": "x.a.data", "B": "x.b.data", "C": "x.c.data"}
     workspace = {"workspace": "x.workspace.data", "workspace_bytes": "x.workspace.count"}

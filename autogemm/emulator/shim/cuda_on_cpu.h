@@ -343,6 +343,22 @@ __forceinline__ float exp2f(float value) {
 __forceinline__ float fminf(float a, float b) {
     return __builtin_fminf(a, b);
 }
+__forceinline__ float expf(float value) {
+    return __builtin_expf(value);
+}
+__forceinline__ float erff(float value) {
+    return __builtin_erff(value);
+}
+__forceinline__ float tanhf(float value) {
+    return __builtin_tanhf(value);
+}
+// Less exact on a GPU, within the bounds that results are held to.
+__forceinline__ float __expf(float value) {
+    return __builtin_expf(value);
+}
+__forceinline__ float __fdividef(float a, float b) {
+    return a / b;
+}
 
 __forceinline__ int __float_as_int(float value) {
     return __builtin_bit_cast(int, value);

@@ -101,6 +101,7 @@ class Explanation:
         problem = asdict(self.problem) | {
             "layout": self.problem.layout.value,
             "dtype": self.problem.dtype.label,
+            "epilogue": self.problem.epilogue.text,
             "label": self.problem.label,
         }
         splitting = splitting_of(self.config)

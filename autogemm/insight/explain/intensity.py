@@ -54,7 +54,7 @@ def intensity(config: Config, problem: Problem, device: Device) -> Intensity:
     dram_ridge = times_fp32 * device.peak_f32_tflops * 1e3 / device.peak_bandwidth_gb_s
     # Per SM and clock, so that neither counts.
     smem_ridge = times_fp32 * 2 * device.fp32_cores_per_sm / SMEM_BYTES_PER_CLOCK
-    old_c = problem.dtype.c.size_bytes * problem.m * problem.n if problem.beta else 0
+    old_c = problem.dtype.c.size_bytes * problem.m * problem.n if problem.reads_c else 0
     once = problem.flops / (problem.moved_bytes + old_c)
     levels = [_level("DRAM, each matrix once", (problem.m, problem.n), once, dram_ridge)]
     named = (

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import Resources
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Environment, Sustained, Telemetry, Verification
@@ -116,7 +117,7 @@ def _at(value: object, path: str) -> Any:
         if value is None:
             return None
         value = value[name] if isinstance(value, dict) else getattr(value, name)
-    return value
+    return value.text if isinstance(value, Epilogue) else value
 
 
 def nested(row: Mapping[str, Any], paths: Paths) -> Row:

@@ -1,5 +1,9 @@
 """Brings a database to the schema of this version, or says why it cannot be."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 from sqlalchemy import Connection, Engine, inspect, text
 
 from autogemm.store.connection.connect import let_readers_go_on, writer
@@ -12,7 +16,7 @@ VERSION_TABLE = "autogemm_version"
 
 # The newest file in db/migrations/versions. Kept here so that a database which is up to date, the
 # usual case, opens without importing alembic.
-SCHEMA_REVISION = "0010"
+SCHEMA_REVISION = "0011"
 
 
 def check_schema(engine: Engine, where: str) -> bool:
@@ -102,6 +106,25 @@ def _revision(connection: Connection) -> str | None:
     return revision
 
 
+@contextmanager
+def _without_references(engine: Engine) -> Iterator[Connection]:
+    """A connection on which SQLite lets a table be replaced to which others refer.
+
+    They refer to rows by their ids, which the new table has too.
+    """
+    with writer(engine).connect() as connection:
+        # By the driver itself: within a transaction SQLite ignores it.
+        driver: Any = connection.connection.driver_connection
+        is_sqlite = engine.dialect.name == "sqlite"
+        if is_sqlite:
+            driver.execute("PRAGMA foreign_keys = OFF")
+        try:
+            yield connection
+        finally:
+            if is_sqlite:
+                driver.execute("PRAGMA foreign_keys = ON")
+
+
 def _migrate(engine: Engine, where: str) -> None:
     from alembic import command
     from alembic.config import Config
@@ -114,7 +137,7 @@ def _migrate(engine: Engine, where: str) -> None:
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     # One transaction: a database has a whole schema or none, and of two processes that open a new
     # one at the same time the second waits, then finds nothing left to do.
-    with writer(engine).begin() as connection:
+    with _without_references(engine) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
             # What BEGIN IMMEDIATE is in SQLite. The number is arbitrary, but always this one.
             connection.execute(text("SELECT pg_advisory_xact_lock(7041776)"))

@@ -107,12 +107,12 @@ class EnvironmentRecord(Base):
 
 
 class ProblemRecord(Base):
-    """Sizes and leading dimensions in elements."""
+    """Sizes and leading dimensions in elements; ``epilogue`` is empty for the plain GEMM."""
 
     __tablename__ = "problems"
     __table_args__ = (
         UniqueConstraint(
-            *("m", "n", "k", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta"),
+            *("m", "n", "k", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta", "epilogue"),
             name="uq_problems_all",
         ),
     )
@@ -128,6 +128,7 @@ class ProblemRecord(Base):
     ldc: Mapped[int]
     alpha: Mapped[float]
     beta: Mapped[float]
+    epilogue: Mapped[str]
 
 
 class KernelRecord(Base):

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from annotated_types import MaxLen, MinLen
 
 from autogemm.model.config import Config, Value
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.hardware.device import Ceilings, Device
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
@@ -82,33 +83,47 @@ class RunSpec:
     """The largest relative error that a winner may have: a number, ``cublas``, or empty."""
 
 
+# In place of an expression: that of the plain GEMM.
+NO_EPILOGUE = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class BestQuery:
     """A filter over runs, trials and results; None does not filter.
 
-    ``gpu`` is any part of the device's name, in any case. ``size`` is ``4096`` or ``MxNxK``.
+    ``gpu`` is any part of the device's name, in any case. ``size`` is ``4096`` or ``MxNxK``,
+    ``epilogue`` an expression however it is spaced, or ``none`` for plain products.
     ``versions`` are fields of `Environment`, each with what it must begin with.
 
     Raises UsageError for an empty text, which would filter as if nothing were said, and for a size
-    that is none.
+    or an epilogue that is none.
     """
 
     gpu: str | None = None
     size: str | None = None
     layout: str | None = None
     dtype: str | None = None
+    epilogue: str | None = None
     family: str | None = None
     run_id: int | None = None
     provenance: Provenance | None = None
     versions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("gpu", "layout", "dtype", "family"):
+        for name in ("gpu", "layout", "dtype", "epilogue", "family"):
             text = getattr(self, name)
             if text is not None and not text.strip():
                 raise UsageError(f"an empty {name} says nothing: name one, or leave it out")
         if self.size is not None:
             Problem.of_size(self.size)
+        if self.epilogue is not None:
+            text = "" if self.epilogue == NO_EPILOGUE else self.epilogue
+            object.__setattr__(self, "epilogue", Epilogue.parse(text).text or NO_EPILOGUE)
+
+    @property
+    def epilogue_text(self) -> str | None:
+        """The canonical text that a problem must have, empty for plain products."""
+        return "" if self.epilogue == NO_EPILOGUE else self.epilogue
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def _bench_copies(
         ):
             yield from kernels([profiled.kernel_source])
             yield records.ProfileCopy(profile)
-    if any((query.size, query.layout, query.dtype, query.family)):
+    if any((query.size, query.layout, query.dtype, query.epilogue, query.family)):
         return
     for found in session.scalars(select(CeilingsRecord).order_by(CeilingsRecord.id)):
         ceilings = value_of(Ceilings, found)
@@ -182,5 +182,6 @@ def _is_about(query: records.BestQuery, problem: Problem, family: str | None) ->
         (query.size is None or Problem.parse_size(query.size) == (problem.m, problem.n, problem.k))
         and query.layout in (None, problem.layout)
         and query.dtype in (None, problem.dtype.label)
+        and query.epilogue_text in (None, problem.epilogue.text)
         and query.family in (None, family)
     )

@@ -7,13 +7,13 @@ Values (`TrialCopy`) are made from the columns on demand.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC
 from functools import lru_cache
 from itertools import chain, groupby
-from operator import itemgetter
 from typing import Any
 
 from pydantic_core import from_json
-from sqlalchemy import ColumnElement, Text, cast, select
+from sqlalchemy import ColumnElement, DateTime, Text, cast, select, type_coerce
 from sqlalchemy.orm import Session
 
 from autogemm.model.config import Config
@@ -60,6 +60,7 @@ _SELECTED: dict[str, ColumnElement[Any]] = {
     "kernel_sha256": _KERNELS.kernel_sha256,
     "measured_l2": _TIMES.l2,
     "measured_provenance": _TIMES.provenance,
+    "finished_at": type_coerce(_TRIALS.finished_at, DateTime()),
     # As they stand in the database: decoded one by one they take longer than all the rest.
     "config": cast(_TRIALS.config, Text),
     "samples_us": cast(_TIMES.samples_us, Text),
@@ -174,6 +175,7 @@ def _by_run(batch: TrialColumns) -> Iterator[TrialColumns]:
 def _columns(session: Session, rows: Sequence[Any]) -> TrialColumns:
     cells: dict[str, Any] = dict(zip(_SELECTED, zip(*rows, strict=True), strict=True))
     _require_sound(cells)
+    cells["finished_at"] = [one.replace(tzinfo=UTC) for one in cells["finished_at"]]
     cells["kernel_sha256"] = tuple(sha256 or "" for sha256 in cells["kernel_sha256"])
     return TrialColumns(
         cells,
@@ -241,14 +243,16 @@ def _samples(texts: Sequence[str | None]) -> list[list[float] | None]:
 
 
 def _resources(session: Session, trial_ids: Sequence[int]) -> list[tuple[Used, ...]]:
+    least, most = min(trial_ids), max(trial_ids)
+    # A list of a thousand numbers takes longer to say than the rows to read.
+    is_dense = most - least < 2 * len(trial_ids)
+    which = _PARTS.trial_id.between(least, most) if is_dense else _PARTS.trial_id.in_(trial_ids)
     statement = (
         select(_PARTS.trial_id, *(_PARTS[name] for name in _USED))
-        .where(_PARTS.trial_id.in_(trial_ids))
+        .where(which)
         .order_by(_PARTS.trial_id, _PARTS.position)
     )
-    rows = session.connection().execute(statement)
-    found = {
-        trial_id: tuple(tuple(row[1:]) for row in same)
-        for trial_id, same in groupby(rows, itemgetter(0))
-    }
+    found: dict[int, tuple[Used, ...]] = {}
+    for trial_id, *used in session.connection().execute(statement).all():
+        found[trial_id] = (*found.get(trial_id, ()), tuple(used))
     return [found.get(trial_id, ()) for trial_id in trial_ids]

@@ -10,8 +10,11 @@ struct Index {
 };
 static Index blockIdx, gridDim, threadIdx = {0, 0, 0}, blockDim = {1, 1, 1};
 #define __global__
-#define __device__ static
+#define __device__
+#define __forceinline__ inline
 #define __shared__ static
+#define __expf expf
+#define __fdividef(x, y) ((x) / (y))
 #define __syncthreads()
 
 // A kernel waits by the GPU's clock alone, which reads and clears this; nothing else waits.

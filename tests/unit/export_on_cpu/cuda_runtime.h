@@ -323,19 +323,27 @@ inline cudaError_t cudaFuncSetAttribute(const void*, cudaFuncAttribute, int) {
     return cudaSuccess;
 }
 
-// The tuned kernel, which is one thread here: a GEMM without arguments of its own.
+// The tuned kernel, which is one thread here: a GEMM with so many arrays behind its arguments.
+#ifndef KERNEL_ARRAYS
+#define KERNEL_ARRAYS 0
+#endif
 inline cudaError_t cudaLaunchKernel(const void* kernel, dim3, dim3, void** arguments, size_t,
                                     cudaStream_t) {
-    typedef void Kernel(int, int, int, float, const void*, int, const void*, int, float, void*, int);
+    typedef void Kernel(int, int, int, float, const void*, int, const void*, int, float, void*, int,
+                        const void*, const void*, const void*);
     const auto size = [=](int i) { return *static_cast<int*>(arguments[i]); };
     const auto number = [=](int i) { return *static_cast<float*>(arguments[i]); };
     const auto address = [=](int i) { return *static_cast<void**>(arguments[i]); };
     const int M = size(0), N = size(1), K = size(2), lda = size(5), ldb = size(7), ldc = size(10);
     const float alpha = number(3), beta = number(8);
     void *const A = address(4), *const B = address(6), *const C = address(9);
+    void* const first = KERNEL_ARRAYS > 0 ? address(11) : nullptr;
+    void* const second = KERNEL_ARRAYS > 1 ? address(12) : nullptr;
+    void* const third = KERNEL_ARRAYS > 2 ? address(13) : nullptr;
     queue([=] {
+        // A function takes no notice of arguments behind its own.
         reinterpret_cast<Kernel*>(const_cast<void*>(kernel))(M, N, K, alpha, A, lda, B, ldb, beta, C,
-                                                             ldc);
+                                                             ldc, first, second, third);
         take_time("kernel");
     });
     return cudaSuccess;

@@ -7,6 +7,7 @@ from functools import cache
 
 from autogemm.model.dtypes import DType
 from autogemm.model.problem import Problem
+from autogemm.model.results.benchmark import baseline_of
 from autogemm.model.results.outcome import Status, Telemetry
 from autogemm.support.errors import AutogemmError
 from autogemm.targets.cuda.messages import RunBench
@@ -104,6 +105,8 @@ def timed_library(
     """A library, verified. Raises NotHereError where it is not installed, WrongError."""
     library = LIBRARIES[name]
     prepared = in_dtype(library.dtype)
+    if not prepared.problem.epilogue.is_plain and name not in map(baseline_of, DType):
+        raise NotHereError("it is called for plain products only, and the problem has an epilogue")
     contestant, version = library.make(prepared, cublas)
     checked = prepared.check(contestant)
     if checked.complaint:

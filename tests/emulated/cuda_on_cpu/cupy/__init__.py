@@ -31,6 +31,7 @@ CTYPES = {
     np.int64: ctypes.c_int64,
     np.uint32: ctypes.c_uint32,
     np.uint64: ctypes.c_uint64,
+    np.float32: ctypes.c_float,
     np.float64: ctypes.c_double,
 }
 int_, float_, pointer = ctypes.c_int, ctypes.c_float, ctypes.c_void_p

@@ -24,7 +24,11 @@ GEMM_DEFAULT = -1
 
 @dataclass(frozen=True, slots=True)
 class Gemm:
-    """C = alpha op(A) op(B) + beta C, row-major; a, b and c are device addresses."""
+    """C = alpha op(A) op(B) + beta C, row-major; a, b and c are device addresses.
+
+    Of fused calls ``bias`` is the address of an element for each column, and ``added`` that of the
+    matrix that stands in place of the old C; 0 where there is none.
+    """
 
     m: int
     n: int
@@ -39,6 +43,8 @@ class Gemm:
     beta: float
     c: int
     ldc: int
+    bias: int = 0
+    added: int = 0
 
 
 def forget_overrides() -> None:

@@ -3,6 +3,7 @@
 import ctypes
 import weakref
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from autogemm.model.problem import Problem
 from autogemm.support.errors import DeviceError
@@ -18,7 +19,7 @@ CUDA_R_32F = 0
 # Twice what cuBLAS recommends for Hopper: no proposal that splits K is kept out.
 WORKSPACE_BYTES = 64 * 2**20
 # cublasLtMatmulDescAttributes_t and cublasLtMatmulPreferenceAttributes_t.
-DESC_TRANSA, DESC_TRANSB = 3, 4
+DESC_TRANSA, DESC_TRANSB, DESC_EPILOGUE, DESC_BIAS_POINTER = 3, 4, 7, 8
 PREF_MAX_WORKSPACE_BYTES, PREF_REDUCTION_SCHEME_MASK = 1, 3
 # cublasLtReductionScheme_t: how parts of K may be added up. All; or in FP32, not in C's own type.
 ANY_REDUCTION, FP32_REDUCTION = 7, 2
@@ -36,6 +37,17 @@ class HeuristicResult(ctypes.Structure):
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """An epilogue of cuBLASLt: its cublasLtEpilogue_t, and names of the array that is added to each
+    row and of the matrix that is added, ``c`` for the old C; empty for none.
+    """
+
+    code: int
+    bias: str = ""
+    added: str = ""
+
+
 class CublasLt:
     """One handle on the GPU's stream. Raises DeviceError when a call fails."""
 
@@ -48,13 +60,17 @@ class CublasLt:
         weakref.finalize(self, self._library.cublasLtDestroy, self._handle)
 
     def algorithms(
-        self, problem: Problem, most: int, reduction: int = ANY_REDUCTION
+        self,
+        problem: Problem,
+        most: int,
+        reduction: int = ANY_REDUCTION,
+        fusion: Fusion | None = None,
     ) -> list[Callable[[Gemm], None]]:
         """Return the heuristics' proposals for a problem, the most promising first.
 
         Each queues the problem's GEMM with the addresses and scalars that it is given.
         """
-        plan = _Plan(self._call, problem, reduction)
+        plan = _Plan(self._call, problem, reduction, fusion)
         found = (HeuristicResult * most)()
         count = ctypes.c_int()
         self._call(
@@ -74,6 +90,8 @@ class CublasLt:
         a_layout, b_layout, c_layout, d_layout = plan.layouts
 
         def queue(gemm: Gemm) -> None:
+            if gemm.bias:
+                plan.set_bias(gemm.bias)
             self._call(
                 "cublasLtMatmul",
                 self._handle,
@@ -82,7 +100,7 @@ class CublasLt:
                 *(ctypes.c_void_p(gemm.b), a_layout),
                 *(ctypes.c_void_p(gemm.a), b_layout),
                 ctypes.byref(ctypes.c_float(gemm.beta)),
-                *(ctypes.c_void_p(gemm.c), c_layout),
+                *(ctypes.c_void_p(gemm.added or gemm.c), c_layout),
                 *(ctypes.c_void_p(gemm.c), d_layout),
                 ctypes.byref(found.algo),
                 ctypes.c_void_p(self._workspace.ptr),
@@ -101,7 +119,14 @@ class CublasLt:
 class _Plan:
     """The descriptors of one GEMM, column-major as cuBLASLt has it: op(B)^T op(A)^T."""
 
-    def __init__(self, call: Callable[..., None], problem: Problem, reduction: int) -> None:
+    def __init__(
+        self,
+        call: Callable[..., None],
+        problem: Problem,
+        reduction: int,
+        fusion: Fusion | None = None,
+    ) -> None:
+        self._call = call
         dtype, layout = problem.dtype, problem.layout
         operand, result = dtype.ab.cuda_data_type, dtype.c.cuda_data_type
         self.description = ctypes.c_void_p()
@@ -113,19 +138,18 @@ class _Plan:
         )
         transpositions = ((DESC_TRANSA, layout.trans_b), (DESC_TRANSB, layout.trans_a))
         for attribute, transposed in transpositions:
-            operation = ctypes.c_int32(OP_T if transposed else OP_N)
-            call(
-                "cublasLtMatmulDescSetAttribute",
-                self.description,
-                ctypes.c_int(attribute),
-                ctypes.byref(operation),
-                ctypes.c_size_t(ctypes.sizeof(operation)),
-            )
+            self._set(attribute, ctypes.c_int32(OP_T if transposed else OP_N))
+        if fusion is not None:
+            self._set(DESC_EPILOGUE, ctypes.c_uint32(fusion.code))
+            if fusion.bias:
+                # Any address with the alignment of arrays: proposals may depend on it.
+                self.set_bias(1 << 21)
+        is_other = fusion is not None and fusion.added not in ("", "c")
         # What is stored row by row, seen column-major.
         matrices = (
             (operand, *reversed(problem.b_shape), problem.ldb),
             (operand, *reversed(problem.a_shape), problem.lda),
-            (result, problem.n, problem.m, problem.ldc),
+            (result, problem.n, problem.m, problem.n if is_other else problem.ldc),
             (result, problem.n, problem.m, problem.ldc),
         )
         self.layouts = tuple(ctypes.c_void_p() for _ in matrices)
@@ -151,6 +175,21 @@ class _Plan:
                 ctypes.byref(value),
                 ctypes.c_size_t(ctypes.sizeof(value)),
             )
+
+    def set_bias(self, address: int) -> None:
+        """Say where the bias lies."""
+        self._set(DESC_BIAS_POINTER, ctypes.c_void_p(address))
+
+    def _set(
+        self, attribute: int, value: ctypes.c_int32 | ctypes.c_uint32 | ctypes.c_void_p
+    ) -> None:
+        self._call(
+            "cublasLtMatmulDescSetAttribute",
+            self.description,
+            ctypes.c_int(attribute),
+            ctypes.byref(value),
+            ctypes.c_size_t(ctypes.sizeof(value)),
+        )
 
 
 def lt_library() -> ctypes.CDLL:

@@ -51,8 +51,8 @@ class Gpu:
         self._pool = cupy.cuda.MemoryPool()
         self.stream = cupy.cuda.Stream(non_blocking=True)
         self.stream.use()
-        source = files("autogemm.targets.cuda.worker.gpu").joinpath("verify.cu").read_text()
-        self._helpers = cupy.RawModule(code=source, options=("--std=c++17",))
+        self._source = files("autogemm.targets.cuda.worker.gpu").joinpath("verify.cu").read_text()
+        self._helpers = cupy.RawModule(code=self._source, options=("--std=c++17",))
         self._kernels: dict[str, Any] = {}
 
     def allocate(self, num_bytes: int) -> Any:
@@ -78,6 +78,11 @@ class Gpu:
         if name not in self._kernels:
             self._kernels[name] = self._helpers.get_function(name)
         self._kernels[name]((blocks,), (HELPER_THREADS,), arguments)
+
+    def helpers_with(self, text: str) -> "Helpers":
+        """The kernels of a text that stands behind verify.cu."""
+        module = self.cupy.RawModule(code=f"{self._source}\n{text}", options=("--std=c++17",))
+        return Helpers(module)
 
     def read(self, address: int, into: NDArray[Any]) -> None:
         """Wait for the stream, then copy device memory into the array."""
@@ -115,6 +120,20 @@ class Gpu:
                 self.stream.end_capture()
             raise
         return self.stream.end_capture()
+
+
+class Helpers:
+    """Kernels of a text of a problem's own."""
+
+    def __init__(self, module: Any) -> None:
+        self._module = module
+        self._kernels: dict[str, Any] = {}
+
+    def run(self, name: str, count: int, *arguments: np.generic) -> None:
+        """Queue a kernel with a thread for each of ``count`` elements."""
+        if name not in self._kernels:
+            self._kernels[name] = self._module.get_function(name)
+        self._kernels[name]((-(-count // HELPER_THREADS),), (HELPER_THREADS,), arguments)
 
 
 def pointer(address: int) -> np.uint64:

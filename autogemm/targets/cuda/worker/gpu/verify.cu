@@ -180,6 +180,15 @@ extern "C" __global__ void fill_random(void* data, int type, int64 rows, int64 c
     }
 }
 
+// Multiplies all elements by a power of two, exactly.
+extern "C" __global__ void scale_elements(void* data, int type, int64 rows, int64 cols, int64 ld,
+                                          float power) {
+    for (int64 i = first_index(); i < rows * cols; i += stride()) {
+        const int64 at = i / cols * ld + i % cols;
+        set_element(data, at, type, power * element(data, at, type));
+    }
+}
+
 // A tile of a stored matrix as packed float64, optionally each element squared.
 extern "C" __global__ void widen_tile(double* tile, const void* data, int type, int64 ld,
                                       int64 row0, int64 col0, int64 rows, int64 cols, int squared) {

@@ -24,6 +24,7 @@ from autogemm.targets.cuda.messages import KnownCalls
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
 from autogemm.targets.cuda.worker.gpu.cublas_lt import ANY_REDUCTION, FP32_REDUCTION, CublasLt
 from autogemm.targets.cuda.worker.gpu.timing import Method, Stopwatch, warm_up
+from autogemm.targets.cuda.worker.libraries.fused import Step, fused, fusion_of, pointwise
 from autogemm.targets.cuda.worker.problem.inputs import InputSet
 from autogemm.targets.cuda.worker.problem.prepared import (
     UNSURE_LAUNCH_US,
@@ -55,33 +56,44 @@ class NotHereError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """One call of cuBLAS for a problem, into the C at ``c_address`` or the inputs' own."""
+    """One call of cuBLAS for a problem, into the C at ``c_address`` or the inputs' own.
+
+    With an epilogue ``step`` has what is done besides.
+    """
 
     name: str
     call: Callable[[Gemm], None]
     problem: Problem
     c_address: int
+    step: Step | None = None
+
+    @property
+    def rounds_sums(self) -> bool:
+        """Whether sums may be rounded to C's type before an epilogue."""
+        return self.step is not None
 
     def queue(self, inputs: InputSet) -> None:
         """Put one GEMM on the stream."""
         problem = self.problem
-        self.call(
-            Gemm(
-                m=problem.m,
-                n=problem.n,
-                k=problem.k,
-                trans_a=problem.layout.trans_a,
-                trans_b=problem.layout.trans_b,
-                alpha=inputs.alpha,
-                a=inputs.a.address,
-                lda=problem.lda,
-                b=inputs.b.address,
-                ldb=problem.ldb,
-                beta=inputs.beta,
-                c=inputs.own_c or self.c_address,
-                ldc=problem.ldc,
-            )
+        gemm = Gemm(
+            m=problem.m,
+            n=problem.n,
+            k=problem.k,
+            trans_a=problem.layout.trans_a,
+            trans_b=problem.layout.trans_b,
+            alpha=inputs.alpha,
+            a=inputs.a.address,
+            lda=problem.lda,
+            b=inputs.b.address,
+            ldb=problem.ldb,
+            beta=inputs.beta,
+            c=inputs.own_c or self.c_address,
+            ldc=problem.ldc,
         )
+        if self.step is not None:
+            self.step.queue(self.call, gemm, inputs)
+        else:
+            self.call(gemm)
 
 
 def near_calls(known: KnownCalls | None, prepared: PreparedProblem, cublas: Cublas) -> LibraryCalls:
@@ -133,6 +145,7 @@ class _Library:
     def __init__(self, prepared: PreparedProblem, cublas: Cublas) -> None:
         self._prepared_problem, self._cublas = prepared, cublas
         self.left_out: list[Call] = []
+        self._pointwise = self._behind()
         self._lt: CublasLt | None = None
         try:
             self._lt = CublasLt(prepared.gpu)
@@ -146,7 +159,33 @@ class _Library:
         plain = [gemm_ex]
         if dtype.has_fp32_products:
             plain = [self._named("cuBLAS SGEMM", self._cublas.sgemm), gemm_ex]
-        return [*plain, *self.proposals(ANY_REDUCTION)]
+        return [*self._fused_proposals(), *plain, *self.proposals(ANY_REDUCTION)]
+
+    def _behind(self) -> Step | None:
+        """The pointwise kernel of an epilogue, None for the plain GEMM."""
+        prepared = self._prepared_problem
+        if prepared.fused is None:
+            return None
+        return pointwise(prepared.problem, prepared.fused, prepared.gpu)
+
+    def _fused_proposals(self) -> list[Baseline]:
+        """cuBLASLt's proposals with its own epilogue, where it has the problem's."""
+        problem = self._prepared_problem.problem
+        if self._lt is None or problem.epilogue.is_plain:
+            return []
+        address = self._prepared_problem.result.address
+        fusion = fusion_of(problem.epilogue, problem.dtype)
+        if fusion is None:
+            return []
+        try:
+            proposed = self._lt.algorithms(problem, MOST_PROPOSALS, ANY_REDUCTION, fusion)
+        except DeviceError as error:
+            self.left_out.append(Call("cuBLASLt, fused", Status.REJECTED, str(error)))
+            return []
+        return [
+            Baseline(f"cuBLASLt proposal {number}, fused", call, problem, address, fused(fusion))
+            for number, call in enumerate(proposed, start=1)
+        ]
 
     def proposals(self, reduction: int, remark: str = "") -> list[Baseline]:
         """cuBLASLt's proposals, numbered from 1 in its order."""
@@ -165,7 +204,9 @@ class _Library:
 
     def _named(self, name: str, call: Callable[[Gemm], None]) -> Baseline:
         prepared = self._prepared_problem
-        return Baseline(name, call, prepared.problem, prepared.result.address)
+        behind = " + pointwise kernel" if self._pointwise is not None else ""
+        address = prepared.result.address
+        return Baseline(name + behind, call, prepared.problem, address, self._pointwise)
 
 
 class Selection:

@@ -7,8 +7,10 @@ from contextlib import contextmanager, suppress
 import numpy as np
 
 from autogemm.model.dtypes import Element
+from autogemm.model.epilogue import sum_exponent
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import CacheState, Fill
+from autogemm.space import EPILOGUE_PREFIX
 from autogemm.support.errors import UsageError
 from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
 from autogemm.targets.cuda.worker.problem.precision import few_step
@@ -80,6 +82,21 @@ class Matrix:
             np.int32(FILL_NUMBERS[fill]),
         )
 
+    def scale(self, exponent: int) -> None:
+        """Multiply by a power of two that the element type can take."""
+        if exponent == 0:
+            return
+        self._gpu.run_helper(
+            "scale_elements",
+            self.rows * self.cols,
+            pointer(self.address),
+            np.int32(self.element.format_code),
+            np.int64(self.rows),
+            np.int64(self.cols),
+            np.int64(self.ld),
+            np.float32(2.0**exponent),
+        )
+
 
 def aligned_address(buffer_address: int, element: Element) -> int:
     """The first address in a buffer where a matrix may begin: aligned, behind its guard."""
@@ -88,14 +105,16 @@ def aligned_address(buffer_address: int, element: Element) -> int:
 
 
 class InputSet:
-    """A, B, C as it was before (None at beta = 0), alpha and beta.
+    """A, B, C as it was before (None where it is not read), alpha and beta, and ``extras``: arrays
+    that an epilogue reads, by the names of their arguments.
 
     ``own_c`` is the address of a C of the set's own, where it has one.
 
     Values are of the element types of A, B and C. Filled with integers every product and partial
     sum is exact in float32, whatever the order of summation: at most 9 K < 2^24 up to K = 1.8
     million, and beyond that far (over 70 standard deviations) below it because the signs are
-    random. Scalars that would spoil that are replaced.
+    random. Scalars that would spoil that are replaced. With an epilogue A is smaller by a power of
+    2, so that sums are about 1 (`autogemm.model.epilogue.sum_exponent`).
     """
 
     def __init__(self, gpu: Gpu, problem: Problem, seed: int, fill: Fill) -> None:
@@ -104,16 +123,27 @@ class InputSet:
         self.integers = integers = fill is Fill.INTEGERS
         self._seed = seed
         alpha, beta = float(np.float32(problem.alpha)), float(np.float32(problem.beta))
-        self.alpha = exact_scalar(alpha, 2.0) if integers else alpha
-        self.beta = exact_scalar(beta, 0.5) if integers else beta
+        is_plain = problem.epilogue.is_plain
+        self.alpha = exact_scalar(alpha, 2.0) if integers and is_plain else alpha
+        self.beta = exact_scalar(beta, 0.5) if integers and is_plain else beta
+        self._shift = -sum_exponent(problem.k) if integers and not is_plain else 0
         dtype, shape = problem.dtype, (problem.m, problem.n)
         self.a = Matrix(gpu, problem.a_shape, problem.lda, dtype.ab)
         self.b = Matrix(gpu, problem.b_shape, problem.ldb, dtype.ab)
-        self.c0 = Matrix(gpu, shape, problem.n, dtype.c) if self.beta != 0 else None
+        self.c0 = Matrix(gpu, shape, problem.n, dtype.c) if problem.reads_c else None
+        self.extras = {
+            EPILOGUE_PREFIX + one.name: _matrix_of(gpu, one.shape(*shape), one.element(dtype))
+            for one in problem.epilogue.inputs
+            if one.axes
+        }
         self._own_c: Matrix | None = None
         self._sum = gpu.allocate(8)
         for number, matrix in enumerate(self._matrices()):
             matrix.fill(4 * seed + number, fill)
+        self.a.scale(self._shift)
+        for number, matrix in enumerate(self.extras.values()):
+            matrix.fill(4 * (seed + 1000) + number, fill)
+            matrix.scale(-2 if integers else 0)
         self._checksum = self.checksum()
 
     @property
@@ -141,9 +171,13 @@ class InputSet:
         except BaseException:
             # In a broken context this fails too; the first error is the one that counts.
             with suppress(*self._gpu.cuda_errors):
-                self.a.fill(4 * self._seed, self.fill)
+                self._fill_a()
             raise
+        self._fill_a()
+
+    def _fill_a(self) -> None:
         self.a.fill(4 * self._seed, self.fill)
+        self.a.scale(self._shift)
 
     def changed(self) -> bool:
         """Whether something wrote to the inputs, their padding or the guards around them."""
@@ -152,7 +186,7 @@ class InputSet:
     def checksum(self) -> int:
         """Return a checksum of all bits and their positions."""
         self._gpu.runtime.memsetAsync(self._sum.ptr, 0, 8, self._gpu.stream.ptr)
-        for matrix in self._matrices():
+        for matrix in (*self._matrices(), *self.extras.values()):
             self._gpu.run_helper(
                 "add_checksum",
                 matrix.total,
@@ -169,6 +203,12 @@ class InputSet:
         return [matrix for matrix in (self.a, self.b, self.c0) if matrix is not None]
 
 
+def _matrix_of(gpu: Gpu, shape: tuple[int, ...], element: Element) -> Matrix:
+    """A packed array of one index as one row, of two as it is."""
+    rows, cols = shape if len(shape) > 1 else (1, *shape)
+    return Matrix(gpu, (rows, cols), cols, element)
+
+
 def exact_scalar(value: float, otherwise: float) -> float:
     """``value`` if it is a multiple of 1/4 up to 4, so that scaling is exact; else a stand-in."""
     return value if abs(value) <= 4 and (4 * value).is_integer() else otherwise
@@ -183,8 +223,9 @@ def input_bytes(problem: Problem) -> int:
     """Return the bytes of A, B and, unless beta = 0, C."""
     elements = num_elements(*problem.a_shape, problem.lda)
     elements += num_elements(*problem.b_shape, problem.ldb)
-    old_c = problem.m * problem.n if problem.beta != 0 else 0
-    return problem.dtype.ab.size_bytes * elements + problem.dtype.c.size_bytes * old_c
+    old_c = problem.m * problem.n if problem.reads_c else 0
+    own = problem.epilogue.input_bytes(problem.m, problem.n, problem.dtype)
+    return problem.dtype.ab.size_bytes * elements + problem.dtype.c.size_bytes * old_c + own
 
 
 def num_rotated(problem: Problem, l2: CacheState, l2_bytes: int) -> int:
@@ -214,7 +255,10 @@ def bytes_needed(problem: Problem, more_sets: int = 0) -> int:
     tiles = tile_m * tile_k + tile_k * tile_n + 2 * tile_m * tile_n
     result = problem.dtype.c.size_bytes * num_elements(m, n, problem.ldc)
     references = 4 + 8 + 4  # exact float32, float64, bound
-    more = operands + (result if problem.beta != 0 else 0) + 4 * ALIGNMENT_BYTES
+    if not problem.epilogue.is_plain:
+        # Two float64, with a bound each; a third for products that are rounded before.
+        references = 3 * (8 + 4)
+    more = operands + (result if problem.reads_c else 0) + 4 * ALIGNMENT_BYTES
     fixed = 2 * operands + result + 8 * tiles + references * m * n + SPARE_BYTES
     return fixed + more_sets * more
 

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from autogemm.codegen import worker_text
 from autogemm.model.dtypes import DType
 from autogemm.model.elements import Stored, neutral_array
 from autogemm.model.kernel import Candidate
@@ -113,8 +114,10 @@ class PreparedProblem:
         self.integers = InputSet(gpu, problem, seeds[0], Fill.INTEGERS)
         self.reals = InputSet(gpu, problem, seeds[1], Fill.UNIFORM)
         self.timed = self._timed_sets(num_sets, seeds[1])
-        self.exact = Reference(gpu, cublas, problem, self.integers)
-        self.close = Reference(gpu, cublas, problem, self.reals)
+        is_plain = problem.epilogue.is_plain
+        self.fused = None if is_plain else gpu.helpers_with(worker_text(problem))
+        self.exact = Reference(gpu, cublas, problem, self.integers, self.fused)
+        self.close = Reference(gpu, cublas, problem, self.reals, self.fused)
         self.result = Result(gpu, problem)
         self.flush = self._flusher() if options.l2 is CacheState.COLD else None
         needs_energy = options.objective is not Objective.TIME
@@ -153,6 +156,12 @@ class PreparedProblem:
         """All sets of inputs that a contestant may be run on."""
         return (self.integers, self.reals, *self.timed)
 
+    @functools.cached_property
+    def rounded(self) -> Reference:
+        """For the library's calls, which may round a sum to C's type before the epilogue."""
+        gpu, cublas = self.gpu, self._cublas
+        return Reference(gpu, cublas, self.problem, self.reals, self.fused, rounds_sums=True)
+
     def contestant(self, candidate: Candidate) -> "KernelContestant":
         """The candidate, loaded. Raises CandidateError."""
         return KernelContestant(self, candidate)
@@ -161,6 +170,9 @@ class PreparedProblem:
         """Run on both sets of inputs, and with few products where they are FP32's, and compare
         every element.
         """
+        if getattr(contestant, "rounds_sums", False):
+            rounded, launch_us = self._run_checked(contestant, self.reals, self.rounded)
+            return Checked(rounded.complaint("real"), rounded.verification, launch_us)
         exact, _ = self._run_checked(contestant, self.integers, self.exact)
         complaint = exact.complaint("integer")
         if complaint:
@@ -169,7 +181,8 @@ class PreparedProblem:
         complaint = close.complaint("real")
         if not complaint and (self.reals.changed() or self.integers.changed()):
             complaint = "the kernel writes to its inputs, or next to them"
-        if not complaint and self.problem.dtype.has_fp32_products:
+        is_plain = self.problem.epilogue.is_plain
+        if not complaint and self.problem.dtype.has_fp32_products and is_plain:
             complaint = self._complaint_of_few(contestant)
         return Checked(complaint, close.verification, launch_us)
 
@@ -289,7 +302,7 @@ class PreparedProblem:
             known = (one for one in (self.reals, self.integers) if one.fill is fill)
             return (next(known, None) or InputSet(self.gpu, problem, seed, fill),)
         sets = tuple(InputSet(self.gpu, problem, seed, fill) for _ in range(num_sets))
-        for one in sets if problem.beta != 0 else ():
+        for one in sets if problem.reads_c else ():
             one.give_own_c(problem)
         return sets
 
@@ -310,6 +323,7 @@ class KernelContestant:
         self._extras = {
             extra.argument.name: self._guarded(neutral_array(extra, prepared.problem.dtype))
             for extra in candidate.plan.arrays
+            if not extra.is_input
         }
         self._kernel = LoadedKernel(prepared.gpu, candidate)
         self._arguments = {
@@ -355,6 +369,7 @@ class KernelContestant:
             "C": inputs.own_c or prepared.result.address,
             "workspace": self._workspace.ptr if self._workspace is not None else 0,
             **self._extras,
+            **{name: matrix.address for name, matrix in inputs.extras.items()},
         }
         factors = (inputs.alpha, inputs.beta)
         return gemm_arguments(self.candidate.plan, prepared.problem, factors, places)

@@ -33,8 +33,9 @@ import numpy as np
 
 from autogemm.model.dtypes import Element
 from autogemm.model.problem import Problem
+from autogemm.space import epilogue_rules
 from autogemm.targets.cuda.worker.gpu.cublas import Cublas, Gemm
-from autogemm.targets.cuda.worker.gpu.gpu import Gpu, pointer
+from autogemm.targets.cuda.worker.gpu.gpu import Gpu, Helpers, pointer
 from autogemm.targets.cuda.worker.problem.inputs import TILE, InputSet, Matrix
 from autogemm.targets.cuda.worker.problem.precision import FAILURE_PROBABILITY, chain_variance
 
@@ -63,13 +64,25 @@ class Reference:
     The addresses of the exact result, of the float64 result and of the allowed errors are 0 where
     there is none: the first for real inputs, the others for integer inputs. ``predicted`` is the
     sum of the squared errors that FP32 is expected to make (precision.py); 0 where nothing is.
+
+    ``fused`` has the kernels of an epilogue. Its results have a bound in any case, on integers
+    that of the epilogue's own rounding. ``rounds_sums``: to C's type, before the epilogue.
     """
 
-    def __init__(self, gpu: Gpu, cublas: Cublas, problem: Problem, inputs: InputSet) -> None:
+    def __init__(  # noqa: PLR0913, PLR0917  # the GPU, its library, and what is to be right
+        self,
+        gpu: Gpu,
+        cublas: Cublas,
+        problem: Problem,
+        inputs: InputSet,
+        fused: Helpers | None = None,
+        rounds_sums: bool = False,
+    ) -> None:
         self._gpu, self._cublas = gpu, cublas
+        self._fused, self._rounds_sums = fused, rounds_sums
         self._problem, self._inputs = problem, inputs
         elements = problem.m * problem.n
-        sizes = (4, 0, 0) if inputs.integers else (0, 8, 4)
+        sizes = (4, 0, 0) if inputs.integers and fused is None else (0, 8, 4)
         self._buffers = [gpu.allocate(size * elements) if size else None for size in sizes]
         addresses = [int(buffer.ptr) if buffer else 0 for buffer in self._buffers]
         self.exact_address, self.real_address, self.bound_address = addresses
@@ -78,7 +91,8 @@ class Reference:
         self._compute()
         predicted = np.zeros(1)
         gpu.read(int(self._predicted.ptr), predicted)
-        self.predicted = float(predicted[0]) if problem.dtype.has_fp32_products else 0.0
+        of_fp32 = problem.dtype.has_fp32_products and fused is None
+        self.predicted = float(predicted[0]) if of_fp32 else 0.0
 
     def _compute(self) -> None:
         problem = self._problem
@@ -93,11 +107,16 @@ class Reference:
                 rows, cols = min(TILE, problem.m - row), min(TILE, problem.n - col)
                 tile = Tile(row, col, rows, cols)
                 self._multiply(tile, (a_tile.ptr, b_tile.ptr, product.ptr), squared=False)
-                if self._inputs.integers:
+                if self._inputs.integers and self._fused is None:
                     self._finish_exact(tile, product.ptr)
+                elif self._inputs.integers and self._fused is not None:
+                    self._finish_fused(self._fused, tile, product.ptr, 0)
                 else:
                     self._multiply(tile, (a_tile.ptr, b_tile.ptr, squares.ptr), squared=True)
-                    self._finish(tile, product.ptr, squares.ptr)
+                    if self._fused is None:
+                        self._finish(tile, product.ptr, squares.ptr)
+                    else:
+                        self._finish_fused(self._fused, tile, product.ptr, squares.ptr)
         # The tiles go back to the pool now, the kernels that use them must have run.
         self._gpu.stream.synchronize()
 
@@ -165,6 +184,32 @@ class Reference:
             pointer(self._predicted.ptr),
         )
 
+    def _finish_fused(self, fused: Helpers, tile: Tile, product: int, squares: int) -> None:
+        """As `_finish`, with the epilogue; without squares sums are exact."""
+        problem, inputs = self._problem, self._inputs
+        sum_roundoff = problem.dtype.c.unit_roundoff if self._rounds_sums else 0.0
+        fused.run(
+            "finish_fused_tile",
+            tile.rows * tile.cols,
+            pointer(product),
+            pointer(squares),
+            pointer(inputs.c0_address),
+            np.int32(problem.dtype.c.format_code),
+            np.float64(inputs.alpha),
+            np.float64(inputs.beta),
+            np.float64(rounding_allowance(problem)),
+            np.float64(sum_roundoff),
+            np.int32(squares == 0 and not self._rounds_sums),
+            *tile.arguments,
+            np.int64(problem.n),
+            pointer(self.real_address),
+            pointer(self.bound_address),
+            *(
+                np.float64(one) if isinstance(one, float) else one
+                for one in epilogue_inputs(problem, inputs)
+            ),
+        )
+
     def _finish_exact(self, tile: Tile, product: int) -> None:
         self._gpu.run_helper(
             "finish_exact_tile",
@@ -178,6 +223,14 @@ class Reference:
             np.int64(self._problem.n),
             pointer(self.exact_address),
         )
+
+
+def epilogue_inputs(problem: Problem, inputs: InputSet) -> list[np.uint64 | float]:
+    """The inputs of the epilogue in order: the address of an array, or a number."""
+    return [
+        pointer(inputs.extras[rule.name].address) if rule.name in inputs.extras else rule.neutral
+        for rule in epilogue_rules(problem)
+    ]
 
 
 def rounding_allowance(problem: Problem, num_products: int | None = None) -> float:

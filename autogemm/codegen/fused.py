@@ -1,0 +1,138 @@
+"""An epilogue as templates read it: its C++ text, its inputs, the functions that it calls."""
+
+import textwrap
+from dataclasses import dataclass
+
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.epilogue import EpilogueInput
+from autogemm.model.formula import Read, number_text, written
+from autogemm.model.problem import Problem
+from autogemm.space import EPILOGUE_PREFIX, epilogue_rules
+from autogemm.support.templating import WIDTH, environment
+
+# Functions of the language that C++ has under another name; the others are emitted.
+OF_CPP = {"tanh": "tanhf", "exp": "expf", "abs": "fabsf", "min": "fminf", "max": "fmaxf"}
+# Built-in names where the expression is computed.
+_IN_KERNEL = {"acc": "accum", "c": "old_c", "alpha": "with.alpha", "beta": "with.beta"}
+
+
+@dataclass(frozen=True, slots=True)
+class FusedInput:
+    """An input: its name, the kernel's argument, its C++ type there, its index in C++, and the
+    function that makes a float of an element (empty: none is needed). ``format_code`` is that of
+    its type, ``value`` what stands for one value where kernels are verified.
+    """
+
+    name: str
+    label: str
+    argument: str
+    c_type: str
+    format_code: int
+    is_array: bool
+    index: str
+    conversion: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """An epilogue that is not that of the plain GEMM."""
+
+    text: str
+    expression: str
+    inputs: tuple[FusedInput, ...]
+    functions: tuple[str, ...]
+    conversions: tuple[str, ...]
+    """Element types of which a conversion to float is emitted with the epilogue."""
+    reads_alpha: bool
+    reads_beta: bool
+    reads_c: bool
+    has_matrix: bool
+    """Whether an input has a row for each row of C."""
+    fields: tuple[str, ...]
+    """The kernel's arguments of which the struct is made, in order."""
+
+
+def fused_of(problem: Problem) -> Fused | None:
+    """The problem's epilogue for templates; None for the plain GEMM."""
+    epilogue = problem.epilogue
+    if epilogue.is_plain:
+        return None
+    rules = epilogue_rules(problem)
+    inputs = tuple(
+        _input(one, problem.dtype, rule.neutral)
+        for one, rule in zip(epilogue.inputs, rules, strict=True)
+    )
+    has_matrix = any(one.axes == "m, n" for one in epilogue.inputs)
+    emitted = {one.conversion for one in inputs if one.conversion.startswith("input_from_")}
+    factors = [name for name in ("alpha", "beta") if epilogue.reads(name)]
+    return Fused(
+        text=epilogue.text,
+        expression="\n".join(
+            textwrap.wrap(
+                cpp_text(problem),
+                WIDTH - len("    return ;"),
+                subsequent_indent=" " * len("    return "),
+                break_long_words=False,
+                break_on_hyphens=False,
+            )
+        ),
+        inputs=inputs,
+        functions=tuple(sorted(epilogue.functions - OF_CPP.keys())),
+        conversions=tuple(sorted(name.removeprefix("input_from_") for name in emitted)),
+        reads_alpha=epilogue.reads("alpha"),
+        reads_beta=epilogue.reads("beta"),
+        reads_c=epilogue.reads("c"),
+        has_matrix=has_matrix,
+        fields=(*factors, *(one.argument for one in inputs), *(["N"] if has_matrix else [])),
+    )
+
+
+def cpp_text(problem: Problem) -> str:
+    """The expression in C++, which floats and bounded numbers alike can be put into."""
+
+    def read(one: Read) -> str:
+        if one.name in _IN_KERNEL:
+            return _IN_KERNEL[one.name]
+        return one.name if one.axes else f"with.{one.name}"
+
+    return written(
+        problem.epilogue.root,
+        number=_float_literal,
+        read=read,
+        function=lambda name: OF_CPP.get(name, name),
+    )
+
+
+def _float_literal(value: float) -> str:
+    text = number_text(value)
+    return f"{text}f" if "." in text or "e" in text else f"{text}.0f"
+
+
+def _input(one: EpilogueInput, dtype: DType, value: float) -> FusedInput:
+    element = one.element(dtype)
+    own = element is dtype.c
+    conversion = "" if element is Element.F32 else f"{'float' if own else 'input'}_from_{element}"
+    indices = {"": "", "m": "m", "n": "n", "m, n": "place"}
+    return FusedInput(
+        name=one.name,
+        label=one.label,
+        argument=EPILOGUE_PREFIX + one.name,
+        c_type=element.c_name,
+        format_code=element.format_code,
+        is_array=bool(one.axes),
+        index=indices[one.axes],
+        conversion=conversion,
+        value=_float_literal(value),
+    )
+
+
+def worker_text(problem: Problem) -> str:
+    """Kernels that check and imitate the problem's epilogue on a GPU, to stand behind verify.cu."""
+    context = {
+        "fused": fused_of(problem),
+        "dtype_c": problem.dtype.c.label,
+        "type_c": problem.dtype.c.c_name,
+        "format_c": problem.dtype.c.format_code,
+    }
+    return environment().get_template("export/fused_worker.cu.jinja").render(context)

@@ -1,0 +1,184 @@
+"""The epilogue of a problem: the expression that makes an element of C from its accumulator."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Self
+
+from autogemm.model.dtypes import DType, Element
+from autogemm.model.formula import Formula, Node, mistake, parsed
+from autogemm.support.errors import EpilogueError
+
+# The plain GEMM, which needs no expression.
+PLAIN_TEXT = "alpha * acc + beta * c[m, n]"
+# What an expression may read beside inputs of its own, and the index that each has.
+BUILT_IN: Mapping[str, str] = {"acc": "", "alpha": "", "beta": "", "c": "m, n"}
+INPUT_TYPES = (Element.F32, Element.BF16, Element.F16)
+MAX_INPUTS = 8
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,23}")
+# Names that emitted functions use, and words of C++.
+_WORDS = """
+m n k place with accum old_c columns alignas alignof asm auto bool break case catch char class const
+constexpr continue decltype default delete do double else enum explicit export extern false float
+for friend goto if inline int long mutable namespace new noexcept nullptr operator private protected
+public register return short signed sizeof static struct switch template this throw true try typedef
+typeid typename union unsigned using virtual void volatile while relu gelu gelu_tanh silu sigmoid
+tanh exp abs min max clamp tanhf expf fabsf fminf fmaxf f32 f16 bf16 aux
+"""
+_TAKEN = frozenset(_WORDS.split())
+
+
+@dataclass(frozen=True, slots=True)
+class EpilogueInput:
+    """An input of the user's: its name, its index (empty for one value), and its type if declared.
+
+    Arrays are packed; without a declared type their elements are of C's type. One value is FP32.
+    """
+
+    name: str
+    axes: str
+    declared: Element | None = None
+
+    def element(self, dtype: DType) -> Element:
+        """The element type in a problem of those types."""
+        return self.declared or (dtype.c if self.axes else Element.F32)
+
+    def shape(self, m: int, n: int) -> tuple[int, ...]:
+        """The shape for a C of M rows and N columns; () for one value."""
+        extents = {"m": m, "n": n}
+        return tuple(extents[axis] for axis in self.axes.split(", ") if axis)
+
+    @property
+    def label(self) -> str:
+        """``bias[n]``."""
+        return f"{self.name}[{self.axes}]" if self.axes else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """An epilogue by its canonical text; the empty one is ``alpha * acc + beta * c[m, n]``.
+
+    Raises UsageError, with a caret under the place, for a text that is none. Two epilogues are the
+    same where their texts are.
+    """
+
+    text: str = ""
+
+    def __post_init__(self) -> None:
+        if self.text:
+            formula = _checked(self.text)
+            object.__setattr__(self, "text", "" if formula.text == PLAIN_TEXT else formula.text)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The epilogue of a text; that of the plain GEMM for an empty one."""
+        return cls(text.strip())
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the problem is the plain GEMM."""
+        return not self.text
+
+    @property
+    def root(self) -> Node:
+        """The tree of the expression."""
+        return self._formula.root
+
+    @property
+    def functions(self) -> frozenset[str]:
+        """Functions that are called."""
+        return self._formula.functions
+
+    def reads(self, name: str) -> bool:
+        """Whether it reads ``acc``, ``alpha``, ``beta``, ``c``, or an input of that name."""
+        return any(one.name == name for one in self._formula.reads)
+
+    @property
+    def inputs(self) -> tuple[EpilogueInput, ...]:
+        """The inputs of the user's, in the order of the text."""
+        if self.is_plain:
+            return ()
+        known = {element.label: element for element in INPUT_TYPES}
+        types = {name: known[kind] for name, kind in self._formula.types}
+        return tuple(
+            EpilogueInput(one.name, one.axes, types.get(one.name))
+            for one in self._formula.reads
+            if one.name not in BUILT_IN
+        )
+
+    def input_bytes(self, m: int, n: int, dtype: DType) -> int:
+        """Bytes of all arrays that it reads beside A, B and C."""
+        total = 0
+        for one in self.inputs:
+            rows, columns = (*one.shape(m, n), 1, 1)[:2]
+            total += rows * columns * one.element(dtype).size_bytes
+        return total
+
+    def in_dtype(self, dtype: DType) -> "Epilogue":
+        """The same epilogue with no type declared that arrays have anyway."""
+        formula = self._formula
+        defaults = {one.name: replace(one, declared=None).element(dtype) for one in self.inputs}
+        plain = {one.name for one in self.inputs if one.declared is defaults[one.name]}
+        if not plain:
+            return self
+        types = tuple(pair for pair in formula.types if pair[0] not in plain)
+        return Epilogue(Formula(formula.root, types).text)
+
+    @property
+    def _formula(self) -> Formula:
+        return _checked(self.text or PLAIN_TEXT)
+
+
+PLAIN = Epilogue()
+"""The epilogue of the plain GEMM."""
+
+
+def sum_exponent(k: int) -> int:
+    """About the binary logarithm of a sum of k products of whole numbers from -3 to 3 but 0.
+
+    Their mean square is 14 / 3. Inputs are smaller by so many powers of 2 where an epilogue is
+    verified: sums are about 1, where functions bend; far out sigmoid hides every wrong product.
+    """
+    return round(math.log2(14 / 3 * math.sqrt(k)))
+
+
+@lru_cache(maxsize=256)
+def _checked(text: str) -> Formula:
+    """The formula, of which every name is known. Raises UsageError."""
+    formula = parsed(text)
+    axes: dict[str, str] = {}
+    for one in formula.reads:
+        if axes.setdefault(one.name, one.axes) != one.axes:
+            raise _wrong(text, one.name, f"{one.name} is read with two different indices")
+        if one.name in BUILT_IN:
+            if one.axes != BUILT_IN[one.name]:
+                index = f"[{BUILT_IN[one.name]}]" if BUILT_IN[one.name] else "without an index"
+                raise _wrong(text, one.name, f"{one.name} is read {index}")
+        elif not _NAME.fullmatch(one.name) or one.name in _TAKEN:
+            rule = f"{one.name!r} cannot name an input: take a lower-case word such as bias"
+            raise _wrong(text, one.name, rule)
+    if "acc" not in axes:
+        raise mistake(text, 0, "it does not read acc, the element of op(A) op(B)")
+    if len(axes.keys() - BUILT_IN.keys()) > MAX_INPUTS:
+        raise mistake(text, 0, f"it reads more than {MAX_INPUTS} inputs")
+    known = {element.label for element in INPUT_TYPES}
+    for name, kind in formula.types:
+        if name in BUILT_IN:
+            raise _wrong(text, name, f"{name} has the type that --dtype says", last=True)
+        if kind not in known:
+            rule = f"unknown type {kind!r}; inputs are {' '.join(sorted(known))}"
+            raise _wrong(text, kind, rule, last=True)
+        if not axes[name] and kind != Element.F32.label:
+            raise _wrong(text, kind, f"{name} is one value, which is f32", last=True)
+    return formula
+
+
+def _wrong(text: str, word: str, rule: str, *, last: bool = False) -> EpilogueError:
+    """An error under the first or last place where the word stands."""
+    places = [found.start() for found in re.finditer(rf"\b{re.escape(word)}\b", text)]
+    return mistake(text, places[-1 if last else 0], rule)

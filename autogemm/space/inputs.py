@@ -1,0 +1,40 @@
+"""Arguments of a problem's kernels beside those of a GEMM."""
+
+from autogemm.model.dtypes import Element
+from autogemm.model.problem import Problem
+from autogemm.model.signature import ArgumentType, ProblemType
+from autogemm.space.expressions.parsing import parse_expression
+from autogemm.space.family import ArgumentRule, Family
+
+# The number of elements of an input, by its index.
+_EXTENTS = {"m": "M", "n": "N", "m, n": "M * N"}
+PREFIX = "epilogue_"
+
+
+def arguments_of(family: Family, problem: Problem) -> tuple[ArgumentRule, ...]:
+    """The family's own arguments, then the inputs of the epilogue: ``bias[n]`` is
+    ``epilogue_bias``.
+
+    No number is neutral for an input. Where kernels are verified and timed, inputs that are one
+    value are 0.75, 1.25 and so on, in the order of the text.
+    """
+    return (*family.arguments, *epilogue_rules(problem))
+
+
+def epilogue_rules(problem: Problem) -> tuple[ArgumentRule, ...]:
+    """The inputs of the problem's epilogue as arguments."""
+    return tuple(_input_rule(problem, index) for index in range(len(problem.epilogue.inputs)))
+
+
+def _input_rule(problem: Problem, index: int) -> ArgumentRule:
+    one = problem.epilogue.inputs[index]
+    of_c: ArgumentType = ProblemType.C if one.axes else Element.F32
+    extent = parse_expression(_EXTENTS[one.axes], one.label) if one.axes else None
+    return ArgumentRule(
+        name=PREFIX + one.name,
+        type=one.declared or of_c,
+        extent=extent,
+        neutral=0.75 + 0.5 * index,
+        doc=f"{one.label} of the epilogue",
+        is_input=True,
+    )

@@ -1,0 +1,102 @@
+"""Problems with an epilogue in the CUDA worker, run on the CPU: references, bounds, baselines."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_cuda_worker_on_cpu import OPTIONS
+
+from autogemm.model.config import Config
+from autogemm.model.epilogue import Epilogue
+from autogemm.model.kernel import Candidate, CompiledKernel, Extra, KernelSource, Launch, LaunchPlan
+from autogemm.model.problem import Problem
+from autogemm.model.results.outcome import Outcome, Status
+from autogemm.space import epilogue_rules
+from autogemm.targets.cuda import CudaTarget
+
+pytestmark = [
+    pytest.mark.emulated,
+    pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed"),
+]
+
+KERNEL = """
+extern "C" int num_arrays = 3;
+static float relu(float x) { return x < 0 ? 0 : x; }
+static float gelu(float x) { return 0.5f * x * (1.0f + erff(x * 0.707106781f)); }
+extern "C" int gemm_kernel(int M, int N, int K, float alpha, const float *A, int lda,
+                           const float *B, int ldb, float beta, float *C, int ldc,
+                           float *bias, float *scale, float *rest) {
+    BEFORE
+    for (long m = 0; m < M; ++m) {
+        for (long n = 0; n < N; ++n) {
+            float acc = 0;
+            for (long k = 0; k < K DEPTH; ++k) {
+                acc = fmaf(A[m * lda + k], B[k * ldb + n], acc);
+            }
+            float &c = C[m * ldc + n];
+            c = FORMULA;
+        }
+    }
+    return 0;
+}
+"""
+TEXT = "gelu(alpha * acc + bias[n]) * scale[m] + rest[m, n] + beta * c[m, n]"
+PROBLEM = Problem(40, 31, 17, ldc=36, alpha=1.5, beta=0.5, epilogue=Epilogue(TEXT))
+FORMULA = "gelu(alpha * acc + bias[n]) * scale[m] + rest[m * N + n] + beta * c"
+
+
+def candidate(
+    problem: Problem, formula: str = FORMULA, depth: str = "", before: str = ""
+) -> Candidate:
+    text = KERNEL.replace("FORMULA", formula).replace("DEPTH", depth).replace("BEFORE", before)
+    source = KernelSource("plain", "", Config.of("plain", {}), problem.layout, text)
+    compiled = CompiledKernel(source.sha256, "sm_90", b"C++" + text.encode(), (), "", "", (), 0.0)
+    counts = (problem.n, problem.m, problem.m * problem.n)
+    extras = tuple(
+        Extra(rule.argument, count, rule.neutral, is_input=True)
+        for rule, count in zip(epilogue_rules(problem), counts, strict=True)
+    )
+    plan = LaunchPlan((Launch("gemm_kernel", (1, 1, 1), (32, 1, 1), 0),), extras=extras)
+    return Candidate(source, plan, compiled)
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CudaTarget]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(Path(__file__).with_name("cuda_on_cpu")))
+        patch.setenv("CUDA_ON_CPU_FOLDER", str(tmp_path_factory.mktemp("built")))
+        target = CudaTarget()
+        yield target
+        target.close()
+
+
+def measured(target: CudaTarget, one: Candidate) -> Outcome:
+    return target.measure(one, None)
+
+
+def test_a_right_kernel_passes_and_wrong_ones_do_not(target: CudaTarget) -> None:
+    target.prepare(PROBLEM, OPTIONS)
+    assert target.baseline_us is not None and target.baseline_us > 0
+    right = measured(target, candidate(PROBLEM))
+    assert (right.status, right.reason) == (Status.OK, "")
+    assert right.verification is not None and 0 < right.verification.max_error_ratio < 0.25
+    for wrong in (
+        candidate(PROBLEM, depth="- 1"),
+        candidate(PROBLEM, FORMULA.replace("bias[n]", "bias[n + (n == N - 1)]")),
+        candidate(PROBLEM, FORMULA.replace("scale[m]", "scale[n]")),
+        candidate(PROBLEM, FORMULA.replace("rest[m * N + n]", "rest[m * ldc + n]")),
+        candidate(PROBLEM, FORMULA.replace(" + beta * c", "")),
+        candidate(PROBLEM, "1.001f * (" + FORMULA + ")"),
+        candidate(PROBLEM, before="scale[0] += 1;"),
+        candidate(PROBLEM, before="bias[N] = 1;"),
+    ):
+        assert measured(target, wrong).status is Status.WRONG_RESULT, wrong.source.text
+
+
+def test_finals_compare_with_a_call_that_does_the_same(target: CudaTarget) -> None:
+    target.prepare(PROBLEM, OPTIONS)
+    finals = target.finals([candidate(PROBLEM)], 2, 0)
+    assert finals.baseline.name.endswith(" + pointwise kernel")
+    assert finals.baseline.verification is not None
+    assert finals.disqualified == ()

@@ -1,0 +1,94 @@
+"""Epilogues of a user's in every family, and bugs planted in them: the emulator sees each."""
+
+from dataclasses import replace
+
+import pytest
+
+from autogemm.codegen import render
+from autogemm.emulator import Emulator
+from autogemm.model.config import Value
+from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
+from autogemm.model.kernel import KernelSource
+from autogemm.model.problem import Layout, Problem
+from autogemm.space import launch_plan, load_family
+
+pytestmark = pytest.mark.emulated
+
+TEXT = "gelu(alpha * acc + bias[n]) * scale[m] + rest[m, n] + beta * c[m, n]"
+SMALL: dict[str, Value] = {
+    **{"BM": 32, "BN": 32, "BK": 8, "WM": 16, "WN": 8, "TM": 2, "TN": 2, "STAGES": 1},
+    **{"VEC_LOAD": 1, "VEC_STORE": 1, "REG_STAGES": 1, "LANE_MAP": "rows"},
+}
+CASES: dict[str, tuple[DType, tuple[int, int, int], dict[str, Value]]] = {
+    "sgemm_simt": (DType.F32, (33, 45, 20), SMALL),
+    "sgemm_skinny": (DType.F32, (16, 64, 640), {}),
+    "gemm_skinny": (DType.BF16, (5, 40, 2056), {}),
+    "gemm_mma": (DType.F16, (40, 136, 40), {}),
+    "gemm_wgmma": (DType.BF16, (72, 264, 72), {}),
+    "sgemm_emulated": (DType.F32, (40, 72, 40), {}),
+}
+
+
+def of_family(name: str, text: str = TEXT, **changes: Value) -> tuple[KernelSource, Problem]:
+    dtype, (m, n, k), own = CASES[name]
+    family = load_family(name)
+    problem = Problem(m, n, k, Layout.NT, dtype, alpha=1.5, beta=0.5).with_epilogue(Epilogue(text))
+    config = replace(
+        family.seeds[0], values=tuple((family.seeds[0].as_dict() | own | changes).items())
+    )
+    return render(family, config, problem), problem
+
+
+def complaint(emulator: Emulator, source: KernelSource, problem: Problem) -> str:
+    family = load_family(source.family)
+    plan = launch_plan(family, source.config, problem)
+    report = emulator.verify(source, plan, problem, both_betas=True)
+    return "" if report.ok else report.message
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_family_takes_an_epilogue(emulator: Emulator, name: str) -> None:
+    assert complaint(emulator, *of_family(name)) == ""
+
+
+SPLIT: dict[str, Value] = {"SPLIT_K": 2, "STREAM_BLOCKS": 0}
+BUGS = {
+    "bias of the column before, in the last tile": (
+        {}, "with.bias[n]", "with.bias[n >= 32 ? n - 1 : n]", "C[0,32] is",
+    ),
+    "bias behind the last column": ({}, "with.bias[n]", "with.bias[n + 1]", "epilogue_bias[45]"),
+    "scale by the column": ({}, "with.scale[m]", "with.scale[n]", "epilogue_scale[33]"),
+    "rows of an input as far apart as those of C": (
+        {}, "(long long)m * with.columns + n", "(long long)n * with.columns + m",
+        "epilogue_rest[1485]",
+    ),
+    "applied by each block that splits K": (
+        SPLIT, "epilogue(accum[e], result[e]",
+        "epilogue(epilogue(accum[e], 0.0f, m, n + e, with), result[e]", "is",
+    ),
+    "the old C read after it was written": (
+        {}, "const float old_c = with.reads_c() ? c[e] : 0.0f;",
+        "c[e] = accum[e]; const float old_c = with.reads_c() ? c[e] : 0.0f;", "is",
+    ),
+    "C read where beta is 0": ({}, "return beta != 0.0f;", "return true;", "read"),
+    "an input is written": (
+        {}, "const float bias = with.bias[n];",
+        "const float bias = with.bias[n]; *(float*)&with.bias[n] = 0.0f;", "epilogue_bias",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_bug_is_seen(emulator: Emulator, bug: str) -> None:
+    changes, old, new, seen = BUGS[bug]
+    source, problem = of_family("sgemm_simt", **changes)
+    if old not in source.text:
+        # A vector of one element has no rest.
+        old, new = (
+            "result[e] = epilogue(accum[e], result[e]",
+            "result[e] = epilogue(accum[e], with.reads_c() ? accum[e] : 0.0f",
+        )
+    assert old in source.text
+    wrong = replace(source, text=source.text.replace(old, new))
+    assert seen in complaint(emulator, wrong, problem)

@@ -1,0 +1,105 @@
+"""Epilogues of a user's on a GPU: each family, several expressions, odd sizes."""
+
+import pytest
+
+from autogemm.codegen import render
+from autogemm.compile import Compiler
+from autogemm.model.config import Config
+from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
+from autogemm.model.kernel import Candidate
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.results.outcome import Status
+from autogemm.space import Family, broken_constraints, build_space, launch_plan, load_family
+from autogemm.support.errors import EmptySpaceError
+from autogemm.targets import MeasureOptions
+from autogemm.targets.cuda import CudaTarget
+
+pytestmark = pytest.mark.gpu
+
+EXPRESSIONS = (
+    "relu(acc + bias[n])",
+    "gelu(alpha * acc + bias[n]) * scale[m] + beta * c[m, n]",
+    "gelu_tanh(acc + bias[n]) + rest[m, n]",
+    "silu(acc) * gate[m, n]",
+    "clamp(tanh(acc) / 2 - sigmoid(acc), low, high) + exp(-abs(acc)) + c[m, n]",
+    "max(acc * scale[n] + bias[n], min(acc, 6)); scale: f32; bias: f16",
+)
+FAMILIES = (
+    *(("sgemm_simt", DType.F32), ("sgemm_skinny", DType.F32), ("naive", DType.F32)),
+    *(("tiled", DType.F32), ("register_blocked", DType.F32), ("block_tiled", DType.F32)),
+    *(("gemm_mma", DType.BF16), ("gemm_mma", DType.F16_F32), ("gemm_mma", DType.TF32)),
+    *(("gemm_wgmma", DType.BF16), ("gemm_wgmma", DType.F16), ("gemm_wgmma", DType.BF16_F32)),
+    *(("gemm_wgmma", DType.TF32), ("sgemm_emulated", DType.F32)),
+    ("sgemm_emulated_wgmma", DType.F32),
+)
+# Aligned as TMA and vectors need it, and not at all; the second is not legal for some families.
+SIZES = ((264, 392, 328), (131, 257, 99))
+# Configs of a family that are tried, of its seeds and of its space.
+SEEDS, OTHERS = 3, 3
+# The sums of gemm_wgmma are those of tensor cores, of sgemm_emulated of their products.
+OPTIONS = MeasureOptions(deadline_s=20.0, compares=False, max_samples=1)
+
+
+def configs(family: Family, problem: Problem, target: CudaTarget) -> list[Config]:
+    """Some legal configs: seeds first, then some of the space, evenly apart."""
+    legal = [
+        family.completed(one)
+        for one in family.seeds
+        if not broken_constraints(family, family.completed(one), problem, target.device)
+    ]
+    try:
+        space = build_space(family, problem, target.device, {})
+    except EmptySpaceError:
+        return legal[:SEEDS]
+    step = max(1, len(space) // OTHERS)
+    return legal[:SEEDS] + [space.config(place) for place in range(0, len(space), step)][:OTHERS]
+
+
+@pytest.mark.parametrize("layout", [Layout.NN, Layout.NT])
+@pytest.mark.parametrize(("name", "dtype"), FAMILIES, ids=str)
+def test_a_familys_kernels_are_right_with_epilogues(
+    target: CudaTarget, compiler: Compiler, name: str, dtype: DType, layout: Layout
+) -> None:
+    family = load_family(name).on(target.device)
+    if "wgmma" in name and target.device.arch != 90:
+        pytest.skip(f"{target.device.name} has no wgmma")
+    tried = 0
+    for number, text in enumerate(EXPRESSIONS):
+        # All expressions on the first size, two on the second, others with each family.
+        for m, n, k in SIZES[: 2 if number % 3 == len(name) % 3 else 1]:
+            plain = Problem(m, n, k, layout, dtype, alpha=1.5, beta=-0.5)
+            problem = plain.with_epilogue(Epilogue(text))
+            target.prepare(problem, OPTIONS)
+            for config in configs(family, problem, target):
+                source = render(family, config, problem)
+                compiled = compiler.compile(source, target.device.sm)
+                plan = launch_plan(family, config, problem)
+                outcome = target.measure(Candidate(source, plan, compiled), None)
+                assert (outcome.status, outcome.reason) == (Status.OK, ""), (problem.label, config)
+                tried += 1
+    assert tried > 0
+
+
+BASELINES = {
+    "acc + bias[n]": "fused",
+    "relu(acc + bias[n])": "fused",
+    "gelu_tanh(acc + bias[n])": "fused",
+    "acc + rest[m, n]": "fused",
+    "silu(acc) * gate[m, n]": "pointwise kernel",
+}
+
+
+@pytest.mark.parametrize("text", BASELINES)
+def test_the_baseline_does_the_same(target: CudaTarget, text: str) -> None:
+    """Fused or not, whichever is faster; where cuBLASLt has the epilogue, it is among the calls."""
+    problem = Problem(*(1024, 1024, 1024), Layout.NT, DType.BF16, epilogue=Epilogue(text))
+    target.prepare(problem, MeasureOptions(deadline_s=20.0))
+    assert target.baseline_us is not None and target.baseline_us > 0
+    prepared = target._prepare
+    assert prepared is not None and prepared.known is not None
+    known = prepared.known
+    names = [*known.near, *(one.name for one in known.left_out)]
+    assert any(name.endswith(BASELINES[text]) for name in names), names
+    wrong = [one for one in known.left_out if one.status is Status.WRONG_RESULT]
+    assert wrong == []

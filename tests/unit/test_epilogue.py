@@ -1,0 +1,143 @@
+"""Expressions of epilogues: their language, their canonical text, the bound on their rounding."""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from autogemm.codegen import render
+from autogemm.model.bounded import Bounded, exactly, result_of
+from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import PLAIN, Epilogue
+from autogemm.model.problem import Problem
+from autogemm.space import load_family
+from autogemm.support.errors import EpilogueError, UsageError
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("relu( alpha*acc+bias[ n ])", "relu(alpha * acc + bias[n])"),
+        ("(acc) + (b[m,n] + c[m , n])", "acc + (b[m, n] + c[m, n])"),
+        ("acc - (a - 0.50) - -2", "acc - (a - 0.5) - -2"),
+        ("-(acc*s)/(2 * s)", "-(acc * s) / (2 * s)"),
+        ("acc + bias[n];bias:f16", "acc + bias[n]; bias: f16"),
+        ("acc * 1e-3", "acc * 0.001"),
+        ("alpha * acc + beta * c[m, n]", ""),
+    ],
+)
+def test_one_text_for_all_ways_to_write_it(text: str, canonical: str) -> None:
+    found = Epilogue.parse(text)
+    assert str(found) == canonical
+    assert Epilogue.parse(canonical) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "rule"),
+    [
+        ("relu(acc + bias[k])", 17, "an index is [m], [n] or [m, n]"),
+        ("acc + res[n, m]", 11, "an index is"),
+        ("swish(acc)", 1, "'swish' is no function; there are abs clamp"),
+        ("acc + sum(acc)", 7, "needs a whole row of C"),
+        ("aux[m, n] = acc", 11, "a second output"),
+        ("acc +", 6, "expected a value"),
+        ("acc bias", 5, "expected an operator"),
+        ("bias[n]", 1, "does not read acc"),
+        ("acc + c", 7, "c is read [m, n]"),
+        ("acc[n]", 1, "acc is read without an index"),
+        ("acc + b[n] + b[m]", 7, "two different indices"),
+        ("acc + Bias[n]", 7, "cannot name an input"),
+        ("acc + float[n]", 7, "cannot name an input"),
+        ("clamp(acc, 0)", 1, "clamp takes 3 values, got 2"),
+        ("acc + b[n]; b: tf32", 16, "unknown type 'tf32'"),
+        ("acc * s; s: bf16", 13, "one value, which is f32"),
+        ("acc; b: f32", 6, "a name that the expression reads"),
+        ("acc + b[n]; b: f32; b: f16", 21, "two types"),
+        ("acc ^ 2", 5, "'^' is not part of the language"),
+        ("acc * 1e99", 7, "does not fit FP32"),
+        ("(" * 40 + "acc", 33, "nested deeper"),
+    ],
+)
+def test_a_mistake_is_one_line_and_a_caret_under_the_place(
+    text: str, column: int, rule: str
+) -> None:
+    with pytest.raises(EpilogueError) as caught:
+        Epilogue.parse(text)
+    assert rule in str(caught.value)
+    assert f"column {column}:" in str(caught.value)
+    assert caught.value.place.splitlines()[1:] == [f"    {text}", " " * (column + 3) + "^"]
+
+
+def test_a_problem_has_no_factor_that_its_epilogue_does_not_read() -> None:
+    bias = Epilogue("acc + bias[n]")
+    with pytest.raises(UsageError, match="alpha=2 has no effect"):
+        Problem(8, 8, 8, alpha=2.0, epilogue=bias)
+    assert Problem(8, 8, 8, alpha=2.0, beta=3.0).with_epilogue(bias) == Problem(
+        8, 8, 8, epilogue=bias
+    )
+    assert not Problem(8, 8, 8, epilogue=Epilogue("acc * 2")).reads_c
+    assert Problem(8, 8, 8, epilogue=Epilogue("acc + c[m, n]")).reads_c
+    scaled = Problem(8, 8, 8, epilogue=Epilogue("relu(acc + beta * c[m, n])"))
+    assert not scaled.reads_c
+    assert scaled.with_factors(1.0, 0.5).reads_c
+
+
+def test_a_type_that_arrays_have_anyway_is_not_part_of_the_identity() -> None:
+    declared = Epilogue("acc + bias[n]; bias: bf16")
+    in_bf16 = Problem(8, 8, 8, dtype=DType.BF16, epilogue=declared)
+    assert in_bf16.epilogue == Epilogue("acc + bias[n]")
+    assert Problem(8, 8, 8, epilogue=declared).epilogue == declared
+    assert Problem(8, 8, 8).epilogue == PLAIN
+
+
+def f32(value: object) -> np.ndarray:
+    return np.asarray(value, np.float32)
+
+
+# The emitted functions, each step in FP32.
+IN_FP32: Mapping[str, object] = {
+    "relu(acc + x)": lambda acc, x: np.maximum(acc + x, f32(0)),
+    "gelu(acc) * x": lambda acc, x: (
+        f32(0.5) * acc * (f32(1) + f32(np.vectorize(math.erf)(acc * f32(0.707106781)))) * x
+    ),
+    "gelu_tanh(acc)": lambda acc, x: acc / (
+        f32(1) + np.exp(acc * (f32(-1.59576912) - f32(0.0713548163) * acc * acc))
+    ),
+    "silu(acc + x)": lambda acc, x: (acc + x) / (f32(1) + np.exp(-(acc + x))),
+    "sigmoid(acc) / (3 + tanh(x))": lambda acc, x: (
+        f32(1) / (f32(1) + np.exp(-acc)) / (f32(3) + np.tanh(x))
+    ),
+    "exp(min(acc, 2)) - abs(x)": lambda acc, x: np.exp(np.minimum(acc, f32(2))) - np.abs(x),
+    "clamp(acc, -1, x) * acc": lambda acc, x: (
+        np.where(acc < f32(-1), f32(-1), acc).clip(None, x) * acc
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("text", IN_FP32)
+def test_fp32_keeps_the_bound_and_wrong_values_do_not(text: str) -> None:
+    rng = np.random.default_rng(1)
+    acc = rng.normal(0, 3, 2000)
+    x = f32(rng.uniform(0.5, 4, 2000))
+    # The sum that the kernel has is off by up to 1e-5.
+    off = f32(acc + rng.uniform(-1e-5, 1e-5, 2000))
+    given = {"acc": Bounded(acc, np.full(2000, 1e-5 + 4e-7)), "x": exactly(x.astype(np.float64))}
+    bound = result_of(Epilogue(text), given)
+    with np.errstate(over="ignore"):
+        got = IN_FP32[text](off, x)  # type: ignore[operator]
+    assert got.dtype == np.float32
+    error = np.abs(got.astype(np.float64) - bound.value)
+    assert np.all(error <= bound.error)
+    # The bound is of use: it is near what happens, and a relative error of 1e-3 is beyond it.
+    assert np.max(error / bound.error) > 0.05
+    big = np.abs(bound.value) > 0.5
+    assert np.all(1e-3 * np.abs(bound.value[big]) > bound.error[big])
+
+
+def test_a_kernel_without_an_epilogue_is_what_it_was() -> None:
+    family = load_family("sgemm_simt")
+    problem = Problem(4096, 4096, 4096)
+    written_out = Problem(4096, 4096, 4096, epilogue=Epilogue("alpha*acc + beta*c[m,n]"))
+    assert written_out == problem
+    assert render(family, family.seeds[0], problem) == render(family, family.seeds[0], written_out)

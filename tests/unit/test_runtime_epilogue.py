@@ -1,0 +1,87 @@
+"""``autogemm.gemm`` with an epilogue: kernels are real text, the GPU is NumPy."""
+
+import ctypes
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+import runtime_fakes
+from runtime_fakes import FakeDriver, HostArray, driver
+from test_runtime_gemm import empty, random
+
+import autogemm
+from autogemm.support.errors import UsageError
+
+__all__ = ["driver"]
+
+TEXT = "relu(acc + bias[n]) * s + rest[m, n]"
+
+
+@pytest.fixture
+def fused(driver: FakeDriver, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    """Computes TEXT from what the launch was given."""
+    plain = runtime_fakes._compute
+
+    def launch(*call: Any) -> int:
+        function, *_, arguments = call
+        text = driver.texts[function]
+        assert f"// C[m][n] = {TEXT}\n" in text
+        names = re.findall(
+            r"(\w+)[,)]", text[text.index("gemm_kernel(") :].partition(") {")[0] + ")"
+        )
+        pointers = (ctypes.c_void_p * len(names)).from_address(arguments)
+
+        def value(name: str, kind: Any) -> Any:
+            return kind.from_address(pointers[names.index(name)]).value
+
+        assert driver_launch(*call) == 0
+        m, n = (value(name, ctypes.c_int) for name in "MN")
+        c = runtime_fakes._matrix(value("C", ctypes.c_void_p), m, n, value("ldc", ctypes.c_int))
+        bias = runtime_fakes._matrix(value("epilogue_bias", ctypes.c_void_p), 1, n, n)
+        rest = runtime_fakes._matrix(value("epilogue_rest", ctypes.c_void_p), m, n, n)
+        c[...] = np.maximum(c + bias, 0) * value("epilogue_s", ctypes.c_float) + rest
+        return 0
+
+    driver_launch = driver.launch
+    assert plain
+    monkeypatch.setattr(driver, "launch", launch)
+    return driver
+
+
+def test_inputs_are_given_by_name(fused: FakeDriver) -> None:
+    a, b, out = random(16, 8), random(8, 24), empty(16, 24)
+    for seed in (1, 2):
+        rng = np.random.default_rng(seed)
+        bias = HostArray(rng.normal(size=24).astype(np.float32))
+        rest = HostArray(rng.normal(size=(16, 24)).astype(np.float32))
+        assert autogemm.gemm(a, b, out, epilogue=TEXT, bias=bias, rest=rest, s=1.5 + seed) is out
+        expected = np.maximum(a.data @ b.data + bias.data, 0) * (1.5 + seed) + rest.data
+        np.testing.assert_allclose(out.data, expected, rtol=1e-4, atol=1e-4)
+    # The second call takes the kernel of the first.
+    assert len(fused.texts) == 1
+
+
+def test_what_does_not_fit_is_one_line(driver: FakeDriver) -> None:
+    a, b, out = random(16, 8), random(8, 24), empty(16, 24)
+    bias = random(24)
+    for message, given in {
+        "reads bias: give it": {},
+        "unexpected argument 'other'": {"bias": bias, "other": 1},
+        r"bias\[n\] has the shape \[24\], got \[16\]": {"bias": random(16)},
+        "give it as out, and leave out c": {"bias": bias, "c": out},
+        "alpha=2 has no effect": {"bias": bias, "alpha": 2.0},
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            autogemm.gemm(a, b, out, epilogue="relu(acc + bias[n])", **given)
+    with pytest.raises(UsageError, match="unexpected argument 'bias': there is no epilogue"):
+        autogemm.gemm(a, b, out, bias=bias)
+    with pytest.raises(UsageError, match="two matrices"):
+        autogemm.gemm(
+            random(2, 16, 8), random(2, 8, 24), epilogue="relu(acc)", out=empty(2, 16, 24)
+        )
+    with pytest.raises(UsageError, match=r"rest is out: read it as c\[m, n\]"):
+        autogemm.gemm(a, b, out, epilogue="acc + rest[m, n]", rest=out)
+    with pytest.raises(UsageError, match=r"expected a value"):
+        autogemm.gemm(a, b, out, epilogue="relu(")
+    assert driver.launches == []
