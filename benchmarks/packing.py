@@ -44,11 +44,13 @@ class Winner:
         compiled = compiler.compile(render(family, config, self.problem), arch)
         self._module = cp.cuda.driver.moduleLoadData(compiled.cubin)
         self._memory = self._matrices()
-        self._values: dict[str, Any] = argument_values(self.plan, self.problem)
+        self._values = argument_values(self.plan, self.problem)
         for name, memory in self._memory.items():
-            self._values[name].value = memory.data.ptr
+            address: Any = self._values[name]
+            address.value = memory.data.ptr
         for one in self.plan.tensor_maps:
-            encode(one, self._memory[one.matrix].data.ptr, self._values[one.name])
+            raw: Any = self._values[one.name]
+            encode(one, self._memory[one.matrix].data.ptr, raw)
         self._pointers = pointers_to(self._values)
 
     def _matrices(self) -> dict[str, Any]:

@@ -65,6 +65,25 @@ def rows_text(rows: Sequence[Row], columns: Sequence[str], form: Form) -> str:
     return buffer.getvalue()
 
 
+def print_each(rows: Iterable[Row], columns: Sequence[str], form: Form) -> int:
+    """Print what `rows_text` returns, row by row; return how many rows there were."""
+    count = 0
+    for count, row in enumerate(rows, start=1):
+        if form is Form.JSON:
+            # Texts hold no line breaks: JSON writes them as \\n.
+            text = json.dumps({name: row.get(name) for name in columns}, indent=2)
+            piece = ("[\n  " if count == 1 else ",\n  ") + text.replace("\n", "\n  ")
+        else:
+            whole = rows_text([row], columns, form)
+            piece = whole if count == 1 else whole.partition("\n")[2]
+        click.echo(piece, nl=False)
+    if not count:
+        click.echo(rows_text([], columns, form), nl=False)
+    elif form is Form.JSON:
+        click.echo("\n]")
+    return count
+
+
 def print_table(rows: Sequence[Row], columns: Sequence[str], title: str | None = None) -> None:
     """Print an aligned table: numbers to the right, text to the left.
 

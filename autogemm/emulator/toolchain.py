@@ -207,7 +207,7 @@ def _build_executable(
             _call([*compile_it, "-S", "-o", str(assembly)], source)
             assembly.write_text(least_aligned(assembly.read_text()))
             _call([toolchain.gxx, "-c", str(assembly), "-o", str(kernel)], source)
-        borders = [_border(toolchain, Path(scratch), dynamic) for dynamic in (None, text)]
+        borders = [_border(toolchain, executable.parent, dynamic) for dynamic in (None, text)]
         link = [
             "-no-pie",
             "-rdynamic",
@@ -270,25 +270,24 @@ ALIGNED = re.compile(r"(?:__align__|alignas)\s*\(\s*(\d+)\s*\)")
 LEAST_ALIGNMENT, MOST_ALIGNMENT = 16, 1024
 
 
-def _border(toolchain: Toolchain, scratch: Path, text: str | None) -> Path:
+def _border(toolchain: Toolchain, folder: Path, text: str | None) -> Path:
     """One side of shared memory, assembled from shim/link.S; with the kernel's text the second.
 
-    The `extern __shared__` arrays all begin where dynamic memory begins: at an address that is
+    Kernels with arrays of the same names and alignment share one, kept in the folder. The
+    `extern __shared__` arrays all begin where dynamic memory begins: at an address that is
     aligned as they ask for and no better, so that what relies on more is found.
     """
-    if text is None:
-        defines, path = ["-DAUTOGEMM_BEGIN"], scratch / "begin.o"
-    else:
+    defines = ["-DAUTOGEMM_BEGIN"]
+    if text is not None:
         arrays = DYNAMIC_ARRAY.findall(text)
         labels = " ".join(
             f".globl {name}; {name}:" for name in sorted({name for _, name in arrays})
         )
         asked = (int(found[1]) for declared, _ in arrays if (found := ALIGNED.search(declared)))
         offset = max(asked, default=LEAST_ALIGNMENT) % MOST_ALIGNMENT
-        path = scratch / "end.o"
         defines = [f"-DAUTOGEMM_DYNAMIC_NAMES={labels}", f"-DAUTOGEMM_DYNAMIC_OFFSET={offset}"]
-    _call([toolchain.gxx, *defines, "-c", str(SHIM / "link.S"), "-o", str(path)], SHIM / "link.S")
-    return path
+    path = folder / f"border-{_key(toolchain.version, shim_sha256(), *defines)}.o"
+    return _compiled_once(path, SHIM / "link.S", toolchain, *defines)
 
 
 def _runtime_object(mode: Mode, toolchain: Toolchain, folder: Path) -> Path:

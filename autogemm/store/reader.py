@@ -119,6 +119,16 @@ class Reader:
         """Trials that match, newest first."""
         return self._ask(queries.trial_rows, query, status, limit)
 
+    def each_trial_row(
+        self,
+        query: records.BestQuery = _EVERYTHING,
+        status: Status | None = None,
+        limit: int | None = None,
+    ) -> Iterator[records.TrialRow]:
+        """The same as `trial_rows`, of any number of trials one after the other."""
+        with self.reading() as session:
+            yield from queries.each_trial_row(session, query, status, limit)
+
     def trial(self, trial_id: int) -> records.TrialRow:
         """One trial. Raises NotFoundError."""
         return self._ask(queries.trial_row, trial_id)

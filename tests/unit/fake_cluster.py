@@ -25,6 +25,7 @@ from autogemm.catalogue.gpus import find_device
 from autogemm.model.problem import Problem
 from autogemm.model.results.outcome import Finals, Outcome
 from autogemm.support.errors import DeviceError
+from autogemm.support.interrupt import RemoteCtrlC, end_as_by_ctrl_c
 from autogemm.targets import MeasureOptions, choose
 
 FOLDER, GPUS = "FAKE_CLUSTER_FOLDER", "FAKE_CLUSTER_GPUS"
@@ -79,13 +80,20 @@ def attach() -> None:
 
 
 def dask_setup(worker: object) -> None:
-    """Called by Dask in each worker process."""
+    """Called by Dask in each worker process. A Ctrl-C that arrives there makes FOLDER/pressed."""
     attach()
+    remote: Any = RemoteCtrlC
+    press = remote.press
+
+    def noted(pressed: RemoteCtrlC) -> None:
+        press(pressed)
+        (Path(os.environ[FOLDER]) / "pressed").touch()
+
+    remote.press = noted
 
 
 def run() -> None:
     from autogemm.cli import main
-    from autogemm.support.interrupt import end_as_by_ctrl_c
 
     folder = Path(sys.argv[1])
     os.environ |= {FOLDER: str(folder), GPUS: sys.argv[2]}

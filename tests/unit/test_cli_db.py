@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from click.testing import CliRunner, Result
 from store_samples import SPEC, failed, fill, new_store, ok, source
 
 from autogemm.cli import main
+from autogemm.cli.output import Form, print_each, rows_text
+from autogemm.cli.rows import TRIAL, for_csv, for_json, open_database, trial_row
 from autogemm.model.results.outcome import Status, Verification
 
 LISTINGS = (["best"], ["list"], ["list", "--trials"], ["export"])
@@ -124,6 +127,36 @@ def test_list_says_when_it_is_cut(database: Path) -> None:
     assert db("list", "--limit", "3").stderr == ""
     assert [row["run_id"] for row in rows_of("list")] == [3, 2, 1]
     assert len(rows_of("list", "--trials", "--limit", "4")) == 4
+
+
+@pytest.mark.parametrize("form", [Form.JSON, Form.CSV])
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 100])
+def test_trials_are_printed_as_they_are_read(
+    database: Path, monkeypatch: pytest.MonkeyPatch, form: Form, limit: int
+) -> None:
+    monkeypatch.setattr("autogemm.store.queries.runs._ROWS_AT_ONCE", 2)
+    with open_database(None) as store:
+        rows = list(map(trial_row, store.trial_rows()))
+    shape = for_csv if form is Form.CSV else for_json
+    status = ("--status", "too_slow") if limit == 0 else ("--limit", str(limit))
+    listed = db("list", "--trials", f"--{form.name.lower()}", *status)
+    assert listed.stdout == rows_text([shape(row) for row in rows[:limit]], TRIAL, form)
+    assert ("only the newest" in listed.stderr) == (0 < limit < len(rows))
+    assert ("no trials match" in listed.stderr) == (limit == 0)
+
+
+def test_a_row_is_printed_before_the_next_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    printed = []
+
+    def rows() -> Iterator[dict[str, object]]:
+        for number in range(3):
+            printed.append(capsys.readouterr().out)
+            yield {"a": number, "b": "two\nlines"}
+
+    assert print_each(rows(), ("a", "b"), Form.JSON) == 3
+    whole = "".join(printed) + capsys.readouterr().out
+    assert all(f'"a": {number}' in printed[number + 1] for number in range(2))
+    assert json.loads(whole) == [{"a": number, "b": "two\nlines"} for number in range(3)]
 
 
 def test_list_trials_by_status(database: Path) -> None:

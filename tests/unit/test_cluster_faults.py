@@ -58,11 +58,16 @@ class Run:
     def wait_for(self, gpu: int, count: int) -> int:
         """Wait until a GPU has begun its config of that number; the process that did."""
         wait_until(
-            lambda: self.process.poll() is not None or len(self._of(gpu)) >= count,
+            lambda: self.has_ended or len(self._of(gpu)) >= count,
             f"GPU {gpu} begins {count} configs",
         )
-        assert self.process.poll() is None, self.process.communicate()
+        assert not self.has_ended, self.process.communicate()
         return int(self._of(gpu)[-1].split()[1])
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the program has ended."""
+        return self.process.poll() is not None
 
     def interrupt(self) -> None:
         """Send what Ctrl-C at a terminal sends: to the program and to all that it started."""
@@ -127,6 +132,7 @@ def test_ctrl_c_ends_all_and_one_gpu_goes_on_with_it(
     run = Run(tmp_path, 1, "--gpu", "all")
     worker = run.wait_for(0, 5)
     run.interrupt()
+    wait_until(lambda: run.has_ended or (tmp_path / "pressed").exists(), "the worker is told")
     (tmp_path / "go").touch()
     code, _, err = run.end()
     assert "Traceback" not in err

@@ -46,6 +46,8 @@ Condition = ColumnElement[bool]
 
 # A statement of SQLite has 32766 parameters at most.
 _MOST_IDS = 10_000
+# Trials of which the rows are read and printed before the next.
+_ROWS_AT_ONCE = 1_000
 # What many runs have in common is read once and not with every row.
 SHARED = tuple(map(selectinload, (RunRecord.problem, RunRecord.device, RunRecord.environment)))
 
@@ -152,18 +154,32 @@ def trial_rows(
     session: Session, query: records.BestQuery, status: Status | None, limit: int | None
 ) -> list[records.TrialRow]:
     """Trials, newest first."""
-    statement = (
-        select(TrialRecord)
-        .join(TrialRecord.run)
-        .where(*conditions(query))
-        .order_by(TrialRecord.id.desc())
-        .limit(limit)
-    )
+    statement = _of_trials(select(TrialRecord), query, status, limit)
+    return [trial_row_of(trial) for trial in session.scalars(statement)]
+
+
+def each_trial_row(
+    session: Session, query: records.BestQuery, status: Status | None, limit: int | None
+) -> Iterator[records.TrialRow]:
+    """Yield the same as `trial_rows`; only the numbers of all and a thousand rows are held."""
+    rest = iter(session.scalars(_of_trials(select(TrialRecord.id), query, status, limit)).all())
+    while some := list(islice(rest, _ROWS_AT_ONCE)):
+        chosen = select(TrialRecord).where(TrialRecord.id.in_(some))
+        for trial in session.scalars(chosen.order_by(TrialRecord.id.desc())).all():
+            yield trial_row_of(trial)
+        session.expunge_all()
+
+
+def _of_trials(
+    statement: Select[Any], query: records.BestQuery, status: Status | None, limit: int | None
+) -> Select[Any]:
+    """What is selected of the trials that match, newest first."""
+    statement = statement.join(TrialRecord.run).where(*conditions(query))
     if query.family is not None:
         statement = statement.where(TrialRecord.family == query.family)
     if status is not None:
         statement = statement.where(TrialRecord.status == status.value)
-    return [trial_row_of(trial) for trial in session.scalars(statement)]
+    return statement.order_by(TrialRecord.id.desc()).limit(limit)
 
 
 def run_times(

@@ -4,13 +4,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import click
 
 from autogemm.cli import rows as db_rows
 from autogemm.cli.options import MAX_NUMBER
-from autogemm.cli.output import Form, print_table
+from autogemm.cli.output import Form, print_each, print_table
 from autogemm.cli.rows import Columns, FlatRow, open_database, print_readable, print_rows_as
 from autogemm.model.results.outcome import Status
 from autogemm.store import BestQuery, Store
@@ -50,6 +51,9 @@ def run_list(command: ListCommand) -> None:
     limit = command.limit
     # One more than is shown tells whether there is more.
     fetched = None if limit is None else limit + 1
+    if command.of_trials and command.form is not Form.TABLE:
+        _print_each_trial(command, fetched)
+        return
     with open_database(command.db) as store:
         if command.of_trials:
             trials = store.trial_rows(command.query, command.status, fetched)
@@ -59,10 +63,26 @@ def run_list(command: ListCommand) -> None:
             rows = [db_rows.run_row(run) for run in store.runs(command.query, fetched)]
             columns, table = db_rows.RUN, db_rows.RUN_TABLE
     kind = "trials" if command.of_trials else "runs"
-    if not rows:
-        click.echo(f"no {kind} match", err=True)
     print_rows_as(rows[:limit], columns, table, command.form)
-    if limit is not None and len(rows) > limit:
+    _say_how_many(kind, len(rows), limit)
+
+
+def _print_each_trial(command: ListCommand, fetched: int | None) -> None:
+    """Print trials as JSON or CSV as they are read: there may be a million."""
+    shape = db_rows.for_csv if command.form is Form.CSV else db_rows.for_json
+    with open_database(command.db) as store:
+        found = store.each_trial_row(command.query, command.status, fetched)
+        rows = (shape(db_rows.trial_row(trial)) for trial in islice(found, command.limit))
+        count = print_each(rows, db_rows.TRIAL, command.form)
+        count += next(found, None) is not None
+    _say_how_many("trials", count, command.limit)
+
+
+def _say_how_many(kind: str, found: int, limit: int | None) -> None:
+    """Say on standard error that nothing matches, or more than is shown."""
+    if not found:
+        click.echo(f"no {kind} match", err=True)
+    if limit is not None and found > limit:
         click.echo(f"only the newest {limit} {kind}: --limit shows more", err=True)
 
 
