@@ -657,4 +657,11 @@ GOLDEN_CASES = (
         family="gemm_wgmma",
         least_arch=90,
     ),
+    GoldenCase(
+        "fused_swapped",
+        fused(Problem(4096, 4096, 4096, Layout.NT, DType.BF16), "silu(acc) * gate[m, n]"),
+        TWO_HEIGHTS,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
 )

@@ -1,6 +1,6 @@
 // autogemm, family gemm_wgmma: BM=128 BN=256 WM=64 WN=256 STAGES=4 SCHEDULE=cooperative CLUSTER_M=1
 // CLUSTER_N=1 SPLIT_K=1 BOX_M=64 C_BUFFERS=2 GROUP_M=16 BLOCKS=132 EPILOGUE=overlapped
-// K_ORDER=forward SWAP_AB=0 SHORT_BY=0
+// K_ORDER=forward SWAP_AB=0 SHORT_BY=0 PACK=none STORE_C=tma
 
 // C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N] on Hopper's tensor cores, row-major.
 // A and B bf16, C bf16, accumulators FP32.
@@ -430,30 +430,23 @@ struct Output {
     }
 };
 
-// Accumulators become elements of C, STEP_ACCUM of a thread at a time. They are always the first
-// ones: behind each step all move down, so that this code, which few need, is there once and not
-// for each register; the last step leaves all where they were.
+// Accumulators become elements of C where they are. The four of a thread in each 8 columns of an
+// instruction are two neighbours in two rows. All row tiles take theirs at the same time,
+// so that what they read in common is loaded once.
 __device__ __forceinline__ void apply_epilogue(const Output& output, int m0, int n0,
                                                float (&accum)[ROW_TILES][NUM_ACCUM]) {
-    constexpr int STEP_ACCUM = 16;
     const int warp = threadIdx.x % WARPGROUP / 32;
     const int lane = threadIdx.x % 32;
     #pragma unroll
-    for (int i = 0; i < ROW_TILES; ++i) {
-        #pragma unroll 1
-        for (int first = 0; first < NUM_ACCUM; first += STEP_ACCUM) {
-            float elements[STEP_ACCUM];
+    for (int four = 0; four < NUM_ACCUM; four += 4) {
+        #pragma unroll
+        for (int i = 0; i < ROW_TILES; ++i) {
             #pragma unroll
-            for (int at = 0; at < STEP_ACCUM; ++at) {
-                const int m = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 % 2 * 8;
-                const int n = n0 + (first + at) / 4 * 8 + lane % 4 * 2 + at % 2;
-                elements[at] = output.element(accum[i][at], m, n);
-            }
-            #pragma unroll
-            for (int at = 0; at < NUM_ACCUM; ++at) {
-                accum[i][at] = at + STEP_ACCUM < NUM_ACCUM
-                                   ? accum[i][(at + STEP_ACCUM) % NUM_ACCUM]
-                                   : elements[(at + STEP_ACCUM) % NUM_ACCUM];
+            for (int at = 0; at < 4; ++at) {
+                const int m = m0 + 64 * i + 16 * warp + lane / 4 + at / 2 * 8;
+                const int n = n0 + four / 4 * 8 + lane % 4 * 2 + at % 2;
+                float& element = accum[i][four + at];
+                element = output.element(element, m, n);
             }
         }
     }

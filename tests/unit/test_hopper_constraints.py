@@ -5,8 +5,8 @@ import pytest
 from autogemm.catalogue.gpus import find_device
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
-from autogemm.model.problem import Problem
-from autogemm.space import broken_constraints, load_family
+from autogemm.model.problem import Layout, Problem
+from autogemm.space import broken_constraints, build_space, load_family
 
 PROBLEM = Problem(1024, 1024, 1024, dtype=DType.BF16)
 BASE: dict[str, Value] = {
@@ -34,3 +34,42 @@ def test_illegal(values: dict[str, Value], reason: str) -> None:
     assert broken_constraints(family, Config.of("gemm_wgmma", BASE), PROBLEM, device) == []
     broken = broken_constraints(family, Config.of("gemm_wgmma", BASE | values), PROBLEM, device)
     assert any(reason in one for one in broken), broken
+
+
+@pytest.mark.parametrize(
+    ("problem", "packed", "stored"),
+    [
+        (Problem(1024, 1024, 1024, dtype=DType.BF16), {"none"}, {"tma"}),
+        (Problem(1024, 1024, 1020, dtype=DType.BF16), {"a"}, {"tma"}),
+        (Problem(1020, 1024, 1020, Layout.TN, DType.BF16), {"a"}, {"tma"}),
+        # Parts of K are added up without boxes.
+        (Problem(1500, 1500, 1500, dtype=DType.BF16), {"both"}, {"threads", "tma"}),
+        (Problem(1024, 1023, 1024, Layout.NT, DType.BF16), {"none"}, {"threads", "tma"}),
+        # Of TF32 that is stored across k twice, one is transposed.
+        (Problem(1024, 1024, 1024, Layout.TN, DType.TF32), {"a", "b"}, {"tma"}),
+        (Problem(1024, 1024, 1024, Layout.NN, DType.TF32), {"none"}, {"tma"}),
+    ],
+)
+def test_what_is_packed_is_what_must_be(
+    problem: Problem, packed: set[str], stored: set[str]
+) -> None:
+    space = build_space(load_family("gemm_wgmma"), problem, find_device("h200"))
+    configs = [space.config(i) for i in range(0, len(space), 7)]
+    assert {config["PACK"] for config in configs} == packed
+    assert {config["STORE_C"] for config in configs} == stored
+    for config in configs:
+        assert problem.n % 8 == 0 or config["STORE_C"] == "threads" or config["SPLIT_K"] != 1
+
+
+def test_tiles_that_fill_the_waves_are_expected_to_be_faster() -> None:
+    """At 5000 tiles of 128x256 are 6.06 waves on 132 SMs, those of 200x256 3.79."""
+    problem = Problem(5000, 5000, 5000, dtype=DType.BF16)
+    family, device = load_family("gemm_wgmma"), find_device("h200")
+
+    def least_expected(height: int, width: int) -> float:
+        space = build_space(family, problem, device, {"BM": (height,), "BN": (width,)})
+        names, columns = space.features()
+        # Logarithms to the base of two.
+        return float(2 ** columns[:, names.index("expected_time")].min())
+
+    assert least_expected(128, 256) > 1.08 * least_expected(200, 256)

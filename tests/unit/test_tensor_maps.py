@@ -53,6 +53,27 @@ def test_a_map_has_the_element_type_of_its_matrix(tmp_path: Path) -> None:
     assert elements == [Element.F16, Element.F32, Element.BF16]
 
 
+def test_maps_of_one_name_where_at_most_one_is_there(tmp_path: Path) -> None:
+    """A kernel's argument, and two things that it may be a map of."""
+    line = "{name: map_c, matrix: workspace, element: ab, extent: [N, M], ld: 64, box: [32, 32]"
+    text = WITH_MAPS.replace(
+        "  - {name: map_part", f"  - {line}, when: WHEN}}\n  - {{name: map_part"
+    )
+    exclusive = write_family(tmp_path / "mine", text.replace("WHEN}", "ORDER != 'rows'}"))
+    family = load_family(exclusive)
+    of_c, of_workspace = (
+        launch_plan(family, config_of(ORDER=order), SQUARE).tensor_maps[1]
+        for order in ("rows", "snake")
+    )
+    assert (of_c.name, of_c.matrix) == ("map_c", "C")
+    assert (of_workspace.name, of_workspace.matrix) == ("map_c", "workspace")
+    assert of_workspace.element is Element.F32
+
+    at_once = load_family(write_family(tmp_path / "mine", text.replace("WHEN}", "STAGES == 3}")))
+    with pytest.raises(FamilyError, match="two are named map_c for"):
+        launch_plan(at_once, config_of(), SQUARE)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "problem", "because"),
     [
@@ -88,6 +109,7 @@ def test_rules_of_a_map_that_is_left_out_do_not_count(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ("matrix: A", "matrix: D", r"tensor_maps\.1\.matrix: Input should be 'A', 'B', 'C' or"),
+        ("matrix: C,", "matrix: C, element: ab,", "unknown element type 'ab'"),
         ("name: map_c", "name: map_a", r"tensor_maps\.2\.name: the name 'map_a' is taken"),
         ("name: map_c", "name: BM", r"tensor_maps\.2\.name: the name 'BM' is taken"),
         ("name: map_c", "name: workspace", "the name 'workspace' is reserved"),
