@@ -32,13 +32,10 @@ PACKING_MUTATIONS: tuple[Mutation, ...] = (
     Mutation(P, "the last row not read", "at < rows ? read", "at < rows - 1 ? read"),
     Mutation(P, "rows read as if packed", "(long long)at * ld + column,", "at * columns + column,"),
     Mutation(P, "rows written without padding", "at * packed_ld(columns)", "at * columns"),
-    Mutation(P, "the last pair torn", "left > odd + 1", "left > odd + 2"),
-    Mutation(P, "an element behind the row read", "left > odd + 1", "left > odd"),
+    Mutation(P, "the last pair torn", "left > 1 ? from[1]", "left > 2 ? from[1]"),
+    Mutation(P, "an element behind the row read", "left > 1 ? from[1]", "left > 0 ? from[1]"),
     Mutation(P, "B packed over A's last row", "packed_size(M, K)", "packed_size(M - 1, K)"),
-    Mutation(Q, "a single element lost", "else if (left > odd)", "else if (false)"),
-    Mutation(
-        P, "the lane before in the other half", "threadIdx.x % 32 == 0", "threadIdx.x % 64 == 0"
-    ),
+    Mutation(Q, "a single element lost", "left > 0 ? *from", "left > 1 ? *from"),
     # Squares that are transposed.
     Mutation(
         T, "no barrier in between", "    __syncthreads();\n    #pragma unroll", "    #pragma unroll"

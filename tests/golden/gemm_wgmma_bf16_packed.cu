@@ -10,8 +10,8 @@
 //
 // Valid for:
 //   M, N, K: any
-//   A: any leading dimension
-//   B: any leading dimension
+//   A: aligned to 4 bytes, lda even
+//   B: aligned to 4 bytes, ldb even
 //   C: any leading dimension
 
 // Instructions of Hopper alone, which the plain target sm_90 does not have.
@@ -578,26 +578,12 @@ __device__ __forceinline__ int num_squares(int rows, int columns) {
     return ((rows + SQUARE - 1) / SQUARE) * ((columns + IN_SQUARE - 1) / IN_SQUARE);
 }
 
-// The two elements at `from`, where a row has `left` elements left, which may be one or none. The
-// lanes of a warp stand side by side along a row. Words are read where words lie: if the row does
-// not begin there, the first of the two is what the lane before has read as its last.
+// The two elements at `from`, where a row has `left` elements left, which may be one or none.
 __device__ __forceinline__ Word read_word(const Element* from, int left) {
-    const int odd = (int)((unsigned long long)from / sizeof(Element) % 2);
-    Word word = 0u;
-    if (left > odd + 1) {
-        word = *reinterpret_cast<const Word*>(from + odd);
-    } else if (left > odd) {
-        word = from[odd];
+    if (left > 1) {
+        return *reinterpret_cast<const Word*>(from);
     }
-    if (odd == 0) {
-        return word;
-    }
-    const Word before = __shfl_up_sync(0xffffffffu, word, 1);
-    Word first = before >> 16;
-    if (threadIdx.x % 32 == 0) {
-        first = left > 0 ? from[0] : 0u;
-    }
-    return first | word << 16;
+    return left > 0 ? *from : 0u;
 }
 
 // Reads the words of this thread in the square at row, column of a matrix; those outside are zero.

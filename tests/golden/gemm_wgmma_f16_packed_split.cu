@@ -635,26 +635,12 @@ __device__ __forceinline__ int packed_ld(int columns) {
     return (columns + BK - 1) / BK * BK;
 }
 
-// The two elements at `from`, where a row has `left` elements left, which may be one or none. The
-// lanes of a warp stand side by side along a row. Words are read where words lie: if the row does
-// not begin there, the first of the two is what the lane before has read as its last.
+// The two elements at `from`, where a row has `left` elements left, which may be one or none.
+// Rows begin anywhere, so that they are read one by one.
 __device__ __forceinline__ Word read_word(const Element* from, int left) {
-    const int odd = (int)((unsigned long long)from / sizeof(Element) % 2);
-    Word word = 0u;
-    if (left > odd + 1) {
-        word = *reinterpret_cast<const Word*>(from + odd);
-    } else if (left > odd) {
-        word = from[odd];
-    }
-    if (odd == 0) {
-        return word;
-    }
-    const Word before = __shfl_up_sync(0xffffffffu, word, 1);
-    Word first = before >> 16;
-    if (threadIdx.x % 32 == 0) {
-        first = left > 0 ? from[0] : 0u;
-    }
-    return first | word << 16;
+    const unsigned low = left > 0 ? from[0] : 0u;
+    const unsigned high = left > 1 ? from[1] : 0u;
+    return low | high << 16;
 }
 
 // Reads the words of this thread in the square at row, column of a matrix; those outside are zero.
