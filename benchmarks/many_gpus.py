@@ -11,9 +11,12 @@ import json
 import math
 import os
 import shlex
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -79,10 +82,24 @@ def one_run(
             out, _ = process.communicate()
     seconds = time.monotonic() - begin
     problems = json.loads(out)["problems"] if out.strip() else []
+    at_work_s = seconds_at_work(asked.out / f"{name}.db")
     return {"gpu": gpu, "dtype": dtype, "seconds": seconds, "problems": problems} | {
+        "at_work_s": at_work_s,
         "exit": process.returncode,
         "command": shlex.join(command[command.index("--gpu") :]),
     }
+
+
+def seconds_at_work(database: Path) -> float:
+    """From the first run's beginning to the last one's end: without what comes before and after."""
+    if not database.exists():
+        return 0.0
+    with closing(sqlite3.connect(database)) as connection:
+        asked = "SELECT min(started_at), max(finished_at) FROM runs"
+        begin, end = connection.execute(asked).fetchone()
+    if begin is None or end is None:
+        return 0.0
+    return (datetime.fromisoformat(end) - datetime.fromisoformat(begin)).total_seconds()
 
 
 def compared(
@@ -94,10 +111,13 @@ def compared(
         own = [run for run in runs if run["gpu"] == gpu]
         seconds = sum(run["seconds"] for run in own)
         count = sum(one["ratio"] is not None for run in own for one in run["problems"])
+        at_work_s = sum(run["at_work_s"] for run in own)
         searched_s = sum(one["seconds"] for run in own for one in run["problems"])
         sides[gpu] = {
             "problems": count,
             "seconds": round(seconds, 2),
+            "seconds_at_work": round(at_work_s, 2),
+            "problems_per_minute_at_work": round(60 * count / at_work_s, 3) if at_work_s else None,
             "seconds_of_problems": round(searched_s, 2),
             "mean_problem_s": round(searched_s / count, 3) if count else None,
             "problems_per_minute": round(60 * count / seconds, 3) if seconds else None,
@@ -142,6 +162,11 @@ def compared(
         "times_as_many_problems_per_minute": round(rate / rate_one, 3)
         if rate and rate_one
         else None,
+        "times_as_many_at_work": round(
+            spread["problems_per_minute_at_work"] / alone["problems_per_minute_at_work"], 3
+        )
+        if spread["problems_per_minute_at_work"] and alone["problems_per_minute_at_work"]
+        else None,
         "share_within_1_percent": share(abs(change) <= WITHIN for change in changes),
         "share_not_1_percent_worse": share(change >= -WITHIN for change in changes),
         "winners": winners,
@@ -172,11 +197,14 @@ def shown(report: dict[str, Any]) -> None:
         side = report[name]
         print(
             f"{name}: {side['problems']} problems in {side['seconds']:.1f} s, "
-            f"{side['problems_per_minute']} a minute, exit codes {side['exits']}"
+            f"{side['problems_per_minute']} a minute; without start and end "
+            f"{side['seconds_at_work']:.1f} s, {side['problems_per_minute_at_work']}; "
+            f"exit codes {side['exits']}"
         )
     print(
         f"{report['gpus']} GPUs, {report['cores']} cores: "
-        f"{report['times_as_many_problems_per_minute']} times as many problems a minute; "
+        f"{report['times_as_many_problems_per_minute']} times as many problems a minute, "
+        f"{report['times_as_many_at_work']} without start and end; "
         f"{report['share_within_1_percent']} of the winners within 1 %, "
         f"{report['share_not_1_percent_worse']} not more than 1 % worse"
     )

@@ -126,6 +126,14 @@ def dtype_option(default: str | None = None) -> Command:
     )
 
 
+# ``--epilogue EXPRESSION``, a text ``epilogue``, empty for the plain product.
+epilogue_option = click.option(
+    "--epilogue",
+    metavar="EXPRESSION",
+    default="",
+    help="What becomes of each sum, as in relu(acc + bias[n]); default: alpha and beta.",
+)
+
 MATRIX_OPTIONS = (
     choice_option(
         "--layout",
@@ -140,12 +148,7 @@ MATRIX_OPTIONS = (
     click.option("--ldc", default=0, help="Leading dimension of C; 0 is packed."),
     click.option("--alpha", default=1.0, show_default=True, help="Factor of op(A) op(B)."),
     click.option("--beta", default=0.0, show_default=True, help="Factor of the old C."),
-    click.option(
-        "--epilogue",
-        metavar="EXPRESSION",
-        default="",
-        help="What becomes of each sum, as in relu(acc + bias[n]); default: alpha and beta.",
-    ),
+    epilogue_option,
 )
 
 

@@ -154,7 +154,10 @@ class _Coordinator:
         places = tuple(state.places[name] for name in sorted(state.places))
         if failure:
             left = len(self._requests) - len(swept)
-            failure = f"{failure}; {left} problems are left: the same command goes on with them"
+            failure += (
+                f"; problems left: {left} of {len(self._requests)}, with which the same command "
+                "goes on"
+            )
         return Spread(Sweep(swept, state.interrupted), places, failure)
 
     def _work(self, is_stopped: Callable[[], bool]) -> None:

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Self
 
 from autogemm.model.dtypes import DType, Element
-from autogemm.model.formula import Formula, Node, mistake, parsed
+from autogemm.model.formula import MAX_LENGTH, Formula, Node, mistake, parsed
 from autogemm.support.errors import EpilogueError
 
 # The plain GEMM, which needs no expression.
@@ -69,6 +69,10 @@ class Epilogue:
     def __post_init__(self) -> None:
         if self.text:
             formula = _checked(self.text)
+            # It is read again from files and databases.
+            if len(formula.text) > MAX_LENGTH:
+                rule = f"with blanks it has {len(formula.text)} characters, {MAX_LENGTH} at most"
+                raise mistake(self.text, 0, rule)
             object.__setattr__(self, "text", "" if formula.text == PLAIN_TEXT else formula.text)
 
     @classmethod

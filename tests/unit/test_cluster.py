@@ -195,7 +195,7 @@ def test_without_any_worker_it_ends_with_what_there_is(
     crew._fault = fault
     spread, _ = spread_over(monkeypatch, store, requests_for(tmp_path, SIZES), crew)
     assert [one.problem.m for one in spread.sweep.problems] == [300, 4096, 2048]
-    assert spread.failure.startswith("all workers are gone; 1 problems are left")
+    assert spread.failure.startswith("all workers are gone; problems left: 1 of 4,")
 
 
 def test_the_last_worker_that_fails_ends_it(
@@ -204,7 +204,10 @@ def test_the_last_worker_that_fails_ends_it(
     crew = FakeCrew("0", lambda *_: "the GPU is lost")
     spread, notices = spread_over(monkeypatch, store, requests_for(tmp_path, SIZES), crew)
     assert spread.sweep.problems == ()
-    assert "no worker is left, the last one gave up: the GPU is lost; 4 problems" in spread.failure
+    assert (
+        "no worker is left, the last one gave up: the GPU is lost; problems left: 4 of 4"
+        in spread.failure
+    )
     assert notices == ["GPU 0 is given up: the GPU is lost"]
 
 
@@ -223,7 +226,7 @@ def test_a_scheduler_that_goes_away_ends_it_in_one_line(
 
     monkeypatch.setattr(crew, "result", result)
     spread, _ = spread_over(monkeypatch, store, requests_for(tmp_path, SIZES), crew)
-    assert spread.failure.startswith("the scheduler of the workers is gone; 3 problems are left")
+    assert spread.failure.startswith("the scheduler of the workers is gone; problems left: 3 of 4,")
     assert len(spread.sweep.problems) == 1
 
 

@@ -181,6 +181,6 @@ def test_a_scheduler_that_dies_ends_it_in_one_line(tmp_path: Path) -> None:
             process.kill()
             process.wait()
     assert code == 1
-    assert "the scheduler of the workers is gone; 2 problems are left" in err.splitlines()[-1]
+    assert "the scheduler of the workers is gone; problems left: 2 of 3" in err.splitlines()[-1]
     assert stored(tmp_path) == {max(SIZES): NUM_LEGAL}
     assert "Traceback" not in err

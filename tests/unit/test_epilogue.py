@@ -57,6 +57,7 @@ def test_one_text_for_all_ways_to_write_it(text: str, canonical: str) -> None:
         ("acc ^ 2", 5, "'^' is not part of the language"),
         ("acc * 1e99", 7, "does not fit FP32"),
         ("(" * 40 + "acc", 33, "nested deeper"),
+        ("acc" + "+1" * 98, 1, "with blanks it has 395 characters"),
     ],
 )
 def test_a_mistake_is_one_line_and_a_caret_under_the_place(

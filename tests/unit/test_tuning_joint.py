@@ -204,7 +204,8 @@ def test_energy_of_earlier_calls_serves_for_those_not_measured() -> None:
 def test_what_would_be_fastest_is_tried_with_shorter_sums() -> None:
     search = Scripted("one", 5.0)
     joint = joint_of(search, accuracy=Accuracy(2e-7))
-    ends = [(10.0, 1e-7), (9.0, 4e-7), (11.0, 4e-7), (10.0, 3e-7), (8.0, 2e-7), (8.5, 3e-7)]
+    # The second, as its search is told, takes 9.9: the best that is accurate still takes 10.
+    ends = [(10.0, 1e-7), (9.0, 2.2e-7), (11.0, 4e-7), (9.95, 3e-7), (8.0, 2e-7), (8.5, 3e-7)]
     for time_us, error in ends:
         proposal = joint.ask()
         assert proposal is not None
@@ -213,6 +214,6 @@ def test_what_would_be_fastest_is_tried_with_shorter_sums() -> None:
         joint.tell(proposal, Accuracy(2e-7).judged(outcome))
     # Each but one that is slower than the best that is accurate, as that was then.
     assert [(config["TILE"], excess) for config, excess in search.mended] == [
-        (1, pytest.approx(2.0)),
+        (1, pytest.approx(1.1)),
         (3, pytest.approx(1.5)),
     ]

@@ -10,6 +10,7 @@ from autogemm.bench.kernels.names import NamedKernel, NotForThisError, render_na
 from autogemm.catalogue.presets import Size
 from autogemm.compile import Compiler
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.model.kernel import Candidate, CompiledKernel, KernelSource
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.benchmark import (
@@ -45,12 +46,15 @@ class BenchRequest:
     rounds: int = 20
     preset: str = ""
     command: str = ""
+    epilogue: Epilogue = PLAIN
     measure: MeasureOptions = field(default_factory=lambda: MeasureOptions(deadline_s=DEADLINE_S))
 
     @property
     def problems(self) -> tuple[Problem, ...]:
         """One for each size."""
-        return tuple(Problem(*size, self.layout, self.dtype) for size in self.sizes)
+        return tuple(
+            Problem(*size, self.layout, self.dtype, epilogue=self.epilogue) for size in self.sizes
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from autogemm.cli.options import (
     choice_option,
     count_option,
     dtype_option,
+    epilogue_option,
     layout_option,
     stored_options,
 )
@@ -33,6 +34,7 @@ from autogemm.model.results.outcome import CacheState, Fill
 )
 @layout_option
 @dtype_option(default=DType.F32.label)
+@epilogue_option
 @count_option("--rounds", 20, "How often each kernel takes its turn.")
 @count_option("--seed", 0, "Seed of the inputs and of the order within rounds.", least=0)
 @choice_option(

@@ -30,6 +30,7 @@ from autogemm.cli.output import Form, Row, print_rows, print_table
 from autogemm.cli.rows import for_json, open_database
 from autogemm.insight.report import BEGINNING, bench_page, render_page, require_packages
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.hardware.device import Ceilings
 from autogemm.model.problem import Layout, Problem
 from autogemm.model.results.benchmark import Bench, BenchEntry, KernelKind, metrics
@@ -69,6 +70,7 @@ class BenchCommand:
     preset: str | None
     layout: Layout
     dtype: str
+    epilogue: str
     rounds: int
     seed: int
     l2: CacheState
@@ -125,6 +127,7 @@ def _request(command: BenchCommand) -> BenchRequest:
         rounds=command.rounds,
         preset=name or "",
         command=command_line(),
+        epilogue=Epilogue.parse(command.epilogue),
         measure=MeasureOptions(
             l2=command.l2, fill=command.fill, seed=command.seed, deadline_s=DEADLINE_S
         ),

@@ -9,6 +9,7 @@ from autogemm.cli.options import (
     config_options,
     count_option,
     dtype_option,
+    epilogue_option,
     family_option,
     fix_option,
     gpu_option,
@@ -134,6 +135,7 @@ def space(**values: Any) -> None:
 )
 @count_option("--seed", 0, "Seed of the random sample.", least=0, most=MAX_SEED)
 @dtype_option()
+@epilogue_option
 @click.option("--kernel", "kernel_key", metavar="ID", help="The config of this stored kernel.")
 @click.option(
     "--on",
@@ -194,6 +196,7 @@ def verify(**values: Any) -> None:
       autogemm verify --lines --fix BM=64
       autogemm verify --rung tiled
       autogemm verify --sample 20 --seed 1 --fix STAGES=3,4
+      autogemm verify --family gemm_mma --epilogue "gelu(acc + bias[n])"
       autogemm verify --kernel 17 --on both
       autogemm verify --kernel 17 --certify
     """

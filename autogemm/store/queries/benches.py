@@ -180,16 +180,16 @@ def kernel_outside_runs(session: Session, kernel: KernelRecord) -> StoredKernel 
             name: getattr(spec, name) for name in ("device", "environment", "provenance", "l2")
         }
         measured_at = entry.bench.started_at
-        return value_of(
-            StoredKernel, entry, **known, **place, measured_at=measured_at, certificate=None
-        )
+        none = {"certificate": None, "baseline": None}
+        return value_of(StoredKernel, entry, **known, **place, **none, measured_at=measured_at)
     profile = session.scalar(
         select(ProfileRecord).filter_by(kernel_id=kernel.id).order_by(ProfileRecord.id.desc())
     )
     if profile is None:
         return None
     # A time under a profiler is none to compare.
-    untimed = ("time_us", "ratio", "ratio_low", "ratio_high", "verification", "certificate")
+    timed = ("time_us", "ratio", "ratio_low", "ratio_high", "baseline")
+    untimed = (*timed, "verification", "certificate")
     return value_of(
         StoredKernel,
         profile,

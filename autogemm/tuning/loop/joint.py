@@ -63,6 +63,8 @@ class JointSearch:
         self._accuracy = accuracy
         self._next_number = 0
         self._asked: dict[int, tuple[_Family, Proposal]] = {}
+        # Of all that are accurate enough; what searches are told of others is worse than it was.
+        self._best_accurate = math.inf
         # Energy / time of the last that had both: for those that were not worth measuring it.
         self._power: float | None = None
         for outcome in before:
@@ -111,10 +113,13 @@ class JointSearch:
     def _mend(self, search: Search, outcome: Outcome) -> None:
         """Let what would be fastest, were it accurate enough, be tried with shorter sums."""
         told, excess = self._accuracy.lesson(outcome)
-        figure = self._cost(told) if excess > 1.0 else None
-        best = min((one.best for one in self._families if one.best is not None), default=math.inf)
-        if figure is not None and figure <= best:
+        figure = self._cost(told)
+        if figure is None or figure > self._best_accurate:
+            return
+        if excess > 1.0:
             search.shorten_chains(outcome.config, excess)
+        else:
+            self._best_accurate = figure
 
     def _next(self, waiting: list[_Family]) -> _Family:
         if len(waiting) == 1:

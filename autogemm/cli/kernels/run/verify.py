@@ -22,6 +22,7 @@ from autogemm.codegen import render
 from autogemm.emulator import Emulator, Mode
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
 from autogemm.model.hardware.device import Device
 from autogemm.model.kernel import Candidate
 from autogemm.model.results.certificate import Verdict
@@ -84,6 +85,7 @@ class VerifyCommand:
     sample: int | None
     seed: int
     dtype: str | None
+    epilogue: str
     kernel_key: str | None
     places: str
     mode: str
@@ -97,10 +99,10 @@ class VerifyCommand:
     form: Form
 
     def __post_init__(self) -> None:
-        one_config = self.sample is not None or self.fix or self.dtype or self.rung
+        one_config = any((self.sample is not None, self.fix, self.dtype, self.rung, self.epilogue))
         if self.kernel_key is not None and one_config:
             raise UsageError(
-                "--kernel names one config: leave out --rung, --sample, --fix, --dtype"
+                "--kernel names one config: leave out --rung, --sample, --fix, --dtype, --epilogue"
             )
         if self.rung is not None and self.sample is not None:
             raise UsageError("--rung and --sample exclude each other: choose one")
@@ -148,8 +150,9 @@ def _sets(
 ) -> list[CaseSet]:
     """Return the edge cases of the configs that the command is about, for each element type."""
     narrowed = parse_fix(family, command.fix)
+    epilogue = Epilogue.parse(command.epilogue)
     return [
-        CaseSet(config, each, planned_cases(family, config, device, each))
+        CaseSet(config, each, planned_cases(family, config, device, each, (), epilogue))
         for each in dtypes_of(family, command.dtype)
         for config in (
             changed(seeds, narrowed)
