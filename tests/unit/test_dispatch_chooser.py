@@ -145,7 +145,11 @@ def test_results_of_another_version_of_a_family_are_left_out() -> None:
 
 @pytest.mark.parametrize("layout", list(Layout))
 @pytest.mark.parametrize(
-    "size", [(1, 1, 1), (33, 7, 5), (100, 100, 100), (16, 4096, 512), (4096, 4096, 4096)]
+    "size",
+    [
+        *((1, 1, 1), (33, 7, 5), (100, 100, 100), (16, 4096, 512), (4096, 16, 512)),
+        (4096, 4096, 4096),
+    ],
 )
 def test_a_guess_is_always_legal(size: tuple[int, int, int], layout: Layout) -> None:
     problem = Problem(*size, layout)
