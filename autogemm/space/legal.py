@@ -191,7 +191,7 @@ class Space:
     def _not_hopeless(self, first: Sequence[int], others: Sequence[int]) -> list[int]:
         """The others by the times that the family expects of them; all of them if it does not."""
         names, columns = self.features([*first, *others])
-        if EXPECTED_TIME not in names:
+        if EXPECTED_TIME not in names or not others:
             return list(others)
         expected = columns[:, names.index(EXPECTED_TIME)]
         worst = expected.min() + math.log2(HOPELESS)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from autogemm.model.config import Config
 from autogemm.model.hardware.device import Device
@@ -20,14 +21,21 @@ def nearest_legal(
 ) -> Config | None:
     """The config itself where it is legal, else the nearest legal one with the same tiles.
 
-    None where there is none. Raises UsageError for a config that is none of the family's.
+    It is one that the search would take if it took the tiles: rules of ``worth_trying`` that speak
+    of tiles alone do not count. None where there is none. Raises UsageError for a config that is
+    none of the family's.
     """
     config = family.completed(config)
     if not broken_constraints(family, config, problem, device):
         return config
     kept = {name: (value,) for name, value in config if name in KEPT_NAMES}
+    rules = tuple(
+        rule
+        for rule in family.worth_trying
+        if not family.parameters_below(rule.require.names) <= frozenset(KEPT_NAMES)
+    )
     try:
-        space = build_space(family, problem, device, kept)
+        space = build_space(replace(family, worth_trying=rules), problem, device, kept)
     except EmptySpaceError:
         return None
     return space.config(space.nearest(config))

@@ -1,7 +1,8 @@
 """Brings a database to the schema of this version, or says why it cannot be."""
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import Connection, Engine, inspect, text
@@ -121,8 +122,10 @@ def _without_references(engine: Engine) -> Iterator[Connection]:
         try:
             yield connection
         finally:
-            if is_sqlite:
-                driver.execute("PRAGMA foreign_keys = ON")
+            # Ctrl-C may have closed it already.
+            with suppress(sqlite3.ProgrammingError):
+                if is_sqlite:
+                    driver.execute("PRAGMA foreign_keys = ON")
 
 
 def _migrate(engine: Engine, where: str) -> None:
