@@ -99,7 +99,7 @@ class _Where:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Whom a coordinator works with."""
+    """The workers that a coordinator hands problems to."""
 
     crew: "Crew"
     store: Store

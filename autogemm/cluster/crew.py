@@ -27,7 +27,7 @@ CLOSE_S = 10.0
 # Nothing outside this machine reaches workers that are started here.
 HOST = "127.0.0.1"
 # Processes that start others may not be daemons in the sense of multiprocessing. A worker that
-# works is given one problem at a time: the next one goes to whoever is free first.
+# works is given one problem at a time: the next one goes to the first worker that is free.
 # Libraries use the threads that they would use without Dask.
 SETTINGS = {
     "distributed.nanny.pre-spawn-environ": {},

@@ -1,6 +1,7 @@
 """Which workers are asked for: processes for GPUs of this machine, or those of a scheduler."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from autogemm.support.errors import UsageError
 from autogemm.targets import names_several
@@ -24,6 +25,9 @@ class ClusterRequest:
     def __post_init__(self) -> None:
         if self.scheduler is not None and self.scheduler_file is not None:
             raise UsageError("--scheduler and --scheduler-file exclude each other")
+        # Dask would wait for it for ever.
+        if self.scheduler_file is not None and not Path(self.scheduler_file).is_file():
+            raise UsageError(f"--scheduler-file: there is no file {self.scheduler_file}")
         if self.is_running and self.gpu != "auto":
             raise UsageError(
                 f"--gpu {self.gpu} does not go with a running scheduler: each of its workers uses "

@@ -465,3 +465,11 @@ def test_a_number_and_all_exclude_what_makes_no_sense() -> None:
     assert ClusterRequest("auto", scheduler="tcp://a:1").is_wanted
     with pytest.raises(UsageError, match="does not go with a running scheduler"):
         ClusterRequest("0", scheduler="tcp://a:1")
+
+
+def test_a_scheduler_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    missing = tmp_path / "scheduler.json"
+    with pytest.raises(UsageError, match="there is no file"):
+        ClusterRequest("auto", scheduler_file=str(missing))
+    missing.write_text("{}")
+    assert ClusterRequest("auto", scheduler_file=str(missing)).is_running

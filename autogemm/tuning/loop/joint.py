@@ -63,7 +63,7 @@ class JointSearch:
         self._accuracy = accuracy
         self._next_number = 0
         self._asked: dict[int, tuple[_Family, Proposal]] = {}
-        # Of all that are accurate enough; what searches are told of others is worse than it was.
+        # The best that is accurate enough: searches are told worse costs of the others.
         self._best_accurate = math.inf
         # Energy / time of the last that had both: for those that were not worth measuring it.
         self._power: float | None = None
