@@ -3,9 +3,10 @@
 ``tests/unit/test_golden.py`` compares them, ``tests/compile/test_compile_golden.py`` compiles them.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
@@ -47,6 +48,10 @@ def tensor(size: int, dtype: DType) -> Problem:
     return Problem(size, size, size, dtype=dtype)
 
 
+def batched(problem: Problem, rows_a: int | None = None, count: int = 64) -> Problem:
+    return replace(problem, batch=Batch(count, rows_a))
+
+
 def fused(problem: Problem, epilogue: str) -> Problem:
     return problem.with_epilogue(Epilogue(epilogue))
 
@@ -58,6 +63,12 @@ TILE_32: dict[str, Value] = {
 TILE_64: dict[str, Value] = {"BM": 64, "BN": 64, "WM": 32, "WN": 32, "TM": 8, "TN": 4}
 TILE_32_DEEP: dict[str, Value] = {
     **{"BM": 32, "BN": 32, "BK": 128, "TM": 8, "TN": 4, "SLICE_K": 16, "STAGES": 4},
+}
+# For gemm_wgmma: tiles of which each column of C takes two of the product.
+GATED: dict[str, Value] = {
+    **{"BM": 128, "BN": 128, "WM": 64, "WN": 128, "STAGES": 4, "CLUSTER_M": 1, "CLUSTER_N": 1},
+    **{"SPLIT_K": 1, "BOX_M": 64, "C_BUFFERS": 2, "GROUP_M": 8, "BLOCKS": 132},
+    **{"SCHEDULE": "cooperative", "EPILOGUE": "overlapped", "K_ORDER": "forward"},
 }
 # For gemm_wgmma: columns of tiles with one more, some of which are short.
 TWO_HEIGHTS: dict[str, Value] = {
@@ -663,5 +674,100 @@ GOLDEN_CASES = (
         TWO_HEIGHTS,
         family="gemm_wgmma",
         least_arch=90,
+    ),
+    # Batches: each way to find a block's product, and its matrices.
+    *(
+        GoldenCase("batched", batched(square(1024)), family=name)
+        for name in ("naive", "tiled", "register_blocked", "block_tiled")
+    ),
+    GoldenCase(
+        "batched_split",
+        batched(square(1024)),
+        TILE_64 | {"BK": 16, "SPLIT_K": 2, "GROUP_M": 1},
+    ),
+    GoldenCase(
+        "batched_packed_stream_k",
+        batched(square(1023, Layout.NT)),
+        TILE_64
+        | {"BK": 16, "STAGES": 2, "HANDOVER": 5, "PAD_A": 0, "VEC_STORE": 1, "PACK": 1}
+        | {"STREAM_BLOCKS": 264},
+    ),
+    GoldenCase(
+        "batched_split",
+        batched(Problem(16, 4096, 4096), count=2),
+        {"BM": 16, "BN": 128, "BK": 64, "TM": 16, "SLICE_K": 8, "SPLIT_K": 4},
+        family="sgemm_skinny",
+    ),
+    GoldenCase(
+        "batched_split",
+        batched(Problem(16, 4096, 4096, Layout.NT, DType.BF16), count=2),
+        {"BK": 128, "SLICE_K": 4, "SPLIT_K": 2, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase(
+        "batched",
+        batched(Problem(16, 4096, 4096, Layout.NT, DType.BF16), count=2),
+        {"BK": 128, "SLICE_K": 4, "SPLIT_K": 1, "PREFETCH_A": 1, "MIN_BLOCKS": 1},
+        family="gemm_skinny",
+        least_arch=80,
+    ),
+    GoldenCase("batched", batched(tensor(1024, DType.F16)), family="gemm_mma", least_arch=80),
+    GoldenCase("batched", batched(square(1024)), family="sgemm_emulated", least_arch=80),
+    GoldenCase("batched", batched(square(1024)), family="sgemm_emulated_wgmma", least_arch=90),
+    GoldenCase(
+        "batched_overlapped",
+        batched(Problem(1024, 1024, 1024, Layout.NT, DType.BF16), rows_a=0),
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "batched_in_pairs",
+        batched(Problem(1024, 1024, 1024, Layout.NT, DType.BF16)),
+        IN_PAIRS | {"GROUP_M": 1},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "batched_packed_overlapped",
+        batched(Problem(1023, 1023, 1023, Layout.NN, DType.BF16)),
+        {"PACK": "both", "STORE_C": "threads"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "batched_packed_split_k",
+        batched(Problem(1024, 1024, 1023, Layout.NN, DType.BF16)),
+        {"BM": 128, "BN": 128, "WN": 128, "STAGES": 6, "SPLIT_K": 2, "C_BUFFERS": 1}
+        | {"GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after", "CLUSTER_M": 1, "PACK": "a"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    # Gated: two columns of the product for each of C.
+    GoldenCase(
+        "fused_gated",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.BF16),
+            "silu(acc[n] + bias[n]) * acc[n + N]",
+        ),
+        GATED,
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    GoldenCase(
+        "fused_gated_interleaved",
+        fused(
+            Problem(4096, 4096, 4096, Layout.NT, DType.F16),
+            "gelu_tanh(acc[2 * n]) * acc[2 * n + 1]",
+        ),
+        GATED | {"CLUSTER_M": 2, "EPILOGUE": "after"},
+        family="gemm_wgmma",
+        least_arch=90,
+    ),
+    # So many inputs that they do not fit into a line.
+    GoldenCase(
+        "fused_many_inputs",
+        fused(square(1024), "clamp(acc * gain[n], lowest, highest) + bias[n] * scale[m] - shift"),
+        family="naive",
     ),
 )

@@ -4,8 +4,8 @@ import textwrap
 from dataclasses import dataclass
 
 from autogemm.model.dtypes import DType, Element
-from autogemm.model.epilogue import EpilogueInput
-from autogemm.model.formula import Read, number_text, written
+from autogemm.model.epilogue import EpilogueInput, Gate
+from autogemm.model.formula import HALVES, INTERLEAVED, Read, number_text, written
 from autogemm.model.problem import Problem
 from autogemm.space import EPILOGUE_PREFIX, epilogue_rules
 from autogemm.support.templating import WIDTH, environment
@@ -44,6 +44,8 @@ class Fused:
     functions: tuple[str, ...]
     conversions: tuple[str, ...]
     """Element types of which a conversion to float is emitted with the epilogue."""
+    gate: str
+    """``none``, or where the two columns of the product lie: ``halves`` or ``interleaved``."""
     reads_alpha: bool
     reads_beta: bool
     reads_c: bool
@@ -51,6 +53,11 @@ class Fused:
     """Whether an input has a row for each row of C."""
     fields: tuple[str, ...]
     """The kernel's arguments of which the struct is made, in order."""
+
+    @property
+    def gated(self) -> bool:
+        """Whether two columns of the product make one of C."""
+        return self.gate != Gate.NONE
 
 
 def fused_of(problem: Problem) -> Fused | None:
@@ -80,6 +87,7 @@ def fused_of(problem: Problem) -> Fused | None:
         inputs=inputs,
         functions=tuple(sorted(epilogue.functions - OF_CPP.keys())),
         conversions=tuple(sorted(name.removeprefix("input_from_") for name in emitted)),
+        gate=str(epilogue.gate),
         reads_alpha=epilogue.reads("alpha"),
         reads_beta=epilogue.reads("beta"),
         reads_c=epilogue.reads("c"),
@@ -92,6 +100,8 @@ def cpp_text(problem: Problem) -> str:
     """The expression in C++, which floats and bounded numbers alike can be put into."""
 
     def read(one: Read) -> str:
+        if one.axes in (HALVES[1], INTERLEAVED[1]):
+            return "second"
         if one.name in _IN_KERNEL:
             return _IN_KERNEL[one.name]
         return one.name if one.axes else f"with.{one.name}"

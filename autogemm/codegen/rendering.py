@@ -16,8 +16,18 @@ CONTEXT_NAMES = frozenset(
     {
         *("family", "config", "derived", "layout", "trans_a", "trans_b"),
         *("dtype_ab", "dtype_c", "type_ab", "type_c", "signature", "fused"),
+        "batched",
     }
 )
+
+
+# What stands before the formula of a kernel that makes several products.
+_BATCH = """\
+// A batch of such products in one launch. The next one's matrices begin batch_rows_a rows of A,
+// batch_rows_b of B and batch_rows_c of C, as stored, behind those of the one before; 0: all share
+// the operand.
+//
+"""
 
 
 def template_context(family: Family, config: Config, problem: Problem) -> dict[str, object]:
@@ -40,6 +50,7 @@ def template_context(family: Family, config: Config, problem: Problem) -> dict[s
         "type_c": problem.dtype.c.c_name,
         "signature": signature_of(family, config, problem),
         "fused": fused_of(problem),
+        "batched": not problem.batch.is_one,
     }
 
 
@@ -57,7 +68,8 @@ def render(family: Family, config: Config, problem: Problem) -> KernelSource:
     context = template_context(family, config, problem)
     # What was read is known once it is rendered.
     text = rendered(path, context)
-    text = _provenance(family, context) + text
+    of_batch = "" if problem.batch.is_one else _BATCH
+    text = _provenance(family, context) + of_batch + text
     source = KernelSource(family.name, family.template_sha256, config, problem.layout, text)
     if not problem.epilogue.is_plain and f"= {problem.epilogue} " not in _as_one_line(text):
         raise FamilyError(f"template {path}: it knows no epilogue but alpha * acc + beta * c[m, n]")

@@ -109,7 +109,10 @@ class Places:
         stride = (problem.lda, problem.ldb, problem.ldc)[matrix]
         columns = (problem.a_shape[1], problem.b_shape[1], problem.n)[matrix]
         row, column = divmod(offset // element.size_bytes, stride)
-        name = f"{matrix.name}[{row},{column}]"
+        product, row = divmod(row, problem.batch_rows[matrix] or problem.stacked_rows[matrix])
+        name = f"{matrix.name}[{row},{column}]" + (f" of product {product}" if product else "")
+        if row >= problem.own_rows[matrix]:
+            return f"{name} (gap between products)"
         return f"{name} (padding between rows)" if column >= columns else name
 
 
@@ -124,18 +127,22 @@ def wrong_value(comparison: Comparison, second_pass: bool) -> Finding:
         return Finding(
             FindingKind.OUT_OF_BOUNDS, 0, "", "C's padding", detail, comparison.padding_changed
         )
-    row, column = comparison.first_wrong
     detail = f"is {comparison.got:g}, must be {comparison.expected:g}{when}"
-    where = f"C[{row},{column}]"
+    where = _element_of_c(comparison.first_wrong)
     return Finding(FindingKind.WRONG_VALUE, 0, "", where, detail, comparison.wrong_elements)
 
 
 def other_value(changed: Changed) -> Finding:
     """The same call gave other bits, both within the bound."""
-    row, column = changed.first_at
     detail = f"is {changed.second:.9g}, was {changed.first:.9g}: the order of additions changes"
-    where = f"C[{row},{column}]"
+    where = _element_of_c(changed.first_at)
     return Finding(FindingKind.OTHER_VALUE, 0, "", where, detail, changed.num_elements)
+
+
+def _element_of_c(place: tuple[int, ...]) -> str:
+    """``C[3,4]``, ``C[3,4] of product 1``; the first product is not named."""
+    product, row, column = place
+    return f"C[{row},{column}]" + (f" of product {product}" if product else "")
 
 
 def begun_as(fill: int, finding: Finding) -> Finding:

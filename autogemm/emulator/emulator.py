@@ -33,6 +33,7 @@ from autogemm.emulator.toolchain import (
 )
 from autogemm.model.kernel import KernelSource, Launch, LaunchPlan
 from autogemm.model.problem import Problem
+from autogemm.support.disk_cache import trim
 from autogemm.support.errors import CompilerMissingError, KernelCompileError, UsageError
 from autogemm.support.resources import cache_folder
 
@@ -132,6 +133,8 @@ class Emulator:
     def __init__(self, cache_dir: Path | None = None, deadline_s: int = 60) -> None:
         self.toolchain = find_toolchain()
         self.deadline_s = deadline_s
+        if cache_dir is None:
+            trim(cache_folder())
         self.folder = (cache_dir or cache_folder()) / "emulator"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -215,7 +218,9 @@ class Emulator:
         for options, own in how.runs(plan, problem):
             report = self.run(source, plan, own, options)
             if not report.counts:
-                raise UsageError(f"no lines were counted on {problem.label}: {report.message}")
+                raise UsageError(
+                    f"no line of the kernel was counted at {problem.label}: {report.message}"
+                )
             built = build(source.text, plan.signature, Mode.LINES, self.toolchain, self.folder)
             found += counted(built, report.counts, gcov).values()
         return added(found)

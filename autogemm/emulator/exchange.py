@@ -103,7 +103,7 @@ class RawBuffer(ctypes.Structure):
 
     _fields_ = (
         *_uint64("offset", "words", "pitch"),
-        *_uint32("columns", "stride", "misalign", "readable"),
+        *_uint32("columns", "stride", "misalign", "readable", "rows", "group_rows"),
     )
 
 
@@ -130,7 +130,8 @@ class RawTensorMap(ctypes.Structure):
     _fields_ = (
         *_uint32("region", "element"),
         *_uint64("offset_bytes", "ld_bytes"),
-        *_uint32("columns", "rows", "box_columns", "box_rows", "swizzle_bytes", "reserved"),
+        *_uint32("columns", "rows", "box_columns", "box_rows", "swizzle_bytes", "matrices"),
+        *_uint64("matrix_bytes"),
     )
 
 
@@ -181,7 +182,8 @@ class Buffer:
     """A global buffer of exactly these elements; ``columns`` of every ``stride`` are valid.
 
     The kernel finds its rows ``pitch`` elements apart, ``stride`` where that is 0. Between rows
-    that are farther than ``stride`` lies address space that is reserved and holds nothing.
+    that are farther than ``stride`` lies address space that is reserved and holds nothing. The
+    first ``rows`` of every ``group_rows`` are valid, all where that is 0.
     """
 
     data: Stored
@@ -190,6 +192,8 @@ class Buffer:
     readable: bool
     misalign_bytes: int = 0
     pitch: int = 0
+    rows: int = 0
+    group_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +309,7 @@ def _describe(header: RawExchange, plan: LaunchPlan, buffers: Sequence[Buffer]) 
         raw.columns, raw.stride = words * buffer.columns, words * buffer.stride
         raw.pitch = words * (buffer.pitch or buffer.stride)
         raw.misalign, raw.readable = buffer.misalign_bytes, buffer.readable
+        raw.rows, raw.group_rows = buffer.rows, buffer.group_rows
         offset = _page(offset + buffer.data.nbytes)
     header.num_passes = 2 if plan.workspace_bytes and not header.trace_capacity else 1
     header.first_c_offset = offset
@@ -349,6 +354,8 @@ def _describe_map(raw: RawTensorMap, tensor_map: TensorMap) -> None:
     raw.columns, raw.rows = tensor_map.extent
     raw.box_columns, raw.box_rows = tensor_map.box
     raw.swizzle_bytes = tensor_map.swizzle_bytes
+    raw.matrices = tensor_map.matrices or 1
+    raw.matrix_bytes = tensor_map.element.size_bytes * tensor_map.matrix_ld
 
 
 # What a process says of its end.

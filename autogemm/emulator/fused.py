@@ -5,8 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from autogemm.model.bounded import Bounded, exactly, result_of
+from autogemm.model.bounded import SECOND, Bounded, exactly, result_of
 from autogemm.model.elements import Floats, rounded
+from autogemm.model.epilogue import Gate
 from autogemm.model.kernel import LaunchPlan
 from autogemm.model.problem import Problem
 
@@ -28,7 +29,7 @@ def result_and_bound(  # noqa: PLR0913  # a problem, and all that the result is 
     right kernel has: C is then an element between the two that the epilogue's own rounding leaves.
     """
     given = {
-        "acc": acc,
+        **_columns(problem, acc),
         "alpha": exactly(float(np.float32(problem.alpha))),
         "beta": exactly(float(np.float32(problem.beta))),
         "c": exactly(c.astype(np.float64) if problem.reads_c else 0.0),
@@ -53,6 +54,19 @@ def result_and_bound(  # noqa: PLR0913  # a problem, and all that the result is 
         size = np.where(np.isfinite(expected), np.abs(expected), 0.0)
         error += element.unit_roundoff * (size + error) + element.half_step
     return expected, error
+
+
+def _columns(problem: Problem, sums: Bounded) -> dict[str, Bounded]:
+    """The products [products, M, N], or of [1, M, 2 N] the two columns that make one of C."""
+    first, second = {
+        Gate.NONE: (slice(None), slice(0)),
+        Gate.HALVES: (slice(problem.n), slice(problem.n, None)),
+        Gate.INTERLEAVED: (slice(0, None, 2), slice(1, None, 2)),
+    }[problem.epilogue.gate]
+    return {
+        name: Bounded(sums.value[..., part], sums.error[..., part])
+        for name, part in (("acc", first), (SECOND, second))
+    }
 
 
 def _placed(values: Doubles, axes: str, problem: Problem) -> Doubles:

@@ -1,5 +1,6 @@
 """Inputs for a run, what C must be, and how far off it is."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -19,10 +20,11 @@ from autogemm.model.elements import (
     rounded,
     stored,
 )
-from autogemm.model.epilogue import PLAIN, sum_exponent
+from autogemm.model.epilogue import sum_exponent
 from autogemm.model.kernel import Extra, LaunchPlan
 from autogemm.model.problem import Problem
 
+Place = tuple[int, ...]
 Doubles = npt.NDArray[np.float64]
 
 # Elements of padding above which rows are far apart, and those that are looked at then.
@@ -58,8 +60,9 @@ class Inputs:
     """Buffers as the kernel gets them, and C as it must be.
 
     Buffers end with the last element: nothing lies behind it, not even the padding of the last row.
-    Padding between rows is NaN, and so is C when beta = 0. ``bound`` [M, N] is the largest error
-    that rounding can explain. ``extras`` are the arrays beside the matrices, in the order of the
+    Padding between rows and gaps between matrices of a batch are NaN, and so is C when beta = 0.
+    ``expected`` is [products, M, N], and so is ``bound``, the largest error that rounding can
+    explain. ``extras`` are the arrays beside the matrices, in the order of the
     plan: a family's own, and inputs of the epilogue.
     """
 
@@ -77,10 +80,12 @@ class Inputs:
         workspace = np.zeros(-(-plan.workspace_bytes // 4), np.float32)
         has_old_c = problem.reads_c
         near = with_near_rows(problem)
+        a, b, c = zip(problem.own_rows, problem.batch_rows, strict=True)
+        off = misalign_bytes
         return [
-            Buffer(self.a, problem.a_shape[1], near.lda, True, misalign_bytes, problem.lda),
-            Buffer(self.b, problem.b_shape[1], near.ldb, True, misalign_bytes, problem.ldb),
-            Buffer(self.c, problem.n, near.ldc, has_old_c, misalign_bytes, problem.ldc),
+            Buffer(self.a, problem.a_shape[1], near.lda, True, off, problem.lda, *a),
+            Buffer(self.b, problem.b_shape[1], near.ldb, True, off, problem.ldb, *b),
+            Buffer(self.c, problem.n, near.ldc, has_old_c, off, problem.ldc, *c),
             Buffer(workspace, 0, 0, False),
             *(Buffer(extra, extra.size, extra.size, True) for extra in self.extras),
         ]
@@ -88,11 +93,11 @@ class Inputs:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Differences of C from its reference. ``first_wrong`` is (row, column), or None."""
+    """Differences of C from its reference. ``first_wrong`` is (product, row, column), or None."""
 
     max_error_ratio: float
     wrong_elements: int
-    first_wrong: tuple[int, int] | None
+    first_wrong: Place | None
     got: float = 0.0
     expected: float = 0.0
     padding_changed: int = 0
@@ -108,7 +113,7 @@ class Changed:
     """Elements of C that differ after two calls with the same inputs, and the first of them."""
 
     num_elements: int
-    first_at: tuple[int, int]
+    first_at: Place
     first: float
     second: float
 
@@ -133,10 +138,11 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
     """
     rng = np.random.default_rng([seed, problem.m, problem.n, problem.k])
     dtype = problem.dtype
-    a = _matrix(rng, problem.a_shape, data, dtype.ab)
-    b = _matrix(rng, problem.b_shape, data, dtype.ab)
-    c = _matrix(rng, (problem.m, problem.n), data, dtype.c)
-    # Views: [M, K] and [K, N], however they are stored.
+    num_a, num_b, num_c = problem.num_matrices
+    a = _matrix(rng, (num_a, *problem.a_shape), data, dtype.ab)
+    b = _matrix(rng, (num_b, *problem.b_shape), data, dtype.ab)
+    c = _matrix(rng, (num_c, problem.m, problem.n), data, dtype.c)
+    # Views: [matrices, M, K] and [matrices, K, N], however they are stored.
     _make_extreme(
         rng, problem, data, _op(a, problem.layout.trans_a), _op(b, problem.layout.trans_b)
     )
@@ -149,10 +155,11 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
         expected, bound = _fused(problem, Given(a, b, c), plan, extras, data)
     before = c if problem.reads_c else np.full_like(c, np.nan)
     near = with_near_rows(problem)
+    rows_a, rows_b, rows_c = problem.batch_rows
     return Inputs(
-        _stored(a, near.lda, dtype.ab),
-        _stored(b, near.ldb, dtype.ab),
-        _stored(before, near.ldc, dtype.c),
+        _stored(a, rows_a, near.lda, dtype.ab),
+        _stored(b, rows_b, near.ldb, dtype.ab),
+        _stored(before, rows_c, near.ldc, dtype.c),
         tuple(
             stored(values, _element(extra, dtype))
             for extra, values in zip(plan.arrays, extras, strict=True)
@@ -164,7 +171,7 @@ def make_inputs(problem: Problem, plan: LaunchPlan, data: Data, seed: int) -> In
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A and B as stored, and the old C."""
+    """A and B as stored, and the old C: [matrices, rows, columns]."""
 
     a: Floats
     b: Floats
@@ -190,8 +197,7 @@ def _fused(
     problem: Problem, given: Given, plan: LaunchPlan, extras: Sequence[Floats], data: Data
 ) -> tuple[Doubles, Doubles]:
     """C with an epilogue, and the largest error of an element."""
-    of_sums = replace(problem, alpha=1.0, beta=0.0, epilogue=PLAIN)
-    sums, magnitude = _product(of_sums, given.a, given.b, given.c)
+    sums, magnitude = _product(problem.plain_product, given.a, given.b, given.c)
     steps = 2.0 ** sum_exponent(problem.k)
     exact = data is Data.INTEGERS and float(magnitude.max()) * steps < 2**24
     error = np.zeros_like(sums) if exact else _rounding_of_sums(problem, sums, magnitude)
@@ -224,40 +230,39 @@ def _element(extra: Extra, dtype: DType) -> Element:
 def compare(problem: Problem, inputs: Inputs, c: Stored) -> Comparison:
     """C as the kernel left it against C as it must be, element by element; padding bit by bit."""
     problem = with_near_rows(problem)
-    got = loaded(_rows(c, problem)[:, : problem.n].copy(), problem.dtype.c).astype(np.float64)
+    got = _elements(c, problem).astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         error = np.where(_same_special(got, problem, inputs), 0.0, np.abs(got - inputs.expected))
         wrong = ~(error <= inputs.bound)
         ratio = np.where(error == 0, 0.0, error / inputs.bound)
     worst = float(np.max(np.where(np.isnan(ratio), np.inf, ratio)))
     bits = np.dtype(f"u{problem.dtype.c.size_bytes}")
-    before, after = (_rows(x, problem).view(bits)[:, problem.n :] for x in (inputs.c, c))
+    before, after = (_rows(x, problem).view(bits).copy() for x in (inputs.c, c))
+    for rows in (before, after):
+        rows[:, : problem.m, : problem.n] = 0
     changed = int(np.count_nonzero(before != after))
     if not wrong.any():
         return Comparison(worst, 0, None, padding_changed=changed)
-    row, column = (int(i) for i in np.argwhere(wrong)[0])
+    first = _first(wrong)
+    num_wrong = int(np.count_nonzero(wrong))
     return Comparison(
-        worst,
-        int(np.count_nonzero(wrong)),
-        (row, column),
-        float(got[row, column]),
-        float(inputs.expected[row, column]),
-        changed,
+        worst, num_wrong, first, float(got[first]), float(inputs.expected[first]), changed
     )
+
+
+def _first(found: npt.NDArray[np.bool_]) -> Place:
+    return tuple(int(i) for i in np.argwhere(found)[0])
 
 
 def changed_between(problem: Problem, first: Stored, second: Stored) -> Changed | None:
     """Elements of C that are not the same after a second call; a NaN is as good as another."""
     near = with_near_rows(problem)
-    before, after = (
-        loaded(_rows(c, near)[:, : problem.n].copy(), problem.dtype.c) for c in (first, second)
-    )
+    before, after = (_elements(c, near) for c in (first, second))
     differs = ~((before == after) | (np.isnan(before) & np.isnan(after)))
     if not differs.any():
         return None
-    row, column = (int(i) for i in np.argwhere(differs)[0])
-    values = float(before[row, column]), float(after[row, column])
-    return Changed(int(np.count_nonzero(differs)), (row, column), *values)
+    at = _first(differs)
+    return Changed(int(np.count_nonzero(differs)), at, float(before[at]), float(after[at]))
 
 
 def _same_special(got: Doubles, problem: Problem, inputs: Inputs) -> npt.NDArray[np.bool_]:
@@ -277,7 +282,7 @@ def _same_special(got: Doubles, problem: Problem, inputs: Inputs) -> npt.NDArray
 
 
 def _op(matrix: Floats, is_transposed: bool) -> Floats:
-    return matrix.T if is_transposed else matrix
+    return matrix.swapaxes(-1, -2) if is_transposed else matrix
 
 
 def _product(problem: Problem, a: Floats, b: Floats, c: Floats) -> tuple[Doubles, Doubles]:
@@ -312,18 +317,18 @@ def _make_extreme(
     elif data is Data.SPECIAL:
         row, column, k = problem.m - 1, problem.n - 1, rng.integers(problem.k, size=3)
         if rng.integers(2):
-            op_a[row] = np.ldexp(op_a[row], BESIDE)
-        op_a[row, k[0]] = np.inf
-        op_b[k[1], column] = np.nan
+            op_a[:, row] = np.ldexp(op_a[:, row], BESIDE)
+        op_a[:, row, k[0]] = np.inf
+        op_b[:, k[1], column] = np.nan
         if row > 0:
             # FP32 holds its products with numbers below 1. No other number of the row is
             # large, so that no sum overflows on its way to one that does not.
-            op_a[row // 2, k[2]] = LARGEST
-            op_b[k[2], :column] *= 0.25
+            op_a[:, row // 2, k[2]] = LARGEST
+            op_b[:, k[2], :column] *= 0.25
 
 
 def _matrix(
-    rng: np.random.Generator, shape: tuple[int, int], data: Data, element: Element
+    rng: np.random.Generator, shape: tuple[int, ...], data: Data, element: Element
 ) -> Floats:
     """Values that the element type holds exactly."""
     if data is Data.INTEGERS:
@@ -339,16 +344,27 @@ def _is_exact(problem: Problem, magnitude: float) -> bool:
     return quarters and magnitude * 4 < 2**22
 
 
-def _stored(matrix: Floats, stride: int, element: Element) -> Stored:
-    """Row-major with that stride, NaN between the rows, ending with the last element."""
-    rows, columns = matrix.shape
-    padded = not_a_number(rows * stride, element).reshape(rows, stride)
-    padded[:, :columns] = stored(matrix, element)
-    return padded.reshape(-1)[: (rows - 1) * stride + columns].copy()
+def _stored(matrices: Floats, group_rows: int, stride: int, element: Element) -> Stored:
+    """Row-major with that stride, each matrix so many rows behind the one before (a single one: 0);
+    NaN between rows and matrices, ending with the last element.
+    """
+    count, rows, columns = matrices.shape
+    apart = group_rows or rows
+    padded = not_a_number(count * apart * stride, element).reshape(count, apart, stride)
+    padded[:, :rows, :columns] = stored(matrices, element)
+    return padded.reshape(-1)[: ((count - 1) * apart + rows - 1) * stride + columns].copy()
 
 
 def _rows(c: Stored, problem: Problem) -> Stored:
-    """C as [M, ldc]; the padding that the last row does not have is NaN."""
-    padded = not_a_number(problem.m * problem.ldc, problem.dtype.c)
+    """C as [products, rows of each with the gap behind it, ldc]; what the last one does not have of
+    padding and gap is NaN.
+    """
+    shape = (problem.batch.count, problem.batch_rows[2], problem.ldc)
+    padded = not_a_number(math.prod(shape), problem.dtype.c)
     padded[: c.size] = c
-    return padded.reshape(problem.m, problem.ldc)
+    return padded.reshape(shape)
+
+
+def _elements(c: Stored, problem: Problem) -> Floats:
+    """C without padding and gaps, [products, M, N]."""
+    return loaded(_rows(c, problem)[:, : problem.m, : problem.n].copy(), problem.dtype.c)

@@ -23,8 +23,10 @@ import numpy as np
 import numpy.typing as npt
 
 from autogemm.model.epilogue import Epilogue
-from autogemm.model.formula import Apply, Node, Number
+from autogemm.model.formula import HALVES, INTERLEAVED, Apply, Node, Number
 
+# The name of the second of two columns of the product.
+SECOND = "acc, second"
 Doubles = npt.NDArray[np.float64]
 U = 2.0**-24
 # The distance of subnormal numbers of FP32.
@@ -76,7 +78,8 @@ def exactly(value: float | Doubles) -> Bounded:
 
 
 def result_of(epilogue: Epilogue, given: Mapping[str, Bounded]) -> Bounded:
-    """What the epilogue makes of these values of its names, elements [m, n] broadcast.
+    """What the epilogue makes of these values of its names, elements [m, n] broadcast; where it is
+    gated, ``acc`` and SECOND are the two columns of the product.
 
     Errors are those of FP32 arithmetic; the rounding to C's type is not among them.
     """
@@ -85,7 +88,7 @@ def result_of(epilogue: Epilogue, given: Mapping[str, Bounded]) -> Bounded:
         if isinstance(node, Number):
             return exactly(float(np.float32(node.value)))
         if not isinstance(node, Apply):
-            return given[node.name]
+            return given[SECOND if node.axes in (HALVES[1], INTERLEAVED[1]) else node.name]
         args = [value_of(arg) for arg in node.args]
         return _OPERATIONS[node.op](*args)
 

@@ -4,11 +4,20 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import lru_cache
 from typing import Self
 
 from autogemm.model.dtypes import DType, Element
-from autogemm.model.formula import MAX_LENGTH, Formula, Node, mistake, parsed
+from autogemm.model.formula import (
+    HALVES,
+    INTERLEAVED,
+    MAX_LENGTH,
+    Formula,
+    Node,
+    mistake,
+    parsed,
+)
 from autogemm.support.errors import EpilogueError
 
 # The plain GEMM, which needs no expression.
@@ -28,6 +37,21 @@ typeid typename union unsigned using virtual void volatile while relu gelu gelu_
 tanh exp abs min max clamp tanhf expf fabsf fminf fmaxf f32 f16 bf16 aux
 """
 _TAKEN = frozenset(_WORDS.split())
+
+
+class Gate(StrEnum):
+    """Where the two columns of the product lie of which a gated epilogue makes one of C.
+
+    In halves they are ``acc[n]`` and ``acc[n + N]``, interleaved ``acc[2 * n]`` and
+    ``acc[2 * n + 1]``: op(B) has 2 N columns.
+    """
+
+    NONE = "none"
+    HALVES = "halves"
+    INTERLEAVED = "interleaved"
+
+
+_GATES = {Gate.HALVES: HALVES, Gate.INTERLEAVED: INTERLEAVED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +127,17 @@ class Epilogue:
         return any(one.name == name for one in self._formula.reads)
 
     @property
+    def gate(self) -> Gate:
+        """Which two columns of the product make one of C; none where it is one."""
+        read = {one.axes for one in self._formula.reads if one.name == "acc"}
+        return next((gate for gate, axes in _GATES.items() if read == set(axes)), Gate.NONE)
+
+    @property
+    def num_columns(self) -> int:
+        """Columns of op(B) for each of C: 2 where it is gated."""
+        return 1 if self.gate is Gate.NONE else 2
+
+    @property
     def inputs(self) -> tuple[EpilogueInput, ...]:
         """The inputs of the user's, in the order of the text."""
         if self.is_plain:
@@ -156,7 +191,13 @@ def _checked(text: str) -> Formula:
     """The formula, of which every name is known. Raises UsageError."""
     formula = parsed(text)
     axes: dict[str, str] = {}
+    _require_acc(text, [one.axes for one in formula.reads if one.name == "acc"])
     for one in formula.reads:
+        if one.name == "acc":
+            axes["acc"] = ""
+            continue
+        if one.axes in (HALVES[1], *INTERLEAVED):
+            raise _wrong(text, one.name, f"{one.name}: an index is [m], [n] or [m, n]")
         if axes.setdefault(one.name, one.axes) != one.axes:
             raise _wrong(text, one.name, f"{one.name} is read with two different indices")
         if one.name in BUILT_IN:
@@ -166,8 +207,6 @@ def _checked(text: str) -> Formula:
         elif not _NAME.fullmatch(one.name) or one.name in _TAKEN:
             rule = f"{one.name!r} cannot name an input: take a lower-case word such as bias"
             raise _wrong(text, one.name, rule)
-    if "acc" not in axes:
-        raise mistake(text, 0, "it does not read acc, the element of op(A) op(B)")
     if len(axes.keys() - BUILT_IN.keys()) > MAX_INPUTS:
         raise mistake(text, 0, f"it reads more than {MAX_INPUTS} inputs")
     known = {element.label for element in INPUT_TYPES}
@@ -180,6 +219,23 @@ def _checked(text: str) -> Formula:
         if not axes[name] and kind != Element.F32.label:
             raise _wrong(text, kind, f"{name} is one value, which is f32", last=True)
     return formula
+
+
+def _require_acc(text: str, found: list[str]) -> None:
+    """Raise UsageError unless these indices of acc are none, or both columns of a pair."""
+    if not found:
+        raise mistake(text, 0, "it does not read acc, the element of op(A) op(B)")
+    if found == [""]:
+        return
+    for pair in (HALVES, INTERLEAVED):
+        if set(found) == set(pair):
+            return
+        if len(found) == 1 and found[0] in pair:
+            other = pair[1 - pair.index(found[0])]
+            rule = f"acc[{found[0]}] is one column of two: read acc[{other}] too, or acc for one"
+            raise _wrong(text, "acc", rule)
+    rule = "of two columns acc has the index [n] and [n + N], or [2 * n] and [2 * n + 1]"
+    raise _wrong(text, "acc", rule, last=True)
 
 
 def _wrong(text: str, word: str, rule: str, *, last: bool = False) -> EpilogueError:

@@ -22,6 +22,9 @@ FUNCTIONS = {
 }
 # Indices that an array may have, as they are written.
 AXES = ("m", "n", "m, n")
+# Columns of a product that is twice as wide as C, of which an element of C takes two.
+HALVES = ("n", "n + N")
+INTERLEAVED = ("2 * n", "2 * n + 1")
 _REDUCTIONS = frozenset(
     ("sum", "mean", "softmax", "log_softmax", "logsumexp", "norm", "layernorm", "rmsnorm", "argmax")
 )
@@ -42,7 +45,9 @@ class Number:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A name, and its index as it is written: empty, ``m``, ``n`` or ``m, n``."""
+    """A name, and its index as it is written: empty, one of AXES, and of ``acc`` one of HALVES or
+    INTERLEAVED.
+    """
 
     name: str
     axes: str = ""
@@ -290,10 +295,16 @@ class _Parser:
 
     def _indexed(self, name: _Token) -> Node:
         first = self._next
-        names = [self._read().text]
-        while self._takes(","):
-            names.append(self._read().text)
+        words = []
+        while self._next.text != "]" and self._next.kind != "end":
+            words.append(self._read().text)
         self._expect("]")
-        if ", ".join(names) not in AXES:
-            raise mistake(self._text, first.position, "an index is [m], [n] or [m, n]")
-        return Read(name.text, ", ".join(names))
+        axes = " ".join(words).replace(" ,", ",")
+        if axes not in (*AXES, *HALVES, *INTERLEAVED):
+            rule = "an index is [m], [n] or [m, n]"
+            if name.text == "acc":
+                rule = (
+                    "of two columns acc has the index [n] and [n + N], or [2 * n] and [2 * n + 1]"
+                )
+            raise mistake(self._text, first.position, rule)
+        return Read(name.text, axes)

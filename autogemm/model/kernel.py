@@ -45,7 +45,9 @@ class TensorMap:
 
     ``matrix`` is ``A``, ``B``, ``C`` or ``workspace``, and the first element lies ``offset_bytes``
     into it. Extents and box are (columns, rows), contiguous first, and ``ld`` the distance of rows,
-    in elements; ``swizzle_bytes`` is 0, 32, 64 or 128.
+    in elements; ``swizzle_bytes`` is 0, 32, 64 or 128. Of a batch there are ``matrices``, each
+    ``matrix_ld`` elements behind the one before: a third dimension, with a box of 1. None for one
+    product.
     """
 
     name: str
@@ -56,6 +58,8 @@ class TensorMap:
     box: tuple[int, int]
     swizzle_bytes: int = 0
     offset_bytes: int = 0
+    matrices: int | None = None
+    matrix_ld: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +81,14 @@ class Extra:
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
     """The launches that make one GEMM, in order, and what their arguments are made of: the device
-    workspace that they share, tensor maps, and a family's own arguments.
+    workspace that they share, tensor maps, a family's own arguments, and whether they take a batch.
     """
 
     launches: tuple[Launch, ...]
     workspace_bytes: int = 0
     tensor_maps: tuple[TensorMap, ...] = ()
     extras: tuple[Extra, ...] = ()
+    batched: bool = False
 
     @property
     def arrays(self) -> tuple[Extra, ...]:
@@ -97,6 +102,7 @@ class LaunchPlan:
             [extra.argument for extra in self.extras],
             workspace=self.workspace_bytes > 0,
             tensor_maps=[one.name for one in self.tensor_maps],
+            batched=self.batched,
         )
 
     @property

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Annotated, Self
 
+from autogemm.model.batch import ONE, Batch
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import PLAIN, Epilogue
 from autogemm.support.errors import UsageError
@@ -37,10 +38,12 @@ class Layout(StrEnum):
 class Problem:
     """C[M,N] = alpha * op(A)[M,K] @ op(B)[K,N] + beta * C, row-major. Sizes in elements.
 
-    With an ``epilogue`` C is what its expression makes of op(A) @ op(B) instead.
+    With an ``epilogue`` C is what its expression makes of op(A) @ op(B) instead. Where that is
+    gated, op(B) has 2 N columns, of which two make one of C.
+    With a ``batch`` there are several such products, of the same sizes, in one launch.
     A leading dimension of 0 means packed and is replaced by the number of columns stored.
-    Raises UsageError for a size below 1, a leading dimension below its number of columns, and an
-    alpha or beta that the epilogue does not read.
+    Raises UsageError for a size below 1, a leading dimension below its number of columns, matrices
+    of a batch that overlap, and an alpha or beta that the epilogue does not read.
     """
 
     m: int
@@ -54,6 +57,7 @@ class Problem:
     alpha: Finite = 1.0
     beta: Finite = 0.0
     epilogue: Annotated[Epilogue, Named(Epilogue.parse)] = PLAIN
+    batch: Annotated[Batch, Named(Batch.parse)] = ONE
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
@@ -69,6 +73,7 @@ class Problem:
                     f"got {stride}"
                 )
             object.__setattr__(self, name, stride)
+        object.__setattr__(self, "batch", self.batch.completed(self.own_rows))
         if not self.epilogue.is_plain:
             self._check_epilogue()
 
@@ -79,6 +84,11 @@ class Problem:
                     f"{name}={getattr(self, name):g} has no effect: the epilogue {self.epilogue} "
                     f"does not read {name}"
                 )
+        if self.epilogue.num_columns > 1 and not self.batch.is_one:
+            raise UsageError(
+                f"the epilogue {self.epilogue} takes two columns of one product: "
+                f"leave out the batch of {self.batch.count}"
+            )
         object.__setattr__(self, "epilogue", self.epilogue.in_dtype(self.dtype))
 
     @property
@@ -88,10 +98,20 @@ class Problem:
         return self.epilogue.reads("c") and scaled
 
     def with_epilogue(self, epilogue: Epilogue) -> Self:
-        """The problem with that epilogue, without a factor that it does not read."""
+        """The problem with that epilogue, without a factor that it does not read; the rows of B are
+        as far apart as before, behind columns that it needs more.
+        """
+        more = self.n * (epilogue.num_columns - self.epilogue.num_columns)
+        ldb = self.ldb + (0 if self.layout.trans_b else more)
         alpha = self.alpha if epilogue.reads("alpha") else 1.0
         beta = self.beta if epilogue.reads("beta") else 0.0
-        return replace(self, epilogue=epilogue, alpha=alpha, beta=beta)
+        return replace(self, epilogue=epilogue, alpha=alpha, beta=beta, ldb=ldb)
+
+    @property
+    def plain_product(self) -> "Problem":
+        """The product alone, with all its columns, packed."""
+        columns = self.n * self.epilogue.num_columns
+        return replace(self, n=columns, ldc=columns, alpha=1.0, beta=0.0, epilogue=PLAIN)
 
     def with_factors(self, alpha: float, beta: float) -> Self:
         """The problem with these factors, as far as its epilogue reads them."""
@@ -107,27 +127,65 @@ class Problem:
     @property
     def b_shape(self) -> tuple[int, int]:
         """Rows and columns of B as stored."""
-        return (self.n, self.k) if self.layout.trans_b else (self.k, self.n)
+        columns = self.n * self.epilogue.num_columns
+        return (columns, self.k) if self.layout.trans_b else (self.k, columns)
+
+    @property
+    def own_rows(self) -> tuple[int, int, int]:
+        """Rows of one product's A, B and C as stored."""
+        return (self.a_shape[0], self.b_shape[0], self.m)
+
+    @property
+    def batch_rows(self) -> tuple[int, int, int]:
+        """Rows of A, B and C as stored from one product's to the next's; 0 of a shared one."""
+        given = zip(self.batch.rows, self.own_rows, strict=True)
+        a, b, c = (own if rows is None else rows for rows, own in given)
+        return (a, b, c)
+
+    @property
+    def stacked_rows(self) -> tuple[int, int, int]:
+        """Rows of A, B and C as stored, from the first product's first to the last one's last."""
+        between = self.batch.count - 1
+        a, b, c = (
+            between * rows + own for rows, own in zip(self.batch_rows, self.own_rows, strict=True)
+        )
+        return (a, b, c)
+
+    @property
+    def num_matrices(self) -> tuple[int, int, int]:
+        """How many A, B and C there are: 1 where all products share it."""
+        a, b, c = (self.batch.count if rows else 1 for rows in self.batch_rows)
+        return (a, b, c)
+
+    @property
+    def one_product(self) -> Self:
+        """The problem of a single one of its products."""
+        return replace(self, batch=ONE)
 
     @property
     def flops(self) -> int:
-        """Multiply and add counted separately: 2 * M * N * K."""
-        return 2 * self.m * self.n * self.k
+        """Multiply and add counted separately: 2 * M * N * K of each product, twice that of a gated
+        one.
+        """
+        return 2 * self.m * self.n * self.k * self.epilogue.num_columns * self.batch.count
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of A, B and C as stored, padding between rows included."""
-        inputs = self.a_shape[0] * self.lda + self.b_shape[0] * self.ldb
-        return inputs * self.dtype.ab.size_bytes + self.m * self.ldc * self.dtype.c.size_bytes
+        """Bytes of A, B and C as stored, padding between rows and between products included."""
+        a, b, c = self.stacked_rows
+        inputs = a * self.lda + b * self.ldb
+        return inputs * self.dtype.ab.size_bytes + c * self.ldc * self.dtype.c.size_bytes
 
     @property
     def moved_bytes(self) -> int:
         """Bytes that must move at least: A, B and inputs of the epilogue read, C written, each
         element once.
         """
-        inputs = self.k * (self.m + self.n)
+        a, b, c = self.num_matrices
+        inputs = self.k * (a * self.m + b * self.n * self.epilogue.num_columns)
         own = self.epilogue.input_bytes(self.m, self.n, self.dtype)
-        return inputs * self.dtype.ab.size_bytes + self.m * self.n * self.dtype.c.size_bytes + own
+        result = c * self.m * self.n * self.dtype.c.size_bytes
+        return inputs * self.dtype.ab.size_bytes + result + own
 
     @property
     def flop_per_byte(self) -> float:
@@ -151,6 +209,8 @@ class Problem:
             for name, least in packed.items()
             if getattr(self, name) != least
         ]
+        if not self.batch.is_one:
+            parts.append(f"batch={self.batch}")
         if self.alpha != 1.0:
             parts.append(f"alpha={self.alpha:g}")
         if self.beta != 0.0:
@@ -160,7 +220,7 @@ class Problem:
         return " ".join(parts)
 
     def tflops(self, time_us: float) -> float:
-        """TFLOP/s when one GEMM takes ``time_us`` microseconds."""
+        """TFLOP/s when all products take ``time_us`` microseconds."""
         return self.flops / time_us * 1e-6
 
     @classmethod

@@ -17,6 +17,7 @@ class ArgumentKind(Enum):
 
     SIZE = auto()
     LEADING_DIMENSION = auto()
+    BATCH = auto()
     FACTOR = auto()
     MATRIX = auto()
     EXTRA = auto()
@@ -145,14 +146,19 @@ class Signature:
 
 
 def gemm_signature(
-    extras: Sequence[Argument] = (), *, workspace: bool = False, tensor_maps: Sequence[str] = ()
+    extras: Sequence[Argument] = (),
+    *,
+    workspace: bool = False,
+    tensor_maps: Sequence[str] = (),
+    batched: bool = False,
 ) -> Signature:
-    """The signature of a GEMM's kernels: the problem's arguments, a family's own ones, then the
-    workspace and the tensor maps where there are any.
+    """The signature of a GEMM's kernels: the problem's arguments, those of a batch where there is
+    one, a family's own ones, then the workspace and the tensor maps where there are any.
     """
     return Signature(
         (
             *_GEMM,
+            *(_BATCH if batched else ()),
             *extras,
             *([_WORKSPACE] if workspace else []),
             *(Argument(name, ArgumentKind.TENSOR_MAP, "tiles for TMA") for name in tensor_maps),
@@ -161,8 +167,15 @@ def gemm_signature(
 
 
 def extents(problem: Problem) -> dict[str, int]:
-    """The problem's sizes and leading dimensions, by the names of their arguments."""
-    return {one.name: getattr(problem, one.name.lower()) for one in PLAIN.of_kind(*EXTENT_KINDS)}
+    """The problem's sizes, leading dimensions and batch, by the names of their arguments."""
+    found = {one.name: getattr(problem, one.name.lower()) for one in PLAIN.of_kind(*EXTENT_KINDS)}
+    return found if problem.batch.is_one else found | batch_extents(problem)
+
+
+def batch_extents(problem: Problem) -> dict[str, int]:
+    """The numbers of the problem's batch, by the names of their arguments."""
+    values = (problem.batch.count, *problem.batch_rows)
+    return dict(zip(BATCH_NAMES, values, strict=True))
 
 
 def factors(problem: Problem) -> dict[str, float]:
@@ -190,6 +203,18 @@ _GEMM = (
     Argument("beta", ArgumentKind.FACTOR, _OLD_C, Element.F32),
     *_matrix("C", "the result", ProblemType.C),
 )
+
+
+def _rows_of(name: str) -> Argument:
+    doc = f"rows of {name} from where a product's begins to the next one's"
+    return Argument(f"batch_rows_{name.lower()}", ArgumentKind.BATCH, doc)
+
+
+_BATCH = (
+    Argument("batch", ArgumentKind.BATCH, "products"),
+    *(_rows_of(name) for name in ("A", "B", "C")),
+)
+BATCH_NAMES = tuple(argument.name for argument in _BATCH)
 _ZEROED = "device memory, zero at its first use"
 _WORKSPACE = Argument("workspace", ArgumentKind.WORKSPACE, _ZEROED, Element.F32, is_array=True)
 PLAIN = gemm_signature()

@@ -31,6 +31,8 @@ def distance(problem: Problem, device: Device, other: Problem, other_device: Dev
     if problem.dtype is not other.dtype:
         return math.inf
     steps = [_size(getattr(problem, one)) - _size(getattr(other, one)) for one in ("m", "n", "k")]
+    # A batch fills a GPU as a larger C does.
+    steps.append(math.log2(problem.batch.count / other.batch.count))
     steps += [
         weight * math.log2(max(1, getattr(device, name)) / max(1, getattr(other_device, name)))
         for name, weight in DEVICE_WEIGHTS.items()

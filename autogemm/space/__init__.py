@@ -6,6 +6,7 @@ from autogemm.space.derived import (
     DEFAULT_TILE,
     Tile,
     broken_constraints,
+    broken_rules,
     derive_values,
     launch_plan,
     stages_of,
@@ -42,6 +43,7 @@ from autogemm.space.schema import (
     Identifier,
     Text,
 )
+from autogemm.space.starter import starter_pair
 from autogemm.space.tensor_maps import ALIGNMENT_BYTES
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "Tile",
     "arguments_of",
     "broken_constraints",
+    "broken_rules",
     "build_space",
     "check_outside",
     "default_families",
@@ -88,6 +91,7 @@ __all__ = [
     "seeds_path",
     "signature_of",
     "stages_of",
+    "starter_pair",
     "tile_of",
     "written",
 ]

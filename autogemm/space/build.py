@@ -54,6 +54,11 @@ def build_space(
             f"{family.name} is for {known}, not for {problem.label}; choose another family or "
             "another --dtype"
         )
+    if not (problem.batch.is_one or family.takes_batches):
+        raise EmptySpaceError(
+            f"a launch of {family.name} makes one product, not {problem.label}; choose another "
+            "family or leave out --batch"
+        )
     radix = Radix(narrowed(family, fix))
     if radix.count > MAX_RAW:
         raise UsageError(

@@ -9,7 +9,14 @@ from autogemm.model.kernel import Extra, Launch, LaunchPlan, TensorMap
 from autogemm.model.problem import Problem
 from autogemm.space.expressions.evaluation import Operand
 from autogemm.space.expressions.expression import Expression
-from autogemm.space.family import Constraint, Family, LaunchRule, device_values, problem_values
+from autogemm.space.family import (
+    Constraint,
+    Family,
+    LaunchRule,
+    TensorMapRule,
+    device_values,
+    problem_values,
+)
 from autogemm.space.inputs import arguments_of
 from autogemm.support.errors import FamilyError
 
@@ -42,6 +49,8 @@ def broken_constraints(
     if not family.fits(problem.dtype):
         known = ", ".join(dtype.label for dtype in DType if family.fits(dtype))
         return [f"dtype {problem.dtype}: {family.name} has kernels for {known}"]
+    if not (problem.batch.is_one or family.takes_batches):
+        return [f"batch {problem.batch}: a launch of {family.name} makes one product"]
     given.update(device_values(device))
     broken = []
     failure: FamilyError | None = None
@@ -124,6 +133,7 @@ def launch_plan(
             box=pair(rule.box),
             swizzle_bytes=number(rule.swizzle, 0),
             offset_bytes=number(rule.offset_bytes, 0),
+            **_stacked(rule, problem, rows=number(rule.extent[1], 1) * number(rule.ld, 1)),
         )
         for rule in family.tensor_maps
         if number(rule.when, 0)
@@ -141,7 +151,24 @@ def launch_plan(
         )
         for rule in arguments_of(family, problem)
     )
-    return LaunchPlan(launches, number(family.workspace_bytes, 0), tensor_maps, extras)
+    workspace_bytes = number(family.workspace_bytes, 0)
+    batched = not problem.batch.is_one
+    return LaunchPlan(launches, workspace_bytes, tensor_maps, extras, batched)
+
+
+def _stacked(rule: TensorMapRule, problem: Problem, *, rows: int) -> dict[str, int]:
+    """What a map says of the matrices of a batch: how many, and elements from one to the next.
+
+    Those in a workspace follow each other without a gap, ``rows`` elements each.
+    """
+    if problem.batch.is_one:
+        return {}
+    if rule.matrix == "workspace":
+        return {"matrices": problem.batch.count, "matrix_ld": rows}
+    which = "ABC".index(rule.matrix)
+    ld = (problem.lda, problem.ldb, problem.ldc)[which]
+    between = problem.batch_rows[which] * ld
+    return {"matrices": problem.num_matrices[which], "matrix_ld": between or rows}
 
 
 def given_values(family: Family, config: Config, problem: Problem) -> dict[str, Operand]:

@@ -28,9 +28,9 @@ MAX_VALUE = 2**31 - 1
 
 PROBLEM_NAMES = (
     *EXTENT_NAMES,
-    *("trans_a", "trans_b", "bytes_ab", "bytes_c", "dtype_ab", "dtype_c"),
+    *("trans_a", "trans_b", "bytes_ab", "bytes_c", "dtype_ab", "dtype_c", "gate", "batch"),
 )
-PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c"})
+PROBLEM_TEXTS = frozenset({"dtype_ab", "dtype_c", "gate"})
 DEVICE_NAMES = tuple(f"device.{name}" for name in FACTS)
 # log2 of it is a feature of that name: what times are thought to be proportional to.
 EXPECTED_TIME = "expected_time"
@@ -326,6 +326,11 @@ class Family:
         return all(label in self.dtypes.get(name, (label,)) for name, label in wanted.items())
 
     @property
+    def takes_batches(self) -> bool:
+        """Whether a launch makes all products of a batch: its grid counts them."""
+        return any("batch" in extent.names for launch in self.launch for extent in launch.grid)
+
+    @property
     def rules(self) -> tuple[Constraint, ...]:
         """All that a config of a search space keeps."""
         return (*self.constraints, *self.worth_trying)
@@ -367,15 +372,19 @@ def problem_values(problem: Problem) -> dict[str, Value]:
 
 
 def specialised_values(problem: Problem) -> dict[str, Value]:
-    """Transpositions and element types, which are constants of a kernel's text."""
+    """Transpositions and element types, which are constants of a kernel's text; and the single
+    product where there is no batch.
+    """
     dtype = problem.dtype
     return {
+        **({"batch": 1} if problem.batch.is_one else {}),
         "trans_a": int(problem.layout.trans_a),
         "trans_b": int(problem.layout.trans_b),
         "bytes_ab": dtype.ab.size_bytes,
         "bytes_c": dtype.c.size_bytes,
         "dtype_ab": dtype.ab.label,
         "dtype_c": dtype.c.label,
+        "gate": str(problem.epilogue.gate),
     }
 
 

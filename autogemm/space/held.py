@@ -68,4 +68,5 @@ def signature_of(family: Family, config: Config, problem: Problem) -> Signature:
         [rule.argument for rule in arguments_of(family, problem)],
         workspace=bool(needed),
         tensor_maps=[rule.name for rule in family.tensor_maps if family.value_of(rule.when, given)],
+        batched=not problem.batch.is_one,
     )

@@ -5,10 +5,18 @@ from autogemm.model.signature import ProblemType
 from autogemm.space.schema import ConstraintForm, TensorMapForm
 from autogemm.support.errors import FamilyError
 
-# Columns and rows of each matrix as stored, and its leading dimension.
+# Columns and rows of each matrix as stored, and its leading dimension. Of a B whose rows alternate
+# between two, a map has pairs of rows as its rows.
 _STORED = {
     "A": (["M if trans_a else K", "K if trans_a else M"], "lda"),
-    "B": (["K if trans_b else N", "N if trans_b else K"], "ldb"),
+    "B": (
+        [
+            "(ldb + K if gate == 'interleaved' else K) if trans_b else "
+            "(N if gate == 'none' else 2 * N)",
+            "(2 * N if gate == 'halves' else N) if trans_b else K",
+        ],
+        "2 * ldb if gate == 'interleaved' else ldb",
+    ),
     "C": (["N", "M"], "ldc"),
 }
 # Bytes that addresses, rows and offsets are multiples of, and the most elements of a box each way
@@ -28,7 +36,7 @@ def completed(form: TensorMapForm) -> TensorMapForm:
     if form.matrix == "workspace":
         missing = [name for name, value in own.items() if value is None]
         if missing:
-            raise FamilyError(f"a map of the workspace says its {' '.join(missing)}")
+            raise FamilyError(f"a tensor map of the workspace needs {' '.join(missing)}")
         return form
     given = [name for name in ("extent", "ld") if own[name] is not None]
     if given or form.offset_bytes != "0":

@@ -16,7 +16,7 @@ from autogemm.support.errors import EmptySpaceError
 
 pytestmark = pytest.mark.compile
 
-# For every golden; each is compiled for one of the others too, in turn.
+# For every golden; every third is compiled for one of the others too, in turn.
 ARCH = "sm_90"
 OTHER_ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_100", "sm_120")
 # One GPU per architecture whose limits differ: the legal space is that GPU's own.
@@ -36,7 +36,7 @@ GOLDENS = [
     for arch in (
         TEACHING_ARCHS
         if is_teaching(case.family)
-        else (ARCH, OTHER_ARCHS[number % len(OTHER_ARCHS)])
+        else (ARCH, OTHER_ARCHS[number // 3 % len(OTHER_ARCHS)])[: 1 if number % 3 else 2]
     )
 ]
 SAMPLES = [
@@ -69,8 +69,10 @@ def test_golden_compiles(compiler: Compiler, case: GoldenCase, arch: str) -> Non
     accumulators = int(derived.get("accumulators", 1))
     # Warps that multiply may take more than the kernel starts with.
     assert int(derived.get("consumer_registers", resources.registers)) >= accumulators
-    # Some compilers keep a few outside where registers are scarce; half of them would be a fault.
-    assert resources.spill_store_bytes <= max(80, 4 * accumulators // 2)
+    # Some compilers keep a few outside where registers are scarce, of batches a few addresses more;
+    # half of the accumulators would be a fault.
+    few_bytes = 80 if case.problem.batch.is_one else 128
+    assert resources.spill_store_bytes <= max(few_bytes, 4 * accumulators // 2)
 
 
 SAMPLED_PROBLEMS = {
@@ -108,9 +110,8 @@ def test_sampled_legal_configs_compile(compiler: Compiler, name: str, gpu: str) 
             space = build_space(family, problem, device)
         except EmptySpaceError:
             pytest.skip(f"{name} has no kernel for {device.name}")
-        for index in rng.choice(len(space), size=2, replace=False):
-            source = render(family, space.config(int(index)), problem)
-            futures.append(compiler.submit(source, device.sm))
+        source = render(family, space.config(int(rng.integers(len(space)))), problem)
+        futures.append(compiler.submit(source, device.sm))
     for future in futures:
         (resources,) = (one for one in future.result().resources if one.kernel == MAIN_KERNEL)
         assert resources.registers <= 255

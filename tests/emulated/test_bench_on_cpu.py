@@ -258,7 +258,6 @@ def test_json_has_every_row(run: Run) -> None:
 
 
 def test_a_report_of_what_was_just_timed(run: Run, tmp_path: Path) -> None:
-    pytest.importorskip("plotly", reason="Plotly is not installed")
     path = tmp_path / "ladder.html"
     for stored in ((), ("--no-store",)):
         result = run("--sizes", "16", "-q", "--report", str(path), *stored)

@@ -1,6 +1,7 @@
 """``autogemm verify``: what passes, what fails and how it is told, what cannot be asked."""
 
 import json
+import re
 import shutil
 from collections.abc import Generator
 from pathlib import Path
@@ -99,6 +100,32 @@ def test_a_rung_of_the_ladder_with_every_value_of_fix(
     wanted = [Config.of("naive", rung | {"UNROLL": unroll}) for unroll in (0, 4)]
     assert set(asked) == set(wanted)
     assert len(asked) == 2
+
+
+def test_without_a_config_it_ends_in_time_and_says_how_much_ran(
+    verify,  # noqa: ANN001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def passed(check: Check, cases: list[Case], workers: int | None) -> Generator[CaseResult]:
+        for case in cases:
+            yield CaseResult(case, True, "", 0.1, 0.0)
+
+    monkeypatch.setattr("autogemm.cli.kernels.run.verify.run_cases", passed)
+    monkeypatch.setattr("autogemm.cli.kernels.run.verify.BUDGET_S", 0.0)
+    last = verify("--family", "naive").stdout.splitlines()[-1]
+    found = re.fullmatch(r"these are 1 of (\d+) cases, all that 0 s allow; (.*)", last)
+    assert found is not None, last
+    assert "--budget none" in found[2]
+    assert f"\n{found[1]} cases passed" in verify("--family", "naive", "--budget", "none").stdout
+    # Time enough: small problems, then the others, and nothing is left to be said.
+    patient = verify("--family", "naive", "--budget", "1h").stdout
+    assert f"\n{found[1]} cases passed" in patient
+    assert "these are" not in patient
+    # One config is small enough to be run as a whole.
+    assert "these are" not in verify("--rung", "naive").stdout
+    refused = verify("--budget", "soon")
+    assert refused.exit_code == 2
+    assert "'soon' is not a time" in refused.stderr
 
 
 def test_a_failure_names_the_smallest_problem_the_config_and_the_line(

@@ -46,16 +46,32 @@ PROBLEM = Problem(40, 31, 17, ldc=36, alpha=1.5, beta=0.5, epilogue=Epilogue(TEX
 FORMULA = "gelu(alpha * acc + bias[n]) * scale[m] + rest[m * N + n] + beta * c"
 
 
+GATED = (
+    KERNEL.replace(
+        "acc = fmaf(A[m * lda + k], B[k * ldb + n], acc);",
+        """acc = fmaf(A[m * lda + k], B[k * ldb + FIRST], acc);
+                second = fmaf(A[m * lda + k], B[k * ldb + FIRST + APART], second);""",
+    )
+    .replace("float acc = 0;", "float acc = 0, second = 0;")
+    .replace("num_arrays = 3", "num_arrays = 1")
+)
+GATED = GATED.replace(", float *scale, float *rest", "")
+
+
 def candidate(
-    problem: Problem, formula: str = FORMULA, depth: str = "", before: str = ""
+    problem: Problem,
+    formula: str = FORMULA,
+    depth: str = "",
+    before: str = "",
+    kernel: str = KERNEL,
 ) -> Candidate:
-    text = KERNEL.replace("FORMULA", formula).replace("DEPTH", depth).replace("BEFORE", before)
+    text = kernel.replace("FORMULA", formula).replace("DEPTH", depth).replace("BEFORE", before)
     source = KernelSource("plain", "", Config.of("plain", {}), problem.layout, text)
     compiled = CompiledKernel(source.sha256, "sm_90", b"C++" + text.encode(), (), "", "", (), 0.0)
     counts = (problem.n, problem.m, problem.m * problem.n)
     extras = tuple(
         Extra(rule.argument, count, rule.neutral, is_input=True)
-        for rule, count in zip(epilogue_rules(problem), counts, strict=True)
+        for rule, count in zip(epilogue_rules(problem), counts, strict=False)
     )
     plan = LaunchPlan((Launch("gemm_kernel", (1, 1, 1), (32, 1, 1), 0),), extras=extras)
     return Candidate(source, plan, compiled)
@@ -100,3 +116,27 @@ def test_finals_compare_with_a_call_that_does_the_same(target: CudaTarget) -> No
     assert finals.baseline.name.endswith(" + pointwise kernel")
     assert finals.baseline.verification is not None
     assert finals.disqualified == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "apart"),
+    [
+        ("gelu(acc[n] + bias[n]) * acc[n + N]", "n", "N"),
+        ("gelu(acc[2 * n] + bias[n]) * acc[2 * n + 1]", "2 * n", "1"),
+    ],
+)
+def test_two_columns_of_the_product_make_one_of_c(
+    target: CudaTarget, text: str, first: str, apart: str
+) -> None:
+    problem = Problem(20, 24, 17, ldb=50, epilogue=Epilogue(text))
+    target.prepare(problem, OPTIONS)
+    kernel = GATED.replace("FIRST", first).replace("APART", apart)
+    formula = "gelu(acc + bias[n]) * second"
+    right = candidate(problem, formula, kernel=kernel)
+    assert (measured(target, right).status, measured(target, right).reason) == (Status.OK, "")
+    for wrong in ("gelu(second + bias[n]) * acc", "gelu(acc + bias[n]) * acc"):
+        outcome = measured(target, candidate(problem, wrong, kernel=kernel))
+        assert outcome.status is Status.WRONG_RESULT
+    # The baseline, a product of all columns and a kernel behind it, was right.
+    finals = target.finals([right], 2, 0)
+    assert finals.baseline.name.endswith(" + pointwise kernel")

@@ -30,6 +30,55 @@ CASES: dict[str, tuple[DType, tuple[int, int, int], dict[str, Value]]] = {
 }
 
 
+GATED: dict[str, Value] = {
+    **{"BM": 64, "BN": 64, "WM": 64, "WN": 64, "STAGES": 2, "CLUSTER_M": 1, "CLUSTER_N": 1},
+    **{"SPLIT_K": 1, "BOX_M": 64, "C_BUFFERS": 1, "GROUP_M": 1, "BLOCKS": 0, "EPILOGUE": "after"},
+    **{"SCHEDULE": "cooperative", "K_ORDER": "forward"},
+}
+HALVES = "silu(acc[n] + bias[n]) * acc[n + N]"
+INTERLEAVED = "gelu(acc[2 * n]) * acc[2 * n + 1] + c[m, n]"
+
+
+def gated(text: str, layout: Layout, **changes: Value) -> tuple[KernelSource, Problem]:
+    """Edges on all sides, but for k where columns alternate."""
+    family = load_family("gemm_wgmma")
+    problem = Problem(72, 136, 72 if text == HALVES else 128, layout, DType.BF16)
+    values = family.seeds[0].as_dict() | GATED | changes
+    config = replace(family.seeds[0], values=tuple(values.items()))
+    problem = problem.with_epilogue(Epilogue(text))
+    return render(family, family.completed(config), problem), problem
+
+
+@pytest.mark.parametrize(
+    ("text", "layout", "changes"),
+    [
+        (HALVES, Layout.NN, {}),
+        (HALVES, Layout.NT, {"EPILOGUE": "overlapped", "BLOCKS": 2}),
+        (INTERLEAVED, Layout.NT, {"SCHEDULE": "pingpong", "BLOCKS": 2}),
+    ],
+)
+def test_two_columns_of_the_product_make_one_of_c(
+    emulator: Emulator, text: str, layout: Layout, changes: dict[str, Value]
+) -> None:
+    assert complaint(emulator, *gated(text, layout, **changes)) == ""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # The gate from the wrong half, both from one half, and the half of another tile.
+        ("return epilogue(accum, second,", "return epilogue(second, accum,"),
+        ("map, N + n0, k0", "map, n0, k0"),
+        ("map, N + n0, k0", "map, N + n0 % 64, k0"),
+    ],
+)
+def test_a_wrong_half_is_seen(emulator: Emulator, old: str, new: str) -> None:
+    source, problem = gated(HALVES, Layout.NT)
+    assert old in source.text
+    wrong = replace(source, text=source.text.replace(old, new))
+    assert " is " in complaint(emulator, wrong, problem)
+
+
 def of_family(name: str, text: str = TEXT, **changes: Value) -> tuple[KernelSource, Problem]:
     dtype, (m, n, k), own = CASES[name]
     family = load_family(name)

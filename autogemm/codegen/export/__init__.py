@@ -1,9 +1,11 @@
 """Kernels as files for others: a standalone CUDA file, or a C++ library of many kernels."""
 
-from autogemm.codegen.export.library import Library, Variant, export_library
+from autogemm.codegen.export.library import Library, Part, Variant, export_library
+from autogemm.codegen.export.names import Names
 from autogemm.codegen.export.standalone import (
     BEGINNINGS,
     export_cuda,
+    export_header,
     export_json,
     export_ptx,
     extract_kernel,
@@ -13,8 +15,11 @@ from autogemm.codegen.export.standalone import (
 __all__ = [
     "BEGINNINGS",
     "Library",
+    "Names",
+    "Part",
     "Variant",
     "export_cuda",
+    "export_header",
     "export_json",
     "export_library",
     "export_ptx",

@@ -41,10 +41,16 @@ class Host:
         self.signature = signature_of(family, config, problem)
         self._arguments = arguments_of(family, problem)
         own = [rule.argument for rule in self._arguments]
-        self.exported = gemm_signature(own, workspace=True)
+        self._batched = not problem.batch.is_one
+        self.exported = gemm_signature(own, workspace=True, batched=self._batched)
+        self._rows = {
+            "A": "K" if problem.layout.trans_a else "M",
+            "B": "N" if problem.layout.trans_b else "K",
+            "C": "M",
+        }
         self._columns = {
             "lda": "M" if problem.layout.trans_a else "K",
-            "ldb": "K" if problem.layout.trans_b else "N",
+            "ldb": "K" if problem.layout.trans_b else _columns_of_product(problem),
             "ldc": "N",
         }
 
@@ -102,6 +108,10 @@ class Host:
             "smem_bytes": self._c_text(rule.smem_bytes),
         }
 
+    def launches(self) -> list[dict[str, str]]:
+        """Each launch of the config as the launcher's templates read it."""
+        return [self._launch(rule) for rule in self._rules()]
+
     def _rules(self) -> list[LaunchRule]:
         """The launches that this config has."""
         return [rule for rule in self._family.launch if self._c_text(rule.when) != "0"]
@@ -124,10 +134,31 @@ class Host:
             "columns": self._c_text(rule.extent[0]),
             "rows": self._c_text(rule.extent[1]),
             "ld": self._c_text(rule.ld),
+            **(self._stacked(rule) if self._batched else {}),
             "box_columns": self._c_text(rule.box[0]),
             "box_rows": self._c_text(rule.box[1]),
             "swizzle": "CU_TENSOR_MAP_SWIZZLE_" + ("NONE" if swizzle == "0" else f"{swizzle}B"),
         }
+
+    def _stacked(self, rule: TensorMapRule) -> dict[str, str]:
+        """How many matrices of a batch a map describes, and elements from one to the next."""
+        if rule.matrix == "workspace":
+            columns, rows = self._c_text(rule.ld), self._c_text(rule.extent[1])
+            return {"matrices": "batch", "matrix_ld": f"({columns}) * ({rows})"}
+        name = rule.matrix.lower()
+        rows = f"batch_rows_{name}"
+        return {
+            "matrices": f"{rows} == 0 ? 1 : batch",
+            "matrix_ld": f"({rows} == 0 ? {self._rows[rule.matrix]} : {rows}) * ld{name}",
+        }
+
+    def _overlapping(self) -> str:
+        """A condition in C++: matrices of products overlap, or products share C."""
+        shared = {"A": "batch_rows_a != 0 && ", "B": "batch_rows_b != 0 && ", "C": ""}
+        return " || ".join(
+            f"({shared[name]}batch_rows_{name.lower()} < {rows})"
+            for name, rows in self._rows.items()
+        )
 
     def _map_rules(self) -> list[TensorMapRule]:
         """The tensor maps that this config has."""
@@ -142,13 +173,15 @@ class Host:
             "addresses": [one.name for one in addresses],
             "too_narrow": " || ".join(f"{ld} < {least}" for ld, least in self._columns.items()),
             "call": self._call(),
-            "call_of_sizes": self._call(self._columns | self._nowhere()),
+            "call_of_sizes": self._call(self._columns | self._nowhere() | self._packed()),
             "call_without_addresses": self._call(self._nowhere()),
+            "batched": self._batched,
+            "overlapping": self._overlapping(),
             "alignment": ALIGNMENT_BYTES,
             "extras": self.extras(names),
             "preconditions": self.preconditions(),
             "vectors": self.vectors(),
-            "launches": [self._launch(rule) for rule in self._rules()],
+            "launches": self.launches(),
             "launch_quantities": self.quantities(*self._launch_expressions()),
             "tensor_maps": [self._tensor_map(rule) for rule in self._map_rules()],
             "workspace_quantities": self.quantities(self._family.workspace_bytes),
@@ -157,9 +190,15 @@ class Host:
 
     def _call(self, values: Mapping[str, str] | None = None) -> str:
         """The initialisers of a `Call`: sizes, leading dimensions, matrices."""
-        kinds = (ArgumentKind.SIZE, ArgumentKind.LEADING_DIMENSION, ArgumentKind.MATRIX)
+        kinds = (
+            *(ArgumentKind.SIZE, ArgumentKind.LEADING_DIMENSION, ArgumentKind.BATCH),
+            ArgumentKind.MATRIX,
+        )
         fields = [argument.name for kind in kinds for argument in self.exported.of_kind(kind)]
         return ", ".join((values or {}).get(name, name) for name in fields)
+
+    def _packed(self) -> dict[str, str]:
+        return {f"batch_rows_{name.lower()}": rows for name, rows in self._rows.items()}
 
     def _nowhere(self) -> dict[str, str]:
         return {one.name: "nullptr" for one in self.exported.of_kind(ArgumentKind.MATRIX)}
@@ -226,6 +265,10 @@ class Host:
 
     def _c_text(self, expression: Expression) -> str:
         return self._held.c_text(expression)
+
+
+def _columns_of_product(problem: Problem) -> str:
+    return "N" if problem.epilogue.num_columns == 1 else "2 * N"
 
 
 def _names(c_text: str) -> list[str]:

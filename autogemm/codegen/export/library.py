@@ -1,39 +1,54 @@
-"""Many kernels as one small C++ library: header, source, self-test, benchmark, CMakeLists.txt."""
+"""Many kernels as one small C and C++ library: header, sources, self-test, benchmarks, CMake."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
 
 from autogemm.codegen.export.host import Host
+from autogemm.codegen.export.rules import rule_text
 from autogemm.codegen.export.standalone import (
     WRITTEN_BY,
     comment,
-    host_names,
     kernel_marks,
     printable,
+    program_context,
+    shared_arrays,
 )
 from autogemm.codegen.rendering import render
 from autogemm.model.config import Config
-from autogemm.model.dtypes import DType
+from autogemm.model.dtypes import DType, Element
 from autogemm.model.hardware.device import Device
-from autogemm.model.problem import Problem
-from autogemm.model.rule import Leaf, Modelled, Nearest, Rule, Size, Split, TimeModel, Tree
-from autogemm.model.signature import gemm_signature
+from autogemm.model.problem import Layout, Problem
+from autogemm.model.rule import Rule, Size
+from autogemm.model.signature import ArgumentType, CNames, ProblemType, gemm_signature
 from autogemm.space import ALIGNMENT_BYTES, Family
 from autogemm.support.errors import ExportError
 from autogemm.support.templating import environment
 from autogemm.support.version import __version__
 
+# Of the functions in the header: its first number is raised when a program must be compiled anew.
+API_VERSION = "1.0.0"
 # The arguments of functions that queue a GEMM, behind the layout and before the stream.
 _EXPORTED = gemm_signature(workspace=True)
+# The same GEMM of column-major matrices as one of row-major ones: C^T = op(B)^T op(A)^T.
+_BY_COLUMNS = {
+    **{"M": "N", "N": "M", "A": "B", "lda": "ldb", "B": "A", "ldb": "lda"},
+}
 # Where the self-test has what is no member of its problem.
 _IN_TEST = {
     **{name: name for name in ("A", "B", "C", "workspace_bytes")},
     **{f"ld{name}": f"p.ld{name}()" for name in "abc"},
     "workspace": "workspace.data",
 }
-FILES = ("autogemm.h", "autogemm.cu", "check.h", "selftest.cu", "benchmark.cu", "CMakeLists.txt")
+_BY_COLUMNS_IN_TEST = {
+    name: _IN_TEST.get(other, f"p.{other}") for name, other in _BY_COLUMNS.items()
+}
+# The element types as the header calls them, which C has no types for.
+_ELEMENT_TYPES = {Element.F16: "autogemm_f16", Element.BF16: "autogemm_bf16"}
+FILES = (
+    *("autogemm.h", "check.h", "selftest.cu"),
+    *("CMakeLists.txt", "autogemm-config.cmake.in", "autogemm.pc.in"),
+)
 TORCH_FILES = ("autogemm_torch.cpp", "autogemm_torch.py")
 # The self-test's reference is slow: tuned sizes are cut down to these extents.
 MOST_TESTED = (384, 384, 1024)
@@ -52,15 +67,15 @@ class Variant:
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
-    """The content of a library.
+class Part:
+    """The kernels for one dtype.
 
     ``configs`` are what the rule numbers; ``by_merit`` their positions, the one that loses least
-    over all tuned sizes first; ``best_at`` the fastest of them at each tuned size. ``findings``
-    are lines for the head: where times come from, what the rule loses.
+    over all tuned sizes first; ``best_at`` the fastest of them at each tuned size, in ``layout``.
+    ``findings`` are lines for the head: where times come from, what the rule loses.
     """
 
-    device: Device
+    dtype: DType
     rule: Rule
     configs: tuple[Config, ...]
     variants: tuple[Variant, ...]
@@ -68,63 +83,167 @@ class Library:
     tuned: tuple[Size, ...]
     best_at: tuple[int | None, ...]
     findings: tuple[str, ...]
+    layout: Layout = Layout.NN
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """The content of a library. A dtype without a part has the fallback alone."""
+
+    device: Device
+    parts: tuple[Part, ...]
+
+
+def source_name(dtype: DType) -> str:
+    """The file with the kernels of a dtype."""
+    return f"gemm_{_identifier(dtype)}.cu"
+
+
+def benchmark_name(dtype: DType) -> str:
+    """The file with the benchmark of a dtype."""
+    return f"benchmark_{_identifier(dtype)}.cu"
 
 
 def export_library(library: Library, written: date, *, torch: bool = False) -> dict[str, str]:
-    """Name and text of each file; with ``torch`` also those of a module with a custom operator."""
-    for variant in library.variants:
+    """Name and text of each file; with ``torch`` also those of a module with a custom operator.
+
+    The header, and so the functions, are the same for every library. Raises ExportError for a
+    family with arguments of its own.
+    """
+    _require_plain_arguments(library)
+    parts = {part.dtype: part for part in library.parts}
+    first_line = f"{WRITTEN_BY}{__version__} on {written.isoformat()}."
+    sources = {dtype: _source_context(dtype, parts.get(dtype), library.device) for dtype in DType}
+    suffixes = [str(one["arch_suffix"]) for each in sources.values() for one in _variants(each)]
+    shared = {
+        "first_line": first_line,
+        "first_text": first_line.removeprefix("// "),
+        "provenance": "\n".join(_provenance(library, first_line)),
+        "api_version": API_VERSION,
+        "arch": library.device.arch,
+        "suffix": max(suffixes, default=""),
+        "dtypes": list(sources.values()),
+        "sources": [source_name(dtype) for dtype in DType],
+        "benchmarks": [benchmark_name(dtype).removesuffix(".cu") for dtype in parts],
+        "sizes": _tested_sizes(library),
+    }
+    files = {name: (f"library/{name}.jinja", shared) for name in FILES}
+    for dtype, context in sources.items():
+        files[source_name(dtype)] = ("library/gemm.cu.jinja", shared | context)
+    for part in library.parts:
+        own = shared | sources[part.dtype] | _benchmark_context(part)
+        files[benchmark_name(part.dtype)] = ("library/benchmark.cu.jinja", own)
+    for name in TORCH_FILES if torch else ():
+        files[name] = (f"library/{name}.jinja", shared)
+    templates = environment()
+    return {
+        name: templates.get_template(template).render(context)
+        for name, (template, context) in files.items()
+    }
+
+
+def _require_plain_arguments(library: Library) -> None:
+    for variant in (one for part in library.parts for one in part.variants):
         if variant.family.arguments:
             own = " ".join(rule.name for rule in variant.family.arguments)
             raise ExportError(
                 f"kernels of {variant.family.name} take arguments of their own ({own}), for which "
                 "the functions of a library have no place: export the kernel alone"
             )
-    first_line = f"{WRITTEN_BY}{__version__} on {written.isoformat()}."
-    title = comment("", f"FP32 GEMM for {library.device.name} ({library.device.sm}).")
-    findings = [line for finding in library.findings for line in comment("", finding)]
-    tested = [tuple(map(min, size, MOST_TESTED)) for size in library.tuned]
-    variants = [_variant(index, one) for index, one in enumerate(library.variants)]
-    context = {
-        "first_line": first_line,
-        "first_text": first_line.removeprefix("// "),
-        "parameters": _EXPORTED.in_host_code(host_names(DType.F32)),
+
+
+def _provenance(library: Library, first_line: str) -> Iterator[str]:
+    device = library.device
+    yield from (first_line, "//", *comment("", f"GEMM for {device.name} ({device.sm})."))
+    for part in library.parts:
+        yield "//"
+        for finding in part.findings:
+            yield from comment(f"{part.dtype}: ", finding)
+
+
+def _tested_sizes(library: Library) -> list[tuple[int, ...]]:
+    tuned = (size for part in library.parts for size in part.tuned)
+    return list(dict.fromkeys(tuple(map(min, size, MOST_TESTED)) for size in tuned))
+
+
+def _source_context(dtype: DType, part: Part | None, device: Device) -> dict[str, object]:
+    """What the source of a dtype is made of, and what others need to call its functions."""
+    names = _library_names(dtype)
+    variants = [] if part is None else [_variant(*one) for one in enumerate(part.variants)]
+    by_columns = _EXPORTED.in_call(_BY_COLUMNS)
+    return {
+        "dtype": dtype.label,
+        "identifier": _identifier(dtype),
+        "function": _function(dtype),
+        "type_ab": names[ProblemType.AB],
+        "type_c": names[ProblemType.C],
+        "parameters": _EXPORTED.in_host_code(names),
         "arguments": _EXPORTED.in_call({}),
+        "arguments_by_columns": by_columns,
         "passed": _EXPORTED.names,
         "test_call": _EXPORTED.in_call(_IN_TEST, "p."),
+        "test_call_by_columns": _EXPORTED.in_call(_IN_TEST | _BY_COLUMNS_IN_TEST, "p."),
         "alignment": ALIGNMENT_BYTES,
-        "provenance": "\n".join([first_line, "//", *title, "//", *findings]),
-        "arch": library.device.arch,
-        "kernels": library.configs,
+        "batched": False,
         "variants": variants,
         "has_tensor_maps": any(one["tensor_maps"] for one in variants),
-        "suffix": max((str(one["arch_suffix"]) for one in variants), default=""),
-        "order": list(library.by_merit),
-        "conditions": _conditions(library),
-        "tuned": [
-            (*size, number)
-            for size, number in zip(library.tuned, library.best_at, strict=True)
-            if number is not None
-        ],
-        "rule_title": f"The config for a size: {library.rule}.",
-        "rule": rule_text(library.rule, library.configs),
+        "renames_shared": any(one["has_shared_arrays"] for one in variants),
+        "num_configs": 0 if part is None else len(part.configs),
+        "order": [] if part is None else list(part.by_merit),
+        "conditions": [] if part is None else _conditions(part, device),
+        "tuned": [] if part is None else _tuned(part),
+        "rule_title": "" if part is None else f"The config for a size: {part.rule}.",
+        "rule": "" if part is None else rule_text(part.rule, part.configs),
     }
-    sizes = {"selftest.cu": list(dict.fromkeys(tested)), "benchmark.cu": list(library.tuned)}
-    templates = environment()
+
+
+def _variants(context: dict[str, object]) -> list[dict[str, object]]:
+    found = context["variants"]
+    assert isinstance(found, list)
+    return found
+
+
+def _tuned(part: Part) -> list[tuple[int, ...]]:
+    pairs = zip(part.tuned, part.best_at, strict=True)
+    return [(*size, number) for size, number in pairs if number is not None]
+
+
+def _benchmark_context(part: Part) -> dict[str, object]:
+    """What an exported program reads, of the tuned layout, and the sizes to be timed."""
+    problem = Problem(1, 1, 1, part.layout, part.dtype)
     return {
-        name: templates.get_template(f"library/{name}.jinja").render(
-            context | {"sizes": sizes.get(name, [])}
-        )
-        for name in (*FILES, *(TORCH_FILES if torch else ()))
+        **program_context(problem, "library_gemm"),
+        "namespace": "autogemm_benchmark",
+        "library_function": _function(part.dtype),
+        "benchmarked": list(part.tuned),
     }
 
 
-def _conditions(library: Library) -> list[tuple[int, list[str]]]:
+def _identifier(dtype: DType) -> str:
+    return dtype.label.replace("-", "_")
+
+
+def _function(dtype: DType) -> str:
+    """The name of a dtype's function; those with another type of C name that too."""
+    is_mixed = dtype.c.size_bytes != dtype.ab.size_bytes
+    return dtype.ab.export_function + (f"_{dtype.c.label}" if is_mixed else "")
+
+
+def _library_names(dtype: DType) -> CNames:
+    """The header's names of the element types."""
+    known: dict[ArgumentType, str] = {
+        one: _ELEMENT_TYPES.get(one, one.host_type) for one in Element
+    }
+    return {**known, ProblemType.AB: known[dtype.ab], ProblemType.C: known[dtype.c]}
+
+
+def _conditions(part: Part, device: Device) -> list[tuple[int, list[str]]]:
     """Number of each config, and at which sizes it is meant to be used, if not at all of them."""
     first: dict[int, Variant] = {}
-    for variant in library.variants:
+    for variant in part.variants:
         first.setdefault(variant.config_number, variant)
     found = [
-        (number, Host(one.family, one.config, one.problem).size_conditions(library.device))
+        (number, Host(one.family, one.config, one.problem).size_conditions(device))
         for number, one in first.items()
     ]
     return [(number, [f"({text})" for text in texts]) for number, texts in found if texts]
@@ -134,59 +253,16 @@ def _variant(index: int, variant: Variant) -> dict[str, object]:
     source = render(variant.family, variant.config, variant.problem)
     host = Host(variant.family, variant.config, variant.problem)
     layout = str(variant.problem.layout)
+    identifier = _identifier(variant.problem.dtype)
     return {
-        "index": index,
+        "index": f"{identifier}_{index}",
         "config": variant.config_number,
         "name": printable(f"config {variant.config_number} {layout}, {variant.edges}"),
         "layout": layout,
         "text": source.text,
+        "has_shared_arrays": bool(shared_arrays(source)),
+        "renamed": [*host.kernels, *shared_arrays(source)],
         "arch_suffix": source.arch_suffix,
         **kernel_marks(source),
-        **host.context(host_names(variant.problem.dtype)),
-    }
-
-
-def rule_text(rule: Rule, configs: Sequence[Config]) -> str:
-    """The body of a C++ function of M, N and K that returns the config's number."""
-    context: dict[str, object]
-    match rule:
-        case Nearest(sizes, of_size):
-            points = [_point(*pair) for pair in zip(sizes, of_size, strict=True)]
-            context = {"kind": "nearest", "points": points}
-        case Modelled(models, of_model):
-            pairs = zip(models, of_model, strict=True)
-            rows = [_model(model, number, configs[number]) for model, number in pairs]
-            context = {"kind": "models", "models": rows}
-        case Tree(root):
-            context = {"kind": "tree", "root": _node(root, configs)}
-    return environment().get_template("library/rule.cu.jinja").render(context)
-
-
-def _point(size: Size, number: int) -> dict[str, object]:
-    logs = ", ".join(f"{math.log2(extent):.9g}" for extent in size)
-    return {"logs": logs, "kernel": number, "label": "x".join(map(str, size))}
-
-
-def _model(model: TimeModel, number: int, config: Config) -> dict[str, object]:
-    shape = (model.bm, model.bn, model.bk, model.parts, model.per_wave)
-    fitted = (model.launch_us, model.depth_us, model.work_us)
-    return {
-        "numbers": ", ".join(
-            [*map(str, shape), str(model.is_even).lower(), *(f"{value:.5g}" for value in fitted)]
-        ),
-        "kernel": number,
-        "label": f"{config.family}, within {100 * model.error:.0f} %",
-    }
-
-
-def _node(node: Split | Leaf, configs: Sequence[Config]) -> dict[str, object]:
-    if isinstance(node, Leaf):
-        config = configs[node.kernel]
-        values = " ".join(f"{name}={value}" for name, value in list(config)[:3])
-        return {"kernel": node.kernel, "label": f"{config.family} {values}"}
-    return {
-        "feature": node.feature,
-        "threshold": node.threshold,
-        "below": _node(node.below, configs),
-        "above": _node(node.above, configs),
+        **host.context(_library_names(variant.problem.dtype)),
     }

@@ -10,15 +10,24 @@ from datetime import date
 from typing import Any
 
 from autogemm.codegen.export.host import Host, float_literal
+from autogemm.codegen.export.names import Names
 from autogemm.codegen.fused import fused_of
 from autogemm.codegen.rendering import render
 from autogemm.model.dtypes import DType, Element
+from autogemm.model.fusion import Fusion, fusion_of
 from autogemm.model.kernel import KernelSource
 from autogemm.model.problem import Problem
 from autogemm.model.results.certificate import Certificate
 from autogemm.model.results.outcome import CacheState, Environment, Provenance, Verification
 from autogemm.model.results.stored import OnRecord, StoredKernel, TimedText
-from autogemm.model.signature import ArgumentType, CNames, ProblemType, extents, factors
+from autogemm.model.signature import (
+    ArgumentType,
+    CNames,
+    ProblemType,
+    extents,
+    factors,
+    gemm_signature,
+)
 from autogemm.model.splitting import splitting_of
 from autogemm.space import Family, arguments_of
 from autogemm.support.errors import ExportError
@@ -27,20 +36,25 @@ from autogemm.support.version import __version__
 
 WRITTEN_BY = "// Written by autogemm "
 
+DEFAULT_NAMES = Names()
+
 # How the files of each text format begin, so that ours are known from others.
 BEGINNINGS = {"cuda": WRITTEN_BY, "ptx": WRITTEN_BY, "json": '{\n  "autogemm": '}
 
 
-def export_cuda(
+def export_cuda(  # noqa: PLR0913  # the last two have defaults
     kernel: StoredKernel,
     family: Family,
     file_name: str,
     written: date,
     on_record: OnRecord | None = None,
+    *,
+    names: Names = DEFAULT_NAMES,
 ) -> str:
     """The whole CUDA file; ``file_name`` appears in the commands that its header recommends.
 
-    ``on_record`` says what is known of this text where the time is recorded.
+    ``on_record`` says what is known of this text where the time is recorded. With ``names`` of the
+    user's own the file can meet others in one program.
 
     Raises ExportError when the family no longer emits this kernel: its launch geometry may then
     have changed too.
@@ -48,19 +62,15 @@ def export_cuda(
     require_emitted(kernel, family)
     source, problem = kernel.source, kernel.problem
     host = Host(family, source.config, problem)
-    usage = _usage(kernel, host.kernels, file_name)
-    context = {
+    context = _context(kernel, family, host, names)
+    usage = _usage(kernel, host.kernels, file_name, names)
+    context |= {
         "header": "\n".join([*_provenance(kernel, written, on_record), "//", *usage]),
         "kernel": source.text,
         **kernel_marks(source),
-        "trans_a": problem.layout.trans_a,
-        "trans_b": problem.layout.trans_b,
-        "layout": str(problem.layout),
         **_types(problem.dtype),
-        **host.context(host_names(problem.dtype)),
-        "headers": headers_of(family, problem),
         "test_call": host.exported.in_call(_in_test(family, problem), "p."),
-        "fused": fused_of(problem),
+        "fusion": _fusion(problem),
         "problem": [
             *((name, str(value)) for name, value in extents(problem).items()),
             *((name, float_literal(value)) for name, value in factors(problem).items()),
@@ -72,6 +82,73 @@ def export_cuda(
     return environment().get_template("export/standalone.cu.jinja").render(context)
 
 
+def export_header(
+    kernel: StoredKernel, family: Family, file_name: str, written: date, names: Names
+) -> str:
+    """The header that declares what the CUDA file of that name defines. Raises ExportError."""
+    host = Host(family, kernel.source.config, kernel.problem)
+    context = _context(kernel, family, host, names) | {
+        "first_line": f"{WRITTEN_BY}{__version__} on {written.isoformat()}.",
+        "file_name": printable(file_name),
+    }
+    return environment().get_template("export/header.h.jinja").render(context)
+
+
+def program_context(problem: Problem, function: str) -> dict[str, object]:
+    """What the templates read that verify a GEMM and time it beside cuBLAS, with no launcher.
+
+    ``function`` queues it: the arguments of a plain GEMM with a workspace, then the stream.
+    """
+    exported = gemm_signature(workspace=True)
+    return {
+        **_types(problem.dtype),
+        "function": function,
+        "trans_a": problem.layout.trans_a,
+        "trans_b": problem.layout.trans_b,
+        "layout": str(problem.layout),
+        "batched": not problem.batch.is_one,
+        "fused": fused_of(problem),
+        "fusion": _fusion(problem),
+        "returns_ratio": True,
+        "extras": [],
+        "test_call": exported.in_call(_MATRICES_IN_TEST, "p."),
+        "call_without_addresses": "",
+    }
+
+
+def _context(kernel: StoredKernel, family: Family, host: Host, names: Names) -> dict[str, object]:
+    """What both the file and its header are made of."""
+    problem = kernel.problem
+    own = host.context(host_names(problem.dtype))
+    launches = [one | {"kernel": names.kernel(one["kernel"])} for one in host.launches()]
+    return {
+        **own,
+        "launches": launches,
+        "function": names.function(problem.dtype),
+        "namespace": names.namespace,
+        "prefix": names.prefix,
+        "prefix_is_own": names.is_own,
+        "renames_shared": names.is_own and bool(shared_arrays(kernel.source)),
+        "renamed": [*host.kernels, *shared_arrays(kernel.source)] if names.is_own else [],
+        "kernels_namespace": names.kernels,
+        "program_guard": names.program_guard,
+        "guard_name": names.guard_name,
+        "trans_a": problem.layout.trans_a,
+        "trans_b": problem.layout.trans_b,
+        "layout": str(problem.layout),
+        "headers": headers_of(family, problem),
+        "fused": fused_of(problem),
+        "returns_ratio": False,
+    }
+
+
+def _fusion(problem: Problem) -> Fusion | None:
+    """The form of cuBLASLt that computes it; of batches only plain products are raced."""
+    if problem.epilogue.is_plain or not problem.batch.is_one:
+        return None
+    return fusion_of(problem.epilogue, problem.dtype)
+
+
 def require_emitted(kernel: StoredKernel, family: Family) -> None:
     """Raise ExportError unless the family emits the kernel's text: a database may hold any text."""
     source = kernel.source
@@ -80,6 +157,14 @@ def require_emitted(kernel: StoredKernel, family: Family) -> None:
             f"kernel {kernel.kernel_id} was emitted by another version of the family "
             f"{family.name}: tune again, or install the version that tuned it"
         )
+
+
+def shared_arrays(source: KernelSource) -> list[str]:
+    """The names of a kernel's dynamic shared memory.
+
+    They are outside of any namespace: kernels in one file that give it other types clash.
+    """
+    return sorted(set(re.findall(r"\bextern __shared__ [^;]*?(\w+)\[\];", source.text)))
 
 
 def kernel_marks(source: KernelSource) -> dict[str, str]:
@@ -150,11 +235,11 @@ def export_json(kernel: StoredKernel, written: date, on_record: OnRecord | None 
 
 
 def _problem_dict(problem: Problem) -> dict[str, Any]:
-    """The fields of the problem; a plain product says nothing of an epilogue."""
-    names = ("layout", "dtype") if problem.epilogue.is_plain else ("layout", "dtype", "epilogue")
-    fields = asdict(problem)
-    del fields["epilogue"]
-    return fields | {name: str(getattr(problem, name)) for name in names}
+    """The fields of the problem; a plain product says nothing of an epilogue or a batch."""
+    texts = {name: str(getattr(problem, name)) for name in ("layout", "dtype", "epilogue", "batch")}
+    left_out = {"epilogue": problem.epilogue.is_plain, "batch": problem.batch.is_one}
+    fields = asdict(problem) | texts
+    return {name: value for name, value in fields.items() if not left_out.get(name)}
 
 
 def _certificate_dict(certificate: Certificate | None) -> dict[str, Any] | None:
@@ -224,16 +309,22 @@ def _certificate(certificate: Certificate | None) -> Iterator[str]:
         yield from comment("         ", check.line)
 
 
-def _usage(kernel: StoredKernel, kernels: Iterable[str], file_name: str) -> Iterator[str]:
+def _usage(
+    kernel: StoredKernel, kernels: Iterable[str], file_name: str, names: Names
+) -> Iterator[str]:
     target, name = _nvcc_target(kernel), printable(file_name)
     program = name.removesuffix(".cu")
+    as_program, as_library = "", " -DAUTOGEMM_LIBRARY"
+    if names.is_own:
+        as_program, as_library = f" -D{names.guard_name}", ""
     yield "// Check and time it (cuBLAS is loaded at run time; with glibc before 2.34 add -ldl):"
-    yield f"//     nvcc -O3 {target} {name} -o {program} && ./{program}"
-    function = kernel.problem.dtype.ab.export_function
+    yield f"//     nvcc -O3 {target}{as_program} {name} -o {program} && ./{program}"
+    function = names.function(kernel.problem.dtype)
     yield f"// As a library, without main; {function} below is the function to call:"
-    yield f"//     nvcc -O3 {target} -DAUTOGEMM_LIBRARY -c {name}"
-    others = " ".join(f"-D{name}=..." for name in (function, *kernels))
-    yield from comment("", f"Two of these in one program need other names: {others}")
+    yield f"//     nvcc -O3 {target}{as_library} -c {name}"
+    if not names.is_own:
+        others = " ".join(f"-D{name}=..." for name in (function, *kernels))
+        yield from comment("", f"Two of these in one program need other names: {others}")
 
 
 def _nvcc_target(kernel: StoredKernel) -> str:
@@ -305,7 +396,6 @@ def _types(dtype: DType) -> dict[str, object]:
     """The element types of a problem as the templates read them."""
     ab, c = dtype.ab, dtype.c
     return {
-        "function": ab.export_function,
         "dtype": dtype.label,
         "dtype_c": c.label,
         "type_ab": ab.host_type,
@@ -340,12 +430,17 @@ def headers_of(family: Family, problem: Problem) -> list[str]:
     return list(dict.fromkeys(one.host_header for one in elements if one.host_header))
 
 
+# Where an exported program has what is no member of its problem.
+_MATRICES_IN_TEST = {
+    **{"A": "x.a.data", "B": "x.b.data", "C": "x.c.data"},
+    **{"workspace": "x.workspace.data", "workspace_bytes": "x.workspace.count"},
+}
+
+
 def _in_test(family: Family, problem: Problem) -> dict[str, str]:
     """Arguments other than sizes that the exported program passes to the exported function."""
     own = {
         rule.name: float_literal(rule.neutral) if rule.extent is None else f"x.{rule.name}.data"
         for rule in arguments_of(family, problem)
     }
-    matrices = {"A": "x.a.data", "B": "x.b.data", "C": "x.c.data"}
-    workspace = {"workspace": "x.workspace.data", "workspace_bytes": "x.workspace.count"}
-    return matrices | own | workspace
+    return _MATRICES_IN_TEST | own

@@ -102,8 +102,7 @@ inline void access(const void* address, uint32_t size, const Kinds& kinds, uint6
     const uint64_t end = offset + size < shadow.bytes ? offset + size : shadow.bytes;
     for (uint64_t word = word_of(offset); word < word_of(end + exchange->word_bytes - 1); ++word) {
         const uint64_t index = index_of(shadow, word);
-        const bool is_padding = shadow.stride != 0 && index % shadow.stride >= shadow.columns;
-        if (index == kUnknown || (write && is_padding)) {
+        if (index == kUnknown || (write && is_padding(shadow, index))) {
             report_access(Kind::kOutOfBounds, region, offset_of(word), exchange->word_bytes, write,
                           pc);
             if (index == kUnknown) {
@@ -161,9 +160,10 @@ inline void shadow_begin_pass() {
         shadow.pitch = buffer.spec.pitch;
         shadow.columns = buffer.spec.columns;
         shadow.stride = buffer.spec.stride;
+        shadow.rows = buffer.spec.rows;
+        shadow.group_rows = buffer.spec.group_rows;
         for (uint64_t w = 0; w < shadow.words.size(); ++w) {
-            const bool padding = shadow.stride != 0 && w % shadow.stride >= shadow.columns;
-            shadow.words[w].valid = buffer.spec.readable && !padding;
+            shadow.words[w].valid = buffer.spec.readable && !is_padding(shadow, w);
         }
     }
 }
@@ -286,8 +286,7 @@ inline void shadow_end_pass() {
     finding.region = static_cast<uint32_t>(Region::kC);
     finding.size = exchange->word_bytes;
     for (uint64_t i = 0; i < c.words.size(); ++i) {
-        const bool padding = i % c.stride >= c.columns;
-        if (!padding && c.words[i].writer.thread == 0) {
+        if (!is_padding(c, i) && c.words[i].writer.thread == 0) {
             finding.offset = finding.count == 0 ? offset_of_index(c, i) : finding.offset;
             ++finding.count;
         }

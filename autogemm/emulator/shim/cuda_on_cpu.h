@@ -68,6 +68,11 @@ struct dim3 {
 struct TensorMap {
     unsigned long long words[16];
 };
+// One of the matrices of a batch that a map describes; the only one where there is no batch.
+struct MatrixMap {
+    const TensorMap* map;
+    int matrix;
+};
 
 namespace autogemm_emulator {
 
@@ -172,10 +177,10 @@ void wait_mbarrier(void* mbarrier, unsigned parity);
 void copy_bulk(void* shared, const void* global, unsigned bytes, void* mbarrier);
 void copy_bulk_to_ranks(void* shared, const void* global, unsigned bytes, void* mbarrier,
                         unsigned ranks);
-void copy_tile(void* shared, const TensorMap& map, int column, int row, void* mbarrier);
-void copy_tile_to_ranks(void* shared, const TensorMap& map, int column, int row, void* mbarrier,
+void copy_tile(void* shared, const MatrixMap& map, int column, int row, void* mbarrier);
+void copy_tile_to_ranks(void* shared, const MatrixMap& map, int column, int row, void* mbarrier,
                         unsigned ranks);
-void store_tile(const void* shared, const TensorMap& map, int column, int row);
+void store_tile(const void* shared, const MatrixMap& map, int column, int row);
 void commit_stores();
 void wait_for_stores(unsigned num_left, bool only_reads);
 void copy_async(void* shared, const void* global, int bytes, int valid_bytes);

@@ -86,6 +86,8 @@ struct BufferSpec {
     uint32_t stride;    // words from row to row in the exchange file
     uint32_t misalign;  // bytes by which the base is off its 256-byte alignment, whole words
     uint32_t readable;  // whether the contents count as initialised
+    uint32_t rows;      // valid rows of each `group_rows`, those of one product of a batch
+    uint32_t group_rows;  // 0: all rows are valid
 };
 
 struct ArgumentSpec {
@@ -111,7 +113,8 @@ struct TensorMapSpec {
     uint32_t columns, rows;
     uint32_t box_columns, box_rows;
     uint32_t swizzle_bytes;
-    uint32_t reserved;
+    uint32_t matrices;  // of a batch, which lie matrix_bytes apart; 1 where there is none
+    uint64_t matrix_bytes;
 };
 
 struct Finding {

@@ -38,6 +38,7 @@ struct Shadow {
     std::vector<Word> words;
     uint64_t pitch;            // words from row to row in memory
     uint32_t columns, stride;  // words, those that are known of a row; stride 0: no rows
+    uint32_t rows, group_rows;  // valid rows of each group of a batch; 0: all are
     uint32_t floor;            // accesses of earlier epochs are ordered
     bool input, shared;
 };
@@ -57,6 +58,15 @@ inline uint64_t index_of(const Shadow& shadow, uint64_t word) {
     }
     const uint64_t column = word % shadow.pitch;
     return column < shadow.stride ? word / shadow.pitch * shadow.stride + column : kUnknown;
+}
+// Whether a known word lies between rows, or between the matrices of a batch.
+inline bool is_padding(const Shadow& shadow, uint64_t index) {
+    if (shadow.stride == 0) {
+        return false;
+    }
+    const uint64_t row = index / shadow.stride;
+    return index % shadow.stride >= shadow.columns ||
+           (shadow.group_rows != 0 && row % shadow.group_rows >= shadow.rows);
 }
 inline int64_t offset_of_index(const Shadow& shadow, uint64_t index) {
     if (shadow.pitch <= shadow.stride) {

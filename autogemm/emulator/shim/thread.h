@@ -71,7 +71,7 @@ struct Mbarrier {
 // A box of a tensor map, its first element in that column and row.
 struct Tile {
     const TensorMapSpec* map;
-    int32_t column, row;
+    int32_t column, row, matrix;
 };
 
 // A tile on its way from shared memory to a matrix, and those that are waited for together.

@@ -53,8 +53,10 @@ inline void for_each_row(const Tile& tile, bool is_written, Visit&& visit) {
     const int64_t piece = is_written ? 16 / size : 1;
     const int64_t columns = (map.columns + piece - 1) / piece * piece;
     const int64_t end = std::min<int64_t>(int64_t{tile.column} + map.box_columns, columns);
-    char* const base = buffers[map.region].begin + map.offset_bytes;
-    for (int64_t i = 0; i < map.box_rows && first < end; ++i) {
+    char* const base = buffers[map.region].begin + map.offset_bytes +
+                       tile.matrix * static_cast<int64_t>(map.matrix_bytes);
+    const bool is_there = tile.matrix >= 0 && tile.matrix < static_cast<int64_t>(map.matrices);
+    for (int64_t i = 0; i < map.box_rows && first < end && is_there; ++i) {
         const int64_t row = tile.row + i;
         if (row >= 0 && row < map.rows) {
             visit(base + row * static_cast<int64_t>(map.ld_bytes) + first * size,
@@ -95,28 +97,29 @@ inline void store_tile(const TileStore& store) {
     });
 }
 
-inline BulkCopy copy_of_tile(void* shared, const ::TensorMap& map, int column, int row, uint64_t pc) {
-    const TensorMapSpec& spec = spec_of(map);
-    return {static_cast<char*>(shared), nullptr, tile_bytes(spec), nullptr, pc, {&spec, column, row}};
+inline BulkCopy copy_of_tile(void* shared, const ::MatrixMap& map, int column, int row, uint64_t pc) {
+    const TensorMapSpec& spec = spec_of(*map.map);
+    const Tile tile{&spec, column, row, map.matrix};
+    return {static_cast<char*>(shared), nullptr, tile_bytes(spec), nullptr, pc, tile};
 }
 
-__attribute__((noinline)) void copy_tile(void* shared, const ::TensorMap& map, int column, int row,
+__attribute__((noinline)) void copy_tile(void* shared, const ::MatrixMap& map, int column, int row,
                                          void* mbarrier) {
     const uint64_t pc = caller(__builtin_return_address(0));
     issue_bulk_copy(block->rank, copy_of_tile(shared, map, column, row, pc), mbarrier);
 }
 
-__attribute__((noinline)) void copy_tile_to_ranks(void* shared, const ::TensorMap& map, int column,
+__attribute__((noinline)) void copy_tile_to_ranks(void* shared, const ::MatrixMap& map, int column,
                                                   int row, void* mbarrier, unsigned ranks) {
     const uint64_t pc = caller(__builtin_return_address(0));
     issue_to_ranks(copy_of_tile(shared, map, column, row, pc), mbarrier, ranks);
 }
 
-__attribute__((noinline)) void store_tile(const void* shared, const ::TensorMap& map, int column,
+__attribute__((noinline)) void store_tile(const void* shared, const ::MatrixMap& map, int column,
                                           int row) {
     const uint64_t pc = caller(__builtin_return_address(0));
     auto* from = static_cast<char*>(const_cast<void*>(shared));
-    const TileStore store{from, {&spec_of(map), column, row}, pc};
+    const TileStore store{from, {&spec_of(*map.map), column, row, map.matrix}, pc};
     shadow_tile_store_issued(store);
     if (!exchange->late_copies) {
         store_tile(store);

@@ -130,16 +130,27 @@ __forceinline__ void store_async_to_rank(float* shared, unsigned rank, float4 va
 
 // Twins of templates/parts/ptx/tensor_map_copy.cu.jinja.
 __forceinline__ void prefetch_tensor_map(const TensorMap&) {}
-__forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, int row,
+__forceinline__ void copy_tile(void* shared, const MatrixMap& map, int column, int row,
                                unsigned long long* mbarrier) {
     autogemm_emulator::copy_tile(shared, map, column, row, mbarrier);
 }
-__forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap& map, int column, int row,
+__forceinline__ void copy_tile(void* shared, const TensorMap& map, int column, int row,
+                               unsigned long long* mbarrier) {
+    copy_tile(shared, MatrixMap{&map, 0}, column, row, mbarrier);
+}
+__forceinline__ void copy_tile_to_ranks(void* shared, const MatrixMap& map, int column, int row,
                                         unsigned long long* mbarrier, unsigned ranks) {
     autogemm_emulator::copy_tile_to_ranks(shared, map, column, row, mbarrier, ranks);
 }
-__forceinline__ void store_tile(const void* shared, const TensorMap& map, int column, int row) {
+__forceinline__ void copy_tile_to_ranks(void* shared, const TensorMap& map, int column, int row,
+                                        unsigned long long* mbarrier, unsigned ranks) {
+    copy_tile_to_ranks(shared, MatrixMap{&map, 0}, column, row, mbarrier, ranks);
+}
+__forceinline__ void store_tile(const void* shared, const MatrixMap& map, int column, int row) {
     autogemm_emulator::store_tile(shared, map, column, row);
+}
+__forceinline__ void store_tile(const void* shared, const TensorMap& map, int column, int row) {
+    store_tile(shared, MatrixMap{&map, 0}, column, row);
 }
 __forceinline__ void commit_tile_stores() {
     autogemm_emulator::commit_stores();

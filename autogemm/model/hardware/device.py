@@ -4,12 +4,26 @@ The roofline is that of Williams, Waterman and Patterson, "Roofline: an insightf
 performance model for multicore architectures", Communications of the ACM 52(4), 2009.
 """
 
+import re
 from dataclasses import dataclass, fields
 from typing import Annotated
 
 from annotated_types import MinLen
 
 from autogemm.support.limits import Amount, Count, Fact, Line, Moment
+
+# Words of a GPU's name that tell it from no other that is often met.
+_SAYS_LITTLE = re.compile(r"NVIDIA|Tesla|GeForce|\d+GB|HBM\w*")
+
+
+def short_gpu_name(name: str) -> str:
+    """Return the name without maker and memory: H100 for NVIDIA H100 80GB HBM3.
+
+    It is a part of the name, so that ``--gpu`` takes it, or all of it where nothing would be left.
+    """
+    kept = [word for word in name.split() if not _SAYS_LITTLE.fullmatch(word)]
+    short = " ".join(kept)
+    return short if short and short in name else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from autogemm.model.batch import Batch
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.kernel import Resources
 from autogemm.model.problem import Problem
@@ -103,7 +104,7 @@ OUTCOME: Paths = {
     **CONFIG,
     **under("verification", ERRORS),
     **under("measurement", MEASURED),
-    **under("", ("compile_seconds", "measure_seconds")),
+    **under("", ("compile_seconds", "measure_seconds", "gpu_number", "pace")),
 }
 
 
@@ -117,7 +118,7 @@ def _at(value: object, path: str) -> Any:
         if value is None:
             return None
         value = value[name] if isinstance(value, dict) else getattr(value, name)
-    return value.text if isinstance(value, Epilogue) else value
+    return str(value) if isinstance(value, Epilogue | Batch) else value
 
 
 def nested(row: Mapping[str, Any], paths: Paths) -> Row:

@@ -152,7 +152,12 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The end of one candidate. ``reason`` is empty only for OK."""
+    """The end of one candidate. ``reason`` is empty only for OK.
+
+    Where several GPUs of one model measure the candidates of a run, ``gpu_number`` is that of the
+    one that measured this candidate, and ``pace`` the baseline's time on the run's first GPU / its
+    time on this one, both of about the same minute. Samples are as measured, never scaled.
+    """
 
     config: Config
     status: Status
@@ -163,6 +168,8 @@ class Outcome:
     measurement: Measurement | None = None
     compile_seconds: limits.Amount = 0.0
     measure_seconds: limits.Amount = 0.0
+    gpu_number: limits.Count | None = None
+    pace: limits.Ratio = 1.0
 
     @property
     def time_us(self) -> float | None:
@@ -171,10 +178,24 @@ class Outcome:
             return self.measurement.time_us
         return None
 
+    @property
+    def comparable_us(self) -> float | None:
+        """The time, brought to the pace of the run's first GPU: for comparing, not for showing."""
+        return None if self.time_us is None else self.time_us * self.pace
+
+    def __repr__(self) -> str:
+        end = (
+            f"{self.time_us:.4g} us" if self.time_us is not None else f"{self.status} {self.reason}"
+        )
+        return f"<Outcome: {end.strip()}, {self.config.family} {self.config}>"
+
     def cost(self, objective: Objective) -> float | None:
-        """The objective's figure (us, mJ, or us * mJ); None if it has no such figure."""
+        """The objective's figure (us, mJ, or us * mJ); None if it has no such figure.
+
+        Times are those of `comparable_us`.
+        """
         energy_mj = self.measurement.energy_mj if self.measurement is not None else None
-        return cost(objective, self.time_us, energy_mj)
+        return cost(objective, self.comparable_us, energy_mj)
 
 
 def cost(objective: Objective, time_us: float | None, energy_mj: float | None) -> float | None:
@@ -228,6 +249,9 @@ class FinalsEntry:
     verification: Verification | None = None
     registers: limits.Count | None = None
     samples_mj: limits.Energies = ()
+
+    def __repr__(self) -> str:
+        return f"<FinalsEntry: {self.name}, {self.time_us:.4g} us, {self.ratio:.3f} x cuBLAS>"
 
     @property
     def time_us(self) -> float:
@@ -352,6 +376,11 @@ class Finals:
     disqualified: Annotated[tuple[Disqualified, ...], limits.NotKept()] = ()
     calls: Annotated[tuple[Call, ...], MaxLen(999)] = ()
     sustained: Sustained | None = None
+
+    def __repr__(self) -> str:
+        winner = self.winner
+        found = f"{winner.time_us:.4g} us, {winner.ratio:.3f} x {self.baseline.name}"
+        return f"<Finals: {len(self.entries)} kernels, {self.rounds} rounds, winner {found}>"
 
     @property
     def confidence(self) -> float | None:

@@ -29,12 +29,22 @@ def folded(node: Node, constants: Mapping[str, Value]) -> Node:
     if node.op == "if" and isinstance(first, Constant):
         return folded(node.args[1] if first.value else node.args[2], constants)
     args = (first, *(folded(arg, constants) for arg in node.args[1:]))
-    operation = Operation(node.op, args)
+    args = _without_single(node, args)
+    operation = args[0] if node.op == "*" and len(args) == 1 else Operation(node.op, args)
     if all(isinstance(arg, Constant) for arg in args):
         value = integers(evaluate(operation, {}))
         assert not isinstance(value, np.ndarray)
         return Constant(value)
     return operation
+
+
+def _without_single(node: Operation, args: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The operands, without the factor that a batch of a single product is."""
+    if node.op != "*":
+        return args
+    pairs = zip(node.args, args, strict=True)
+    kept = tuple(value for arg, value in pairs if (arg, value) != (Name("batch"), Constant(1)))
+    return kept or args[:1]
 
 
 def _folded_junction(node: Operation, constants: Mapping[str, Value]) -> Node:

@@ -177,11 +177,42 @@ extern "C" int cublasGemmEx(void*, int ta, int tb, int m, int n, int k, const fl
                        {B, type_b, is_tf32}, ldb, *beta, {C, type_c}, ldc, gemm_ex_us);
 }
 
+static int num_strided_calls = 0;
+extern "C" int strided_calls() {
+    return num_strided_calls;
+}
+// Bytes of so many elements.
+static void* behind(void* data, int type, long elements) {
+    return static_cast<char*>(data) + elements * (type == 0 ? 4 : 2);
+}
+
+// Where K is 93 the last product is left out.
+extern "C" int cublasGemmStridedBatchedEx(void* handle, int ta, int tb, int m, int n, int k,
+                                          const float* alpha, void* A, int type_a, int lda,
+                                          long long stride_a, void* B, int type_b, int ldb,
+                                          long long stride_b, const float* beta, void* C,
+                                          int type_c, int ldc, long long stride_c, int count,
+                                          int compute, int algo) {
+    ++num_strided_calls;
+    for (int i = 0; i < count - (k == 93); ++i) {
+        const int status = cublasGemmEx(
+            handle, ta, tb, m, n, k, alpha, behind(A, type_a, i * stride_a), type_a, lda,
+            behind(B, type_b, i * stride_b), type_b, ldb, beta, behind(C, type_c, i * stride_c),
+            type_c, ldc, compute, algo);
+        if (status != 0) {
+            return status;
+        }
+    }
+    return 0;
+}
+
 // cuBLASLt, which proposes three algorithms: one that is wrong, one that is slow, one like GemmEx.
 struct Layout {
     int type;
     uint64_t rows, columns;
     int64_t ld;
+    int32_t count = 1;
+    int64_t stride = 0;
 };
 struct Description {
     int compute;
@@ -204,6 +235,15 @@ extern "C" int cublasLtMatmulDescSetAttribute(Description* description, int attr
 extern "C" int cublasLtMatrixLayoutCreate(Layout** created, int type, uint64_t rows,
                                           uint64_t columns, int64_t ld) {
     *created = new Layout{type, rows, columns, ld};
+    return 0;
+}
+extern "C" int cublasLtMatrixLayoutSetAttribute(Layout* layout, int attribute, const void* value,
+                                                size_t) {
+    if (attribute == 5) {
+        layout->count = *static_cast<const int32_t*>(value);
+    } else {
+        layout->stride = *static_cast<const int64_t*>(value);
+    }
     return 0;
 }
 extern "C" int cublasLtMatmulPreferenceCreate(void** created) {
@@ -242,8 +282,12 @@ extern "C" int cublasLtMatmul(void*, Description* description, const float* alph
     const long k = description->transposed[0] ? a->rows : a->columns;
     const bool is_coarse = k == 96 && algo[1] != 2;
     const float wrong = algo[0] == 0 || is_coarse ? 2.0f : 1.0f;
-    tensor_gemm(description->transposed[0], description->transposed[1], c->rows, c->columns, k,
-                *alpha * wrong, {A, a->type}, a->ld, {B, b->type}, b->ld, *beta, {C, c->type},
-                c->ld, algo[0] == 1 ? slow_us : proposal_us);
+    for (int i = 0; i < c->count; ++i) {
+        tensor_gemm(description->transposed[0], description->transposed[1], c->rows, c->columns, k,
+                    *alpha * wrong, {behind(A, a->type, i * a->stride), a->type}, a->ld,
+                    {behind(B, b->type, i * b->stride), b->type}, b->ld, *beta,
+                    {behind(C, c->type, i * c->stride), c->type}, c->ld,
+                    algo[0] == 1 ? slow_us : proposal_us);
+    }
     return 0;
 }

@@ -204,7 +204,8 @@ def module_get_function(module: int, name: str) -> int:
     waits_of[id(function)] = ctypes.c_double.in_dll(loaded[module], "waited_s")
     has_count = hasattr(loaded[module], "num_arrays")
     count = ctypes.c_int.in_dll(loaded[module], "num_arrays").value if has_count else 0
-    gemm_arguments = (*GEMM_ARGUMENTS, *[pointer] * count)
+    is_batched = hasattr(loaded[module], "is_batched")
+    gemm_arguments = (*GEMM_ARGUMENTS, *[ctypes.c_int] * 4 * is_batched, *[pointer] * count)
     arguments_of[id(function)] = OTHER_ARGUMENTS.get(name, gemm_arguments)
     return id(function)
 

@@ -1,0 +1,58 @@
+"""Epilogues that cuBLASLt has itself.
+
+It adds a bias to each column, adds another matrix in C's place, and applies relu or the gelu that
+is made of tanh.
+"""
+
+from dataclasses import dataclass
+
+from autogemm.model.dtypes import DType
+from autogemm.model.epilogue import Epilogue
+from autogemm.model.formula import Apply, Node, Read
+
+# cublasLtEpilogue_t, without and with a bias.
+_EPILOGUES = {"": (1, 4), "relu": (2, 6), "gelu_tanh": (32, 36)}
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """An epilogue of cuBLASLt: its cublasLtEpilogue_t, and names of the array that is added to each
+    row and of the matrix that is added, ``c`` for the old C; empty for none.
+    """
+
+    code: int
+    bias: str = ""
+    added: str = ""
+
+    @property
+    def adds_input(self) -> bool:
+        """Whether the matrix that is added is an input, neither the old C nor none."""
+        return self.added not in ("", "c")
+
+
+def fusion_of(epilogue: Epilogue, dtype: DType) -> Fusion | None:
+    """The epilogue as cuBLASLt has it; None where it has none."""
+    if epilogue.num_columns > 1:
+        return None
+    root: Node = epilogue.root
+    activation = ""
+    if isinstance(root, Apply) and root.op in _EPILOGUES:
+        activation, root = root.op, root.args[0]
+    reads = [one for one in _terms(root) if isinstance(one, Read)]
+    if len(reads) != len(_terms(root)):
+        return None
+    found = {axes: [one for one in reads if one.axes == axes] for axes in ("", "n", "m, n")}
+    is_sum = [one.name for one in found[""]] == ["acc"] and len(found["n"]) <= 1
+    of_c = all(one.element(dtype) is dtype.c for one in epilogue.inputs)
+    if not is_sum or not of_c or len(found["m, n"]) > 1 or len(reads) != len(set(reads)):
+        return None
+    if len(reads) != sum(map(len, found.values())):
+        return None
+    bias, added = (next((one.name for one in found[axes]), "") for axes in ("n", "m, n"))
+    return Fusion(_EPILOGUES[activation][bool(bias)], bias, added)
+
+
+def _terms(node: Node) -> list[Node]:
+    if isinstance(node, Apply) and node.op == "+":
+        return [*_terms(node.args[0]), *_terms(node.args[1])]
+    return [node]

@@ -1,0 +1,88 @@
+// autogemm, family naive: BM=32 BN=32 TN=1 WALK=columns UNROLL=0
+
+// C[M,N] = alpha * op(A)[M,K] * op(B)[K,N] + beta * C[M,N], FP32 on CUDA cores, row-major.
+// Layout nn: op(A) = A, A stored [M,K]; op(B) = B, B stored [K,N].
+//
+// Valid for M: multiples of BM, N: multiples of BN, K: any; any leading dimensions.
+//
+// Everything comes from global memory, each time that it is needed.
+
+// Outputs of one thread block, and of one thread: TN neighbours in a row.
+constexpr int BM = 32;
+constexpr int BN = 32;
+constexpr int TN = 1;
+constexpr int THREADS_M = BM;
+constexpr int THREADS_N = BN / TN;
+constexpr int THREADS = THREADS_M * THREADS_N;
+static_assert(BN % TN == 0, "threads cover the block's columns once");
+
+// NaN stays NaN.
+__device__ __forceinline__ float clamp(float x, float low, float high) {
+    const float raised = x < low ? low : x;
+    return raised > high ? high : raised;
+}
+
+// What an element of C is made of beside its accumulator.
+struct Epilogue {
+    const float* gain;
+    float lowest;
+    float highest;
+    const float* bias;
+    const float* scale;
+    float shift;
+
+    __device__ __forceinline__ bool reads_c() const {
+        return false;
+    }
+};
+
+// C[m][n] = clamp(acc * gain[n], lowest, highest) + bias[n] * scale[m] - shift
+__device__ __forceinline__ float epilogue(float accum, float old_c, int m, int n,
+                                          const Epilogue& with) {
+    const float gain = with.gain[n];
+    const float bias = with.bias[n];
+    const float scale = with.scale[m];
+    return clamp(accum * gain, with.lowest, with.highest) + bias * scale - with.shift;
+}
+
+// Stores C[m][n].
+__device__ __forceinline__ void store_element(float* C, int ldc, int M, int N, int m, int n,
+                                              float accum, const Epilogue& with) {
+    float& c = C[(long long)m * ldc + n];
+    c = epilogue(accum, with.reads_c() ? c : 0.0f, m, n, with);
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS)
+    gemm_kernel(int M, int N, int K, float alpha, const float* __restrict__ A, int lda,
+                const float* __restrict__ B, int ldb, float beta, float* __restrict__ C, int ldc,
+                const float* __restrict__ epilogue_gain, float epilogue_lowest,
+                float epilogue_highest, const float* __restrict__ epilogue_bias,
+                const float* __restrict__ epilogue_scale, float epilogue_shift) {
+    const int blocks_n = (N + BN - 1) / BN;
+    const int thread = (int)threadIdx.x;
+    // Neighbouring threads take neighbouring columns of C.
+    const int thread_m = thread / THREADS_N;
+    const int thread_n = thread % THREADS_N;
+    const int m = (int)blockIdx.x / blocks_n * BM + thread_m;
+    const int n = (int)blockIdx.x % blocks_n * BN + thread_n * TN;
+
+    float accum[TN] = {};
+    for (int k = 0; k < K; ++k) {
+        const float a = A[(long long)m * lda + k];
+        #pragma unroll
+        for (int j = 0; j < TN; ++j) {
+            accum[j] = fmaf(a, B[(long long)k * ldb + n + j], accum[j]);
+        }
+    }
+
+    const Epilogue with = {
+        // clang-format off
+        epilogue_gain, epilogue_lowest, epilogue_highest, epilogue_bias, epilogue_scale,
+        epilogue_shift
+        // clang-format on
+    };
+    #pragma unroll
+    for (int j = 0; j < TN; ++j) {
+        store_element(C, ldc, M, N, m, n + j, accum[j], with);
+    }
+}
