@@ -1,5 +1,6 @@
 """Files of others and recordings, read into values and written from them; no database."""
 
+from autogemm.formats.bench_listing import read_bench_listing
 from autogemm.formats.entries import Entry, ListedRecording, listed_of, ranked
 from autogemm.formats.kernel_tuner import write_kernel_tuner_cache
 from autogemm.formats.lines import MAX_LINE_CHARS, MAX_UNPACKED_BYTES, fault, lines_of
@@ -34,6 +35,7 @@ __all__ = [
     "listed_format",
     "listed_of",
     "ranked",
+    "read_bench_listing",
     "read_listed",
     "read_recording",
     "read_t1",

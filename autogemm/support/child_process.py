@@ -12,7 +12,8 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,6 +29,17 @@ PARENT_POLL_S = 1.0
 # A system out of memory ends the process with the highest score first: a child, not its parent.
 FIRST_TO_GO = "1000"
 PAGE_BYTES = 4096 if not hasattr(os, "sysconf") else os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a child is that works on its answer; any number may come before it."""
+
+    done: int
+    total: int
+
+
+OnProgress = Callable[[Progress], None]
 
 
 class ChildError(Exception):
@@ -86,8 +98,14 @@ class ChildProcess:
         """True while it can be asked: not killed, and not ended by itself or by the system."""
         return not self._killed and self._process.poll() is None
 
-    def ask(self, request: object, deadline_s: float, memory_bytes: int | None = None) -> Any:
-        """The answer to a request. Raises a `ChildError`.
+    def ask(
+        self,
+        request: object,
+        deadline_s: float,
+        memory_bytes: int | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> Any:
+        """The answer to a request; ``on_progress`` is told how far it is. Raises a `ChildError`.
 
         ``memory_bytes`` bounds the memory that is the child's alone (shared libraries do not
         count); it is watched where the system tells it (Linux).
@@ -96,17 +114,29 @@ class ChildProcess:
             if self._killed:
                 raise ChildDiedError("the worker process was ended before it was asked")
             try:
-                return self._ask(request, deadline_s, memory_bytes)
+                return self._ask(request, deadline_s, memory_bytes, on_progress)
             except BaseException:
                 # Also on Ctrl-C: an answer that came too late must not meet the next request.
                 self.kill()
                 raise
 
-    def _ask(self, request: object, deadline_s: float, memory_bytes: int | None) -> Any:
+    def _ask(
+        self,
+        request: object,
+        deadline_s: float,
+        memory_bytes: int | None,
+        on_progress: OnProgress | None,
+    ) -> Any:
+        end = time.monotonic() + deadline_s
         try:
             self._connection.send(request)
-            self._await(deadline_s, memory_bytes)
+            self._await(deadline_s, end, memory_bytes)
             reply = self._connection.recv()
+            while isinstance(reply, Progress):
+                if on_progress is not None:
+                    on_progress(reply)
+                self._await(deadline_s, end, memory_bytes)
+                reply = self._connection.recv()
         except (EOFError, OSError) as error:
             raise ChildDiedError(self._last_words()) from error
         except (UnpicklingError, AttributeError, ImportError, ValueError, TypeError) as error:
@@ -115,8 +145,7 @@ class ChildProcess:
             raise ChildDiedError(f"the worker answered with a {type(reply).__name__}")
         return reply
 
-    def _await(self, deadline_s: float, memory_bytes: int | None) -> None:
-        end = time.monotonic() + deadline_s
+    def _await(self, deadline_s: float, end: float, memory_bytes: int | None) -> None:
         # The clock is read before the pipe: an answer that came while this process had to wait for
         # a core, or slept with the machine, is found past the deadline too.
         while not self._connection.poll(

@@ -155,7 +155,7 @@ def _in_utc(moment: datetime) -> datetime:
     if moment.tzinfo is None:
         raise ValueError("a date needs its offset from UTC")
     if not 1970 < moment.year < 2200:
-        raise ValueError("a date is of the years 1971 to 2199")
+        raise ValueError("a date must lie in the years 1971 to 2199")
     return moment.astimezone(UTC)
 
 

@@ -145,15 +145,17 @@ def _counted(made: BoundedEnvironment) -> Callable[[object], object]:
 
 def filled(line: str, inset: int = 0) -> str:
     """A line too long for the emitted text, broken behind commas and aligned behind its first
-    round or curly bracket: signatures and calls whose words have lengths of their own. A comment
-    is broken between words. ``inset`` are columns by which it will stand further in.
+    round or curly bracket, or as it begins where it has none: signatures and calls whose words have
+    lengths of their own. A comment is broken between words. ``inset`` are columns by which it will
+    stand further in.
     """
     line = line.rstrip("\n")
     is_comment = line.lstrip().startswith("//")
     if is_comment:
         indent = line[: line.index("// ") + 3]
     else:
-        indent = " " * (min(line.index(bracket) for bracket in "({" if bracket in line) + 1)
+        open_at = [line.index(bracket) + 1 for bracket in "({" if bracket in line]
+        indent = " " * min(open_at, default=len(line) - len(line.lstrip()))
     lines = [""]
     for part in re.findall(r"\s*\S+" if is_comment else r"[^,]*,?", line):
         if len((lines[-1] + part).rstrip()) > WIDTH - inset:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, OperationalError
 
 from autogemm.store.connection.paths import NO_FILES, absolute
 from autogemm.support.errors import StoreError
+from autogemm.support.installing import how_to_install
 from autogemm.support.messages import masked
 
 POSTGRESQL = "postgresql+psycopg"
@@ -93,9 +94,9 @@ def connect(address: URL, timeout_s: float) -> Engine:
         engine = create_engine(address, pool_pre_ping=True, connect_args=arguments)
     except ImportError as error:
         package = error.name or "psycopg"
-        asked = "'autogemm[postgres]'" if package == "psycopg" else package
+        asked = how_to_install("postgres") if package == "psycopg" else f"pip install {package}"
         raise StoreError(
-            f"{shown_address(address)} needs the Python package {package}: pip install {asked}"
+            f"{shown_address(address)} needs the Python package {package}: {asked}"
         ) from error
     if engine.dialect.name == "postgresql":
         _configure_postgresql(engine, timeout_s)

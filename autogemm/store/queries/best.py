@@ -121,7 +121,7 @@ def kernel_by_id(session: Session, kernel_id: int) -> StoredKernel:
         return _stored_kernel(session, timing, kernel)
     outside = kernel_outside_runs(session, kernel)
     if outside is None:
-        raise NotFoundError(f"kernel {kernel_id} is stored, and nothing that was measured of it")
+        raise NotFoundError(f"kernel {kernel_id} is stored, but no measurement of it")
     return outside
 
 

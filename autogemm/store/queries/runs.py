@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import groupby, islice
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, and_, func, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session, selectinload
 
 from autogemm.model.config import Config
@@ -59,6 +59,12 @@ def in_chunks(ids: Iterable[int]) -> Iterator[list[int]]:
         yield chunk
 
 
+def _of_batch(text: str) -> Condition:
+    """What `BestQuery.is_of_batch` asks, in SQL."""
+    is_it = ProblemRecord.batch == ("" if text == "1" else text)
+    return or_(is_it, ProblemRecord.batch.startswith(f"{text} "))
+
+
 def conditions(query: records.BestQuery) -> list[Condition]:
     """Conditions that a run must meet to match. Raises UsageError for a size that is none."""
     problem: dict[str, Any] = {"layout": query.layout, "dtype": query.dtype}
@@ -70,6 +76,8 @@ def conditions(query: records.BestQuery) -> list[Condition]:
         *(RunRecord.problem.has(epilogue=one) for one in [query.epilogue_text] if one is not None),
         *(getattr(RunRecord, name) == value for name, value in run.items() if value is not None),
     ]
+    if query.batch is not None:
+        wanted.append(RunRecord.problem.has(_of_batch(query.batch)))
     if query.family is not None:
         padded = " " + RunRecord.families + " "
         wanted.append(padded.contains(f" {query.family} ", autoescape=True))

@@ -13,6 +13,7 @@ from functools import cache
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.dtypes import DType
 from autogemm.model.epilogue import Epilogue
@@ -72,7 +73,7 @@ def columns_of(model: type[Base], value: object) -> Columns:
 
 def _cell(name: str, value: object) -> object:
     match value:
-        case DType() | Epilogue():
+        case DType() | Epilogue() | Batch():
             return str(value)
         case StrEnum():
             return value.value
@@ -122,8 +123,8 @@ def _reader(name: str, hint: Any) -> Callable[[Any], object]:
         return lambda record: math.nan if (cell := getattr(record, name)) is None else cell
     if get_origin(hint) is tuple:
         return lambda record: tuple(getattr(record, name) or ())
-    if hint is Epilogue:
-        return lambda record: Epilogue.parse(getattr(record, name))
+    if hint in (Epilogue, Batch):
+        return lambda record: hint.parse(getattr(record, name))
     if hint is not DType and not words:
         return lambda record: getattr(record, name)
     word_of: Callable[[str], object] = words[0] if words else DType.parse

@@ -107,12 +107,16 @@ class EnvironmentRecord(Base):
 
 
 class ProblemRecord(Base):
-    """Sizes and leading dimensions in elements; ``epilogue`` is empty for the plain GEMM."""
+    """Sizes and leading dimensions in elements; ``epilogue`` is empty for the plain GEMM.
+
+    ``batch`` is a number of products and its strides, empty for one product.
+    """
 
     __tablename__ = "problems"
     __table_args__ = (
         UniqueConstraint(
             *("m", "n", "k", "layout", "dtype", "lda", "ldb", "ldc", "alpha", "beta", "epilogue"),
+            "batch",
             name="uq_problems_all",
         ),
     )
@@ -129,6 +133,7 @@ class ProblemRecord(Base):
     alpha: Mapped[float]
     beta: Mapped[float]
     epilogue: Mapped[str]
+    batch: Mapped[str]
 
 
 class KernelRecord(Base):
@@ -228,6 +233,8 @@ class TrialRecord(VerificationColumns, Base):
     time_us: Mapped[float | None]
     compile_seconds: Mapped[float]
     measure_seconds: Mapped[float]
+    gpu_number: Mapped[int | None]
+    pace: Mapped[float]
     finished_at: Mapped[datetime]
 
     run: Mapped[RunRecord] = relationship(lazy="joined", innerjoin=True)

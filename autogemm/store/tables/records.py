@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 from annotated_types import MaxLen, MinLen
 
+from autogemm.model.batch import Batch
 from autogemm.model.config import Config, Value
 from autogemm.model.epilogue import Epilogue
 from autogemm.model.hardware.device import Ceilings, Device
@@ -30,6 +31,7 @@ from autogemm.model.results.outcome import (
     Sustained,
     against_baseline,
 )
+from autogemm.model.results.shown import html_table, speed_words
 from autogemm.model.results.stored import Profile
 from autogemm.support.errors import UsageError
 from autogemm.support.limits import (
@@ -92,11 +94,12 @@ class BestQuery:
     """A filter over runs, trials and results; None does not filter.
 
     ``gpu`` is any part of the device's name, in any case. ``size`` is ``4096`` or ``MxNxK``,
-    ``epilogue`` an expression however it is spaced, or ``none`` for plain products.
+    ``epilogue`` an expression however it is spaced, or ``none`` for plain products. ``batch`` is a
+    number of products (1 for no batch) whatever their strides, or the text of a `Batch`.
     ``versions`` are fields of `Environment`, each with what it must begin with.
 
     Raises UsageError for an empty text, which would filter as if nothing were said, and for a size
-    or an epilogue that is none.
+    an epilogue or a batch that is none.
     """
 
     gpu: str | None = None
@@ -104,13 +107,14 @@ class BestQuery:
     layout: str | None = None
     dtype: str | None = None
     epilogue: str | None = None
+    batch: str | None = None
     family: str | None = None
     run_id: int | None = None
     provenance: Provenance | None = None
     versions: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("gpu", "layout", "dtype", "epilogue", "family"):
+        for name in ("gpu", "layout", "dtype", "epilogue", "batch", "family"):
             text = getattr(self, name)
             if text is not None and not text.strip():
                 raise UsageError(f"an empty {name} says nothing: name one, or leave it out")
@@ -119,6 +123,12 @@ class BestQuery:
         if self.epilogue is not None:
             text = "" if self.epilogue == NO_EPILOGUE else self.epilogue
             object.__setattr__(self, "epilogue", Epilogue.parse(text).text or NO_EPILOGUE)
+        if self.batch is not None:
+            object.__setattr__(self, "batch", str(Batch.parse(self.batch)) or "1")
+
+    def is_of_batch(self, text: str) -> bool:
+        """Whether a problem whose batch has that canonical text is meant."""
+        return self.batch in (None, text or "1", text.split(" ", maxsplit=1)[0])
 
     @property
     def epilogue_text(self) -> str | None:
@@ -160,6 +170,19 @@ class ResultRow:
     energy_mj: float | None = None
     baseline_energy_mj: float | None = None
     sustained: Sustained | None = None
+
+    def __repr__(self) -> str:
+        where = f"{self.problem.label} on {self.device.name}, {self.provenance}"
+        speed = speed_words(self.problem, self.time_us, self.ratio)
+        return f"<ResultRow: run {self.run_id}, {where}, {speed}, {self.family} {self.config}>"
+
+    def _repr_html_(self) -> str:
+        """Return the row as a table for a notebook."""
+        head = ("problem", "GPU", "family", "config", "time us", "TFLOP/s", "x cuBLAS", "run")
+        ratio = None if self.ratio is None else f"{self.ratio:.3f}"
+        what = (self.problem.label, self.device.name, self.family, self.config)
+        cells = (*what, f"{self.time_us:.4g}", f"{self.tflops:.2f}", ratio, self.run_id)
+        return html_table(str(self.provenance), head, [cells])
 
     @property
     def ratio_of_medians(self) -> float | None:

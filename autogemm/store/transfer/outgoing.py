@@ -154,7 +154,7 @@ def _bench_copies(
         ):
             yield from kernels([profiled.kernel_source])
             yield records.ProfileCopy(profile)
-    if any((query.size, query.layout, query.dtype, query.epilogue, query.family)):
+    if any((query.size, query.layout, query.dtype, query.epilogue, query.batch, query.family)):
         return
     for found in session.scalars(select(CeilingsRecord).order_by(CeilingsRecord.id)):
         ceilings = value_of(Ceilings, found)
@@ -183,5 +183,6 @@ def _is_about(query: records.BestQuery, problem: Problem, family: str | None) ->
         and query.layout in (None, problem.layout)
         and query.dtype in (None, problem.dtype.label)
         and query.epilogue_text in (None, problem.epilogue.text)
+        and query.is_of_batch(str(problem.batch))
         and query.family in (None, family)
     )

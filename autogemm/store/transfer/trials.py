@@ -5,16 +5,20 @@ Values (`TrialCopy`) are made from the columns on demand.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import lru_cache
 from itertools import chain, groupby
+from types import NoneType
 from typing import Any
 
 from pydantic_core import from_json
-from sqlalchemy import ColumnElement, DateTime, Text, cast, select, type_coerce
+from sqlalchemy import ColumnElement, Text, cast, select, type_coerce
+from sqlalchemy.engine.processors import to_float
 from sqlalchemy.orm import Session
+from sqlalchemy.types import NullType
 
 from autogemm.model.config import Config
 from autogemm.model.kernel import Resources
@@ -28,7 +32,7 @@ from autogemm.model.results.outcome import (
     Telemetry,
     Verification,
 )
-from autogemm.store.tables.cells import CellError, Facts, Numbers
+from autogemm.store.tables.cells import CellError, Facts, Number, Numbers
 from autogemm.store.tables.models import (
     KernelRecord,
     MeasurementRecord,
@@ -36,17 +40,24 @@ from autogemm.store.tables.models import (
     TrialRecord,
 )
 from autogemm.store.tables.records import BestQuery, KernelCopy, TrialCopy
+from autogemm.support.limits import MAX_SAMPLES
 
 # Rows that are read, and turned into text, together.
 BATCH = 1000
 
 _OWN = ("run_id", "number", "status", "reason", "kernel_id", "family", "time_us", *ERRORS)
-_OWN += ("compile_seconds", "measure_seconds", "finished_at")
+_OWN += ("compile_seconds", "measure_seconds", "gpu_number", "pace", "finished_at")
 _TIMED = ("method", "launches_per_sample", "energy_mj", "throttled_samples", *TELEMETRY)
 # The facts of one kernel of a source, in the order of `Resources`.
 Used = tuple[Any, ...]
 _USED = names_of(Resources)
 _FACTS, _NUMBERS = Facts(), Numbers()
+# Lists of samples as they are stored, each number at least 1 and below 1e9, so that nothing need be
+# decoded to be sure of them. Possessive: a text that does not match is given up at once.
+_SAMPLE = r"[1-9][0-9]{0,8}\.[0-9]{1,17}"
+_LISTS = re.compile(rf"(?:\[{_SAMPLE}(?:, {_SAMPLE})*+\]\n)*+")
+# Longer texts could hold more samples than a file may.
+_MAX_LIST_CHARS = 4 * MAX_SAMPLES
 
 
 # Tables, not the classes of their rows: Python's share of reading a row halves.
@@ -60,11 +71,11 @@ _SELECTED: dict[str, ColumnElement[Any]] = {
     "kernel_sha256": _KERNELS.kernel_sha256,
     "measured_l2": _TIMES.l2,
     "measured_provenance": _TIMES.provenance,
-    "finished_at": type_coerce(_TRIALS.finished_at, DateTime()),
     # As they stand in the database: decoded one by one they take longer than all the rest.
     "config": cast(_TRIALS.config, Text),
     "samples_us": cast(_TIMES.samples_us, Text),
 }
+_REAL = tuple(name for name, column in _SELECTED.items() if isinstance(column.type, Number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +88,19 @@ class TrialColumns:
 
     cells: Mapping[str, Sequence[Any]]
     configs: Sequence[Config]
-    samples: Sequence[list[float] | None]
+    decoded: Sequence[list[float] | None] | None
+    """The samples; None where `_LISTS` says that all are sound, and nothing was decoded."""
     resources: Sequence[tuple[Used, ...]]
     kernels: Mapping[int, KernelCopy] = field(default_factory=dict)
     """Sources that come before the trial at that position."""
 
     def __len__(self) -> int:
         return len(self.configs)
+
+    @property
+    def samples(self) -> Sequence[list[float] | None]:
+        """The samples of each measurement in microseconds."""
+        return _samples(self.cells["samples_us"]) if self.decoded is None else self.decoded
 
     def copies(self) -> Iterator[TrialCopy]:
         """The trials as values. Raises ValueError for an unknown word."""
@@ -104,6 +121,8 @@ class TrialColumns:
                 None if samples is None else _measurement(row, samples),
                 row["compile_seconds"],
                 row["measure_seconds"],
+                row["gpu_number"],
+                row["pace"],
             )
             yield TrialCopy(row["run_id"], row["number"], outcome, row["finished_at"])
 
@@ -113,7 +132,7 @@ class TrialColumns:
         return TrialColumns(
             cells,
             self.configs[begin:end],
-            self.samples[begin:end],
+            None if self.decoded is None else self.decoded[begin:end],
             self.resources[begin:end],
         )
 
@@ -148,7 +167,8 @@ def trial_columns(
         TrialRecord.__table__.outerjoin(MeasurementRecord.__table__, _TIMES.trial_id == _TRIALS.id)
     ).outerjoin(KernelRecord.__table__, _KERNELS.id == _TRIALS.kernel_id)
     statement = (
-        select(*(column.label(name) for name, column in _SELECTED.items()))
+        # Without a type nothing is converted cell by cell: `_columns` does it column by column.
+        select(*(type_coerce(column, NullType()).label(n) for n, column in _SELECTED.items()))
         .select_from(joined)
         .where(_TRIALS.run_id.in_(run_ids))
         .order_by(_TRIALS.run_id, _TRIALS.number)
@@ -175,12 +195,15 @@ def _by_run(batch: TrialColumns) -> Iterator[TrialColumns]:
 def _columns(session: Session, rows: Sequence[Any]) -> TrialColumns:
     cells: dict[str, Any] = dict(zip(_SELECTED, zip(*rows, strict=True), strict=True))
     _require_sound(cells)
-    cells["finished_at"] = [one.replace(tzinfo=UTC) for one in cells["finished_at"]]
+    for name in _REAL:
+        if not set(map(type, cells[name])) <= {float, NoneType}:
+            cells[name] = tuple(map(to_float, cells[name]))
+    cells["finished_at"] = _moments(cells["finished_at"])
     cells["kernel_sha256"] = tuple(sha256 or "" for sha256 in cells["kernel_sha256"])
     return TrialColumns(
         cells,
         list(map(_config, cells["family"], cells["config"])),
-        _samples(cells["samples_us"]),
+        None if _are_sound(cells["samples_us"]) else _samples(cells["samples_us"]),
         _resources(session, cells.pop("trial_id")),
     )
 
@@ -188,7 +211,7 @@ def _columns(session: Session, rows: Sequence[Any]) -> TrialColumns:
 # Cells that every trial has, and those of each measurement, with the words that they may hold.
 _ALWAYS = (
     *("number", "reason", "family", "config", "compile_seconds", "measure_seconds"),
-    "finished_at",
+    *("pace", "finished_at"),
 )
 _MEASURED = {"measured_l2": CacheState, "measured_provenance": Provenance}
 
@@ -226,6 +249,22 @@ def _decoded(text: str, kind: Facts | Numbers) -> Any:
     return value
 
 
+def _moments(cells: Sequence[Any]) -> list[datetime]:
+    """UTC without a zone, as SQLite's texts or PostgreSQL's values, to aware."""
+    if set(map(type, cells)) == {str}:
+        return [datetime.fromisoformat(f"{one}+00:00") for one in cells]
+    return [one.replace(tzinfo=UTC) for one in cells]
+
+
+def _are_sound(texts: Sequence[str | None]) -> bool:
+    """Whether each is a list of samples for certain; False is no verdict."""
+    known = [text for text in texts if text is not None]
+    if not set(map(type, known)) <= {str} or max(map(len, known), default=0) >= _MAX_LIST_CHARS:
+        return False
+    lines = "".join(f"{text}\n" for text in known)
+    return lines.count("\n") == len(known) and _LISTS.fullmatch(lines) is not None
+
+
 def _samples(texts: Sequence[str | None]) -> list[list[float] | None]:
     """Decode all at once, which takes a fifth of the time, or where that fails one by one."""
     known = [text for text in texts if text is not None]
@@ -252,7 +291,16 @@ def _resources(session: Session, trial_ids: Sequence[int]) -> list[tuple[Used, .
         .where(which)
         .order_by(_PARTS.trial_id, _PARTS.position)
     )
-    found: dict[int, tuple[Used, ...]] = {}
-    for trial_id, *used in session.connection().execute(statement).all():
-        found[trial_id] = (*found.get(trial_id, ()), tuple(used))
+    rows = session.connection().execute(statement).all()
+    if not rows:
+        return [()] * len(trial_ids)
+    ids, *columns = zip(*rows, strict=True)
+    found: dict[int, tuple[Used, ...]] = dict(
+        zip(ids, zip(zip(*columns, strict=True), strict=True), strict=True)
+    )
+    if len(found) < len(ids):
+        # Several kernels of one source.
+        found = {}
+        for trial_id, used in zip(ids, zip(*columns, strict=True), strict=True):
+            found[trial_id] = (*found.get(trial_id, ()), used)
     return [found.get(trial_id, ()) for trial_id in trial_ids]
